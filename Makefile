@@ -1,0 +1,29 @@
+# Two commands do all the set-up on a machine that has only Python and make: `make demo`, `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Tests run in parallel processes: more threads than cores in each only makes them wait for each other.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test lint clean
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Holotype needs Python 3.11 or newer; name one with make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(READY)
+
+demo: $(READY)  ## train and score RPC on the embedded sample
+	env -u OMP_NUM_THREADS $(BIN)/python -m holotype demo
+
+test: $(READY)  ## the whole test suite
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+lint: $(READY)  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
