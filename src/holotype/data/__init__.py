@@ -1,0 +1,1 @@
+"""From files to views: table, sources, benchmarks, protocol, store, views, sampling."""

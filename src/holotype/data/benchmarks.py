@@ -1,0 +1,223 @@
+"""The benchmarks of Generalized Category Discovery, read from their official layouts.
+
+A layout (layouts/*.py) says which images there are and of which class; splits/*.json says which classes
+are known; here both become a Benchmark. Which images are labelled is protocol.py's business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from holotype.data.layouts.cifar import list_cifar10, list_cifar100
+from holotype.data.layouts.fine_grained import list_aircraft, list_cars, list_cub
+from holotype.data.layouts.folders import list_cifar100_200, list_herbarium19, list_imagenet100
+from holotype.data.layouts.listing import ClassSplit, Listing, MissingFile, Part
+from holotype.data.table import Table
+from holotype.errors import InputError
+
+HERE = Path(__file__).parent
+SAMPLE = HERE / "sample" / "fashion_mnist_1000.npz"
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A data set with its classes parted. In its tables `label` is the true class of every image."""
+
+    name: str
+    train: Table
+    test: Table | None
+    """None where the test images are not there."""
+    known: tuple[str, ...]
+    """Known classes in the order of the training labels."""
+    novel: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What splits/NAME.json says of a benchmark."""
+
+    title: str
+    origin: str
+    """Where the data come from."""
+    classes: int
+    train: int | None
+    """Number of training images; None where no list fixes it."""
+    test: int | None
+    """Number of test images; 0 where the data set has none."""
+    split: ClassSplit
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What `check` found in a folder."""
+
+    name: str
+    root: str
+    title: str
+    found: tuple[str, ...]
+    missing: tuple[str, ...]
+    origin: str
+    ok: bool
+    """Can the benchmark be trained on? Test images may still be missing."""
+
+    def __str__(self) -> str:
+        verdict = "ready" if self.ok else "not ready"
+        lines = [f"{self.name} ({self.title}) in {self.root}: {verdict}"]
+        lines += [f"  found    {text}" for text in self.found]
+        lines += [f"  missing  {text}" for text in self.missing]
+        return "\n".join([*lines, f"  source   {self.origin}"])
+
+
+def _list_sample(root: Path, split: ClassSplit) -> Listing:
+    """The embedded sample; `root` does not matter."""
+    with np.load(SAMPLE, allow_pickle=False) as arrays:
+        classes = tuple(str(name) for name in arrays["classes"])
+        label = [int(index) for index in arrays["y"]]
+    return Listing(SAMPLE.parent, classes, Part([f"{SAMPLE}#{i}" for i in range(len(label))], label), None)
+
+
+EMBEDDED = ("fashion-sample",)
+LAYOUTS: dict[str, Callable[[Path, ClassSplit], Listing]] = {
+    "cub": list_cub,
+    "scars": list_cars,
+    "aircraft": list_aircraft,
+    "cifar10": list_cifar10,
+    "cifar100": list_cifar100,
+    "imagenet100": list_imagenet100,
+    "herbarium19": list_herbarium19,
+    "cifar100-200": list_cifar100_200,
+    "fashion-sample": _list_sample,
+}
+
+
+def read_facts(name: str) -> Facts:
+    """The packaged facts of a benchmark."""
+    raw = json.loads((HERE / "splits" / f"{name}.json").read_text(encoding="utf-8"))
+    fields = ("known", "novel", "folders", "names")
+    split = ClassSplit(**{field: tuple(raw.get(field, ())) for field in fields})
+    return Facts(raw["title"], raw["origin"], raw["classes"], raw["train"], raw["test"], split)
+
+
+def load_benchmark(
+    name: str, root: Path | str | None = None, *, split: ClassSplit | None = None
+) -> Benchmark:
+    """The benchmark whose files lie in `root` (the folder of its archive, or the one above).
+
+    split: other classes than the published ones; the numbers of classes and images are then taken as found.
+    """
+    base = _checked_root(name, root)
+    facts = read_facts(name)
+    listing = _listing(name, base, facts, split)
+    absent = listing.train.absent()
+    if absent:
+        raise InputError(_absent_text(name, "training", absent, listing.train, facts))
+    test = listing.test
+    absent = test.absent() if test is not None else []
+    if test is not None and absent:
+        if len(absent) < len(test.path):
+            raise InputError(_absent_text(name, "test", absent, test, facts))
+        test = None  # a copy for training only
+    if split is None:
+        _check_counts(name, listing, test, facts)
+    return _benchmark(name, listing, test, split or facts.split)
+
+
+BENCHMARKS: dict[str, Callable[[Path], Benchmark]] = {name: partial(load_benchmark, name) for name in LAYOUTS}
+
+
+def check(name: str, root: Path | str | None = None, *, split: ClassSplit | None = None) -> CheckReport:
+    """Look at the files of a benchmark and say what is there, what is missing and where it comes from."""
+    base = _checked_root(name, root)
+    facts = read_facts(name)
+    found: list[str] = []
+    missing: list[str] = []
+    try:
+        listing = _listing(name, base, facts, split)
+        found.append(f"{len(listing.classes):,} classes")
+        for part, images in (("training", listing.train), ("test", listing.test)):
+            if images is not None or facts.test != 0:
+                _report_part(part, images, found, missing)
+        load_benchmark(name, base, split=split)
+        ok = True
+    except InputError as error:
+        missing.append(str(error))
+        ok = False
+    return CheckReport(name, str(base), facts.title, tuple(found), tuple(missing), facts.origin, ok)
+
+
+def _report_part(part: str, images: Part | None, found: list[str], missing: list[str]) -> None:
+    if images is None:
+        missing.append(f"{part} images: no list of them; training works, scores on held-out images do not")
+        return
+    absent = images.absent()
+    if len(absent) < len(images.path) or not absent:
+        found.append(f"{len(images.path) - len(absent):,} of {len(images.path):,} {part} images")
+    elif part == "test":
+        missing.append(f"test images: all {len(absent):,}; training works, scores on held-out images do not")
+
+
+def _checked_root(name: str, root: Path | str | None) -> Path:
+    if name not in LAYOUTS:
+        raise InputError(f"There is no benchmark called {name!r}; there are {', '.join(LAYOUTS)}.")
+    if name in EMBEDDED:
+        return SAMPLE.parent
+    if root is None:
+        raise InputError(
+            f"The benchmark {name} is not part of the package; give the folder that holds it as root."
+        )
+    if not Path(root).is_dir():
+        raise InputError(f"The folder {root} does not exist; give the folder that holds {name} as root.")
+    return Path(root).absolute()
+
+
+def _listing(name: str, root: Path, facts: Facts, split: ClassSplit | None) -> Listing:
+    """The layout's listing, whose classes the split must part completely."""
+    try:
+        listing = LAYOUTS[name](root, split or facts.split)
+    except MissingFile as missing:
+        raise InputError(
+            f"{name}: {missing.path} is missing; the data come from {facts.origin}."
+        ) from missing
+    parted = sorted((split or facts.split).known + (split or facts.split).novel)
+    if parted != list(range(len(listing.classes))):
+        raise InputError(
+            f"{name}: {len(listing.classes)} classes were found in {listing.root} where the split parts"
+            f" {len(parted)}; check that the data set is complete."
+        )
+    return listing
+
+
+def _absent_text(name: str, part: str, absent: list[str], images: Part, facts: Facts) -> str:
+    return (
+        f"{name}: {absent[0]} is missing, with {len(absent):,} of {len(images.path):,} {part} images;"
+        f" the data come from {facts.origin}."
+    )
+
+
+def _check_counts(name: str, listing: Listing, test: Part | None, facts: Facts) -> None:
+    for part, images, expected in (("training", listing.train, facts.train), ("test", test, facts.test)):
+        if images is not None and expected is not None and len(images.path) != expected:
+            raise InputError(
+                f"{name}: {len(images.path):,} {part} images are listed in {listing.root} where the"
+                f" data set has {expected:,}; get it again from {facts.origin}."
+            )
+
+
+def _benchmark(name: str, listing: Listing, test: Part | None, split: ClassSplit) -> Benchmark:
+    known = tuple(listing.classes[i] for i in split.known)
+    novel = tuple(listing.classes[i] for i in split.novel)
+
+    def table(part: Part, name: str) -> Table:
+        label = np.array(listing.classes, dtype=object)[np.array(part.label, dtype=np.int64)]
+        return Table(
+            np.array(part.path, dtype=object), label, known + novel, name=name, root=str(listing.root)
+        )
+
+    held_out = None if test is None else table(test, f"{name}-test")
+    return Benchmark(name, table(listing.train, name), held_out, known, novel)

@@ -1,0 +1,90 @@
+"""What a layout is given and what it returns: a class split, and a listing of the data set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class MissingFile(Exception):
+    """A file or folder that the data set must have is not there."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self.path = path
+
+
+@dataclass(frozen=True)
+class ClassSplit:
+    """Which classes are known and which novel, as indices into the data set's class order."""
+
+    known: tuple[int, ...]
+    """Known classes; the order is that of the training labels."""
+    novel: tuple[int, ...]
+    folders: tuple[str, ...] = ()
+    """Folder of each class, where the data set is a choice of classes from a larger one (ImageNet-100)."""
+    names: tuple[str, ...] = ()
+    """Name of each class, where its folder is only a code."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The training or the test images, in the data set's own order."""
+
+    path: list[str]
+    label: list[int]
+    """Class index of each image."""
+
+    def absent(self) -> list[str]:
+        """The files that are not on disk. Every folder is read once, which is faster than asking per file."""
+        there: dict[str, set[str]] = {}
+        missing = []
+        for file in dict.fromkeys(_container(path) for path in self.path):
+            folder, name = os.path.split(file)
+            if folder not in there:
+                there[folder] = set(os.listdir(folder)) if os.path.isdir(folder) else set()
+            if name not in there[folder]:
+                missing.append(file)
+        return missing
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A data set as its own files describe it."""
+
+    root: Path
+    """Folder that the images lie in."""
+    classes: tuple[str, ...]
+    """Class names by class index."""
+    train: Part
+    test: Part | None
+    """None where the data set, or this copy of it, has no list of test images."""
+
+
+def _container(path: str) -> str:
+    """The file of "file#index"; layouts never list a file with # in its name otherwise."""
+    return path.rpartition("#")[0] or path
+
+
+def find_base(root: Path, folders: Sequence[str], marker: str) -> Path:
+    """The first of root, root/folder, ... that has `marker` in it."""
+    candidates = [root / folder for folder in folders] + [root]
+    for base in candidates:
+        if (base / marker).exists():
+            return base
+    raise MissingFile(candidates[0] / marker)
+
+
+def require(path: Path) -> Path:
+    """The path itself, which must exist."""
+    if not path.exists():
+        raise MissingFile(path)
+    return path
+
+
+def read_lines(file: Path) -> list[str]:
+    """Non-empty lines of a text file."""
+    text = require(file).read_text(encoding="utf-8")
+    return [line.strip() for line in text.splitlines() if line.strip()]

@@ -1,0 +1,43 @@
+"""Which images a step sees, and the keyed random numbers behind every draw."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import Tensor
+
+
+def keyed_generator(*key: int | str) -> torch.Generator:
+    """A CPU generator that depends on `key` alone.
+
+    Every draw of a run comes from such a generator, keyed by (seed, stage, epoch, step, purpose): a
+    resumed run, a run on another device and a run on several processes all draw the same numbers.
+    """
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little") & (2**63 - 1))
+
+
+def balanced_rows(labelled: Tensor, unlabelled: Tensor, n: int, generator: torch.Generator) -> Tensor:
+    """Draw `n` rows with replacement, each labelled with probability 1/2 (methods of the SimGCD family).
+
+    The same distribution as weighted sampling with weight 1 for a labelled row and N_L/N_U for an
+    unlabelled one, but without a limit on the number of rows.
+    labelled: (N_L,) rows, unlabelled: (N_U,) rows -> (n,) rows.
+    """
+    if len(labelled) == 0 or len(unlabelled) == 0:
+        pool = torch.cat([labelled, unlabelled])
+        return pool[torch.randint(len(pool), (n,), generator=generator)]
+    coin = torch.rand(n, generator=generator) < 0.5
+    from_labelled = labelled[torch.randint(len(labelled), (n,), generator=generator)]
+    from_unlabelled = unlabelled[torch.randint(len(unlabelled), (n,), generator=generator)]
+    return torch.where(coin, from_labelled, from_unlabelled)
+
+
+def uniform_rows(labelled: Tensor, unlabelled: Tensor, n: int, generator: torch.Generator) -> Tensor:
+    """Draw `n` rows without replacement: every image at most once an epoch."""
+    pool = torch.cat([labelled, unlabelled])
+    return pool[torch.randperm(len(pool), generator=generator)[:n]]
+
+
+SAMPLERS = {"balanced": balanced_rows, "uniform": uniform_rows}

@@ -1,0 +1,300 @@
+"""Strong views: FixMatch's RandAugment (two of 14 operations) and Cutout, as batched tensor code.
+
+What is done to each image is drawn first, into a `Recipe` of CPU tensors, and can be replayed. Rows are
+grouped by operation on the host, so nothing ever waits for the device. Every operation works on uint8 and
+rounds as Pillow does, the geometric ones with nearest-neighbour sampling in Pillow's own 16.16 fixed-point
+arithmetic; the results are equal to Pillow's bit for bit and do not depend on the device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from holotype.errors import InputError
+
+GREY = 127
+"""Fills what a geometric operation uncovers, and the Cutout square."""
+LEVELS = 10
+"""Magnitudes are drawn from 1/LEVELS, 2/LEVELS, ... 1 (FixMatch's m)."""
+PROBABILITY = 0.5
+"""Each drawn operation is carried out with this probability."""
+
+Share = Literal["batch", "group", "none"]
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """What to do to each of B images: `n_ops` operations in order, then Cutout. All tensors on the CPU."""
+
+    op: Tensor
+    """(B, n_ops) int64, index into OPERATIONS."""
+    magnitude: Tensor
+    """(B, n_ops) float64 in [0, 1]."""
+    sign: Tensor
+    """(B, n_ops) int64, -1 or 1: direction of rotation, shear and translation."""
+    apply: Tensor
+    """(B, n_ops) bool, whether the operation is carried out."""
+    cutout: Tensor
+    """(B, 2) float64 in [0, 1): centre of the grey square as a share of height and of width."""
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    def take(self, rows: Tensor) -> Recipe:
+        """The recipe of `rows` (indices or a mask, on the CPU)."""
+        return Recipe(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+def draw_recipe(
+    n: int, generator: torch.Generator, *, share: Share = "batch", group: Tensor | None = None, n_ops: int = 2
+) -> Recipe:
+    """Draw a recipe for n images.
+
+    share: "batch" gives all rows the same recipe, "group" gives it to the rows with the same id in `group`
+    ((n,) int64 on the CPU), "none" draws every row independently. Cutout's place is shared like the rest.
+    """
+    if (group is not None) != (share == "group"):
+        raise InputError(f"share={share!r}: group ids belong to share='group', and to it alone.")
+    if share == "batch":
+        source, count = torch.zeros(n, dtype=torch.int64), 1
+    elif group is not None:
+        if len(group) != n:
+            raise InputError(f"There are {len(group)} group ids for {n} images; give one per image.")
+        ids, source = torch.unique(group, return_inverse=True)
+        count = len(ids)
+    elif share == "none":
+        source, count = torch.arange(n), n
+    else:
+        raise InputError(f"share={share!r} is not one of 'batch', 'group', 'none'.")
+    shape = (count, n_ops)
+    level = torch.randint(1, LEVELS + 1, shape, generator=generator)
+    drawn = Recipe(
+        op=torch.randint(len(OPERATIONS), shape, generator=generator),
+        magnitude=level.double() / LEVELS,
+        sign=torch.randint(2, shape, generator=generator) * 2 - 1,
+        apply=torch.rand(shape, generator=generator) < PROBABILITY,
+        cutout=torch.rand(count, 2, dtype=torch.float64, generator=generator),
+    )
+    return drawn.take(source)
+
+
+def apply_recipe(images: Tensor, recipe: Recipe) -> Tensor:
+    """Carry out `recipe` on images, (B, 3, H, W) uint8, and return new images of the same kind."""
+    if len(images) != len(recipe):
+        raise InputError(f"The recipe is for {len(recipe)} images, the batch has {len(images)}.")
+    op = torch.where(recipe.apply, recipe.op, IDENTITY)
+    result = images.contiguous()
+    for slot in range(op.shape[1]):
+        result = _apply_slot(result, op[:, slot], recipe.magnitude[:, slot], recipe.sign[:, slot])
+    return _cutout(result, recipe.cutout)
+
+
+def _apply_slot(images: Tensor, op: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
+    """One operation per row. op, magnitude, sign: (B,) on the CPU."""
+    counts = torch.bincount(op, minlength=len(OPERATIONS)).tolist()
+    present = [index for index, count in enumerate(counts) if count and index != IDENTITY]
+    if not present:
+        return images
+    if len(present) == 1 and counts[present[0]] == len(images):
+        return _OPERATIONS[present[0]](images, magnitude, sign)
+    result = images.clone()
+    order = torch.argsort(op, stable=True)
+    rows = _send(order, images)
+    for index in present:
+        start = sum(counts[:index])
+        part = slice(start, start + counts[index])
+        host = order[part]
+        changed = _OPERATIONS[index](images.index_select(0, rows[part]), magnitude[host], sign[host])
+        result.index_copy_(0, rows[part], changed)
+    return result
+
+
+def _cutout(images: Tensor, centre: Tensor) -> Tensor:
+    """A grey square of half the shorter side around each centre, clipped at the borders.
+
+    images: (B, 3, H, W) uint8; centre: (B, 2) shares of height and width, on the CPU.
+    """
+    height, width = images.shape[-2:]
+    side = min(height, width) // 2
+    sides = torch.tensor([height, width], dtype=torch.float64)
+    start = _send((centre * sides).floor().long() - side // 2, images)
+    inside = []
+    for axis, length in enumerate((height, width)):
+        position = torch.arange(length, device=images.device)
+        first = start[:, axis, None]
+        inside.append((position >= first) & (position < first + side))
+    square = inside[0][:, None, :, None] & inside[1][:, None, None, :]
+    return images.masked_fill(square, GREY)
+
+
+def _send(host: Tensor, like: Tensor) -> Tensor:
+    """A CPU tensor on the device of `like`, without waiting for it."""
+    return host.to(like.device, non_blocking=True)
+
+
+# Each operation below takes images (b, 3, H, W) uint8 and, on the CPU, magnitude (b,) in [0, 1] and
+# sign (b,) of -1 or 1, and returns new images. Those that have no strength ignore both.
+
+
+def _auto_contrast(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
+    """Stretch each channel to 0..255."""
+    # Pillow truncates a float64 product; only the 256 table entries are computed that way. The division is
+    # between tensors because torch turns a number over a tensor into a product with the reciprocal.
+    low = images.amin((2, 3)).double()[..., None]
+    high = images.amax((2, 3)).double()[..., None]
+    scale = high.new_full((), 255) / (high - low).clamp_min(1)
+    level = torch.arange(256, device=images.device, dtype=torch.float64)
+    table = (level * scale + -low * scale).clamp(0, 255)
+    return _look_up(images, torch.where(high > low, table, level))
+
+
+def _brightness(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
+    """Towards black."""
+    return _blend(images.new_zeros(()), images, magnitude)
+
+
+def _colour(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
+    """Towards grey."""
+    return _blend(_luminance(images), images, magnitude)
+
+
+def _contrast(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
+    """Towards the image's mean luminance."""
+    n = images.shape[2] * images.shape[3]
+    total = _luminance(images).sum((1, 2, 3), keepdim=True, dtype=torch.int64)
+    return _blend((2 * total + n) // (2 * n), images, magnitude)
+
+
+def _equalise(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
+    """Flatten each channel's histogram."""
+    flat = images.flatten(2).long()
+    one = flat.new_ones(()).expand_as(flat)
+    count = flat.new_zeros(*flat.shape[:2], 256).scatter_add_(2, flat, one)
+    brightest = images.amax((2, 3)).long()[..., None]
+    step = (flat.shape[2] - count.gather(2, brightest)) // 255
+    below = count.cumsum(2) - count
+    table = ((step // 2 + below) // step.clamp_min(1)).clamp_max(255)
+    level = torch.arange(256, device=images.device)
+    return _look_up(images, torch.where(step > 0, table, level))
+
+
+def _identity(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
+    """Nothing."""
+    return images
+
+
+def _posterise(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
+    """Keep the upper 4 to 8 bits."""
+    bits = 4 + (4 * magnitude).long()
+    mask = 256 - 2 ** (8 - bits)
+    return images & _send(mask.to(torch.uint8), images)[:, None, None, None]
+
+
+def _rotate(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
+    """By up to 30 degrees about the centre."""
+    height, width = images.shape[-2:]
+    angle = -math.radians(30) * magnitude * sign
+    cos, sin = angle.cos(), angle.sin()
+    x, y = width / 2, height / 2
+    return _warp(images, cos, sin, x - cos * x - sin * y, -sin, cos, y + sin * x - cos * y)
+
+
+def _sharpness(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
+    """Towards a 3 x 3 smoothing (centre weight 5, neighbours 1); border pixels stay."""
+    wide = images.short()
+    column = wide[..., :-2, :] + wide[..., 1:-1, :] + wide[..., 2:, :]
+    total = column[..., :-2] + column[..., 1:-1] + column[..., 2:] + 4 * wide[..., 1:-1, 1:-1]
+    wide[..., 1:-1, 1:-1] = (2 * total + 13) // 26
+    return _blend(wide, images, magnitude)
+
+
+def _shear_x(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
+    """Shift each row by up to 0.3 of its distance from the top."""
+    return _warp(images, 1, 0.3 * magnitude * sign, 0, 0, 1, 0)
+
+
+def _shear_y(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
+    """Shift each column by up to 0.3 of its distance from the left."""
+    return _warp(images, 1, 0, 0, 0.3 * magnitude * sign, 1, 0)
+
+
+def _solarise(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
+    """Invert what is not darker than a threshold in 0..256."""
+    threshold = _send(256 - (256 * magnitude).short(), images)[:, None, None, None]
+    return torch.where(images < threshold, images, 255 - images)
+
+
+def _translate_x(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
+    """By whole pixels, up to 0.3 of the width."""
+    return _warp(images, 1, 0, (0.3 * magnitude * images.shape[-1]).floor() * sign, 0, 1, 0)
+
+
+def _translate_y(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
+    """By whole pixels, up to 0.3 of the height."""
+    return _warp(images, 1, 0, 0, 0, 1, (0.3 * magnitude * images.shape[-2]).floor() * sign)
+
+
+def _luminance(images: Tensor) -> Tensor:
+    """(b, 1, H, W) int32, ITU-R 601 luminance in 16-bit fixed point, as Pillow converts to grey."""
+    red, green, blue = images.int().split(1, dim=1)
+    return (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+
+
+def _blend(base: Tensor, images: Tensor, magnitude: Tensor) -> Tensor:
+    """base + f (images - base), truncated, with f = 0.05 + 0.9 magnitude per row, in float32 as in Pillow."""
+    factor = _send((0.05 + 0.9 * magnitude).float(), images)[:, None, None, None]
+    base = base.float()
+    return (base + factor * (images.float() - base)).to(torch.uint8)
+
+
+def _look_up(images: Tensor, table: Tensor) -> Tensor:
+    """Replace every value by its entry (truncated) in the channel's table, (b, 3, 256)."""
+    return table.to(torch.uint8).gather(2, images.flatten(2).long()).view_as(images)
+
+
+def _warp(images: Tensor, *matrix: Tensor | float) -> Tensor:
+    """Nearest-neighbour affine map: output pixel (x, y) shows input (a x + b y + c, d x + e y + f).
+
+    matrix: a, b, c, d, e, f; each a number or (b,) on the CPU. Positions are pixel centres, in 16.16 fixed
+    point.
+    """
+    height, width = images.shape[-2:]
+    one = torch.ones(len(images), dtype=torch.float64)
+    a, b, c, d, e, f = (one * entry for entry in matrix)
+    exact = torch.stack([a, b, c + 0.5 * (a + b), d, e, f + 0.5 * (d + e)])
+    a, b, c, d, e, f = _send((exact * 65536 + 0.5).floor().int(), images)[:, :, None, None]
+    y = torch.arange(height, device=images.device, dtype=torch.int32)[:, None]
+    x = torch.arange(width, device=images.device, dtype=torch.int32)
+    column = (a * x + b * y + c) >> 16
+    row = (d * x + e * y + f) >> 16
+    inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+    index = (row * width + column).where(inside, 0).long().flatten(1)[:, None, :].expand(-1, 3, -1)
+    moved = images.flatten(2).gather(2, index).view_as(images)
+    return moved.masked_fill(~inside[:, None], GREY)
+
+
+_OPERATIONS: list[Callable[[Tensor, Tensor, Tensor], Tensor]] = [
+    _auto_contrast,
+    _brightness,
+    _colour,
+    _contrast,
+    _equalise,
+    _identity,
+    _posterise,
+    _rotate,
+    _sharpness,
+    _shear_x,
+    _shear_y,
+    _solarise,
+    _translate_x,
+    _translate_y,
+]
+OPERATIONS = tuple(operation.__name__.lstrip("_") for operation in _OPERATIONS)
+"""Names of the operations, in the order of `Recipe.op`."""
+IDENTITY = OPERATIONS.index("identity")

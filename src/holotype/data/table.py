@@ -1,0 +1,294 @@
+"""The Table: one row per image, the only thing that crosses module borders as a whole.
+
+A row holds the image's path, the label a method may see ("" = unlabelled), what went wrong with the
+image ("" = nothing) and, for benchmarks, the true class, which only evaluate.py reads.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from holotype.errors import InputError
+
+if TYPE_CHECKING:  # pandas takes half a second to import, and most commands never need a frame
+    import pandas as pd
+
+META_KEY = b"holotype"
+"""Key of the Parquet schema's metadata under which known, name and root are stored."""
+
+
+def _nothing() -> np.ndarray:
+    return np.empty(0, dtype=object)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """N images. All columns are (N,) object arrays of str and cannot be written to."""
+
+    path: np.ndarray
+    """File of the image, or "file#index" for an image inside a container."""
+    label: np.ndarray
+    """Class name that a method may see; "" = unlabelled."""
+    known: tuple[str, ...]
+    """Names of the known classes; the position is the label index."""
+    truth: np.ndarray | None = None
+    """True class of every image, for scoring only; None where nobody knows it."""
+    problem: np.ndarray = field(default_factory=_nothing)
+    """Why the image cannot be used; "" = it can. Given empty: every image is fine."""
+    name: str = ""
+    """Name of the data set, for records."""
+    root: str = ""
+    """Folder the fingerprint takes paths relative to, so that it is the same on every machine."""
+
+    def __post_init__(self) -> None:
+        n = len(self.path)
+        problem: Sequence[str] | np.ndarray = self.problem if len(self.problem) else [""] * n
+        columns = {"path": self.path, "label": self.label, "problem": problem, "truth": self.truth}
+        for name, values in columns.items():
+            if values is not None:
+                object.__setattr__(self, name, _text_column(name, values, n))
+        object.__setattr__(self, "known", tuple(str(c) for c in self.known))
+        self._check_known()
+        self._check_paths()
+
+    def _check_known(self) -> None:
+        if "" in self.known or len(set(self.known)) < len(self.known):
+            raise InputError(
+                "The names of the known classes must be different from each other and not empty."
+            )
+        unknown = set(self.label) - set(self.known) - {""}
+        if unknown:
+            raise InputError(
+                f"The label {min(unknown)!r} is not among the {len(self.known)} known classes"
+                f" ({len(unknown)} such labels); add it to the known classes or correct it."
+            )
+
+    def _check_paths(self) -> None:
+        if len(set(self.path)) < len(self.path):
+            values, counts = np.unique(self.path.astype(str), return_counts=True)
+            raise InputError(
+                f"The path {str(values[counts > 1][0])!r} is listed {counts[counts > 1][0]} times"
+                f" ({(counts > 1).sum()} paths are listed more than once); keep one row per image."
+            )
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+    @property
+    def labelled(self) -> np.ndarray:
+        """(N,) bool: does the image carry a label?"""
+        return np.array([label != "" for label in self.label], dtype=bool)
+
+    @property
+    def target(self) -> np.ndarray:
+        """(N,) int64 index into `known`; -1 = unlabelled."""
+        index = {name: i for i, name in enumerate(self.known)}
+        return np.array([index.get(label, -1) for label in self.label], dtype=np.int64)
+
+    @property
+    def usable(self) -> np.ndarray:
+        """(N,) bool: can the image be used?"""
+        return np.array([problem == "" for problem in self.problem], dtype=bool)
+
+    def take(self, rows: np.ndarray | Sequence[int]) -> Table:
+        """The given rows (indices, or a bool mask) in the given order; the known classes stay."""
+        rows = np.asarray(rows)
+        if rows.size == 0:
+            rows = rows.astype(np.int64)
+        truth = None if self.truth is None else self.truth[rows]
+        return replace(
+            self, path=self.path[rows], label=self.label[rows], problem=self.problem[rows], truth=truth
+        )
+
+    def with_problems(self, problem: np.ndarray | Sequence[str]) -> Table:
+        """The same images with another `problem` column (N,)."""
+        return replace(self, problem=_text_column("problem", problem, len(self)))
+
+    def fingerprint(self) -> str:
+        """SHA-256 over what a method sees: paths, labels and known classes, not truth and problem."""
+        path = [os.path.relpath(p, self.root).replace(os.sep, "/") if self.root else p for p in self.path]
+        seen = json.dumps([path, list(self.label), list(self.known)])
+        return hashlib.sha256(seen.encode("ascii")).hexdigest()
+
+    def to_frame(self) -> pd.DataFrame:
+        """Columns path, label, problem, and truth where there is one."""
+        import pandas as pd
+
+        return pd.DataFrame(self._columns(), dtype=object)
+
+    @classmethod
+    def from_frame(
+        cls, frame: pd.DataFrame, *, known: Sequence[str] | None = None, name: str = "", root: str = ""
+    ) -> Table:
+        """The inverse of to_frame; without `known` the classes are the sorted labels."""
+        columns = {str(c): frame[c].to_numpy(dtype=object) for c in frame.columns}
+        return cls._from_columns(columns, known=known, name=name, root=root)
+
+    def save(self, file: Path | str) -> None:
+        """Write .parquet, or .csv with the known classes, name and root beside it in FILE.csv.json."""
+        file = Path(file)
+        meta = json.dumps({"known": self.known, "name": self.name, "root": self.root})
+        part = file.with_name(file.name + ".part")
+        if file.suffix == ".parquet":
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+
+            columns = {name: pa.array(values, pa.string()) for name, values in self._columns().items()}
+            pq.write_table(pa.table(columns).replace_schema_metadata({META_KEY: meta}), part)
+        elif file.suffix == ".csv":
+            _sidecar(file).write_text(meta, encoding="utf-8")
+            with part.open("w", encoding="utf-8", newline="") as stream:
+                writer = csv.writer(stream, quoting=csv.QUOTE_ALL)
+                writer.writerow(self._columns())
+                writer.writerows(zip(*self._columns().values(), strict=True))
+        else:
+            raise InputError(f"A table is saved as .parquet or .csv, not as {file.name!r}.")
+        os.replace(part, file)  # whoever reads meanwhile sees the old file or the new one
+
+    @classmethod
+    def load(cls, file: Path | str) -> Table:
+        """Read what save wrote. A CSV without its FILE.csv.json takes the sorted labels as classes."""
+        file = Path(file)
+        columns = read_columns(file)
+        if not {"path", "label"} <= set(columns):
+            raise InputError(f"{file} is not a saved table: it has the columns {', '.join(columns)}.")
+        arrays = {name: np.array(values, dtype=object) for name, values in columns.items()}
+        return cls._from_columns(arrays, **_read_meta(file))
+
+    def _columns(self) -> dict[str, np.ndarray]:
+        columns = {"path": self.path, "label": self.label, "problem": self.problem}
+        return columns if self.truth is None else {**columns, "truth": self.truth}
+
+    @classmethod
+    def _from_columns(
+        cls,
+        columns: dict[str, np.ndarray],
+        known: Sequence[str] | None = None,
+        name: str = "",
+        root: str = "",
+    ) -> Table:
+        return cls(
+            path=columns["path"],
+            label=columns["label"],
+            known=tuple(sorted(set(columns["label"]) - {""})) if known is None else tuple(known),
+            truth=columns.get("truth"),
+            problem=columns.get("problem", _nothing()),
+            name=name,
+            root=root,
+        )
+
+
+def _text_column(name: str, values: Iterable[object], n: int) -> np.ndarray:
+    """(n,) read-only object array of str that can be written as UTF-8."""
+    values = list(values)
+    if len(values) != n:
+        raise InputError(f"The column {name} has {len(values)} rows where path has {n}; make them equal.")
+    column = np.empty(n, dtype=object)
+    for i, value in enumerate(values):
+        if not isinstance(value, str):
+            raise InputError(f"Row {i} of the column {name} is {value!r}, not text; turn it into text first.")
+        column[i] = str(value)
+    try:
+        "".join(column).encode("utf-8")
+    except UnicodeEncodeError as error:
+        bad = next(v for v in column if not _is_utf8(v))
+        raise InputError(f"{bad!r} in the column {name} is not valid UTF-8; rename it.") from error
+    column.flags.writeable = False
+    return column
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _sidecar(file: Path) -> Path:
+    return file.with_name(file.name + ".json")
+
+
+def _read_meta(file: Path) -> dict[str, Any]:
+    """known, name and root as Table.save stored them; {} for a table that somebody else wrote."""
+    if file.suffix.lower() == ".parquet":
+        import pyarrow.parquet as pq
+
+        stored = (pq.read_schema(file).metadata or {}).get(META_KEY)
+    else:
+        stored = _sidecar(file).read_bytes() if _sidecar(file).is_file() else None
+    if stored is None:
+        return {}
+    meta = json.loads(stored)
+    return {key: meta[key] for key in ("known", "name", "root")}
+
+
+def read_columns(file: Path) -> dict[str, list[str]]:
+    """Columns of a CSV, TSV or Parquet file as text, names in lower case.
+
+    Nothing is guessed: "NA", "null" and "001" stay what they are; a missing Parquet value becomes "".
+    """
+    if not file.is_file():
+        raise InputError(f"The file {file} does not exist; check its name.")
+    if file.suffix.lower() == ".parquet":
+        return _read_parquet(file)
+    return _read_csv(file)
+
+
+def _read_csv(file: Path) -> dict[str, list[str]]:
+    delimiter = "\t" if file.suffix.lower() == ".tsv" else ","
+    try:
+        # utf-8-sig drops the byte order mark that Excel writes
+        with file.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.reader(stream, delimiter=delimiter, strict=True)
+            rows = [(reader.line_num, row) for row in reader if row]
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not UTF-8 text; save it as CSV UTF-8.") from error
+    except csv.Error as error:
+        raise InputError(f"{file} is not a readable CSV file: {error}; correct it there.") from error
+    if not rows:
+        raise InputError(f"{file} is empty; its first line must name the columns, for example path,label.")
+    (_, header), *body = rows
+    for line, row in body:
+        if len(row) != len(header):
+            raise InputError(
+                f"Line {line} of {file} has {len(row)} cells where the header has {len(header)}"
+                f" ({', '.join(header)}); put cells that contain a comma in quotes."
+            )
+    return _named(file, header, [[row[i] for _, row in body] for i in range(len(header))])
+
+
+def _read_parquet(file: Path) -> dict[str, list[str]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(file)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{file} is not a readable Parquet file; write it again.") from error
+    columns = [[_as_text(v) for v in column.to_pylist()] for column in table.columns]
+    return _named(file, table.column_names, columns)
+
+
+def _as_text(value: object) -> str:
+    """Missing -> ""; a whole number without its ".0", since pandas stores integers with gaps as floats."""
+    if value is None or value != value:
+        return ""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _named(file: Path, header: Sequence[str], columns: list[list[str]]) -> dict[str, list[str]]:
+    names = [name.strip().lower() for name in header]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"{file} has more than one column called {twice[0]!r}; keep one of them.")
+    return dict(zip(names, columns, strict=True))

@@ -1,0 +1,177 @@
+"""Small copies of the official layouts, three or four classes each, for the tests of the loaders."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from scipy.io import savemat
+
+from holotype.data.layouts.listing import ClassSplit
+
+
+def picture(file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (5, 4), (10, 20, 30)).save(file)
+
+
+def cub(root: Path) -> ClassSplit:
+    """Six images whose order is not sorted; image 3 and 6 are test images."""
+    base = root / "CUB_200_2011"
+    classes = ["001.Black_footed_Albatross", "002.Laysan_Albatross", "003.Sooty_Albatross"]
+    images = [
+        (1, "001.Black_footed_Albatross/Black_Footed_Albatross_0046_18.jpg", 1, 1),
+        (2, "001.Black_footed_Albatross/Black_Footed_Albatross_0009_34.jpg", 1, 1),
+        (3, "002.Laysan_Albatross/Laysan_Albatross_0002_1027.jpg", 2, 0),
+        (4, "002.Laysan_Albatross/Laysan_Albatross_0001_545.jpg", 2, 1),
+        (5, "003.Sooty_Albatross/Sooty_Albatross_0048_1130.jpg", 3, 1),
+        (6, "003.Sooty_Albatross/Sooty_Albatross_0040_796375.jpg", 3, 0),
+    ]
+    for _, file, _, _ in images:
+        picture(base / "images" / file)
+    write(base / "classes.txt", [f"{i + 1} {name}" for i, name in enumerate(classes)])
+    write(base / "images.txt", [f"{i} {file}" for i, file, _, _ in images])
+    write(base / "image_class_labels.txt", [f"{i} {c}" for i, _, c, _ in images])
+    write(base / "train_test_split.txt", [f"{i} {t}" for i, _, _, t in images])
+    return ClassSplit(known=(2, 0), novel=(1,))
+
+
+def write(file: Path, lines: list[str]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def annotations(file: Path, rows: list[tuple[str, int]]) -> None:
+    """The devkit's struct array: bounding box, class from 1, file name."""
+    names = ["bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2", "class", "fname"]
+    array = np.empty((1, len(rows)), dtype=[(name, object) for name in names])
+    for i, (image, index) in enumerate(rows):
+        array[0, i] = (1, 1, 4, 4, np.uint8(index), image)
+    savemat(file, {"annotations": array})
+
+
+def scars(root: Path) -> ClassSplit:
+    classes = ["AM General Hummer SUV 2000", "Ram C/V Cargo Van Minivan 2012", "Acura RL Sedan 2012"]
+    (root / "devkit").mkdir(parents=True)
+    savemat(root / "devkit" / "cars_meta.mat", {"class_names": np.array([classes], dtype=object)})
+    train = [("00002.jpg", 3), ("00001.jpg", 1), ("00003.jpg", 2), ("00004.jpg", 3)]
+    test = [("00001.jpg", 2), ("00002.jpg", 1)]
+    annotations(root / "devkit" / "cars_train_annos.mat", train)
+    annotations(root / "devkit" / "cars_test_annos_withlabels.mat", test)
+    for folder, rows in (("cars_train", train), ("cars_test", test)):
+        for name, _ in rows:
+            picture(root / folder / name)
+    return ClassSplit(known=(2, 1), novel=(0,))
+
+
+def aircraft(root: Path) -> ClassSplit:
+    """variants.txt lists families together; the class index follows the sorted names."""
+    base = root / "fgvc-aircraft-2013b" / "data"
+    train = [
+        ("1025794", "Boeing 717"),
+        ("0056978", "F-16A/B"),
+        ("1340192", "707-320"),
+        ("0450014", "707-320"),
+    ]
+    test = [("1514522", "F-16A/B"), ("0747566", "707-320")]
+    write(base / "variants.txt", ["F-16A/B", "707-320", "Boeing 717"])
+    for part, rows in (("trainval", train), ("test", test)):
+        write(base / f"images_variant_{part}.txt", [f"{image} {name}" for image, name in rows])
+        for image, _ in rows:
+            picture(base / "images" / f"{image}.jpg")
+    return ClassSplit(known=(0, 2), novel=(1,))
+
+
+def imagenet100(root: Path) -> ClassSplit:
+    """A fourth wnid, which the split does not want, must be left alone."""
+    wnids = ("n01443537", "n01537544", "n01631663")
+    for wnid in (*wnids, "n01440764"):
+        for i in (10026, 3):
+            picture(root / "train" / wnid / f"{wnid}_{i}.JPEG")
+        picture(root / "val" / wnid / f"ILSVRC2012_val_{len(wnid):08d}.JPEG")
+    return ClassSplit((0, 1), (2,), folders=wnids, names=("goldfish", "indigo_bunting", "eft"))
+
+
+def herbarium19(root: Path) -> ClassSplit:
+    for folder in ("0", "1", "2", "10"):
+        for i in (2, 1):
+            picture(root / "herbarium_19" / "small-train" / folder / f"{i}00{folder}.jpg")
+        picture(root / "herbarium_19" / "small-validation" / folder / f"9{folder}.jpg")
+    return ClassSplit(known=(2, 0), novel=(1, 3))
+
+
+def cifar100_200(root: Path) -> ClassSplit:
+    for name in ("apple", "baby", "aquarium_fish"):
+        for i in (58, 27):
+            picture(root / "cifar100-200" / name / f"{name}_s_{i:06d}.png")
+    return ClassSplit(known=(0, 1), novel=(2,))
+
+
+CIFAR_CLASSES = ("airplane", "automobile", "bird")
+
+
+def cifar_pixels(seed: int, n: int = 3) -> np.ndarray:
+    """(n, 3072) planes as CIFAR stores them."""
+    return np.random.default_rng(seed).integers(0, 256, (n, 3072), dtype=np.uint8)
+
+
+def cifar10_binary(root: Path) -> ClassSplit:
+    base = root / "cifar-10-batches-bin"
+    write(base / "batches.meta.txt", [*CIFAR_CLASSES, ""])
+    for seed, name in enumerate(
+        ["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"]
+    ):
+        binary(base / f"{name}.bin", seed, [(2,), (0,), (1,)])
+    binary(base / "test_batch.bin", 9, [(1,), (1,), (2,)])
+    return ClassSplit(known=(0, 1), novel=(2,))
+
+
+def cifar100_binary(root: Path) -> ClassSplit:
+    base = root / "cifar-100-binary"
+    write(base / "fine_label_names.txt", list(CIFAR_CLASSES))
+    binary(base / "train.bin", 0, [(19, 2), (7, 0), (7, 1)])  # coarse, fine
+    binary(base / "test.bin", 1, [(0, 1), (1, 1), (2, 2)])
+    return ClassSplit(known=(0, 1), novel=(2,))
+
+
+def binary(file: Path, seed: int, labels: list[tuple[int, ...]]) -> None:
+    records = [bytes(label) + row.tobytes() for label, row in zip(labels, cifar_pixels(seed), strict=True)]
+    file.write_bytes(b"".join(records))
+
+
+def cifar10_python(root: Path) -> ClassSplit:
+    base = root / "cifar-10-batches-py"
+    batch(base / "batches.meta", {b"label_names": [name.encode() for name in CIFAR_CLASSES]})
+    for seed in range(5):
+        batch(base / f"data_batch_{seed + 1}", {b"data": cifar_pixels(seed), b"labels": [2, 0, 1]})
+    batch(base / "test_batch", {b"data": cifar_pixels(9), b"labels": [1, 1, 2]})
+    return ClassSplit(known=(0, 1), novel=(2,))
+
+
+def cifar100_python(root: Path) -> ClassSplit:
+    base = root / "cifar-100-python"
+    batch(base / "meta", {b"fine_label_names": [name.encode() for name in CIFAR_CLASSES]})
+    fine = {b"coarse_labels": [19, 7, 7], b"fine_labels": [2, 0, 1]}
+    batch(base / "train", {b"data": cifar_pixels(0), **fine})
+    batch(base / "test", {b"data": cifar_pixels(1), b"fine_labels": [1, 1, 2]})
+    return ClassSplit(known=(0, 1), novel=(2,))
+
+
+def batch(file: Path, content: dict) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(pickle.dumps(content, protocol=3))
+
+
+MINIATURES = {
+    "cub": ("cub", cub),
+    "scars": ("scars", scars),
+    "aircraft": ("aircraft", aircraft),
+    "imagenet100": ("imagenet100", imagenet100),
+    "herbarium19": ("herbarium19", herbarium19),
+    "cifar100-200": ("cifar100-200", cifar100_200),
+    "cifar10, binary": ("cifar10", cifar10_binary),
+    "cifar10, python": ("cifar10", cifar10_python),
+    "cifar100, binary": ("cifar100", cifar100_binary),
+    "cifar100, python": ("cifar100", cifar100_python),
+}
+"""Case -> benchmark, and the function that writes it and returns a split that fits it."""

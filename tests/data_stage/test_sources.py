@@ -1,0 +1,220 @@
+"""A user's folder or file becomes the table they meant, or a sentence that says what to change."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from holotype.data.sources import check_trainable, from_csv, from_folder, load_table
+from holotype.data.table import Table
+from holotype.errors import InputError
+
+
+def touch(root: Path, *names: str) -> Path:
+    for name in names:
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (4, 4)).save(file)
+    return root
+
+
+def rows(table: Table, root: Path) -> dict[str, str]:
+    return {Path(p).relative_to(root).as_posix(): c for p, c in zip(table.path, table.label, strict=True)}
+
+
+# folders
+
+
+def test_folder_names_are_labels(tmp_path: Path) -> None:
+    touch(
+        tmp_path, "b/2.png", "b/deep/1.PNG", "a/1.png", "loose.png", "unlabelled/x/9.png", "Ödland ü/ä 1.png"
+    )
+    (tmp_path / "a" / "notes.txt").write_text("no image")
+    (tmp_path / "empty").mkdir()
+    table = from_folder(tmp_path)
+    assert rows(table, tmp_path) == {
+        "a/1.png": "a",
+        "b/2.png": "b",
+        "b/deep/1.PNG": "b",
+        "loose.png": "",
+        "unlabelled/x/9.png": "",
+        "Ödland ü/ä 1.png": "Ödland ü",
+    }
+    assert table.known == ("a", "b", "Ödland ü")
+    assert table.name == tmp_path.name
+
+
+def test_folder_order_is_sorted_and_the_same_elsewhere(tmp_path: Path) -> None:
+    first = touch(tmp_path / "x", "b/1.png", "a/2.png", "a/10.png", "a-b/1.png")
+    second = touch(tmp_path / "y", "a-b/1.png", "a/10.png", "a/2.png", "b/1.png")
+    assert list(rows(from_folder(first), first)) == ["a/10.png", "a/2.png", "a-b/1.png", "b/1.png"]
+    assert from_folder(first).fingerprint() == from_folder(second).fingerprint()
+
+
+def test_hidden_files_are_skipped_and_links_followed_once(tmp_path: Path) -> None:
+    touch(tmp_path / "real", "c/1.png")
+    touch(tmp_path / "set", "a/1.png", "a/.2.png", ".cache/3.png", "__MACOSX/a/4.png")
+    (tmp_path / "set" / "linked").symlink_to(tmp_path / "real" / "c")
+    (tmp_path / "set" / "a" / "up").symlink_to(tmp_path / "set")
+    assert list(rows(from_folder(tmp_path / "set"), tmp_path / "set")) == ["a/1.png", "linked/1.png"]
+
+
+def test_missing_and_empty_folders(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        from_folder(tmp_path / "absent")
+    with pytest.raises(InputError, match=r"no image in .*\.jpeg"):
+        from_folder(tmp_path)
+
+
+# files
+
+
+def write(file: Path, text: str, encoding: str = "utf-8") -> Path:
+    file.write_bytes(text.encode(encoding))
+    return file
+
+
+def test_csv_labels_stay_text(tmp_path: Path) -> None:
+    touch(tmp_path, *(f"{i}.png" for i in range(7)))
+    names = ["NA", "null", "1", "001", "nan", "", " x "]
+    write(tmp_path / "l.csv", "path,label\n" + "".join(f"{i}.png,{c}\n" for i, c in enumerate(names)))
+    table = from_csv(tmp_path / "l.csv")
+    assert table.label.tolist() == ["NA", "null", "1", "001", "nan", "", "x"]
+    assert table.known == ("001", "1", "NA", "nan", "null", "x")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeffpath,label\n鳥 1.png,Größe\n",
+        "file_name,label\r\n鳥 1.png,Größe\r\n\r\n",
+        'Path , Label\n"鳥 1.png","Größe"',
+        "label,path,extra\nGröße,./鳥 1.png,7\n",
+    ],
+)
+def test_csv_dialects(text: str, tmp_path: Path) -> None:
+    touch(tmp_path, "鳥 1.png")
+    assert rows(from_csv(write(tmp_path / "l.csv", text)), tmp_path) == {"鳥 1.png": "Größe"}
+
+
+def test_csv_root_truth_and_containers(tmp_path: Path) -> None:
+    touch(tmp_path / "images", "a.png")
+    np.savez(tmp_path / "images" / "pack.npz", x=np.zeros((2, 4, 4), np.uint8))
+    file = write(tmp_path / "l.csv", "path,label,truth\na.png,x,x\npack.npz#1,,y\n")
+    table = from_csv(file, tmp_path / "images")
+    assert table.labelled.tolist() == [True, False]
+    assert table.to_frame()["truth"].tolist() == ["x", "y"]
+    moved = from_csv(write(tmp_path / "images" / "l.csv", file.read_text()))
+    assert moved.fingerprint() == table.fingerprint()
+
+
+def test_parquet_numbers_become_names(tmp_path: Path) -> None:
+    touch(tmp_path, "a.png", "b.png", "c.png")
+    path = ["a.png", "b.png", "c.png"]
+    pd.DataFrame({"path": path, "label": [3, None, 12]}).to_parquet(tmp_path / "l.parquet")
+    assert from_csv(tmp_path / "l.parquet").label.tolist() == ["3", "", "12"]
+
+
+def test_a_file_of_paths_only_is_unlabelled(tmp_path: Path) -> None:
+    touch(tmp_path, "a.png")
+    assert from_csv(write(tmp_path / "l.csv", "path\na.png\n")).label.tolist() == [""]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("path;label\na.png;x\n", "no column 'path' or 'file_name', only 'path;label'"),
+        ("path,class\na.png,x\n", "no column 'label', only 'path', 'class'"),
+        ("path,label\na.png,x,y\n", "Line 2 of .* has 3 cells where the header has 2"),
+        ("path,label,label\na.png,x,y\n", "more than one column called 'label'"),
+        ("path,label\na.png,x\na.png,y\n", "listed 2 times"),
+        (
+            "path,label\nb.png,x\na.png,y\nc.png,y\n",
+            "2 of the 3 paths .* do not exist, for example '.*b.png'",
+        ),
+        ("path,label\n,x\n", "Row 1 of .* has no path"),
+        ("path,label\n", "lists no image"),
+        ("", "is empty"),
+        ('path,label\n"a.png,x\n', "not a readable CSV"),
+    ],
+)
+def test_bad_files_say_what_is_wrong(text: str, message: str, tmp_path: Path) -> None:
+    touch(tmp_path, "a.png")
+    with pytest.raises(InputError, match=message):
+        from_csv(write(tmp_path / "l.csv", text))
+
+
+def test_other_encodings_and_missing_roots(tmp_path: Path) -> None:
+    touch(tmp_path, "a.png")
+    with pytest.raises(InputError, match="not UTF-8"):
+        from_csv(write(tmp_path / "l.csv", "path,label\na.png,Größe\n", "latin1"))
+    with pytest.raises(InputError, match=r"folder .* does not exist"):
+        from_csv(tmp_path / "l.csv", tmp_path / "absent")
+
+
+# both
+
+
+def test_folder_gives_images_and_file_gives_labels(tmp_path: Path) -> None:
+    touch(tmp_path / "photos", "s/1.png", "s/2.png", "t/3.png", "4.png")
+    absolute = tmp_path / "photos" / "4.png"
+    text = f"path,label\ns/1.png,x\nphotos/t/3.png,y\n{absolute},x\n"
+    table = load_table(tmp_path / "photos", write(tmp_path / "l.csv", text))
+    assert rows(table, tmp_path / "photos") == {"4.png": "x", "s/1.png": "x", "s/2.png": "", "t/3.png": "y"}
+    assert table.known == ("x", "y")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("path,label\n9.png,x\n1.png,x\n", "1 of the 2 images .* are not in .*'9.png'"),
+        ("path,label\n1.png,x\n./1.png,y\n", "lists 1 images more than once"),
+    ],
+)
+def test_labels_that_do_not_fit_the_folder(text: str, message: str, tmp_path: Path) -> None:
+    touch(tmp_path / "photos", "1.png")
+    with pytest.raises(InputError, match=message):
+        load_table(tmp_path / "photos", write(tmp_path / "l.csv", text))
+
+
+def test_load_table_takes_each_kind(tmp_path: Path) -> None:
+    touch(tmp_path / "photos", "a/1.png")
+    file = write(tmp_path / "l.csv", "path,label\nphotos/a/1.png,b\n")
+    assert load_table(tmp_path / "photos").known == ("a",)
+    assert load_table(file).known == ("b",)
+    with pytest.raises(InputError, match="holds labels already"):
+        load_table(file, file)
+    with pytest.raises(InputError, match="does not exist"):
+        load_table(tmp_path / "absent")
+    with pytest.raises(InputError, match="neither a folder nor"):
+        load_table(tmp_path / "photos" / "a" / "1.png")
+
+
+# what training needs
+
+
+def table(*label: str, problem: tuple[str, ...] = ()) -> Table:
+    path = [f"{i}.png" for i in range(len(label))]
+    known = tuple(sorted(set(label) - {""}))
+    return Table(np.array(path, object), np.array(label, object), known, problem=np.array(problem, object))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (table("", ""), "No usable image is labelled"),
+        (table("a", "a", ""), "Only one known class \\('a'\\)"),
+        (table("a", "b"), "nothing is left"),
+        (table("a", "b", "", problem=("", "broken", "")), "Only one known class"),
+        (table("a", "b", "", problem=("", "", "broken")), "nothing is left"),
+    ],
+)
+def test_untrainable_tables_are_refused(given: Table, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check_trainable(given)
+
+
+def test_trainable_table_passes() -> None:
+    check_trainable(table("a", "b", ""))

@@ -1,0 +1,246 @@
+"""Strong operations equal Pillow's bit for bit; recipes are shared, replayed and cut into rows as said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageEnhance, ImageOps
+from torch import Tensor
+
+from holotype.data.strong import IDENTITY, OPERATIONS, Recipe, apply_recipe, draw_recipe
+from holotype.errors import InputError
+
+SIZE = 36
+FIELDS = ("op", "magnitude", "sign", "apply", "cutout")
+LEVELS = [level / 10 for level in range(1, 11)]
+
+
+def pictures(n: int, size: int = SIZE, seed: int = 0) -> Tensor:
+    """(n, 3, size, size) uint8: noise, smooth ramps, narrow ranges, flat channels, in turn."""
+    rng = np.random.default_rng(seed)
+    result = np.empty((n, size, size, 3), dtype=np.uint8)
+    ramp = np.add.outer(np.arange(size), np.arange(size))[..., None]
+    for i in range(n):
+        if i % 4 == 0:
+            result[i] = rng.integers(0, 256, (size, size, 3))
+        elif i % 4 == 1:
+            result[i] = np.clip(ramp * rng.uniform(0.5, 3, 3) + rng.uniform(0, 60, 3), 0, 255)
+        elif i % 4 == 2:
+            low = rng.integers(0, 200, 3)
+            result[i] = low + rng.integers(0, 56, (size, size, 3))
+        else:
+            result[i] = rng.integers(0, 256, 3)
+            result[i, ..., 1] = rng.choice([3, 250], (size, size), p=[0.999, 0.001])
+    return torch.from_numpy(result).permute(0, 3, 1, 2)
+
+
+def recipe_of(name: str, magnitude: Tensor, sign: Tensor) -> Recipe:
+    """One operation for every row, with the Cutout square entirely outside the image."""
+    n = len(magnitude)
+    return Recipe(
+        op=torch.full((n, 1), OPERATIONS.index(name)),
+        magnitude=magnitude[:, None],
+        sign=sign[:, None],
+        apply=torch.ones(n, 1, dtype=torch.bool),
+        cutout=torch.full((n, 2), 9.0, dtype=torch.float64),
+    )
+
+
+def affine(image: Image.Image, *matrix: float) -> Image.Image:
+    return image.transform(image.size, Image.Transform.AFFINE, matrix, fillcolor=(127, 127, 127))
+
+
+def factor(magnitude: float) -> float:
+    return 0.05 + 0.9 * magnitude
+
+
+PIL_OPERATIONS: dict[str, Callable[[Image.Image, float, int], Image.Image]] = {
+    "auto_contrast": lambda image, m, s: ImageOps.autocontrast(image),
+    "brightness": lambda image, m, s: ImageEnhance.Brightness(image).enhance(factor(m)),
+    "colour": lambda image, m, s: ImageEnhance.Color(image).enhance(factor(m)),
+    "contrast": lambda image, m, s: ImageEnhance.Contrast(image).enhance(factor(m)),
+    "equalise": lambda image, m, s: ImageOps.equalize(image),
+    "identity": lambda image, m, s: image,
+    "posterise": lambda image, m, s: ImageOps.posterize(image, 4 + int(4 * m)),
+    "rotate": lambda image, m, s: image.rotate(30 * m * s, fillcolor=(127, 127, 127)),
+    "sharpness": lambda image, m, s: ImageEnhance.Sharpness(image).enhance(factor(m)),
+    "shear_x": lambda image, m, s: affine(image, 1, 0.3 * m * s, 0, 0, 1, 0),
+    "shear_y": lambda image, m, s: affine(image, 1, 0, 0, 0.3 * m * s, 1, 0),
+    "solarise": lambda image, m, s: ImageOps.solarize(image, 256 - int(256 * m)),
+    "translate_x": lambda image, m, s: affine(image, 1, 0, int(0.3 * m * image.width) * s, 0, 1, 0),
+    "translate_y": lambda image, m, s: affine(image, 1, 0, 0, 0, 1, int(0.3 * m * image.height) * s),
+}
+
+
+def test_the_fourteen_operations() -> None:
+    assert set(OPERATIONS) == set(PIL_OPERATIONS)
+    assert len(OPERATIONS) == 14
+    assert OPERATIONS[IDENTITY] == "identity"
+
+
+@pytest.mark.parametrize("size", [SIZE, 35, 128])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operation_equals_pillow_exactly(name: str, size: int) -> None:
+    """Tolerance 0 for all of them, at every level and sign, fill included."""
+    cases = [(m, s) for m in LEVELS for s in (-1, 1)]
+    magnitude = torch.tensor([m for m, _ in cases], dtype=torch.float64)
+    sign = torch.tensor([s for _, s in cases])
+    images = pictures(len(cases), size)
+    before = images.clone()
+    result = apply_recipe(images, recipe_of(name, magnitude, sign))
+    assert torch.equal(images, before), "the input is left alone"
+    for i, (m, s) in enumerate(cases):
+        image = Image.fromarray(images[i].permute(1, 2, 0).contiguous().numpy())
+        expected = np.asarray(PIL_OPERATIONS[name](image, m, s))
+        difference = np.abs(expected.astype(int) - result[i].permute(1, 2, 0).numpy().astype(int))
+        assert difference.max() == 0, (m, s, difference.max(), (difference > 0).mean())
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_do_not_change_with_the_neighbours(name: str) -> None:
+    images = pictures(6)
+    magnitude = torch.linspace(0.1, 1, 6, dtype=torch.float64)
+    recipe = recipe_of(name, magnitude, torch.tensor([1, -1, 1, -1, 1, -1]))
+    together = apply_recipe(images, recipe)
+    for i in range(6):
+        row = torch.tensor([i])
+        assert torch.equal(together[row], apply_recipe(images[row], recipe.take(row)))
+
+
+def test_one_pixel_images_pass_through_every_operation() -> None:
+    magnitude, sign = torch.ones(4, dtype=torch.float64), torch.ones(4, dtype=torch.int64)
+    for size in (1, 2, 3):
+        for name in OPERATIONS:
+            images = pictures(4, size)
+            assert apply_recipe(images, recipe_of(name, magnitude, sign)).shape == images.shape
+
+
+def slow_cutout(image: np.ndarray, y: float, x: float) -> np.ndarray:
+    """image: (H, W, 3)."""
+    height, width = image.shape[:2]
+    side = min(height, width) // 2
+    top, left = int(y * height) - side // 2, int(x * width) - side // 2
+    result = image.copy()
+    result[max(top, 0) : max(top + side, 0), max(left, 0) : max(left + side, 0)] = 127
+    return result
+
+
+@pytest.mark.parametrize("size", [36, 35, 224])
+def test_cutout_is_a_clipped_grey_square(size: int) -> None:
+    recipe = draw_recipe(40, torch.Generator().manual_seed(0), share="none")
+    corners = torch.tensor([[0.0, 0.0], [0.0, 0.999], [0.999, 0.0], [0.5, 0.5]], dtype=torch.float64)
+    recipe.cutout[:4] = corners
+    recipe.apply[:] = False
+    images = pictures(40, size)
+    result = apply_recipe(images, recipe)
+    for i in range(40):
+        y, x = recipe.cutout[i].tolist()
+        expected = slow_cutout(images[i].permute(1, 2, 0).numpy(), y, x)
+        assert np.array_equal(result[i].permute(1, 2, 0).numpy(), expected)
+    changed = (result[3] == 127).all(0).sum()
+    assert changed == (size // 2) ** 2, "a square in the middle is not clipped"
+
+
+def test_mixed_recipe_equals_the_slow_loop() -> None:
+    n = 150
+    images = pictures(n)
+    recipe = draw_recipe(n, torch.Generator().manual_seed(2), share="none")
+    result = apply_recipe(images, recipe)
+    for i in range(n):
+        image = Image.fromarray(images[i].permute(1, 2, 0).contiguous().numpy())
+        for slot in range(2):
+            if recipe.apply[i, slot]:
+                operation = PIL_OPERATIONS[OPERATIONS[int(recipe.op[i, slot])]]
+                image = operation(image, float(recipe.magnitude[i, slot]), int(recipe.sign[i, slot]))
+        expected = slow_cutout(np.asarray(image), *recipe.cutout[i].tolist())
+        assert np.array_equal(result[i].permute(1, 2, 0).numpy(), expected), i
+
+
+def test_replay_and_subsets() -> None:
+    images = pictures(30)
+    for share, group in (("none", None), ("batch", None), ("group", torch.arange(30) % 7)):
+        recipe = draw_recipe(30, torch.Generator().manual_seed(3), share=share, group=group)
+        whole = apply_recipe(images, recipe)
+        assert torch.equal(apply_recipe(images, recipe), whole)
+        rows = torch.tensor([29, 3, 3, 17, 0])
+        assert torch.equal(apply_recipe(images[rows], recipe.take(rows)), whole[rows])
+        mask = torch.arange(30) % 3 == 1
+        assert torch.equal(apply_recipe(images[mask], recipe.take(mask)), whole[mask])
+
+
+def test_memory_layout_does_not_matter() -> None:
+    images = pictures(12)
+    recipe = draw_recipe(12, torch.Generator().manual_seed(4), share="none")
+    assert not images.is_contiguous()
+    assert torch.equal(apply_recipe(images, recipe), apply_recipe(images.contiguous(), recipe))
+
+
+def test_sharing() -> None:
+    group = torch.tensor([5, 5, -2, 9, -2, 5, 9, 9])
+    shared = draw_recipe(8, torch.Generator().manual_seed(0), share="batch")
+    grouped = draw_recipe(8, torch.Generator().manual_seed(0), share="group", group=group)
+    free = draw_recipe(8, torch.Generator().manual_seed(0), share="none")
+    for name in FIELDS:
+        rows = getattr(shared, name)
+        assert (rows == rows[:1]).all(), "batch: every row alike"
+        rows = getattr(grouped, name)
+        for one in group.unique():
+            inside = rows[group == one]
+            assert (inside == inside[:1]).all(), "group: alike inside a group"
+    assert len(grouped.cutout.unique(dim=0)) == 3, "groups differ from each other"
+    assert len(free.cutout.unique(dim=0)) == 8, "none: every row its own"
+    same = pictures(1).expand(8, -1, -1, -1)
+    assert len(apply_recipe(same, shared).unique(dim=0)) == 1
+    assert len(apply_recipe(same, grouped).unique(dim=0)) == 3
+
+
+def test_draws_have_fixmatch_ranges() -> None:
+    n = 20_000
+    recipe = draw_recipe(n, torch.Generator().manual_seed(0), share="none")
+    assert recipe.op.shape == recipe.magnitude.shape == recipe.sign.shape == recipe.apply.shape == (n, 2)
+    share = torch.bincount(recipe.op.flatten(), minlength=14) / (2 * n)
+    assert (share - 1 / 14).abs().max() < 0.006
+    assert recipe.magnitude.unique().tolist() == LEVELS
+    assert sorted(recipe.sign.unique().tolist()) == [-1, 1]
+    assert abs(recipe.apply.double().mean() - 0.5) < 0.01
+    assert abs(recipe.sign.double().mean()) < 0.02
+    assert recipe.cutout.min() >= 0
+    assert recipe.cutout.max() < 1
+    assert (recipe.cutout.mean(0) - 0.5).abs().max() < 0.01
+    assert draw_recipe(3, torch.Generator(), n_ops=5).op.shape == (3, 5)
+
+
+def test_draws_repeat_with_the_generator() -> None:
+    a, b = (draw_recipe(9, torch.Generator().manual_seed(1), share="none") for _ in range(2))
+    assert all(torch.equal(getattr(a, name), getattr(b, name)) for name in FIELDS)
+
+
+def test_no_images_and_wrong_arguments() -> None:
+    empty = draw_recipe(0, torch.Generator(), share="none")
+    assert apply_recipe(pictures(4)[:0], empty).shape == (0, 3, SIZE, SIZE)
+    with pytest.raises(InputError, match="group"):
+        draw_recipe(4, torch.Generator(), share="group")
+    with pytest.raises(InputError, match="group"):
+        draw_recipe(4, torch.Generator(), share="batch", group=torch.arange(4))
+    with pytest.raises(InputError, match="3 group ids"):
+        draw_recipe(4, torch.Generator(), share="group", group=torch.arange(3))
+    with pytest.raises(InputError, match="not one of"):
+        draw_recipe(4, torch.Generator(), share="rows")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="recipe is for 2"):
+        apply_recipe(pictures(4), draw_recipe(2, torch.Generator()))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_the_gpu_gives_the_same_pixels_without_waiting() -> None:
+    images = pictures(64)
+    recipe = draw_recipe(64, torch.Generator().manual_seed(0), share="none")
+    on_gpu = images.cuda()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        result = apply_recipe(on_gpu, recipe)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert torch.equal(result.cpu(), apply_recipe(images, recipe))
