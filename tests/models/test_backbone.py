@@ -1,0 +1,291 @@
+"""Loading backbones: embedded, local file, hub; counts and parameter groups of the reference; bad input."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from holotype import _torchvision
+from holotype.errors import InputError
+from holotype.models import backbone as backbone_module
+from holotype.models.backbone import (
+    CAVEAT,
+    EMBEDDED,
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    BackboneConfig,
+    load_backbone,
+    split,
+)
+from holotype.models.heads import CompactOVA, CosineClassifier, Projector
+from holotype.models.tails import AbsorbedTail, WholeTail
+
+_torchvision.cure()
+import timm  # noqa: E402
+
+GROUPS = dict(
+    np.load(Path(__file__).parent.parent / "data" / "parity" / "param_groups.npz", allow_pickle=False)
+)
+TINY = "vit_tiny_patch16_224"
+
+
+def count(*modules: nn.Module) -> int:
+    return sum(p.numel() for module in modules for p in module.parameters())
+
+
+def vit_b16() -> Any:
+    with torch.device("meta"):
+        return timm.create_model("vit_base_patch16_224", num_classes=0)
+
+
+def test_embedded() -> None:
+    state = torch.random.get_rng_state()
+    found = load_backbone(BackboneConfig())
+    assert torch.equal(
+        torch.random.get_rng_state(), state
+    )  # loading draws nothing from the caller's generator
+    assert (found.dim, found.image_size, found.name) == (192, 128, "embedded")
+    assert (found.mean, found.std) == (IMAGENET_MEAN, IMAGENET_STD)
+    assert found.digest == "3b54bfcb1e28e11cf68e86ad7f7ac5b75676237282d9eac2be8713e9201a683d"
+    assert found.caveat == CAVEAT
+    assert type(found.tail) is AbsorbedTail
+    assert {p.dtype for m in (found.trunk, found.tail) for p in m.parameters()} == {torch.float32}
+    learns = {name for name, p in found.tail.named_parameters() if p.requires_grad}
+    assert learns == {name for name, _ in found.tail.named_parameters() if name.startswith("blocks.11.")}
+
+
+def test_embedded_equals_timm_with_the_same_file() -> None:
+    model = timm.create_model(TINY, img_size=128, num_classes=0).eval()
+    model.load_state_dict({k: v.float() for k, v in load_file(EMBEDDED).items()})
+    x = torch.randn(2, 3, 128, 128, generator=torch.Generator().manual_seed(0))
+    found = load_backbone(BackboneConfig(train_blocks=2))
+    with torch.no_grad():
+        torch.testing.assert_close(found.tail(found.trunk(x)), model(x), atol=1e-5, rtol=1e-5)
+
+
+def test_another_image_size_resamples_the_positions() -> None:
+    found = load_backbone(BackboneConfig(image_size=96))
+    assert found.image_size == 96
+    with torch.no_grad():
+        tokens = found.trunk(torch.zeros(1, 3, 96, 96))
+    assert tokens.shape == (1, 1 + 36, 192)
+
+
+def test_the_caveat_says_what_matters() -> None:
+    for phrase in (
+        "EfficientNet-Lite2",
+        "ImageNet-supervised",
+        "121 k",
+        "CUB",
+        "train and test",
+        "not with published",
+    ):
+        assert phrase in CAVEAT
+    card = (EMBEDDED.parent / "MODEL_CARD.md").read_text()
+    for phrase in (
+        "EfficientNet-Lite2",
+        "Apache-2.0",
+        "28.1",
+        "25.6",
+        load_backbone(BackboneConfig()).digest,
+    ):
+        assert phrase in card
+
+
+@pytest.fixture
+def tiny_state() -> dict[str, Tensor]:
+    torch.manual_seed(1)
+    return timm.create_model(TINY, img_size=32, num_classes=0).state_dict()
+
+
+def test_local_file_described_by_its_metadata(tmp_path: Path, tiny_state: dict[str, Tensor]) -> None:
+    path = tmp_path / "mine.safetensors"
+    said = {"timm": TINY, "image_size": "32", "mean": "[0.1, 0.2, 0.3]", "std": "0.4,0.5,0.6"}
+    save_file({k: v.half() for k, v in tiny_state.items()}, path, metadata=said)
+    found = load_backbone(BackboneConfig(str(path)))
+    assert (found.name, found.image_size, found.caveat) == ("mine", 32, "")
+    assert (found.mean, found.std) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    weight = found.tail.blocks["11"].attn.qkv.weight
+    assert weight.dtype == torch.float32
+    torch.testing.assert_close(weight, tiny_state["blocks.11.attn.qkv.weight"].half().float())
+
+
+def test_local_file_with_arch_takes_timms_mean_and_drops_a_classifier(
+    tmp_path: Path, tiny_state: dict[str, Tensor]
+) -> None:
+    path = tmp_path / "mine.safetensors"
+    save_file({**tiny_state, "head.weight": torch.zeros(10, 192), "head.bias": torch.zeros(10)}, path)
+    found = load_backbone(BackboneConfig(str(path), arch=TINY, image_size=32))
+    assert found.mean == (0.5, 0.5, 0.5)
+    assert type(found.tail) is AbsorbedTail
+
+
+def test_local_eva_file(tmp_path: Path) -> None:
+    model = timm.create_model("vit_small_patch16_dinov3", img_size=32, num_classes=0).eval()
+    path = tmp_path / "dinov3.safetensors"
+    save_file(model.state_dict(), path)
+    x = torch.randn(1, 3, 32, 32)
+    found = load_backbone(BackboneConfig(str(path), arch="vit_small_patch16_dinov3", image_size=32))
+    assert type(found.tail) is WholeTail
+    with torch.no_grad():
+        torch.testing.assert_close(found.tail(found.trunk(x)), model(x), atol=1e-5, rtol=1e-5)
+
+
+def test_the_projects_networks_are_known_by_stem_and_by_content(tmp_path: Path) -> None:
+    by_content = tmp_path / "renamed.safetensors"
+    by_content.write_bytes(EMBEDDED.read_bytes())
+    assert load_backbone(BackboneConfig(str(by_content))).caveat == CAVEAT
+    by_stem = tmp_path / "vit_small_patch14_224.safetensors"
+    made = timm.create_model("vit_small_patch14_dinov2", img_size=224, num_classes=0)
+    save_file({k: v.half() for k, v in made.state_dict().items()}, by_stem)
+    found = load_backbone(BackboneConfig(str(by_stem)))
+    assert (found.dim, found.image_size, found.mean, found.caveat) == (384, 224, IMAGENET_MEAN, CAVEAT)
+
+
+def test_weights_that_do_not_fit(tmp_path: Path, tiny_state: dict[str, Tensor]) -> None:
+    path = tmp_path / "mine.safetensors"
+    lacking = {k: v for k, v in tiny_state.items() if k not in ("norm.weight", "norm.bias")}
+    lacking["surprise"] = torch.zeros(1)
+    save_file(lacking, path)
+    with pytest.raises(InputError, match=r"2 missing: norm.weight, norm.bias; 1 unexpected: surprise"):
+        load_backbone(BackboneConfig(str(path), arch=TINY, image_size=32))
+    save_file(tiny_state, path)
+    with pytest.raises(InputError, match=r"150 of another shape: cls_token, pos_embed"):
+        load_backbone(BackboneConfig(str(path), arch="vit_small_patch16_224", image_size=32))
+    save_file({**tiny_state, "pos_embed": torch.zeros(1, 8, 192)}, path)
+    with pytest.raises(InputError, match="do not fit"):
+        load_backbone(BackboneConfig(str(path), arch=TINY, image_size=32))
+
+
+BAD = {
+    "no such file": (BackboneConfig("nowhere/x.safetensors"), "no backbone file"),
+    "no such pickle": (BackboneConfig("x.pth"), "existing .safetensors"),
+    "unknown name": (BackboneConfig("vit_base_patch16_225"), "did you mean .*vit_base_patch16_224"),
+    "unknown tag": (BackboneConfig("vit_base_patch16_224.dinoo"), r"vit_base_patch16_224\.dino"),
+    "gibberish": (BackboneConfig("qqqqqqqqqqq"), "list_pretrained"),
+    "no weights": (BackboneConfig("vit_small_patch16_36x1_224"), "no weights"),
+    "ConvNet": (BackboneConfig("resnet18"), "not a plain vision transformer"),
+    "hierarchy": (BackboneConfig("swin_tiny_patch4_window7_224"), "not a plain vision transformer"),
+    "two heads": (BackboneConfig("deit_tiny_distilled_patch16_224"), "not a plain vision transformer"),
+    "portrait": (BackboneConfig("vit_base_patch16_sapiens2"), "set image_size"),
+    "no block": (BackboneConfig(train_blocks=0), "use 1 to 12"),
+    "too many blocks": (BackboneConfig(train_blocks=13), "use 1 to 12"),
+    "odd size": (BackboneConfig(image_size=100), "use 96"),
+    "no size": (BackboneConfig(image_size=0), "use 16"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_named_in_a_sentence(case: str) -> None:
+    config, message = BAD[case]
+    if not timm.is_model("vit_base_patch16_sapiens2") and case == "portrait":
+        pytest.skip("this timm does not have the network")
+    with pytest.raises(InputError, match=message) as raised:
+        load_backbone(config)
+    assert "\n" not in str(raised.value)
+
+
+def test_bad_files(tmp_path: Path, tiny_state: dict[str, Tensor]) -> None:
+    path = tmp_path / "mine.safetensors"
+    path.write_bytes(b"not a safetensors file at all")
+    with pytest.raises(InputError, match="is not a safetensors file"):
+        load_backbone(BackboneConfig(str(path)))
+    save_file(tiny_state, path)
+    with pytest.raises(InputError, match="set arch"):
+        load_backbone(BackboneConfig(str(path)))
+    save_file(tiny_state, path, metadata={"timm": TINY, "mean": "grey"})
+    with pytest.raises(InputError, match="metadata"):
+        load_backbone(BackboneConfig(str(path)))
+
+
+class FakeHub:
+    """timm.create_model as it behaves with a hub that answers, or one that does not."""
+
+    def __init__(self, answer: nn.Module | Exception) -> None:
+        self.answer, self.real, self.asked = answer, timm.create_model, {}
+
+    def __call__(self, name: str, pretrained: bool = False, **named: Any) -> nn.Module:
+        if not pretrained:
+            return self.real(name, pretrained=False, **named)
+        self.asked = {"name": name, **named}
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class StrangeError(Exception):
+    pass
+
+
+StrangeError.__module__ = "httpx._exceptions"
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionError("no route"), FileNotFoundError("not cached"), StrangeError("?")]
+)
+def test_a_hub_out_of_reach_becomes_advice(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    monkeypatch.setattr(timm, "create_model", FakeHub(error))
+    with pytest.raises(InputError) as raised:
+        load_backbone(BackboneConfig("vit_base_patch16_224.dino"))
+    said = str(raised.value)
+    for phrase in ("model.safetensors of timm/vit_base_patch16_224.dino", "path", "arch", "embedded"):
+        assert phrase in said
+
+
+def test_a_fault_in_the_code_is_not_blamed_on_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timm, "create_model", FakeHub(ZeroDivisionError("bug")))
+    with pytest.raises(ZeroDivisionError):
+        load_backbone(BackboneConfig(f"{TINY}.augreg_in21k"))
+
+
+def test_a_hub_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = timm.create_model(TINY, img_size=32, num_classes=0).eval()
+    hub = FakeHub(copy.deepcopy(model))
+    monkeypatch.setattr(timm, "create_model", hub)
+    found = load_backbone(BackboneConfig(f"{TINY}.augreg_in21k", image_size=32))
+    assert hub.asked == {"name": f"{TINY}.augreg_in21k", "num_classes": 0, "img_size": 32}
+    assert (found.name, found.mean, found.caveat) == (f"{TINY}.augreg_in21k", (0.5, 0.5, 0.5), "")
+    assert len(found.digest) == 64
+    assert found.digest == backbone_module._state_digest(model.state_dict())
+    with torch.no_grad():
+        model.norm.bias[0] += 1
+    assert found.digest != backbone_module._state_digest(model.state_dict())
+
+
+def test_parameter_counts_of_the_reference() -> None:
+    model = vit_b16()
+    assert count(model) == int(GROUPS["counts.backbone"]) == 85_798_656
+    assert count(model.blocks[11]) == int(GROUPS["counts.block"]) == 7_087_872
+    trunk, tail = split(model, 1)
+    assert count(trunk, tail) == 85_798_656
+    with torch.device("meta"):
+        projector, classifier, ova = Projector(768), CosineClassifier(768, 200), CompactOVA(768, 100)
+    assert count(projector) == int(GROUPS["counts.projector"]) == 6_295_808
+    simgcd = count(trunk, tail, projector, classifier)
+    assert simgcd == 92_248_064 == int(GROUPS["counts.total"]) - 200  # less the reference's frozen gains
+    assert simgcd + count(ova) == 93_540_580
+    learns = [p for m in (trunk, tail, projector, classifier) for p in m.parameters() if p.requires_grad]
+    assert sum(p.numel() for p in learns) == int(GROUPS["counts.trainable"])
+
+
+def test_names_fall_into_the_references_groups() -> None:
+    """Matrices are decayed, biases and one-dimensional tensors are not, the rest is frozen: as in SimGCD."""
+    trunk, tail = split(vit_b16(), 1)
+    with torch.device("meta"):
+        projector, classifier = Projector(768), CosineClassifier(768, 200)
+    named = {f"0.{name}": p for module in (trunk, tail) for name, p in module.named_parameters()}
+    named |= {f"1.{name}": p for name, p in projector.named_parameters()} | {
+        "1.last_layer.weight_v": classifier.v
+    }
+    decay = {name for name, p in named.items() if p.requires_grad and p.ndim > 1}
+    no_decay = {name for name, p in named.items() if p.requires_grad and p.ndim == 1}
+    assert decay == set(GROUPS["groups.decay"].tolist())
+    assert no_decay == set(GROUPS["groups.no_decay"].tolist())
+    assert named.keys() - decay - no_decay == set(GROUPS["groups.frozen"].tolist()) - {
+        "1.last_layer.weight_g"
+    }

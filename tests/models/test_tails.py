@@ -1,0 +1,175 @@
+"""Tails against the whole model: trunk + tail = model(x), values and gradients, for each timm family."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from holotype import _torchvision
+from holotype.errors import InputError
+from holotype.models.tails import AbsorbedTail, KVTail, WholeTail, rotary_positions, split
+
+_torchvision.cure()
+import timm  # noqa: E402
+
+SMALL = {"img_size": 32, "embed_dim": 48, "depth": 3, "num_heads": 3}
+# family -> (timm's name, what is overridden, the tail it must get)
+FAMILIES: dict[str, tuple[str, dict[str, Any], type[WholeTail]]] = {
+    "plain": ("vit_tiny_patch16_224", {"img_size": 48}, AbsorbedTail),
+    "layer scale": ("vit_small_patch14_dinov2", {"img_size": 42}, AbsorbedTail),
+    "registers": ("vit_small_patch14_reg4_dinov2", {"img_size": 42}, AbsorbedTail),
+    "SwiGLU": ("vit_giant_patch14_dinov2", {"img_size": 28}, AbsorbedTail),
+    "CLIP": ("vit_base_patch16_clip_quickgelu_224", {}, AbsorbedTail),
+    "no qkv bias": ("vit_tiny_patch16_224", {"qkv_bias": False}, AbsorbedTail),
+    "RMS norm": ("vit_tiny_patch16_224", {"norm_layer": "rmsnorm"}, AbsorbedTail),
+    "scaled": ("vit_tiny_patch16_224", {"scale_attn_norm": True, "scale_mlp_norm": True}, AbsorbedTail),
+    "fc norm on the token": ("vit_tiny_patch16_224", {"fc_norm": True}, AbsorbedTail),
+    "q/k norm": ("vit_tiny_patch16_224", {"qk_norm": True}, KVTail),
+    "q/k norm, no bias": ("vit_tiny_patch16_224", {"qk_norm": True, "qkv_bias": False}, KVTail),
+    "drop path": ("vit_tiny_patch16_224", {"drop_path_rate": 0.1}, WholeTail),
+    "MAE, mean pool": ("vit_base_patch16_224", {"global_pool": "avg"}, WholeTail),
+    "SigLIP, attention pool": ("vit_base_patch16_siglip_224", {}, WholeTail),
+    "attention pool beside registers": (
+        "vit_base_patch16_siglip_224",
+        {"class_token": True, "reg_tokens": 2},
+        WholeTail,
+    ),
+    "DINOv3": ("vit_small_patch16_dinov3", {}, WholeTail),
+    "DINOv3, CLS": ("vit_small_patch16_dinov3", {"global_pool": "token"}, WholeTail),
+    "EVA02": ("eva02_tiny_patch14_224", {"img_size": 28}, WholeTail),
+    "mixed rotary": ("vit_small_patch16_rope_mixed_224", {}, WholeTail),
+    "Perception Encoder": ("vit_pe_core_tiny_patch16_384", {}, WholeTail),
+}
+EVERY_FAMILY = pytest.mark.parametrize("family", FAMILIES)
+
+
+def small(family: str) -> nn.Module:
+    """A tiny model of the family, every parameter random so that none is hidden by its start value."""
+    name, changes, _ = FAMILIES[family]
+    torch.manual_seed(3)
+    model = timm.create_model(name, pretrained=False, num_classes=0, **{**SMALL, **changes}).eval()
+    if family != "mixed rotary":  # timm computes its positions in float32 only
+        model.double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.3)
+    return model
+
+
+def pictures(model: Any, n: int = 3) -> Tensor:
+    return torch.randn(n, 3, *model.patch_embed.img_size, dtype=next(model.parameters()).dtype)
+
+
+def close(ours: Tensor, theirs: Tensor, what: str = "") -> None:
+    tolerance = 1e-9 if theirs.dtype == torch.float64 else 1e-4
+    torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance, msg=lambda m: f"{what}: {m}")
+
+
+def whole(model: Any, tokens: Tensor, first: int) -> Tensor:
+    """The plain way: all rows of blocks `first` .. end, then timm's own norm and head."""
+    rope, x = rotary_positions(model), tokens
+    for i, block in enumerate(model.blocks):
+        if i >= first:
+            x = block(x) if rope is None else block(x, rope=rope[i] if model.rope_mixed else rope)
+    return model.forward_head(model.norm(x))
+
+
+@EVERY_FAMILY
+@pytest.mark.parametrize("train_blocks", [1, 3])
+def test_trunk_and_tail_are_the_model(family: str, train_blocks: int) -> None:
+    model = small(family)
+    x = pictures(model)
+    with torch.no_grad():
+        expected = model(x)
+        names = set(model.state_dict())
+        trunk, tail = split(model, train_blocks)
+        tokens = trunk(x)
+        close(tail(tokens), expected)
+    assert type(tail) is FAMILIES[family][2]
+    assert tokens.ndim == 3
+    assert expected.std() > 1e-3
+    trunk_names, tail_names = set(trunk.state_dict()), set(tail.state_dict())
+    assert trunk_names | tail_names == names  # timm's own names, each in one place
+    assert not trunk_names & tail_names
+
+
+@EVERY_FAMILY
+def test_only_the_last_blocks_learn(family: str) -> None:
+    trunk, tail = split(small(family), 2)
+    assert not trunk.training
+    assert not any(p.requires_grad for p in trunk.parameters())
+    learns = {name for name, p in tail.named_parameters() if p.requires_grad}
+    assert learns == {
+        name for name, _ in tail.named_parameters() if name.startswith(("blocks.1.", "blocks.2."))
+    }
+
+
+@EVERY_FAMILY
+@pytest.mark.parametrize("train_blocks", [1, 2])
+def test_every_gradient_equals_the_whole_blocks(family: str, train_blocks: int) -> None:
+    reference: Any = small(family)
+    _, tail = split(copy.deepcopy(reference), train_blocks)
+    first = 3 - train_blocks
+    n_tokens = reference.patch_embed.num_patches + reference.num_prefix_tokens
+    tokens = torch.randn(3, n_tokens, 48, dtype=next(tail.parameters()).dtype)
+    ours, theirs = tokens.clone().requires_grad_(), tokens.clone().requires_grad_()
+    out, expected = tail(ours), whole(reference, theirs, first)
+    close(out, expected)
+    cotangent = torch.randn_like(out)
+    out.backward(cotangent)
+    expected.backward(cotangent)
+    close(ours.grad, theirs.grad, "tokens")
+    expected_gradients = dict(reference.named_parameters())
+    for name, parameter in tail.named_parameters():
+        if parameter.requires_grad:
+            assert parameter.grad is not None, name
+            close(parameter.grad, expected_gradients[name].grad, name)
+
+
+def test_the_key_bias_gets_a_gradient_of_zeros() -> None:
+    """The optimiser must see a tensor there: weight decay and momentum act as with the whole block."""
+    _, tail = split(small("plain"), 1)
+    tail(torch.randn(2, 10, 48, dtype=torch.float64)).square().sum().backward()
+    gradient = tail.blocks["2"].attn.qkv.bias.grad
+    assert torch.equal(gradient[48:96], torch.zeros(48, dtype=torch.float64))
+    assert gradient[:48].abs().min() > 0
+    assert gradient[96:].abs().min() > 0
+
+
+def test_frozen_tokens_keep_no_graph_over_all_rows() -> None:
+    """What makes the absorbed form cheap in memory: of size (B, N, D) only the normalised tokens are kept."""
+    _, tail = split(small("plain"), 1)
+    tokens = torch.randn(2, 10, 48, dtype=torch.float64)
+    kept: list[Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        tail(tokens)
+    large = {t.untyped_storage().data_ptr() for t in kept if t.untyped_storage().nbytes() >= tokens.nbytes}
+    parameters = {p.untyped_storage().data_ptr() for p in tail.parameters()}
+    assert len(large - parameters) <= 1  # the standardised tokens, once
+
+
+def test_gradients_reach_pixels_through_a_frozen_trunk() -> None:
+    """Methods that learn prompts differentiate through the trunk."""
+    model = small("plain")
+    x = pictures(model).requires_grad_()
+    trunk, tail = split(model, 1)
+    tail(trunk(x)).sum().backward()
+    assert x.grad is not None
+    assert x.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("train_blocks", [-1, 0, 4])
+def test_train_blocks_out_of_range(train_blocks: int) -> None:
+    with pytest.raises(InputError, match=f"train_blocks is {train_blocks}.* use 1 to 3"):
+        split(small("plain"), train_blocks)
+
+
+def test_bfloat16_autocast_stays_close() -> None:
+    _, tail = split(small("layer scale").float(), 1)
+    tokens = torch.randn(2, 10, 48)
+    exact = tail(tokens)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = tail(tokens)
+    assert (rough.float() - exact).abs().max() < 0.1 * exact.abs().max()
