@@ -1,0 +1,1 @@
+"""Clustering of features: k-means, plain and semi-supervised."""

@@ -1,0 +1,206 @@
+"""k-means on the device, all starts at once, and its semi-supervised form (GCD, Vaze et al. 2022).
+
+Rows are centred first, so that distances from inner products keep their digits. An empty cluster is
+re-seeded at the row farthest from its centre; no result ever holds a NaN. Random numbers come from a CPU
+generator, so that a seed means the same start on every device.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holotype.errors import InputError
+
+CHUNK = 2**25
+"""Entries of the largest temporary matrix of distances: 128 MB in float32."""
+
+
+@dataclass(frozen=True)
+class KMeansResult:
+    """The best of all starts."""
+
+    centres: Tensor
+    """(K, D)"""
+    label: Tensor
+    """(N,) long: the centre of each row."""
+    inertia: float
+    """Sum of the squared distances of the rows to their centres."""
+
+
+@torch.no_grad()
+def kmeans(
+    x: Tensor, k: int, *, n_init: int = 10, max_iter: int = 300, tol: float = 1e-4, generator: torch.Generator
+) -> KMeansResult:
+    """Lloyd's algorithm from `n_init` greedy k-means++ starts. Label and inertia belong to the centres given.
+
+    x: (N, D). tol: centres that move by less than this share of the mean variance stand still.
+    """
+    if not 1 <= k <= len(x):
+        raise InputError(f"k-means cannot make {k} clusters of {len(x)} rows: ask for 1 to {len(x)}.")
+    with torch.autocast(x.device.type, enabled=False):
+        x, mean = _centred(x)
+        free = x.new_full((len(x),), -1, dtype=torch.long)
+        draws = torch.rand(n_init, k, 2 + int(math.log(k)), generator=generator, dtype=torch.float64)
+        seeds = d2_seeds(x, x.new_zeros(0, x.shape[1]), draws)
+        # The rule in _lloyd sums K shifts before it squares: k puts its threshold back on one centre's scale.
+        still = tol * k * float(x.var(0, unbiased=False).mean())
+        best = _lloyd(x, x[seeds], free, max_iter, still)
+        label, distance = _assign(x, best.centres[None], free)
+    return KMeansResult(best.centres + mean, label[:, 0], float(distance.double().sum()))
+
+
+@torch.no_grad()
+def semi_supervised_kmeans(
+    u: Tensor,
+    l: Tensor,  # noqa: E741 (the paper's name)
+    l_label: Tensor,
+    k: int,
+    *,
+    n_init: int = 10,
+    max_iter: int = 200,
+    tol: float = 1e-4,
+    generator: torch.Generator | None = None,
+    init: Tensor | None = None,
+) -> KMeansResult:
+    """k-means in which labelled rows are pinned to the centre of their class.
+
+    Centres 0 .. C_L - 1 start at the class means, in the order of the sorted class ids; the others are
+    unlabelled rows drawn by D^2 sampling (`generator`), unless `init`, (K, D) or (R, K, D), gives all of
+    them. As in the reference, `inertia` (over both sets) and `label` belong to the centres before the last
+    update, `centres` are those after it.
+    u: (N, D) unlabelled. l: (M, D) labelled, l_label: (M,) class ids. The result's label is (N,), of u.
+    """
+    with torch.autocast(u.device.type, enabled=False):
+        x, mean = _centred(torch.cat([l, u]))
+        classes, pinned = l_label.to(x.device).unique(return_inverse=True)
+        n_new = k - len(classes)
+        if not 0 <= n_new <= len(u):
+            low, high = len(classes), len(classes) + len(u)
+            raise InputError(f"k = {k} does not fit the data: with {low} known classes use {low} to {high}.")
+        if init is not None:
+            start = init.to(x).view(-1, k, x.shape[1]) - mean
+        elif generator is not None:
+            draws = torch.rand(n_init, n_new, 1, generator=generator, dtype=torch.float64)
+            start = _semi_supervised_start(x, pinned, len(classes), draws)
+        else:
+            raise TypeError("semi_supervised_kmeans needs a generator or initial centres")
+        fixed = torch.cat([pinned, pinned.new_full((len(u),), -1)])
+        best = _lloyd(x, start, fixed, max_iter, tol)
+    return KMeansResult(best.centres + mean, best.label[len(l) :], best.inertia)
+
+
+def d2_seeds(x: Tensor, centres: Tensor, draws: Tensor) -> Tensor:
+    """k-means++: rows drawn with probability proportional to the squared distance to the nearest centre.
+
+    A uniform draw picks the first row whose cumulative probability reaches it. Of several trials a step
+    keeps the one that lowers the sum of distances most.
+    x: (N, D). centres: (C, D) that every start shares; with none the first row is drawn uniformly.
+    draws: (R, S, T) in [0, 1): R starts, S steps, T trials. Returns (R, S) row indices.
+    """
+    if len(centres):
+        nearest = _assign(x, centres[None], x.new_full((len(x),), -1, dtype=torch.long))[1][:, 0]
+    else:
+        nearest = x.new_full((len(x),), torch.inf)
+    starts_at_once = max(1, CHUNK // max(1, draws.shape[2] * len(x)))
+    parts = [_d2_walk(x, nearest, part) for part in draws.to(x.device).split(starts_at_once)]
+    return torch.cat(parts)
+
+
+def _d2_walk(x: Tensor, nearest: Tensor, draws: Tensor) -> Tensor:
+    """The steps of `d2_seeds`. nearest: (N,) squared distance to the centres so far, inf: there is none."""
+    start = torch.arange(len(draws), device=x.device)
+    nearest, square = nearest.expand(len(draws), -1), x.square().sum(-1)
+    chosen = [start.new_zeros(len(draws), 0)]
+    for draw in draws.unbind(1):
+        cumulative = nearest.double().nan_to_num(posinf=1.0).cumsum(-1)
+        row = torch.searchsorted(cumulative, draw * cumulative[:, -1:]).clamp_max(len(x) - 1)  # (R, T)
+        new = x[row.flatten()]
+        distance = torch.addmm(square, new, x.T, alpha=-2) + new.square().sum(-1, keepdim=True)
+        distance = torch.minimum(distance.clamp_min(0).view(*row.shape, -1), nearest[:, None])
+        kept = distance.sum(-1).argmin(-1)
+        nearest = distance[start, kept]
+        chosen.append(row[start, kept][:, None])
+    return torch.cat(chosen, 1)
+
+
+def _semi_supervised_start(x: Tensor, pinned: Tensor, n_known: int, draws: Tensor) -> Tensor:
+    """Class means, then D^2 seeds among the free rows. x: labelled rows first. Returns (R, K, D)."""
+    labelled, unlabelled = x[: len(pinned)], x[len(pinned) :]
+    known = _sums(labelled, pinned, n_known) / torch.bincount(pinned, minlength=n_known)[:, None]
+    seeds = d2_seeds(unlabelled, known, draws)
+    return torch.cat([known.expand(len(draws), -1, -1), unlabelled[seeds]], 1)
+
+
+def _lloyd(x: Tensor, centres: Tensor, fixed: Tensor, max_iter: int, tol: float) -> KMeansResult:
+    """Move the centres of all starts together; the best labelling seen, with the centres it leads to.
+
+    A start leaves when (sum_k ||shift_k||)^2 < tol. x: (N, D). centres: (R, K, D). fixed: (N,) the centre
+    to which a row is pinned, -1 = free.
+    """
+    best = KMeansResult(centres[0], fixed, math.inf)
+    for _ in range(max_iter):
+        label, distance = _assign(x, centres, fixed)
+        moved = _means(x, centres, label, distance.masked_fill(fixed[:, None] >= 0, -1))
+        inertia = distance.double().sum(0)
+        run = int(inertia.argmin())
+        if float(inertia[run]) < best.inertia:
+            best = KMeansResult(moved[run], label[:, run], float(inertia[run]))
+        shift = (moved - centres).norm(dim=-1).sum(-1).square()
+        centres = moved[shift >= tol]
+        if len(centres) == 0:
+            break
+    return best
+
+
+def _assign(x: Tensor, centres: Tensor, fixed: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row's centre, nearest or fixed, and the squared distance to it, in every start.
+
+    x: (N, D), centres: (R, K, D), fixed: (N,), -1 = free. Returns (N, R) long and (N, R).
+    """
+    runs, k, dim = centres.shape
+    flat = centres.reshape(-1, dim)
+    label = fixed.new_empty(len(x), runs)
+    distance = x.new_empty(len(x), runs)
+    step = max(1, CHUNK // (runs * k))
+    for rows in (slice(i, i + step) for i in range(0, len(x), step)):
+        all_distances = torch.addmm(flat.square().sum(-1), x[rows], flat.T, alpha=-2).view(-1, runs, k)
+        pin = fixed[rows, None]
+        label[rows] = torch.where(pin < 0, all_distances.argmin(-1), pin)
+        distance[rows] = all_distances.gather(-1, label[rows, :, None])[..., 0]
+    return label, (distance + x.square().sum(-1, keepdim=True)).clamp_min(0)
+
+
+def _means(x: Tensor, centres: Tensor, label: Tensor, distance: Tensor) -> Tensor:
+    """The mean of each cluster's rows; empty clusters move to the farthest rows, one each.
+
+    centres: (R, K, D) before. label, distance: (N, R). Returns (R, K, D).
+    """
+    moved = torch.empty_like(centres)
+    for run, members in enumerate(label.unbind(1)):
+        count = torch.bincount(members, minlength=centres.shape[1])
+        moved[run] = _sums(x, members, len(count)) / count.clamp_min(1)[:, None]
+        empty = (count == 0).nonzero()[:, 0]
+        if len(empty):
+            moved[run, empty] = x[distance[:, run].topk(len(empty)).indices]
+    return moved
+
+
+def _sums(x: Tensor, label: Tensor, k: int) -> Tensor:
+    """Sum of the rows of each label, the same bits at every call. (N, D), (N,) -> (K, D)."""
+    total = x.new_zeros(k, x.shape[1])
+    if x.is_cuda:  # index_add_ adds in any order there; this one sorts
+        return total.index_put_((label,), x, accumulate=True)
+    return total.index_add_(0, label, x)
+
+
+def _centred(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows less their mean, and the mean, in float32 or float64."""
+    x = x if x.dtype == torch.float64 else x.float()
+    if not bool(x.isfinite().all()):
+        raise InputError(
+            "k-means was given features with NaN or infinite values: check the images or the model."
+        )
+    mean = x.mean(0)
+    return x - mean, mean

@@ -1,0 +1,43 @@
+"""The losses of a parametric classifier on cosine logits (SimGCD): labels, self-distillation, balance."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from holotype.losses.masked import masked_mean
+from holotype.losses.precision import full
+
+
+def supervised_cross_entropy(logits: Tensor, label: Tensor, labelled: Tensor, tau: float = 0.1) -> Tensor:
+    """L_cls_s = mean over labelled rows of all views of CE(y, softmax(q / tau)); 0 where none is labelled.
+
+    logits: (V, B, K) cosines q. label: (B,) class, a legal index in every row. labelled: (B,) bool.
+    """
+    views = len(logits)
+    cross_entropy = F.cross_entropy(full(logits).flatten(0, 1) / tau, label.repeat(views), reduction="none")
+    return masked_mean(cross_entropy, labelled.repeat(views))
+
+
+def self_distillation(logits: Tensor, teacher_temp: Tensor | float, tau: float = 0.1) -> Tensor:
+    """L_cls_u = 1/2 mean_i [ CE(sg P(q_i^a; tau_t), P(q_i^b; tau)) + CE(sg P(q_i^b; tau_t), P(q_i^a; tau)) ].
+
+    Each view is taught by the sharpened, detached prediction of the other; labelled images take part.
+    logits: (2, B, K) cosines q. teacher_temp: tau_t, a number or a 0-d tensor.
+    """
+    logits = full(logits)
+    teacher = (logits.detach() / teacher_temp).softmax(-1).flip(0)
+    return -(teacher * (logits / tau).log_softmax(-1)).sum(-1).mean()
+
+
+def mean_entropy_deficit(logits: Tensor, tau: float = 0.1) -> Tensor:
+    """L_me = log K - H(pbar) = log K + sum_k pbar_k log pbar_k, pbar = mean over rows of softmax(q / tau).
+
+    0 for a balanced mean prediction, log K when everything falls into one class.
+    logits: (V, B, K) cosines q.
+    """
+    mean_p = (full(logits) / tau).softmax(-1).flatten(0, 1).mean(0)
+    # Clamped inside the logarithm only: at p = 0 value and gradient stay finite (xlogy's gradient does not).
+    log_p = mean_p.clamp_min(torch.finfo(mean_p.dtype).tiny).log()
+    return (mean_p * log_p).sum() + math.log(logits.shape[-1])

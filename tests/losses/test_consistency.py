@@ -1,0 +1,171 @@
+"""Fusion, alignment, delta consistency, FixMatch: against matrices, loops and InterLUDE's golden numbers."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from holotype.losses.consistency import behaviour_alignment, circular_fusion, delta_consistency, fixmatch
+
+FUSION = ["q10_c4_h3", "q6_c3_h2_alpha0.3", "q2", "q1"]
+DELTA = ["b4_mu3_c6", "b5_mu7_c10", "b3_mu2_c5_nomatch", "b3_mu2_c5_allmatch", "b1_mu1_c4"]
+
+
+@pytest.mark.parametrize("direction", [-1, 1])
+@pytest.mark.parametrize("q", [1, 2, 7])
+def test_fusion_is_the_row_stochastic_matrix(q, direction) -> None:
+    torch.manual_seed(5)
+    z, weight = torch.randn(q, 4, dtype=torch.float64), torch.rand(q, dtype=torch.float64) * 0.3
+    mixing = torch.eye(q, dtype=torch.float64)
+    for i in range(q):
+        mixing[i, i] -= weight[i]
+        mixing[i, (i + direction) % q] += weight[i]
+    torch.testing.assert_close(mixing.sum(1), torch.ones(q, dtype=torch.float64))
+    torch.testing.assert_close(circular_fusion(z, weight, direction), mixing @ z)
+
+
+def test_fusion_of_weight_zero_is_the_identity() -> None:
+    z = torch.randn(6, 3)
+    assert torch.equal(circular_fusion(z, torch.zeros(6)), z)
+
+
+@pytest.mark.parametrize("case", FUSION)
+def test_fusion_golden(case, golden) -> None:
+    g, key = golden("interlude"), f"fusion.{case}"
+    for dtype, name, tol in ((torch.float64, "fused_f64", 1e-9), (torch.float32, "fused_f32", 1e-6)):
+        z = torch.tensor(g[f"{key}.z"], dtype=dtype)
+        weight = torch.full((len(z),), float(g[f"{key}.alpha"]), dtype=dtype)
+        ours = circular_fusion(z, weight, direction=1, detach_source=False)
+        np.testing.assert_allclose(ours, g[f"{key}.{name}"], atol=tol)
+
+
+def test_the_source_row_carries_no_gradient_unless_asked() -> None:
+    weight = torch.tensor([0.0, 0.3])
+    for detach, expected in ((True, 0.0), (False, 0.3)):
+        z = torch.randn(2, 3, requires_grad=True)
+        (grad,) = torch.autograd.grad(circular_fusion(z, weight, detach_source=detach)[1].sum(), z)
+        torch.testing.assert_close(grad, torch.tensor([[expected], [0.7]]).expand(2, 3))
+
+
+@pytest.fixture
+def groups() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    torch.manual_seed(6)
+    anchor, partner = torch.randn(5, 4, dtype=torch.float64), torch.randn(5, 3, 4, dtype=torch.float64)
+    weight = torch.rand(5, 3, dtype=torch.float64)
+    weight[2] = 0  # an anchor without partners
+    return anchor, partner, weight, torch.tensor([1, 1, 1, 0, 1]).bool()
+
+
+def test_alignment_is_the_slow_loop(groups) -> None:
+    anchor, partner, weight, labelled = groups
+    terms = []
+    for i in range(5):
+        if labelled[i] and weight[i].sum() >= 1e-3:
+            mean = sum(weight[i, j] * partner[i, j] for j in range(3)) / (sum(weight[i]) + 1e-6)
+            terms.append(float(sum((anchor[i, d] - mean[d]) ** 2 for d in range(4))))
+    assert len(terms) == 3
+    assert behaviour_alignment(*groups).item() == pytest.approx(sum(terms) / 3, abs=1e-12)
+
+
+def test_alignment_vanishes_where_all_changes_agree(groups) -> None:
+    anchor, _, weight, labelled = groups
+    same = anchor[:, None].expand(5, 3, 4)
+    assert behaviour_alignment(anchor, same, weight, labelled).item() == pytest.approx(0, abs=1e-9)
+
+
+def test_no_gradient_reaches_the_anchor_unless_asked(groups) -> None:
+    anchor, partner, weight, labelled = groups
+    anchor.requires_grad_(), partner.requires_grad_()
+    value = behaviour_alignment(anchor, partner, weight, labelled)
+    target, moved = torch.autograd.grad(value, [anchor, partner], allow_unused=True)
+    assert target is None
+    assert (moved[[2, 3]] == 0).all()  # skipped and unlabelled anchors
+    assert (moved[[0, 1, 4]] != 0).all()
+    value = behaviour_alignment(anchor, partner, weight, labelled, detach_target=False)
+    assert torch.autograd.grad(value, anchor)[0].abs().sum() > 0
+
+
+def test_fusing_one_partner_only_rescales_the_alignment() -> None:
+    """With one partner, fused in both views: (1 - alpha w)^2 ||Delta_l - Delta_u||^2."""
+    torch.manual_seed(7)
+    weak, strong = torch.randn(2, 2, 6, dtype=torch.float64)  # rows: the anchor, its partner
+    w = 0.8
+    fusion = torch.tensor([0.0, 0.3 * w], dtype=torch.float64)
+    fused = circular_fusion(weak, fusion) - circular_fusion(strong, fusion)
+    delta = weak - strong
+    value = behaviour_alignment(delta[:1], fused[1:][None], torch.full((1, 1), w), torch.ones(1).bool())
+    expected = (1 - 0.3 * w) ** 2 * (delta[0] - delta[1]).square().sum()
+    torch.testing.assert_close(value, expected, rtol=1e-5, atol=0)
+
+
+def test_alignment_does_not_depend_on_the_order(groups) -> None:
+    anchor, partner, weight, labelled = groups
+    order, inner = torch.randperm(5), torch.randperm(3)
+    other = (anchor[order], partner[order][:, inner], weight[order][:, inner], labelled[order])
+    torch.testing.assert_close(behaviour_alignment(*other), behaviour_alignment(*groups))
+
+
+def test_alignment_is_finite_at_the_edges(groups, finite) -> None:
+    anchor, partner, weight, labelled = groups
+    for mask in (labelled, torch.zeros_like(labelled), torch.ones_like(labelled)):
+        for w in (weight, weight * 0, weight * 1e-4):
+            finite(lambda a, p, x, m=mask: behaviour_alignment(a, p, x, m, False), anchor, partner, w)
+    assert behaviour_alignment(anchor, partner, weight * 0, labelled) == 0
+
+
+@pytest.mark.parametrize("case", DELTA)
+@pytest.mark.parametrize("form", ["avg", "cd"])
+def test_delta_consistency_golden(case, form, golden, agrees) -> None:
+    g, key = golden("interlude"), f"delta.{case}"
+    l_weak, l_strong = g[f"{key}.l_weak"], g[f"{key}.l_strong"]
+    b, c = l_weak.shape
+    label = torch.from_numpy(g[f"{key}.labels"]) if form == "cd" else None
+    names = ("u_weak", "u_strong")
+    tol = 1e-7 if form == "cd" else 1e-9  # the reference counts matches in float32
+    agrees(
+        lambda u, v, x, y: delta_consistency(x, y, u, v, label),
+        [*(g[f"{key}.{n}"].reshape(b, -1, c) for n in names), l_weak, l_strong],
+        g[f"{key}.{form}.delta_loss_f64"],
+        [
+            *(g[f"{key}.{form}.delta_grad_{n}_f64"].reshape(b, -1, c) for n in names),
+            np.zeros((b, c)),
+            np.zeros((b, c)),
+        ],
+        tol64=tol,
+        grad_tol64=tol,
+    )
+
+
+@pytest.mark.parametrize("case", DELTA)
+def test_the_whole_interlude_objective_golden(case, golden) -> None:
+    g, key = golden("interlude"), f"delta.{case}"
+    x = {n: torch.from_numpy(g[f"{key}.{n}"]).double() for n in ("l_weak", "l_strong", "u_weak", "u_strong")}
+    label, b = torch.from_numpy(g[f"{key}.labels"]), len(x["l_weak"])
+    threshold, temperature = float(g[f"{key}.threshold"]), float(g[f"{key}.temperature"])
+    match = fixmatch(x["u_weak"], x["u_strong"], threshold, temperature)
+    assert match.item() == pytest.approx(float(g[f"{key}.fixmatch_f64"]), abs=1e-9)
+    grouped = [x[n].view(b, -1, x[n].shape[-1]) for n in ("u_weak", "u_strong")]
+    supervised = F.cross_entropy(x["l_weak"], label)
+    for form, classes in (("avg", None), ("cd", label)):
+        total = supervised + match + delta_consistency(x["l_weak"], x["l_strong"], *grouped, classes)
+        assert total.item() == pytest.approx(float(g[f"{key}.{form}.total_f64"]), abs=1e-7)
+
+
+def test_fixmatch_teaches_confident_rows_only() -> None:
+    weak = torch.tensor([[9.0, 0, 0], [1.0, 0.9, 0]], requires_grad=True)
+    strong = torch.randn(2, 3, requires_grad=True)
+    value = fixmatch(weak, strong)
+    torch.testing.assert_close(value, -strong.log_softmax(-1)[0, 0] / 2)
+    teacher, student = torch.autograd.grad(value, [weak, strong], allow_unused=True)
+    assert teacher is None
+    assert (student[1] == 0).all()
+
+
+def test_delta_and_fixmatch_are_finite_at_the_edges(finite) -> None:
+    torch.manual_seed(0)
+    for scale in (1, 0, 300):
+        inputs = [torch.randn(*s) * scale for s in ((3, 4), (3, 4), (3, 2, 4), (3, 2, 4))]
+        finite(delta_consistency, *inputs)
+        finite(lambda *x: delta_consistency(*x, label=torch.tensor([0, 1, 2])), *inputs)
+        finite(fixmatch, inputs[0], inputs[1])

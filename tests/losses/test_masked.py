@@ -1,0 +1,36 @@
+"""masked_mean: the mean that survives an empty mask. full, inner: float32 whatever surrounds them."""
+
+import torch
+
+from holotype.losses.masked import masked_mean
+from holotype.losses.precision import full, inner
+
+
+def test_it_is_the_mean_of_the_selected_entries() -> None:
+    torch.manual_seed(0)
+    x, mask = torch.randn(3, 7, dtype=torch.float64), torch.rand(3, 7) < 0.4
+    torch.testing.assert_close(masked_mean(x, mask), x[mask].mean())
+    torch.testing.assert_close(masked_mean(x, mask.double()), x[mask].mean())
+
+
+def test_a_mask_of_images_counts_every_view() -> None:
+    x, mask = torch.arange(8.0).view(2, 4), torch.tensor([True, False, False, True])
+    assert masked_mean(x, mask) == (0 + 3 + 4 + 7) / 4
+
+
+def test_an_empty_mask_gives_zero_with_zero_gradient() -> None:
+    x = torch.randn(5, requires_grad=True)
+    value = masked_mean(x, torch.zeros(5, dtype=torch.bool))
+    (grad,) = torch.autograd.grad(value, x)
+    assert value == 0
+    assert (grad == 0).all()
+
+
+def test_inner_products_ignore_autocast() -> None:
+    torch.manual_seed(0)
+    a, b = torch.randn(4, 64), torch.randn(3, 64)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (a @ b.T).dtype == torch.bfloat16
+        torch.testing.assert_close(inner(a, b), (a.double() @ b.double().T).float())
+    assert full(a.bfloat16()).dtype == torch.float32
+    assert full(a.double()).dtype == torch.float64

@@ -1,0 +1,167 @@
+"""One-vs-all losses against loops and golden numbers (two-logit form), and the scores made of them."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from holotype.losses.ova import (
+    certainty,
+    detector_loss,
+    known_score,
+    ova_consistency,
+    ova_entropy,
+    ova_hard_negative,
+)
+
+CASES = ["n16_c8", "n1_c8_one_row", "n12_c5_saturated", "n6_c1_single_class", "n10_c100"]
+
+
+def p_in(logits_open: Tensor) -> Tensor:
+    """(N, 2C), first the C "not this class" logits, then the C "this class" ones, to (N, C)."""
+    out, this = logits_open.chunk(2, -1)
+    return (this - out).sigmoid()
+
+
+def p_out(logits_open: Tensor) -> Tensor:
+    out, this = logits_open.chunk(2, -1)
+    return (out - this).sigmoid()
+
+
+@pytest.fixture
+def batch() -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(3)
+    p = torch.rand(2, 8, 4, dtype=torch.float64)
+    return p, torch.randint(0, 4, (8,)), torch.tensor([1, 1, 0, 0, 1, 0, 0, 1]).bool()
+
+
+def test_hard_negative_is_the_slow_loop(batch) -> None:
+    p, label, labelled = batch
+    positive, negative = [], []
+    for view in p:
+        for i in range(8):
+            if labelled[i]:
+                y = int(label[i])
+                positive.append(-math.log(view[i, y] + 1e-8))
+                negative.append(max(-math.log(1 - view[i, c] + 1e-8) for c in range(4) if c != y))
+    expected = sum(positive) / len(positive) + sum(negative) / len(negative)
+    assert ova_hard_negative(*batch).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_entropy_and_consistency_are_the_slow_loops(batch) -> None:
+    p, _, labelled = batch
+    rows = [i for i in range(8) if not labelled[i]]
+    entropy = [-sum(q * math.log(q) for q in (x, 1 - x)) for v in p for i in rows for x in v[i].tolist()]
+    assert ova_entropy(p, ~labelled).item() == pytest.approx(sum(entropy) / len(entropy), abs=1e-7)
+    moved = []
+    for i in rows:
+        pairs = [(float(p[0, i, c]), float(p[1, i, c])) for c in range(4)]
+        moved.append(sum((a - b) ** 2 + ((1 - a) - (1 - b)) ** 2 for a, b in pairs))
+    assert ova_consistency(p, ~labelled).item() == pytest.approx(sum(moved) / len(moved), abs=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_golden(case, golden, agrees) -> None:
+    g, key = golden("ova"), f"openmatch.{case}"
+    label = torch.from_numpy(g[f"{key}.labels"])
+    everyone, unlabelled = torch.ones(len(label)).bool(), torch.ones(len(g[f"{key}.u_a"])).bool()
+    agrees(
+        lambda x: ova_hard_negative(p_in(x)[None], label, everyone, p_out(x)[None]),
+        [g[f"{key}.logits_open"]],
+        g[f"{key}.ova_loss_f64"],
+        [g[f"{key}.ova_grad_f64"]],
+    )
+    views, ent = [g[f"{key}.u_a"], g[f"{key}.u_b"]], [g[f"{key}.ent_grad_{v}_f64"] for v in "ab"]
+    agrees(
+        lambda a, b: ova_entropy(
+            torch.stack([p_in(a), p_in(b)]), unlabelled, torch.stack([p_out(a), p_out(b)])
+        ),
+        views,
+        g[f"{key}.ent_f64"],
+        ent,
+    )
+    agrees(
+        lambda a, b: ova_consistency(torch.stack([p_in(a), p_in(b)]), unlabelled),
+        views,
+        g[f"{key}.socr_f64"],
+        [g[f"{key}.socr_grad_{v}_f64"] for v in "ab"],
+    )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_detector_loss_and_scores_golden(case, golden) -> None:
+    g = golden("ova")
+    x, a, b = (
+        p_in(torch.from_numpy(g[f"openmatch.{case}.{n}"]).double()) for n in ("logits_open", "u_a", "u_b")
+    )
+    label = torch.from_numpy(g[f"openmatch.{case}.labels"])
+    p = torch.stack([torch.cat([x, a]), torch.cat([x, b])])
+    labelled = torch.arange(p.shape[1]) < len(x)
+    legal = torch.cat([label, torch.zeros(len(a), dtype=torch.long)])
+    for other in (None, 1 - p):
+        ours = detector_loss(p, legal, labelled, other).item()
+        assert ours == pytest.approx(float(g[f"debgcd_recomputed.{case}.l_sdl_f64"]), abs=1e-9)
+    score = known_score(a)
+    np.testing.assert_allclose(score, g[f"debgcd_recomputed.{case}.s_id"], atol=1e-12)
+    np.testing.assert_allclose(1 - score, g[f"debgcd_recomputed.{case}.u_score"], atol=1e-12)
+    np.testing.assert_allclose(certainty(score), g[f"debgcd_recomputed.{case}.certainty"], atol=1e-12)
+
+
+def test_sigmoid_of_a_difference_is_the_softmax_of_two_channels() -> None:
+    logits = torch.randn(5, 6, dtype=torch.float64)
+    two_channels = logits.view(5, 2, 3).softmax(1)
+    torch.testing.assert_close(p_in(logits), two_channels[:, 1])
+    torch.testing.assert_close(1 - p_in(logits), two_channels[:, 0])
+
+
+def test_only_the_hardest_negative_gets_a_gradient() -> None:
+    p = torch.tensor([[[0.9, 0.3, 0.6, 0.2]]], requires_grad=True)
+    (grad,) = torch.autograd.grad(ova_hard_negative(p, torch.tensor([0]), torch.tensor([True])), p)
+    assert grad[0, 0].ne(0).tolist() == [True, False, True, False]
+
+
+def test_a_surely_wrong_head_learns_where_p_out_is_given() -> None:
+    logits = torch.tensor([[[0.0, 20.0]]], requires_grad=True)  # class 1 is sure, the label says class 0
+    p, label, labelled = logits.sigmoid(), torch.tensor([0]), torch.tensor([True])
+    blind = torch.autograd.grad(ova_hard_negative(p, label, labelled), logits, retain_graph=True)[0]
+    seeing = torch.autograd.grad(ova_hard_negative(p, label, labelled, (-logits).sigmoid()), logits)[0]
+    assert blind[0, 0, 1] == 0
+    assert seeing[0, 0, 1] > 0.1
+
+
+def test_certainty_is_one_when_decided_and_zero_in_doubt() -> None:
+    assert certainty(torch.tensor([0.0, 0.5, 1.0])).tolist() == [1.0, 0.0, 1.0]
+
+
+def test_order_of_images_and_views_does_not_matter(batch) -> None:
+    p, label, labelled = batch
+    order = torch.randperm(8)
+    torch.testing.assert_close(
+        detector_loss(p[:, order], label[order], labelled[order]), detector_loss(*batch)
+    )
+    torch.testing.assert_close(detector_loss(p.flip(0), label, labelled), detector_loss(*batch))
+
+
+def test_finite_at_the_edges(finite) -> None:
+    torch.manual_seed(0)
+    label = torch.tensor([0, 1, 2, 0])
+    for logits in (
+        torch.randn(2, 4, 3),
+        torch.randn(2, 4, 3) * 200,
+        torch.zeros(2, 4, 3),
+        torch.ones(2, 4, 1),
+    ):
+        legal = label.clamp_max(logits.shape[-1] - 1)
+        for labelled in (torch.zeros(4), torch.ones(4), torch.eye(4)[0]):
+            mask = labelled.bool()
+            finite(lambda x, y=legal, m=mask: detector_loss(x.float().sigmoid(), y, m), logits)
+            finite(lambda p, y=legal, m=mask: detector_loss(p, y, m), logits.sigmoid())
+
+
+def test_absent_rows_cost_nothing(batch) -> None:
+    p, label, labelled = batch
+    assert ova_hard_negative(p, label, torch.zeros_like(labelled)) == 0
+    assert ova_entropy(p, torch.zeros_like(labelled)) == 0
+    assert ova_consistency(p, torch.zeros_like(labelled)) == 0

@@ -1,0 +1,191 @@
+"""Losses and methods keep static shapes and never look at a tensor's value, so that a step can be captured.
+
+Two checks: the source holds no boolean indexing or value-dependent call, and every loss runs forward and
+backward on tensors that have shapes but no values.
+"""
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import holotype
+from holotype.losses import (
+    classification,
+    consistency,
+    contrastive,
+    debiased,
+    masked,
+    ova,
+    relational,
+)
+
+PACKAGE = Path(holotype.__file__).parent
+MASK_NAME = re.compile(r"(^|_)(labelled|unlabelled|mask|valid|positive|negative)$")
+VALUE_CALLS = {"nonzero", "masked_select", "argwhere", "item", "tolist", "unique", "flatnonzero"}
+OUTSIDE_THE_STEP = {"finish", "before_epoch"}
+"""Methods of a Method that run once or once an epoch, over all images, and are never captured."""
+
+
+def is_mask(index: ast.expr) -> bool:
+    """Does this look like a boolean index?"""
+    match index:
+        case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Invert() | ast.Not()):
+            return True
+        case ast.BinOp(op=ast.BitAnd() | ast.BitOr()):
+            return True
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return bool(MASK_NAME.search(name))
+        case ast.Call(func=ast.Attribute(attr="bool" | "logical_not" | "logical_and" | "logical_or")):
+            return True
+        case ast.Tuple(elts=elements):
+            return any(is_mask(element) for element in elements)
+    return False
+
+
+def in_the_step(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef) and node.name in OUTSIDE_THE_STEP:
+            continue
+        yield node
+        yield from in_the_step(node)
+
+
+def offences(source: str) -> list[str]:
+    found = []
+    for node in in_the_step(ast.parse(source)):
+        boolean_index = isinstance(node, ast.Subscript) and is_mask(node.slice)
+        value_call = (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and (
+                node.func.attr in VALUE_CALLS
+                or (node.func.attr == "where" and len(node.args) == 1 and not node.keywords)
+            )
+        )
+        if boolean_index or value_call:
+            found.append(f"line {node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+@pytest.mark.parametrize("room", ["losses", "methods"])
+def test_no_boolean_indexing(room) -> None:
+    files = sorted((PACKAGE / room).glob("**/*.py"))
+    assert files
+    found = {f.name: offences(f.read_text(encoding="utf-8")) for f in files}
+    assert not {name: lines for name, lines in found.items() if lines}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x[mask]",
+        "x[~labelled]",
+        "x[batch.labelled]",
+        "x[:, y > 0]",
+        "x[a & b] = 0",
+        "x[is_valid]",
+        "x[m.bool()]",
+        "x.nonzero()",
+        "torch.masked_select(x, m)",
+        "x.sum().item()",
+        "torch.where(x > 0)",
+        "torch.argwhere(x)",
+    ],
+)
+def test_the_check_finds(line) -> None:
+    assert offences(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "labelled[:, None]",
+        "x[label]",
+        "x[:, order]",
+        "torch.where(mask, x, 0)",
+        "batch.random['mask']",
+        "x[..., 0]",
+        "class M:\n    def finish(self):\n        return x[label < 0]",
+    ],
+)
+def test_the_check_lets_pass(line) -> None:
+    assert not offences(line)
+
+
+B, K, D, M = 6, 4, 5, 3
+
+
+def floats(*shape: int) -> Tensor:
+    return torch.randn(*shape, requires_grad=True)
+
+
+def indices(n: int = B) -> Tensor:
+    return torch.randint(0, K, (n,))
+
+
+def mask(n: int = B) -> Tensor:
+    return torch.rand(n) < 0.5
+
+
+def relational_as(norm: relational.Norm) -> Callable[[], Tensor]:
+    return lambda: relational.relational_consistency(
+        floats(B, K), floats(B, D), floats(B), indices(), mask(), norm=norm, detach=False
+    )
+
+
+CALLS: dict[str, Callable[[], Tensor]] = {
+    "masked_mean": lambda: masked.masked_mean(floats(2, B), mask()),
+    "info_nce": lambda: contrastive.info_nce(floats(2, B, D)),
+    "sup_con": lambda: contrastive.sup_con(floats(2, B, D), indices(), mask()),
+    "supervised_cross_entropy": lambda: classification.supervised_cross_entropy(
+        floats(2, B, K), indices(), mask()
+    ),
+    "self_distillation": lambda: classification.self_distillation(floats(2, B, K), torch.rand(())),
+    "mean_entropy_deficit": lambda: classification.mean_entropy_deficit(floats(2, B, K)),
+    "ova_hard_negative": lambda: ova.ova_hard_negative(floats(2, B, K).sigmoid(), indices(), mask()),
+    "ova_entropy": lambda: ova.ova_entropy(floats(2, B, K).sigmoid(), mask()),
+    "ova_consistency": lambda: ova.ova_consistency(floats(2, B, K).sigmoid(), mask()),
+    "detector_loss": lambda: ova.detector_loss(floats(2, B, K).sigmoid(), indices(), mask()),
+    "known_score": lambda: ova.known_score(floats(2, B, K)).sum(),
+    "certainty": lambda: ova.certainty(floats(2, B)).sum(),
+    "debiased_loss": lambda: debiased.debiased_loss(
+        floats(2, B, K), floats(2, B, K), floats(2, B), indices(), mask(), torch.rand(())
+    ),
+    "circular_fusion": lambda: consistency.circular_fusion(floats(B, D), floats(B)).sum(),
+    "behaviour_alignment": lambda: consistency.behaviour_alignment(
+        floats(B, D), floats(B, M, D), floats(B, M), mask()
+    ),
+    "delta_consistency": lambda: consistency.delta_consistency(
+        floats(B, K), floats(B, K), floats(B, M, K), floats(B, M, K), indices()
+    ),
+    "fixmatch": lambda: consistency.fixmatch(floats(B, K), floats(B, K)),
+    "signature": lambda: relational.signature(floats(B, D), floats(K, D)).sum(),
+    "relational_consistency row_softmax": relational_as("row_softmax"),
+    "relational_consistency exp_shift": relational_as("exp_shift"),
+    "relational_consistency literal": relational_as("literal"),
+    "printed_new": lambda: relational.printed_new(floats(B, K), floats(B, D), floats(B)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_losses_need_no_values(name) -> None:
+    with FakeTensorMode():  # raises where a shape or a branch depends on a value
+        CALLS[name]().backward()
+
+
+def test_every_loss_of_the_core_methods_is_tried() -> None:
+    rooms = (masked, contrastive, classification, ova, debiased, consistency, relational)
+    public = {
+        name
+        for room in rooms
+        for name, f in inspect.getmembers(room, inspect.isfunction)
+        if f.__module__ == room.__name__ and not name.startswith("_")
+    }
+    assert public == {name.split()[0] for name in CALLS}
