@@ -1,0 +1,54 @@
+"""The methods by name. A new one touches two files: its own, and the dictionary below."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from importlib.metadata import entry_points
+
+from holotype.errors import InputError
+from holotype.methods.base import Batch, Method, Now, Prediction, Stage, Task, Views
+from holotype.methods.debgcd import DebGCD
+from holotype.methods.kmeans import KMeans
+from holotype.methods.rpc import RPC
+from holotype.methods.simgcd import SimGCD
+
+METHODS: dict[str, type[Method]] = {
+    "kmeans": KMeans,
+    "simgcd": SimGCD,
+    "debgcd": DebGCD,
+    "rpc": RPC,
+}
+
+
+def find_method(name: str) -> type[Method]:
+    """A method by its key, by `package.module:Class`, or by an entry point of the group `holotype.methods`."""
+    if name in METHODS:
+        return METHODS[name]
+    if ":" in name:
+        return _import_method(name)
+    for entry in entry_points(group="holotype.methods", name=name):
+        return _import_method(entry.value)
+    close = difflib.get_close_matches(name, METHODS, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    raise InputError(
+        f"no method is called {name!r}{hint} The methods are {', '.join(METHODS)}; "
+        "one of your own is named as package.module:Class."
+    )
+
+
+def _import_method(name: str) -> type[Method]:
+    module_name, _, class_name = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"the method {name!r} cannot be imported ({error}); "
+            "write it as package.module:Class, with the package installed or on PYTHONPATH."
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise InputError(f"{name!r} is not a method: it must be a subclass of holotype.methods.Method.")
+    return found
+
+
+__all__ = ["METHODS", "Batch", "Method", "Now", "Prediction", "Stage", "Task", "Views", "find_method"]

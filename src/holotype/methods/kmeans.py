@@ -1,0 +1,58 @@
+"""k-means on the backbone's features: the floor that every method must clear.
+
+MacQueen (1967), as the GCD papers use it: L2-normalised features of the unlabelled images, K clusters,
+the best of `n_init` starts. It sees no label; its categories carry no known class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from holotype.cluster.kmeans import kmeans
+from holotype.methods.base import Method, Prediction, Stage, Task
+
+
+@dataclass
+class KMeansConfig:
+    """Settings of the k-means baseline."""
+
+    n_init: int = 10
+    """Number of random starts; the one with the lowest inertia is kept."""
+    max_iter: int = 300
+    """Largest number of iterations of a start."""
+
+
+class KMeans(Method):
+    """No stages: the loop encodes every image once and `finish` clusters."""
+
+    Config = KMeansConfig
+    scores_early = False
+    config: KMeansConfig
+    centres: Tensor
+
+    def __init__(self, config: KMeansConfig, task: Task) -> None:
+        super().__init__(config, task)
+        self.register_buffer("centres", torch.zeros(task.k, task.dim))
+
+    def stages(self) -> list[Stage]:
+        return []
+
+    def finish(self, features: Tensor, label: Tensor, generator: torch.Generator) -> None:
+        unlabelled = torch.argsort((label >= 0).to(torch.int8), stable=True)[: int((label < 0).sum())]
+        found = kmeans(
+            F.normalize(features.index_select(0, unlabelled), dim=-1),
+            self.task.k,
+            n_init=self.config.n_init,
+            max_iter=self.config.max_iter,
+            generator=generator,
+        )
+        self.centres.copy_(found.centres)
+
+    def predict(self, features: Tensor) -> Prediction:
+        distance = torch.cdist(F.normalize(features, dim=-1), self.centres)
+        probability, category = (-(distance**2) / 0.1).softmax(dim=-1).max(dim=-1)
+        return Prediction(category, probability, torch.full_like(probability, float("nan")))

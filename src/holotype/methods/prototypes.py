@@ -1,0 +1,32 @@
+"""Prototypes of the known classes: class means, and their moving average with soft members."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def class_means(f: Tensor, label: Tensor, labelled: Tensor, n_known: int) -> Tensor:
+    """(N, D) normalised features, (N,) labels, (N,) mask -> (C, D) unit-length means of the labelled rows."""
+    member = F.one_hot(label.clamp_min(0), n_known).to(f.dtype) * labelled.to(f.dtype)[:, None]
+    return F.normalize(member.T @ f, dim=-1)
+
+
+def soft_update(
+    prototypes: Tensor, f: Tensor, label: Tensor, labelled: Tensor, membership: Tensor, momentum: float
+) -> Tensor:
+    """p_c <- normalize(m p_c + (1 - m) mean_c) for the classes that have a labelled row in the batch.
+
+    f: (N, D) normalised features; membership: (N, C) weight of each unlabelled row in each class (0 on
+    labelled rows). The unlabelled mass of a class is capped at its labelled mass, so that what is known
+    for certain always carries at least half of a prototype.
+    """
+    n_known = len(prototypes)
+    certain = F.one_hot(label, n_known).to(f.dtype) * labelled.to(f.dtype)[:, None]
+    certain_mass, soft_mass = certain.sum(0), membership.sum(0)
+    cap = torch.clamp(certain_mass / soft_mass.clamp_min(1e-12), max=1.0)
+    total = certain_mass + cap * soft_mass
+    mean = (certain.T @ f + cap[:, None] * (membership.T @ f)) / total.clamp_min(1e-12)[:, None]
+    moved = F.normalize(momentum * prototypes + (1 - momentum) * mean, dim=-1)
+    return torch.where((certain_mass > 0)[:, None], moved, prototypes)

@@ -1,0 +1,87 @@
+"""SimGCD: a parametric classifier for category discovery (Wen et al., ICCV 2023).
+
+    L = (1 - lam) * (L_cls_u + eps * L_me) + lam * L_cls_s + (1 - lam) * L_con_u + lam * L_con_s
+
+over two weak views of every image. L_cls_s and L_con_s see the labelled images, the others all of them.
+Values are those of the released code, which differ from the paper's text: the unsupervised contrastive
+temperature is 1.0 and the supervised one 0.07, the teacher warms up linearly, and the entropy term
+L_me = log K - H(mean prediction) stands inside (1 - lam). `temps = "rpc_text"` gives the values that the
+RPC paper prints instead (0.07, 0.1, entropy outside).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from holotype.losses.classification import mean_entropy_deficit, self_distillation, supervised_cross_entropy
+from holotype.losses.contrastive import info_nce, sup_con
+from holotype.methods.base import Batch, Method, Now, Prediction, Stage, Task
+from holotype.methods.schedule import linear_warmup
+from holotype.models.heads import CosineClassifier, Projector
+
+
+@dataclass
+class SimGCDConfig:
+    """Settings of SimGCD."""
+
+    lam: float = 0.35
+    """Weight of the supervised terms; the unsupervised ones get 1 - lam."""
+    memax_weight: float = 1.0
+    """Weight eps of the mean-entropy term, which keeps every category in use; 2 on CUB, 4 on CIFAR-100."""
+    tau: float = 0.1
+    """Temperature of the classifier."""
+    teacher_temp_start: float = 0.07
+    """Temperature of the sharpened target in the first epoch."""
+    teacher_temp: float = 0.04
+    """Temperature of the sharpened target after the warm-up."""
+    teacher_warmup: int = 30
+    """Epochs from the first teacher temperature to the last."""
+    temps: Literal["simgcd_code", "rpc_text"] = "simgcd_code"
+    """Contrastive temperatures and place of the entropy term: the released code's, or those the RPC paper prints."""
+
+
+TEMPERATURES = {"simgcd_code": (1.0, 0.07), "rpc_text": (0.07, 0.1)}
+"""tau of the unsupervised and of the supervised contrastive loss."""
+
+
+class SimGCD(Method):
+    """Projector and cosine classifier on the tail's features."""
+
+    Config = SimGCDConfig
+    config: SimGCDConfig
+
+    def __init__(self, config: SimGCDConfig, task: Task) -> None:
+        super().__init__(config, task)
+        self.projector = Projector(task.dim)
+        self.classifier = CosineClassifier(task.dim, task.k)
+
+    def schedule(self, stage: Stage, epoch: int, epochs: int) -> dict[str, float]:
+        c = self.config
+        warm = linear_warmup(c.teacher_temp_start, c.teacher_temp, c.teacher_warmup, epoch, epochs)
+        return {"teacher_temp": warm}
+
+    def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
+        f = batch.features[:2]
+        return self.baseline(self.projector(f), self.classifier(f), batch, now)
+
+    def baseline(self, z: Tensor, q: Tensor, batch: Batch, now: Now) -> dict[str, Tensor]:
+        """The five weighted terms. z: (2, B, 256) projections, q: (2, B, K) cosines, of the two weak views."""
+        c = self.config
+        tau_u, tau_s = TEMPERATURES[c.temps]
+        inside = 1 - c.lam if c.temps == "simgcd_code" else 1.0
+        return {
+            "cls_u": (1 - c.lam) * self_distillation(q, now["teacher_temp"], c.tau),
+            "me": inside * c.memax_weight * mean_entropy_deficit(q, c.tau),
+            "cls_s": c.lam * supervised_cross_entropy(q, batch.label, batch.labelled, c.tau),
+            "con_u": (1 - c.lam) * info_nce(z, tau_u),
+            "con_s": c.lam * sup_con(z, batch.label, batch.labelled, tau_s),
+        }
+
+    def predict(self, features: Tensor) -> Prediction:
+        """Arg-max of the classifier; how known an image is = the probability mass on known classes."""
+        p = (self.classifier(features) / self.config.tau).softmax(dim=-1)
+        probability, category = p.max(dim=-1)
+        return Prediction(category, probability, p[:, : self.task.n_known].sum(dim=-1))

@@ -1,0 +1,248 @@
+"""RPC's presets, switches and the algebra of its terms."""
+
+import dataclasses
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from holotype.experiment import default_experiment, set_dotted
+from holotype.methods import Batch, Task
+from holotype.methods.rpc import RPC
+from holotype.methods.rpc_config import RPCConfig
+
+TASK = Task(n_known=5, k=9, dim=16, n_images=100, n_labelled=25)
+
+
+def make(task=TASK, **settings):
+    config = RPCConfig()
+    for key, value in settings.items():
+        *parents, last = key.split("__")
+        target = config
+        for parent in parents:
+            target = getattr(target, parent)
+        setattr(target, last, value)
+    torch.manual_seed(0)
+    return RPC(config, task).double()
+
+
+def make_batch(method, n=32, views=3, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    labelled = torch.rand(n, generator=g) < 0.5
+    return Batch(
+        features=torch.randn(views, n, 16, generator=g, dtype=torch.float64).requires_grad_(),
+        label=torch.randint(0, 5, (n,), generator=g) * labelled,
+        labelled=labelled,
+        image=torch.arange(n),
+        random={k: torch.rand(s, generator=g, dtype=torch.float64) for k, s in method.draws(n).items()},
+    )
+
+
+def clock(method, epoch=40):
+    stage = method.stages()[-1]
+    values = {"epoch": float(epoch), "progress": 0.2, **method.schedule(stage, epoch, 200)}
+    return {k: torch.tensor(v, dtype=torch.float64) for k, v in values.items()}
+
+
+def begin(method, seed=3):
+    g = torch.Generator().manual_seed(seed)
+    features = torch.randn(100, 16, generator=g, dtype=torch.float64)
+    label = torch.where(torch.arange(100) < 25, torch.arange(100) % 5, -1)
+    method.before_epoch(method.stages()[-1], 0, lambda: features, label)
+    return method
+
+
+def test_the_reading_preset_is_the_table_of_the_specification_key_for_key():
+    c = default_experiment("rpc", "cub", "reading").method
+    assert (c.lambda_1, c.lambda_2, c.alpha) == (0.5, 0.3, 0.3)
+    assert (c.ova.mode, c.ova.decouple_grad, c.ova.arch, c.ova.score) == ("joint", True, "compact", "max")
+    assert c.prototypes == "soft_ema"
+    assert c.prototype_momentum == 0.99
+    assert (c.pairing.mu, c.pairing.filter) == (7, "none")
+    assert c.rho == "ova_ema"
+    assert (c.fusion.space, c.fusion.scope, c.fusion.topology) == ("proj", "align_only", "chain")
+    assert (c.new.norm, c.new.tau, c.new.detach) == ("row_softmax", 0.07, True)
+    assert (c.ramp_epochs, c.share, c.base, c.temps) == (30, "batch", "simgcd", "simgcd_code")
+    assert default_experiment("rpc", "cub", "reading").backbone.train_blocks == 1
+    weights = {
+        "cub": 0.005,
+        "scars": 0.005,
+        "imagenet100": 0.005,
+        "aircraft": 0.01,
+        "cifar10": 0.01,
+        "cifar100": 0.001,
+    }
+    for dataset, beta in weights.items():
+        assert default_experiment("rpc", dataset, "reading").method.ova.weight == beta
+
+
+def test_the_presets_differ_in_the_two_keys_that_the_docstring_names():
+    default = dataclasses.asdict(default_experiment("rpc", "cub").method)
+    reading = dataclasses.asdict(default_experiment("rpc", "cub", "reading").method)
+    assert {k for k in default if default[k] != reading[k]} == {"base", "pairing"}
+    assert {k for k in default["pairing"] if default["pairing"][k] != reading["pairing"][k]} == {"filter"}
+
+
+SWITCHES = [
+    {},
+    {"base": "simgcd"},
+    {"temps": "rpc_text"},
+    {"pairing__filter": "none", "pairing__mu": 3},
+    {"fusion__space": "feat"},
+    {"fusion__scope": "all_losses"},
+    {"fusion__topology": "star"},
+    {"prototypes": "classifier"},
+    {"prototypes": "ema_mean"},
+    {"prototypes": "epoch_mean"},
+    {"new__norm": "exp_shift"},
+    {"new__detach": False},
+    {"rho": 0.5},
+    {"rho": "balanced_prior"},
+    {"ova__score": "noisy_or"},
+    {"ova__score": "at_classifier_argmax"},
+    {"ova__arch": "debgcd"},
+    {"ova__decouple_grad": False},
+    {"ova__mode": "two_stage"},
+    {"ova__mode": "static_table"},
+    {"ramp_epochs": 0},
+    {"share": "none"},
+]
+
+
+@pytest.mark.parametrize(
+    "settings", SWITCHES, ids=lambda s: ",".join(f"{k}={v}" for k, v in s.items()) or "default"
+)
+def test_every_switch_gives_a_finite_loss_and_gradient(settings):
+    method = begin(make(**settings))
+    batch = make_batch(method)
+    terms = method.loss(batch, clock(method))
+    torch.stack(list(terms.values())).sum().backward()
+    assert all(torch.isfinite(t) for t in terms.values())
+    assert torch.isfinite(batch.features.grad).all()
+    assert terms["align"] > 0
+    assert terms["new"] > 0
+
+
+@pytest.mark.parametrize("settings", SWITCHES[1:-1], ids=str)
+def test_every_switch_changes_something(settings):
+    """No dead option: the stages, the losses or their gradients differ from the default's."""
+    # random pairs, because the filter leaves most groups of a tiny batch with one member
+    common = {} if "pairing__filter" in settings else {"pairing__filter": "none"}
+    usual, other = begin(make(**common)), begin(make(**common, **settings))
+    if other.stages() != usual.stages():
+        return
+    outcomes = []
+    for method in (usual, other):
+        batch = make_batch(method)
+        total = torch.zeros((), dtype=torch.float64)
+        for epoch in (15, 40, 41):  # on the ramp, after it, and once more: state shows from the next step on
+            total = total + torch.stack(list(method.loss(batch, clock(method, epoch)).values())).sum()
+        total.backward()
+        outcomes.append((total, batch.features.grad, method.rho))
+    assert not all(torch.equal(mine, theirs) for mine, theirs in zip(*outcomes, strict=True))
+
+
+def test_a_batch_without_labelled_or_without_unlabelled_images_is_harmless():
+    for value in (True, False):
+        method = begin(make())
+        batch = make_batch(method)
+        batch.labelled = torch.full_like(batch.labelled, value)
+        terms = method.loss(batch, clock(method))
+        torch.stack(list(terms.values())).sum().backward()
+        assert all(torch.isfinite(t) for t in terms.values())
+        assert torch.isfinite(batch.features.grad).all()
+        assert terms["align"] == 0
+
+
+def test_the_ramp_silences_both_terms_at_the_start():
+    method = begin(make())
+    terms = method.loss(make_batch(method), clock(method, epoch=0))
+    assert terms["align"] == 0
+    assert terms["new"] == 0
+
+
+def test_fusion_with_one_partner_rescales_the_residual():
+    """mu_ID = 1: L_align = (1 - alpha w)^2 ||Delta(l) - Delta(u)||^2 in projection space."""
+    method = begin(make(pairing__filter="none", pairing__mu=1))
+    batch = make_batch(method)
+    z = method.projector(batch.features)
+    w = torch.rand(32, dtype=torch.float64)
+    partner, weight = method.groups(method.classifier(batch.features[:2]), w, batch)
+    fused = method.align(batch, z, partner, weight)
+    n = F.normalize(z, dim=-1)
+    delta = n[0] - n[2]
+    expected = [
+        (1 - 0.3 * w[j]) ** 2 * (delta[i] - delta[j]).square().sum()
+        for i, j in enumerate(partner[:, 0].tolist())
+        if batch.labelled[i]
+    ]
+    torch.testing.assert_close(fused, torch.stack(expected).mean(), rtol=1e-5, atol=1e-8)
+
+
+def test_no_gradient_of_the_alignment_reaches_the_labelled_rows():
+    method = begin(make(pairing__filter="none"))
+    batch = make_batch(method)
+    z = torch.randn(3, 32, 256, dtype=torch.float64, requires_grad=True)
+    partner, weight = method.groups(method.classifier(batch.features[:2]), torch.rand(32).double(), batch)
+    method.align(batch, z, partner, weight).backward()
+    assert z.grad[:, batch.labelled].abs().max() == 0
+    assert z.grad[:, ~batch.labelled].abs().max() > 0
+
+
+def test_filtered_partners_carry_the_anchors_pseudo_label():
+    method = begin(make())
+    batch = make_batch(method)
+    q = method.classifier(batch.features[:2])
+    partner, weight = method.groups(q, torch.rand(32).double(), batch)
+    pseudo = q.mean(0).argmax(-1)
+    kept = weight > 0
+    assert kept.any()
+    assert (pseudo[partner][kept] == batch.label[:, None].expand_as(partner)[kept]).all()
+    assert not batch.labelled[partner][kept].any()
+
+
+def test_rho_starts_at_the_balanced_prior_is_held_and_then_follows_the_scores():
+    method = begin(make())
+    prior = (100 * 5 / 9 - 25) / 75
+    assert float(method.rho) == pytest.approx(prior)
+    batch = make_batch(method)
+    method.loss(batch, clock(method, epoch=9))
+    assert float(method.rho) == pytest.approx(prior)
+    method.loss(batch, clock(method, epoch=10))
+    p_in = method.ova(batch.features[:2]).sigmoid()
+    mean = p_in.detach().amax(-1).mean(0)[~batch.labelled].mean()
+    assert float(method.rho) == pytest.approx(0.99 * prior + 0.01 * float(mean))
+
+
+def test_the_decoupled_gradient_is_scaled_on_its_way_into_the_features_only():
+    coupled, decoupled = begin(make(ova__decouple_grad=False)), begin(make())
+    grads = []
+    for method in (coupled, decoupled):
+        batch = make_batch(method)
+        method.loss(batch, clock(method))["sdl"].backward()
+        grads.append((batch.features.grad, next(method.ova.parameters()).grad))
+    torch.testing.assert_close(grads[0][0], grads[1][0])
+    torch.testing.assert_close(grads[0][1], 0.005 * grads[1][1])
+
+
+def test_two_stage_trains_the_heads_first_and_freezes_them_then():
+    stages = make(ova__mode="two_stage").stages()
+    assert [s.name for s in stages] == ["ova", "train"]
+    assert not any("method.ova".startswith(p) for p in stages[1].trains)
+    assert make(ova__mode="static_table").stages()[0].trains == ("method.ova",)
+
+
+def test_the_static_table_never_moves():
+    method = begin(make(ova__mode="static_table"))
+    table = method.w_table.clone()
+    batch = make_batch(method)
+    w = method.known_weight(torch.rand(2, 32, 5).double(), torch.rand(2, 32, 9).double(), batch)
+    assert torch.equal(w[~batch.labelled], table[batch.image][~batch.labelled])
+    assert w[batch.labelled].eq(1).all()
+
+
+def test_a_setting_that_does_not_exist_is_named():
+    from holotype.errors import InputError
+
+    with pytest.raises(InputError, match=r"method\.alhpa"):
+        set_dotted(default_experiment("rpc", "cub"), "method.alhpa", 1)

@@ -1,0 +1,43 @@
+"""Schedules against the golden numbers of the released code."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from holotype.methods.schedule import cosine_lr, linear_warmup, ramp
+
+GOLDEN = np.load(Path(__file__).parents[1] / "data/parity/schedules.npz")
+CASES = sorted({key.rsplit(".", 1)[0] for key in GOLDEN.files if key.endswith(".lr_used")})
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lr_and_teacher_temperature_equal_the_released_code(case):
+    epochs, lr = int(GOLDEN[f"{case}.epochs"]), float(GOLDEN[f"{case}.base_lr"])
+    warmup = int(GOLDEN[f"{case}.warmup_epochs"])
+    ours = [cosine_lr(lr, e, epochs) for e in range(epochs)]
+    np.testing.assert_allclose(ours, GOLDEN[f"{case}.lr_used"], rtol=1e-9)
+    np.testing.assert_allclose(cosine_lr(lr, epochs, epochs), GOLDEN[f"{case}.lr_after_last_step"], rtol=1e-9)
+    temps = [linear_warmup(0.07, 0.04, warmup, e, epochs) for e in range(epochs)]
+    np.testing.assert_allclose(temps, GOLDEN[f"{case}.teacher_temp"], rtol=1e-9)
+
+
+def test_known_values():
+    assert linear_warmup(0.07, 0.04, 30, 0, 200) == pytest.approx(0.07)
+    assert linear_warmup(0.07, 0.04, 30, 29, 200) == pytest.approx(0.04)
+    assert linear_warmup(0.07, 0.04, 30, 199, 200) == 0.04
+    assert cosine_lr(0.1, 0, 200) == 0.1
+    assert cosine_lr(0.1, 199, 200) == pytest.approx(1.0616e-4, rel=1e-4)
+    assert cosine_lr(0.1, 200, 200) == pytest.approx(1e-4)
+
+
+def test_a_run_shorter_than_the_warmup_still_ends_at_the_last_temperature():
+    temps = [linear_warmup(0.07, 0.04, 30, e, 5) for e in range(5)]
+    assert temps[0] == 0.07
+    assert temps[-1] == pytest.approx(0.04)
+    assert temps == sorted(temps, reverse=True)
+
+
+def test_ramp():
+    assert [ramp(e, 4) for e in range(6)] == [0, 0.25, 0.5, 0.75, 1, 1]
+    assert ramp(0, 0) == 1
