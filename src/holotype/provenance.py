@@ -1,0 +1,77 @@
+"""Where a number comes from: versions, hardware, precision, commit, digests."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import holotype
+from holotype.data.table import Table
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+    from holotype.experiment import Experiment
+    from holotype.models.backbone import Backbone
+
+PACKAGES = ("torch", "torchvision", "timm", "numpy", "scipy", "scikit-learn", "pillow", "safetensors")
+
+
+def describe(experiment: Experiment, backbone: Backbone, table: Table, fabric: Fabric) -> dict[str, Any]:
+    """The facts that stand beside every score."""
+    return {
+        "holotype": holotype.__version__,
+        "commit": commit(),
+        "command": " ".join(["holotype", *sys.argv[1:]]),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in PACKAGES},
+        "hardware": hardware(fabric.device),
+        "processes": fabric.world_size,
+        "precision": str(fabric._precision.precision),
+        "matmul": torch.get_float32_matmul_precision(),
+        "backbone": {"name": backbone.name, "digest": backbone.digest, "caveat": backbone.caveat},
+        "table": {
+            "name": table.name,
+            "fingerprint": table.fingerprint(),
+            "images": len(table),
+            "labelled": int(table.labelled.sum()),
+            "unreadable": int((~table.usable).sum()),
+        },
+    }
+
+
+def commit() -> str:
+    """The commit of the source tree that runs, with a + if it was changed; "" outside a checkout.
+
+    `HOLOTYPE_COMMIT` names it where the code runs without its .git folder.
+    """
+    if named := os.environ.get("HOLOTYPE_COMMIT"):
+        return named
+    here = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        found = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=False)
+        return found.stdout.strip() if found.returncode == 0 else ""
+
+    try:
+        tracked = git("ls-files", "--error-unmatch", Path(__file__).name)
+        if not tracked:
+            return ""
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", ".") else "")
+    except OSError:
+        return ""
+
+
+def hardware(device: torch.device) -> str:
+    """`1 x NVIDIA H200`, or `2 CPU cores`."""
+    if device.type == "cuda":
+        return f"1 x {torch.cuda.get_device_name(device)}"
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{cores} CPU cores" if device.type == "cpu" else f"{platform.machine()} {device.type}"

@@ -1,0 +1,106 @@
+"""What a run says of itself: the identity that a run folder is checked against, and the record of its scores."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from holotype.data.store import ImageStore
+from holotype.data.table import Table
+from holotype.evaluate import SCORES, has_truth, score
+from holotype.methods import Prediction
+from holotype.provenance import describe
+from holotype.train.encode import place
+from holotype.train.loop import Loop
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+    from holotype.experiment import Data, Experiment
+    from holotype.models.backbone import Backbone
+
+
+def score_table(table: Table, prediction: Prediction) -> dict[str, Any]:
+    """The scores; every one of them None where the truth is not known."""
+    if not has_truth(table):
+        return dict.fromkeys(SCORES) | {"n": 0, "per_class": []}
+    return score(table, prediction.category.numpy(), prediction.known_score.numpy())
+
+
+def identify(experiment: Experiment, data: Data, backbone: Backbone) -> dict[str, Any]:
+    """What must be equal for a run folder to be continued; settings that do not change the weights are left out."""
+    train = dataclasses.asdict(experiment.train)
+    for key in ("eval_every", "save_seconds"):
+        train.pop(key)
+    return {
+        "method_name": experiment.method_name,
+        "dataset": data.table.name,
+        "table": data.table.fingerprint(),
+        "k": data.k,
+        "seed": experiment.seed,
+        "method": dataclasses.asdict(experiment.method),
+        "train": train,
+        "backbone": {
+            "name": backbone.name,
+            "digest": backbone.digest,
+            "train_blocks": experiment.backbone.train_blocks,
+            "image_size": backbone.image_size,
+        },
+    }
+
+
+def config_hash(identity: dict[str, Any]) -> str:
+    """Names what runs over several seeds have in common: the identity but for the seed."""
+    hashed = {key: value for key, value in identity.items() if key != "seed"}
+    return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def make_record(
+    experiment: Experiment,
+    data: Data,
+    backbone: Backbone,
+    loop: Loop,
+    prediction: Prediction,
+    fabric: Fabric,
+    identity: dict[str, Any],
+) -> dict[str, Any]:
+    """The object that stands in results/*.json: what was run, on what, and what came out."""
+    facts = describe(experiment, backbone, data.table, fabric)
+    scores = score_table(data.table, prediction)
+    return {
+        "method": experiment.method_name,
+        "dataset": data.table.name,
+        "variant": experiment.preset,
+        "seed": experiment.seed,
+        "mode": "exact",
+        "epochs": sum(stage.epochs or experiment.train.epochs for stage in loop.method.stages()),
+        "backbone": backbone.name,
+        **scores,
+        "seconds": round(loop.seconds, 1),
+        "config_hash": config_hash(identity),
+        "commit": facts["commit"],
+        "hardware": facts["hardware"],
+        "precision": facts["precision"],
+        "train_blocks": experiment.backbone.train_blocks,
+        "caveat": backbone.caveat,
+        "selection": "last epoch",
+        "scored_on": "unlabelled training images",
+    }
+
+
+def score_held_out(loop: Loop, test: Table, progress: bool) -> dict[str, Any]:
+    """Inductive scores: the official test split, which training never saw."""
+    encoder = copy.copy(loop.encoder)
+    store = ImageStore.decode(list(test.path), encoder.store.size, progress=progress)
+    encoder.store, encoder.height, encoder.width = store.to(encoder.device), store.height, store.width
+    test = test.with_problems(store.problem)
+    rows = torch.from_numpy(np.flatnonzero(test.usable))
+    with torch.no_grad():
+        placed = place(loop.method, encoder.table_features(rows, len(test)), rows)
+    return {key: value for key, value in score_table(test, placed).items() if key != "per_class"}

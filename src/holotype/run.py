@@ -1,0 +1,137 @@
+"""The run folder: what a run leaves behind, and the check that a folder belongs to the run at hand.
+
+config.yaml         the resolved settings; `holotype train --config` repeats the run with it alone
+provenance.json     versions, hardware, precision, backbone and table digests
+metrics.jsonl       one line per epoch and per scoring
+state.*             the resume state (train/state.py)
+model.safetensors   tail and method after the last epoch
+assignments.*       every image with its category (parquet and csv)
+scores.json         All, Old, New and the rest, where the truth is known
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+from safetensors.torch import save
+from torch import Tensor
+
+from holotype.data.table import Table
+from holotype.errors import InputError
+from holotype.files import write_beside, write_bytes, write_text
+
+
+class RunFolder:
+    """A folder that one run owns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def claim(self, identity: dict[str, Any]) -> None:
+        """Make sure that what is already in the folder is of the very run that `identity` describes."""
+        if not (self.path / "identity.json").exists():
+            return
+        before = _flat(self.read_json("identity.json"))
+        for key, value in _flat(identity).items():
+            if before.get(key) != value:
+                raise InputError(
+                    f"{self.path} holds a run with {key} = {before.get(key)!r}, not {value!r}; choose another "
+                    "folder with --out, or delete this one to start anew."
+                )
+
+    def finished(self) -> dict[str, Any] | None:
+        """The record of the run, if it came to its end."""
+        return self.read_json("scores.json") if (self.path / "scores.json").exists() else None
+
+    def write_config(self, config: dict[str, Any]) -> None:
+        write_text(self.path / "config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+
+    def write_json(self, name: str, content: Any) -> None:
+        write_text(self.path / name, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+    def read_json(self, name: str) -> Any:
+        try:
+            return json.loads((self.path / name).read_text())
+        except (ValueError, OSError) as error:
+            raise InputError(
+                f"{self.path / name} cannot be read ({error}); restore it from a copy, or choose another --out."
+            ) from error
+
+    def write_model(self, tensors: dict[str, Tensor]) -> None:
+        on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        write_bytes(self.path / "model.safetensors", save(on_cpu))
+
+    def write_assignments(
+        self, table: Table, category: np.ndarray, probability: np.ndarray, known_score: np.ndarray
+    ) -> None:
+        """Every row of the table with its category by name: a known class, or `new-01`, `new-02`, ..."""
+        n_known = len(table.known)
+        names = [category_name(int(index), table.known) for index in category]
+        kind = np.where(category < 0, "", np.where(category < n_known, "known", "novel"))
+        frame = pd.DataFrame(
+            {
+                "path": table.path,
+                "label": table.label,
+                "category": names,
+                "kind": kind,
+                "probability": probability,
+                "known_score": known_score,
+                "problem": table.problem,
+            }
+        )
+        write_beside(self.path / "assignments.parquet", lambda beside: frame.to_parquet(beside, index=False))
+        write_beside(self.path / "assignments.csv", lambda beside: frame.to_csv(beside, index=False))
+
+
+class Metrics:
+    """`metrics.jsonl`: one JSON object a line, in the order of training."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def rewind(self, counter: int) -> None:
+        """Drop what was written after the state that training resumes from, and any half-written line."""
+        if not self.path.exists():
+            return
+        kept = []
+        for line in self.path.read_text().splitlines():
+            try:
+                if json.loads(line)["counter"] <= counter:
+                    kept.append(line + "\n")
+            except (ValueError, KeyError):
+                continue
+        write_text(self.path, "".join(kept))
+
+    def append(self, **entry: Any) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a") as file:
+                file.write(json.dumps(entry) + "\n")
+        except OSError as error:
+            raise InputError(
+                f"{self.path} could not be written ({error.strerror or error}); "
+                "free some space and run the same command again: it goes on from the last saved state."
+            ) from error
+
+
+def category_name(index: int, known: tuple[str, ...]) -> str:
+    """The name of a category before anybody has given it a better one; "" for an image that was not placed."""
+    if index < 0:
+        return ""
+    return known[index] if index < len(known) else f"new-{index - len(known) + 1:02d}"
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} -> {"a.b": 1}, so that a difference can be named."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = list(value) if isinstance(value, tuple) else value
+    return flat

@@ -1,0 +1,1 @@
+"""The only training loop, its state on disk, and the gathering of several processes."""

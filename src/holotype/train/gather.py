@@ -1,0 +1,73 @@
+"""Several processes as one: features are gathered with their gradient, gradients are summed.
+
+Every process computes the same loss on the whole batch. So the gradient of a gathered row is already
+complete on the process that owns the row, and only the encoder, which saw a part of the rows, has to
+sum its gradients over the processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+def world_size() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    return dist.get_rank() if world_size() > 1 else 0
+
+
+class _GatherRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, x: Tensor) -> Tensor:
+        parts = [torch.empty_like(x) for _ in range(world_size())]
+        dist.all_gather(parts, x.contiguous())
+        return torch.stack(parts, dim=1).flatten(0, 1)
+
+    @staticmethod
+    def backward(ctx: object, grad: Tensor) -> Tensor:
+        return grad[rank() :: world_size()].contiguous()
+
+
+def gather_rows(x: Tensor) -> Tensor:
+    """(b, ...) rows `rank::world` of a batch -> the whole batch (b * world, ...), in its own order."""
+    if world_size() == 1:
+        return x
+    gathered: Tensor = _GatherRows.apply(x)
+    return gathered
+
+
+def local_rows(x: Tensor) -> Tensor:
+    """The rows of a batch that this process encodes."""
+    return x[rank() :: world_size()]
+
+
+def sum_gradients(encoder: Iterable[nn.Parameter], heads: Iterable[nn.Parameter]) -> None:
+    """Make gradients whole: summed over processes in the encoder, equal everywhere in the heads.
+
+    The heads' gradients are equal by construction; averaging them keeps rounding from driving the
+    processes apart.
+    """
+    if world_size() == 1:
+        return
+    for parameter in encoder:
+        if parameter.grad is not None:
+            dist.all_reduce(parameter.grad)
+    for parameter in heads:
+        if parameter.grad is not None:
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= world_size()
+
+
+def any_process(flag: bool, device: torch.device) -> bool:
+    """Has any process raised the flag? All of them get the same answer."""
+    if world_size() == 1:
+        return flag
+    raised = torch.tensor(float(flag), device=device)
+    dist.all_reduce(raised)
+    return bool(raised > 0)

@@ -1,0 +1,116 @@
+"""A tiny world to train in: coloured squares, a random two-block transformer, a table with a split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from lightning_fabric import Fabric
+from PIL import Image
+
+from holotype.data.store import ImageStore
+from holotype.data.table import Table
+from holotype.methods import Task, find_method
+from holotype.models.backbone import Backbone
+from holotype.run import RunFolder
+from holotype.train.loop import Loop, TrainConfig
+
+N_CLASSES, PER_CLASS, N_KNOWN = 4, 12, 2
+
+
+def draw_squares(folder: Path) -> Table:
+    """4 colours x 12 images of 40 x 36 pixels; half of the images of 2 colours are labelled."""
+    rng = np.random.default_rng(0)
+    colours = np.array([[220, 40, 40], [40, 200, 60], [50, 60, 220], [220, 210, 40]])
+    path, label, truth = [], [], []
+    for c in range(N_CLASSES):
+        for i in range(PER_CLASS):
+            image = np.clip(colours[c] + rng.normal(0, 25, (40, 36, 3)), 0, 255).astype(np.uint8)
+            file = folder / f"{c}-{i}.png"
+            Image.fromarray(image).save(file)
+            path.append(str(file))
+            truth.append(f"colour {c}")
+            label.append(truth[-1] if c < N_KNOWN and i % 2 == 0 else "")
+    known = tuple(f"colour {c}" for c in range(N_KNOWN))
+    blank = np.full(len(path), "", dtype=object)
+    return Table(
+        path=np.array(path, dtype=object),
+        label=np.array(label, dtype=object),
+        known=known,
+        truth=np.array(truth, dtype=object),
+        problem=blank,
+        name="squares",
+    )
+
+
+def tiny_backbone(train_blocks: int = 1) -> Backbone:
+    """A random ViT of 2 blocks, 32 pixels, 32 features."""
+    from holotype import _torchvision
+
+    _torchvision.cure()
+    import timm
+
+    from holotype.models.tails import split
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        model = timm.create_model(
+            "vit_tiny_patch16_224", img_size=32, embed_dim=32, depth=2, num_heads=2, num_classes=0
+        )
+    trunk, tail = split(model, train_blocks)
+    return Backbone(trunk, tail, 32, 32, (0.5,) * 3, (0.5,) * 3, "tiny", "0" * 64, "")
+
+
+@dataclass
+class World:
+    table: Table
+    store: ImageStore
+
+    def loop(
+        self,
+        method="simgcd",
+        *,
+        out: Path | None = None,
+        seed=0,
+        table=None,
+        fabric=None,
+        k=4,
+        settings=None,
+        **train,
+    ):
+        torch.manual_seed(seed)
+        table = table or self.table
+        cls = find_method(method) if isinstance(method, str) else method
+        task = Task(len(table.known), k, 32, len(table), int(table.labelled.sum()), train.get("epochs", 2))
+        config = cls.Config(**(settings or {}))
+        defaults = {"epochs": 2, "batch_size": 16, "lr": 0.05, "save_seconds": 1e9, "precision": "fp32"}
+        return Loop(
+            TrainConfig(**{**defaults, **train}),
+            cls(config, task),
+            tiny_backbone(),
+            self.store,
+            table,
+            fabric or Fabric(accelerator="cpu", devices=1, precision="32-true"),
+            seed=seed,
+            folder=RunFolder(out) if out else None,
+            identity={"method": cls.__name__},
+        )
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory) -> World:
+    table = draw_squares(tmp_path_factory.mktemp("squares"))
+    return World(table, ImageStore.decode(list(table.path), 32, progress=False))
+
+
+def weights(loop: Loop) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in loop.model_tensors().items()}
+
+
+def assert_equal_weights(mine: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> None:
+    assert mine.keys() == theirs.keys()
+    for name in mine:
+        assert torch.equal(mine[name], theirs[name]), name

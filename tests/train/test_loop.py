@@ -1,0 +1,230 @@
+"""The loop: every kind of method trains, resumes bit for bit, and never sees the truth."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from holotype.errors import InputError
+from holotype.methods import METHODS
+from holotype.train.progress import Stopped
+from holotype.train.state import read_facts
+
+from .conftest import assert_equal_weights, weights
+from .stubs import STUBS, ClustersAtTheEnd, TwoStages
+
+TRAINED = {**{name: cls for name, cls in METHODS.items() if name != "kmeans"}, **STUBS}
+
+
+@pytest.mark.parametrize("name", [*METHODS, *STUBS])
+def test_every_kind_of_method_goes_through_the_loop(world, name):
+    loop = world.loop(TRAINED.get(name, name))
+    placed = loop.fit()
+    assert placed.category.shape == (len(world.table),)
+    assert placed.category.min() >= 0
+    assert placed.category.max() < 4
+    assert torch.isfinite(placed.probability).all()
+    again = loop.predict()
+    assert torch.equal(again.category, placed.category)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_what_learns_changes_and_the_rest_does_not(world, name):
+    loop = world.loop(TRAINED[name])
+    before = weights(loop)
+    trunk = {n: p.clone() for n, p in loop.encoder.trunk.state_dict().items()}
+    loop.fit()
+    after = weights(loop)
+    prefixes = tuple(p for stage in loop.method.stages() for p in stage.trains)
+    parameters = dict(loop.modules.named_parameters())
+    for key in parameters:
+        learns = key in loop.learnable and key.startswith(prefixes)
+        # a gradient that is exactly zero (key biases of attention) leaves its parameter where it was
+        if not learns:
+            assert torch.equal(before[key], after[key]), key
+    moved = [
+        key for key in loop.learnable if key.startswith(prefixes) and not torch.equal(before[key], after[key])
+    ]
+    assert len(moved) >= 0.9 * len([key for key in loop.learnable if key.startswith(prefixes)])
+    assert all(torch.equal(trunk[n], p) for n, p in loop.encoder.trunk.state_dict().items())
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_resumed_equals_uninterrupted_bit_for_bit(world, name, tmp_path):
+    whole = world.loop(TRAINED[name], epochs=3)
+    whole.fit()
+    for stop_after in (1, 4, 6):  # inside the first epoch, inside the second, at its end
+        out = tmp_path / str(stop_after)
+        first = world.loop(TRAINED[name], epochs=3, out=out)
+        interrupt_after(first, stop_after)
+        with pytest.raises(Stopped):
+            first.fit()
+        second = world.loop(TRAINED[name], epochs=3, out=out)
+        second.fit()
+        assert_equal_weights(weights(whole), weights(second))
+
+
+def interrupt_after(loop, steps: int) -> None:
+    """Press Ctrl-C after so many steps."""
+    step = loop._step
+
+    def counted(*arguments):
+        terms = step(*arguments)
+        interrupt_after.count += 1
+        if interrupt_after.count == steps:
+            os.kill(os.getpid(), signal.SIGINT)
+        return terms
+
+    interrupt_after.count = 0
+    loop._step = counted
+
+
+def test_the_log_of_a_resumed_run_has_every_epoch_once(world, tmp_path):
+    first = world.loop("simgcd", epochs=4, out=tmp_path, save_seconds=0)
+    interrupt_after(first, 5)
+    with pytest.raises(Stopped):
+        first.fit()
+    (tmp_path / "metrics.jsonl").open("a").write('{"kind": "epoch", "epo')  # a line cut by a kill
+    world.loop("simgcd", epochs=4, out=tmp_path).fit()
+    uninterrupted = tmp_path / "whole"
+    world.loop("simgcd", epochs=4, out=uninterrupted).fit()
+
+    def read(folder):
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
+
+    assert read(tmp_path) == read(uninterrupted)
+
+
+def test_training_never_sees_the_truth(world):
+    rng = np.random.default_rng(1)
+    shuffled = dataclasses.replace(world.table, truth=rng.permutation(world.table.truth))
+    for name in ("simgcd", "debgcd", "rpc"):
+        mine, theirs = world.loop(name), world.loop(name, table=shuffled)
+        mine.fit(), theirs.fit()
+        assert_equal_weights(weights(mine), weights(theirs))
+
+
+def test_another_seed_gives_another_run(world):
+    mine, theirs = world.loop("simgcd"), world.loop("simgcd", seed=1)
+    mine.fit(), theirs.fit()
+    assert not torch.equal(weights(mine)["method.classifier.v"], weights(theirs)["method.classifier.v"])
+
+
+def test_stages_use_their_own_parameters_start_and_length(world):
+    loop = world.loop(TwoStages)
+    start = weights(loop)
+    seen = {}
+    run_stage = loop._run_stage
+
+    def spy(stage, tensors):
+        run_stage(stage, tensors)
+        seen[stage.name] = weights(loop)
+
+    loop._run_stage = spy
+    loop.fit()
+    steps = len(world.table) // 16
+    assert int(loop.method.steps_seen) == 3 * steps
+    assert torch.equal(seen["represent"]["method.project.weight"], seen["classify"]["method.project.weight"])
+    tail = [k for k in start if k.startswith("tail.")]
+    assert all(torch.equal(seen["represent"][k], seen["classify"][k]) for k in tail)
+    assert any(not torch.equal(start[k], seen["represent"][k]) for k in tail)
+    # fresh: the second stage starts from the initial classifier, so one epoch at a small lr stays near it
+    fresh = (seen["classify"]["method.classifier.v"] - start["method.classifier.v"]).norm()
+    continued = (seen["classify"]["method.classifier.v"] - seen["represent"]["method.classifier.v"]).norm()
+    assert fresh < continued
+
+
+def test_before_epoch_offers_every_image_and_every_label(world):
+    loop = world.loop(ClustersAtTheEnd)
+    loop.fit()
+    assert loop.method.epochs_seen == [(0, (48, 32), 12), (1, (48, 32), 12)]
+
+
+def test_images_with_a_problem_are_left_out_and_marked(world):
+    problem = np.full(len(world.table), "", dtype=object)
+    problem[[0, 5]] = "it is broken"
+    loop = world.loop("simgcd", table=world.table.with_problems(problem))
+    drawn = torch.cat([loop.labelled_rows, loop.unlabelled_rows])
+    assert not {0, 5} & set(drawn.tolist())
+    placed = loop.fit()
+    assert placed.category[[0, 5]].tolist() == [-1, -1]
+    assert placed.probability[[0, 5]].isnan().all()
+    assert (placed.category >= 0).sum() == len(world.table) - 2
+
+
+def test_a_batch_larger_than_the_data_set_is_refused(world):
+    with pytest.raises(InputError, match=r"batch size 64 is larger than the 48 usable images of squares"):
+        world.loop("simgcd", batch_size=64)
+
+
+def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_sound_state(world, tmp_path):
+    world.loop("simgcd", epochs=2, out=tmp_path).fit()
+    sound = read_facts(tmp_path)
+    loop = world.loop("simgcd", epochs=4, out=tmp_path, lr=1e30)
+    with pytest.raises(InputError, match="the loss became"):
+        loop.fit()
+    assert read_facts(tmp_path) == sound
+
+
+KILLED = """
+import sys
+sys.path.insert(0, {tests!r})
+from train.conftest import World, draw_squares
+from holotype.data.store import ImageStore
+from pathlib import Path
+import tempfile
+table = draw_squares(Path({images!r}))
+world = World(table, ImageStore.decode(list(table.path), 32, progress=False))
+print("ready", flush=True)
+world.loop("rpc", epochs=400, out=Path({out!r}), save_seconds=0).fit()
+"""
+
+
+@pytest.mark.processes
+def test_a_kill_at_any_moment_leaves_a_state_that_loads(world, tmp_path):
+    """SIGKILL while states are written all the time; what is left must load and train on."""
+    images = tmp_path / "images"
+    images.mkdir()
+    script = KILLED.format(
+        tests=str(Path(__file__).parents[1]), images=str(images), out=str(tmp_path / "run")
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    deadline = time.monotonic() + 60
+    while read_facts(tmp_path / "run") is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.37)
+    process.kill()
+    process.wait()
+    facts = read_facts(tmp_path / "run")
+    loop = world.loop("rpc", epochs=facts["epoch"] + 1, out=tmp_path / "run")
+    loop.fit()
+    assert loop.position.counter == (facts["epoch"] + 1) * loop.steps
+
+
+def test_stop_requests_are_ignored_outside_the_main_thread(world):
+    """A notebook or a server may train in a thread, where signals cannot be caught."""
+    failed = []
+
+    def train():
+        try:
+            world.loop("simgcd", epochs=1).fit()
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert not failed

@@ -1,0 +1,47 @@
+"""The work of one process of the pool in test_gather.py: every method, in float64, then its weights to a file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from lightning_fabric import Fabric
+from safetensors.torch import save_file
+
+from holotype.data.store import ImageStore
+
+from .conftest import World, draw_squares
+from .stubs import OwnEncoder, TwoStages
+
+CASES: dict = {
+    "simgcd": ("simgcd", {}),
+    "debgcd": ("debgcd", {"arch": "compact"}),  # the published head is too large for a unit test
+    "rpc": ("rpc", {}),
+    "stages": (TwoStages, {}),
+    "images": (OwnEncoder, {}),
+}
+
+
+def train_all(world: World, out: Path, rank: int) -> None:
+    for name, (method, settings) in CASES.items():
+        fabric = Fabric(accelerator="cpu", devices=1, precision="64-true")
+        loop = world.loop(method, epochs=3, fabric=fabric, settings=settings)
+        placed = loop.fit()
+        tensors = {**loop.model_tensors(), "placed": placed.category}
+        save_file({k: v.contiguous() for k, v in tensors.items()}, out / f"{name}-{rank}.safetensors")
+
+
+def worker(rank: int, size: int, images: str, out: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{out}/meeting", rank=rank, world_size=size)
+    folder = Path(images)
+    table = draw_squares(folder / str(rank))
+    world = World(table, ImageStore.decode(list(table.path), 32, progress=False))
+    train_all(world, Path(out), rank)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    sys.exit("this file is work for test_gather.py")
