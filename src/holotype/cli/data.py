@@ -1,0 +1,37 @@
+"""`holotype data`: the data sets, and whether a copy of one is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holotype.cli.words import Parser
+from holotype.data.benchmarks import BENCHMARKS, check, read_facts
+
+
+def command(argv: Sequence[str]) -> int:
+    parser = Parser(prog="holotype data", description="The data sets, and whether a copy of one is complete.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    checker = commands.add_parser("check", help="say what is there, what is missing and where it comes from")
+    checker.add_argument("name", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)}")
+    checker.add_argument(
+        "--root", metavar="DIR", help="folder in which the data set lies, in its official layout"
+    )
+    commands.add_parser("list", help="name the data sets and where they come from")
+    given = parser.parse_args(argv)
+    if given.command == "list":
+        print(listing())
+        return 0
+    report = check(given.name, given.root)
+    print(report)
+    return 0 if report.ok else 2
+
+
+def listing() -> str:
+    lines = []
+    for name in BENCHMARKS:
+        facts = read_facts(name)
+        lines.append(
+            f"{name:<15} {facts.title}; {len(facts.split.known)} of {facts.classes} classes known; "
+            f"{facts.origin}"
+        )
+    return "\n".join(lines)

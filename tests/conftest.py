@@ -1,0 +1,101 @@
+"""What several test folders share: a tiny network, a handful of coloured squares, the command line."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+COLOURS = {"red": (200, 40, 40), "green": (40, 180, 60), "blue": (40, 60, 200), "yellow": (220, 200, 40)}
+KNOWN = ("green", "red")
+EACH = 16
+"""Images of a class; half of those of a known class are labelled."""
+
+
+@pytest.fixture(scope="session")
+def tiny_backbone_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A vision transformer of 0.4 M random weights at 32 pixels, as a local file."""
+    import torch
+    from safetensors.torch import save_file
+
+    from holotype import _torchvision
+
+    _torchvision.cure()
+    import timm
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        state = timm.create_model("test_vit", img_size=32, num_classes=0).state_dict()
+    path = tmp_path_factory.mktemp("backbone") / "tiny.safetensors"
+    save_file(state, path, metadata={"timm": "test_vit", "image_size": "32"})
+    return path
+
+
+def draw_squares(root: Path) -> list[tuple[str, str, str]]:
+    """Four classes of coloured squares, red and green known; returns (path, label, truth) of each image.
+
+    root/red and root/green hold the labelled images, root/unlabelled the others.
+    """
+    noise, rows = np.random.default_rng(0), []
+    for name, colour in COLOURS.items():
+        for number in range(EACH):
+            labelled = name in KNOWN and number < EACH // 2
+            path = root / (name if labelled else "unlabelled") / f"{name}-{number:02d}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pixels = np.clip(np.array(colour) + noise.integers(-30, 30, (40, 40, 3)), 0, 255)
+            Image.fromarray(pixels.astype(np.uint8)).save(path)
+            rows.append((str(path.relative_to(root)), name if labelled else "", name))
+    return rows
+
+
+def write_csv(path: Path, header: str, rows: list[tuple[str, ...]]) -> Path:
+    with path.open("w", newline="") as stream:
+        csv.writer(stream).writerows([header.split(","), *rows])
+    return path
+
+
+@pytest.fixture(scope="session")
+def squares_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """64 coloured squares in folders by label, and squares.csv with their truth. Not to be changed."""
+    root = tmp_path_factory.mktemp("squares")
+    write_csv(root / "squares.csv", "path,label,truth", draw_squares(root))
+    return root
+
+
+@pytest.fixture(scope="session")
+def tiny_flags(tiny_backbone_file: Path) -> list[str]:
+    """Flags that make a training run a matter of a second."""
+    flags = {
+        "backbone.name": tiny_backbone_file,
+        "k": 4,
+        "train.epochs": 1,
+        "train.batch_size": 16,
+        "device": "cpu",
+    }
+    return [word for key, value in flags.items() for word in (f"--{key}", str(value))] + ["--no-progress"]
+
+
+@dataclass
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def holotype(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """The command line, in this process."""
+    from holotype.cli import main
+
+    def call(*words: object) -> Outcome:
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return call

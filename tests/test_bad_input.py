@@ -1,0 +1,305 @@
+"""Bad input through the command line: exit code 2, one sentence that names what is wrong, no traceback."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from holotype.train.state import load_tensors, read_facts
+
+from .conftest import draw_squares, write_csv
+
+
+def assert_sentence(outcome, *words: str) -> None:
+    """Refused with one line that reads as a sentence and holds the words that matter."""
+    assert outcome.code == 2, (outcome.out, outcome.err)
+    assert outcome.err.count("\n") == 1, outcome.err
+    assert outcome.err.rstrip()[-1] in ".?", outcome.err
+    assert "Traceback" not in outcome.err
+    for word in words:
+        assert word in outcome.err, (word, outcome.err)
+
+
+@pytest.fixture
+def squares(tmp_path: Path) -> Path:
+    """Coloured squares of one's own, to be spoilt."""
+    root = tmp_path / "squares"
+    draw_squares(root)
+    return root
+
+
+# -- names --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("trian rpc cub", ("'trian'", "train")),
+        ("train rcp fashion-sample", ("'rcp'", "rpc", "simgcd")),
+        ("train no.such.module:Method fashion-sample", ("no.such.module:Method", "package.module:Class")),
+        ("train holotype.errors:InputError fashion-sample", ("not a method",)),
+        ("train simgcd fashion-simple", ("'fashion-simple'", "fashion-sample")),
+        ("train simgcd fashion-sample --preset literal", ("'literal'", "default")),
+        ("train simgcd fashion-sample --backbone.name vit_base_patch16_225", ("vit_base_patch16_224",)),
+        ("train simgcd fashion-sample --backbone.name no/such.safetensors", ("no/such.safetensors",)),
+        ("train simgcd fashion-sample --device tpu", ("device", "cuda", "'tpu'")),
+        ("train simgcd fashion-sample --train.epoch 3", ("--train.epoch", "--train.epochs")),
+        ("train simgcd fashion-sample --lr 3", ("--lr", "--train.lr")),
+        ("train simgcd fashion-sample --qwertyuiop 3", ("--qwertyuiop", "--help")),
+        ("train simgcd fashion-sample --train.epochs many", ("train.epochs", "whole number", "'many'")),
+        ("train simgcd fashion-sample --train.epochs 0", ("train.epochs", "at least 1")),
+        ("train simgcd fashion-sample --train.batch_size -1", ("train.batch_size", "at least 1")),
+        ("train simgcd fashion-sample --seed", ("--seed", "value")),
+        ("train simgcd fashion-sample surplus", ("'surplus'",)),
+        ("train simgcd", ("DATASET",)),
+        ("train", ("METHOD",)),
+        ("data check cup --root .", ("'cup'", "cub")),
+        ("data check cub --rooot .", ("--rooot",)),
+        ("bench --datasets cub", ("--methods",)),
+        ("bench --methods kmeans --datasets cub --seeds 0,x", ("--seeds", "'x'")),
+        ("bench --methods kmeans --datasets cub --set seed=3", ("seed=3",)),
+        ("bench --methods kmeans --datasets cub --set rpc:method.alpha=1", ("'rpc'", "--methods")),
+        ("bench --methods kmeans --datasets cub --set method.n_int=1", ("method.n_int", "method.n_init")),
+        ("bench --table-only --results nowhere", ("nowhere",)),
+    ],
+)
+def test_names_and_values(holotype, command: str, words: tuple[str, ...]) -> None:
+    assert_sentence(holotype(*command.split()), *words)
+
+
+@pytest.mark.skipif("sys.platform == 'darwin'")
+def test_a_device_that_is_not_there(holotype) -> None:
+    assert_sentence(holotype("train", "kmeans", "fashion-sample", "--device", "mps"), "mps", "cpu")
+
+
+# -- files --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("train: {epoch: 3}", ("'train.epoch'", "train.epochs")),
+        ("alpha: 3", ("'alpha'",)),
+        ("method: {lamb: 3}", ("'method.lamb'", "method.lam")),
+        ("train: 3", ("train", "group")),
+        ("train: {epochs: many}", ("train.epochs", "whole number")),
+        ("- 1", ("name: value",)),
+        ("train: {epochs", ("not valid YAML",)),
+    ],
+)
+def test_a_config_that_cannot_be_used(holotype, tmp_path: Path, content: str, words: tuple[str, ...]) -> None:
+    (tmp_path / "config.yaml").write_text(content)
+    outcome = holotype("train", "simgcd", "fashion-sample", "--config", tmp_path / "config.yaml")
+    assert_sentence(outcome, *words)
+
+
+def test_a_config_that_is_not_there(holotype) -> None:
+    assert_sentence(holotype("train", "--config", "no.yaml"), "no.yaml")
+
+
+def test_a_preset_beside_the_settings_of_another(holotype, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("method_name: rpc\ndataset: fashion-sample\npreset: default\n")
+    assert_sentence(holotype("train", "--config", config, "--preset", "reading"), "default", "reading")
+
+
+# -- data ---------------------------------------------------------------------------------------------
+
+
+def test_missing_root(holotype, tmp_path: Path) -> None:
+    assert_sentence(holotype("train", "simgcd", "cub"), "cub", "root")
+    gone = tmp_path / "gone"
+    assert_sentence(holotype("train", "simgcd", "cub", "--root", gone), str(gone))
+    assert_sentence(holotype("train", "simgcd", gone, "--k", 3), str(gone))
+    assert_sentence(holotype("data", "check", "cub", "--root", gone), str(gone))
+
+
+def test_a_root_without_the_data_set(holotype, tmp_path: Path) -> None:
+    assert_sentence(holotype("train", "simgcd", "cub", "--root", tmp_path), "missing", "vision.caltech.edu")
+    outcome = holotype("data", "check", "cub", "--root", tmp_path)
+    assert outcome.code == 2
+    assert "missing" in outcome.out
+
+
+def test_empty_folder(holotype, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert_sentence(holotype("train", "simgcd", tmp_path / "empty", "--k", 3), "no image", "empty")
+
+
+def test_no_labelled_image_and_one_known_class(holotype, squares: Path, tiny_flags) -> None:
+    shutil.rmtree(squares / "red")
+    assert_sentence(holotype("train", "simgcd", squares, *tiny_flags), "green", "two")
+    shutil.rmtree(squares / "green")
+    assert_sentence(holotype("train", "simgcd", squares, *tiny_flags), "labelled")
+
+
+def test_number_of_categories(holotype, squares_folder: Path, tiny_flags) -> None:
+    outcome = holotype("train", "simgcd", squares_folder, *tiny_flags, "--k", 1)
+    assert_sentence(outcome, "--k 1", "2 known classes")
+    assert_sentence(holotype("train", "simgcd", squares_folder), "--k")
+
+
+def test_labels_of_images_that_do_not_exist(
+    holotype, squares_folder: Path, tmp_path: Path, tiny_flags
+) -> None:
+    labels = write_csv(
+        tmp_path / "labels.csv", "path,label", [("red/red-00.png", "red"), ("red/red-99.png", "red")]
+    )
+    outcome = holotype("train", "simgcd", squares_folder, "--labels", labels, *tiny_flags)
+    assert_sentence(outcome, "red-99.png", "1 of the 2")
+    images = write_csv(tmp_path / "images.csv", "path,label", [("a.png", "red"), ("b.png", "")])
+    assert_sentence(holotype("train", "simgcd", images, *tiny_flags), "a.png", "2 of the 2")
+
+
+def test_duplicate_paths(holotype, squares_folder: Path, tmp_path: Path, tiny_flags) -> None:
+    rows = [(str(squares_folder / "red" / "red-00.png"), label) for label in ("red", "red", "green")]
+    twice = write_csv(tmp_path / "twice.csv", "path,label", rows)
+    assert_sentence(holotype("train", "simgcd", twice, *tiny_flags), "red-00.png", "3 times")
+    outcome = holotype("train", "simgcd", squares_folder, "--labels", twice, *tiny_flags)
+    assert_sentence(outcome, "red-00.png", "more than once")
+
+
+def test_a_label_file_with_a_wrong_column(holotype, squares_folder: Path, tmp_path: Path, tiny_flags) -> None:
+    labels = write_csv(tmp_path / "labels.csv", "path,class", [("red/red-00.png", "red")])
+    outcome = holotype("train", "simgcd", squares_folder, "--labels", labels, *tiny_flags)
+    assert_sentence(outcome, "'label'", "'class'")
+
+
+def test_unreadable_images(holotype, squares: Path, tmp_path: Path, tiny_flags) -> None:
+    """Some: the run goes on, and says which. All: there is nothing to train on."""
+    broken = [squares / "red" / "red-03.png", squares / "unlabelled" / "blue-05.png"]
+    for path in broken:
+        path.write_bytes(b"not an image")
+    outcome = holotype("train", "kmeans", squares, *tiny_flags, "--out", tmp_path / "run")
+    assert outcome.code == 0, outcome.err
+    table = pd.read_csv(tmp_path / "run" / "assignments.csv", keep_default_na=False)
+    assert sorted(table.path[table.problem != ""]) == sorted(str(path) for path in broken)
+    assert (table.category[table.problem != ""] == "").all()
+    assert (table.category[table.problem == ""] != "").all()
+    for path in squares.rglob("*.png"):
+        path.write_bytes(b"not an image")
+    outcome = holotype("train", "kmeans", squares, *tiny_flags, "--out", tmp_path / "other")
+    assert_sentence(outcome, "usable", "squares")
+
+
+def test_a_batch_larger_than_the_data_set(holotype, squares_folder: Path, tmp_path: Path, tiny_flags) -> None:
+    flags = [*tiny_flags, "--out", tmp_path / "run", "--train.batch_size", 65]
+    assert_sentence(holotype("train", "simgcd", squares_folder, *flags), "65", "64", "--train.batch_size")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_a_label_file_that_may_not_be_read(
+    holotype, squares_folder: Path, tmp_path: Path, tiny_flags
+) -> None:
+    labels = write_csv(tmp_path / "labels.csv", "path,label", [("red/red-00.png", "red")])
+    labels.chmod(0)
+    outcome = holotype("train", "simgcd", squares_folder, "--labels", labels, *tiny_flags)
+    assert_sentence(outcome, "labels.csv", "Permission denied")
+
+
+# -- the run folder -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("kmeans", None), ("method_name", "simgcd", "kmeans")),
+        (("simgcd", "--seed=1"), ("seed", "0", "1")),
+        (("simgcd", "--train.lr=0.3"), ("train.lr", "0.3")),
+        (("simgcd", "--dataset"), ("dataset",)),
+    ],
+)
+def test_a_folder_of_another_run(
+    holotype, squares_folder, squares, tiny_flags, finished, change, words
+) -> None:
+    method, flag = change
+    dataset = squares if flag == "--dataset" else squares_folder
+    extra = [flag] if flag and flag != "--dataset" else []
+    outcome = holotype("train", method, dataset, *tiny_flags, "--out", finished, *extra)
+    assert_sentence(outcome, str(finished), "--out", *words)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, squares_folder, tiny_flags) -> Path:
+    """The folder of a finished run of SimGCD with seed 0."""
+    from holotype.cli import main
+
+    out = tmp_path_factory.mktemp("runs") / "finished"
+    assert main(["train", "simgcd", str(squares_folder), *tiny_flags, "--out", str(out)]) == 0
+    return out
+
+
+def test_a_damaged_state(holotype, squares_folder, tiny_flags, finished, tmp_path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    (run / "scores.json").unlink()  # as if the kill had come before the end
+    (run / "state.json").write_text('{"stage": 0')
+    assert_sentence(holotype("train", "simgcd", squares_folder, *tiny_flags, "--out", run), "state.json")
+
+
+def test_an_output_folder_that_cannot_be_made(holotype, squares_folder, tiny_flags, tmp_path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    outcome = holotype("train", "kmeans", squares_folder, *tiny_flags, "--out", tmp_path / "file" / "run")
+    assert_sentence(outcome, "file")
+
+
+# -- a full disk --------------------------------------------------------------------------------------
+
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))  # settings fit, a state does not
+from holotype.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_full_disk_while_saving(holotype, squares_folder, tiny_flags, tmp_path, monkeypatch) -> None:
+    """The run ends with a sentence, the state before it still loads, and the run goes on from it."""
+    out = tmp_path / "run"
+    words = ["train", "simgcd", str(squares_folder), *tiny_flags, "--train.epochs", "2", "--out", str(out)]
+    with monkeypatch.context() as patch:
+        patch.setattr("holotype.train.progress.StopRequest.__enter__", pressed)
+        stopped = holotype(*words)
+    assert stopped.code == 130
+    assert "epoch 1 of 2, step 1" in stopped.err
+    before = read_facts(out)
+    result = subprocess.run(
+        [sys.executable, "-c", LIMITED, *words], capture_output=True, text=True, check=False
+    )
+    assert_sentence(Result(result), "could not be written", "same command again")
+    assert read_facts(out) == before
+    assert load_tensors(out, before)
+
+    def full(source, target):
+        if Path(target).name.startswith("state-"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(source, target)
+
+    replace = os.replace
+    with monkeypatch.context() as patch:
+        patch.setattr("holotype.files.os.replace", full)
+        assert_sentence(holotype(*words), "No space left on device")
+    assert read_facts(out) == before
+    assert not list(out.glob(".*.part"))
+    assert holotype(*words).code == 0
+    assert json.loads((out / "scores.json").read_text())["seed"] == 0
+
+
+def pressed(request):
+    """A stop request that is there from the start: training ends after its first step."""
+    request.requested = True
+    return request
+
+
+class Result:
+    def __init__(self, result: subprocess.CompletedProcess[str]) -> None:
+        self.code, self.out, self.err = result.returncode, result.stdout, result.stderr

@@ -1,0 +1,257 @@
+"""The command line: what it offers, how settings come together, and one run from command to scores."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from holotype import __version__
+from holotype.cli import COMMANDS
+from holotype.cli.settings import describe_type, make_parser, read_request, read_words, resolve, settings
+from holotype.data.benchmarks import BENCHMARKS
+from holotype.experiment import Experiment, default_experiment
+from holotype.methods import METHODS
+
+from .test_bad_input import pressed
+
+HEAVY = ("torch", "numpy", "pandas", "timm", "rich", "jsonargparse", "yaml", "lightning_fabric")
+
+
+def read(*words: object) -> Experiment:
+    return resolve(read_request(read_words([str(word) for word in words])))
+
+
+# -- help ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["--help", "--version"])
+def test_help_and_version_load_nothing_heavy(word: str) -> None:
+    code = f"import sys; from holotype.cli import main; main([{word!r}]); print(*sys.modules, sep=chr(10))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(run.stdout.split("\n"))
+    assert "holotype.cli" in loaded
+    assert not loaded & set(HEAVY)
+
+
+def test_help_comes_at_once() -> None:
+    seconds = []
+    for _ in range(3):
+        started = time.monotonic()
+        subprocess.run([sys.executable, "-m", "holotype", "--help"], capture_output=True, check=True)
+        seconds.append(time.monotonic() - started)
+    assert min(seconds) < 0.5
+
+
+def test_help_names_every_command(holotype) -> None:
+    for words in ((), ("--help",), ("-h",)):
+        outcome = holotype(*words)
+        assert outcome.code == 0
+        for name, line in COMMANDS.items():
+            assert f"holotype {name}" in outcome.out
+            assert line in outcome.out
+    for name in COMMANDS:
+        outcome = holotype(name, "--help")
+        assert outcome.code == 0
+        assert f"holotype {name}" in outcome.out
+    assert holotype("--version").out == f"holotype {__version__}\n"
+
+
+def test_help_of_train_names_methods_and_data_sets(holotype) -> None:
+    text = holotype("train", "--help").out
+    assert all(name in text for name in (*METHODS, *BENCHMARKS))
+    assert "--preset default or reading" in text
+
+
+@pytest.mark.parametrize(("method", "preset"), [(m, p) for m, cls in METHODS.items() for p in cls.presets])
+def test_every_setting_has_a_sentence_of_help(method: str, preset: str) -> None:
+    experiment = default_experiment(method, "cub", preset)
+    parser = make_parser(experiment)
+    helps = {action.dest: action.help for action in parser._actions}
+    keys = [key for key, _, _ in settings(experiment)]
+    assert {"method_name", "dataset", "train.epochs", "backbone.name"} < set(keys)
+    for key in keys:
+        assert isinstance(helps[key], str), key
+        sentence = helps[key].strip()
+        assert sentence.endswith("."), (key, sentence)
+        assert len(sentence) > 10, (key, sentence)
+    text = parser.format_help()
+    assert all(f"--{key} " in text for key in keys)
+    assert "Path to a configuration file" not in text
+    for one in dataclasses.fields(experiment.method):  # groups have a title of their own
+        if dataclasses.is_dataclass(getattr(experiment.method, one.name)):
+            assert f"--method.{one.name}." in text
+
+
+def test_help_shows_the_defaults_of_method_and_data_set(holotype) -> None:
+    text = " ".join(holotype("train", "debgcd", "cub", "--help").out.split())
+    assert "a pseudo-label counts (thr). (type: float, default: 0.65)" in text.replace(
+        "pseudo- label", "pseudo-label"
+    )
+    assert "--method.ova.mode" in holotype("train", "rpc", "--help").out
+
+
+# -- how settings come together -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dataset", ["cub", "cifar100", "fashion-sample"])
+@pytest.mark.parametrize(("method", "preset"), [(m, p) for m, cls in METHODS.items() for p in cls.presets])
+def test_defaults_are_those_of_method_preset_and_recipe(method: str, preset: str, dataset: str) -> None:
+    assert read(method, dataset, "--preset", preset) == default_experiment(method, dataset, preset)
+
+
+def test_flags_change_what_they_name_and_nothing_else() -> None:
+    words = "--seed 3 rpc --train.epochs=5 cub --method.ova.mode two_stage --method.rho 0.4"
+    words += " --k 30 --out 2024 --no-progress"
+    expected = default_experiment("rpc", "cub")
+    expected.seed, expected.train.epochs, expected.method.ova.mode = 3, 5, "two_stage"
+    expected.method.rho, expected.k, expected.out, expected.progress = 0.4, 30, "2024", False
+    assert read(*words.split()) == expected
+    assert read("rpc", "cub", "--progress", "false").progress is False
+    assert read("rpc", "cub", "--train.lr", "1").train.lr == 1.0
+
+
+def test_a_config_alone_repeats_a_run_and_flags_win_over_it(tmp_path: Path) -> None:
+    experiment = read(
+        "rpc", "cub", "--preset", "reading", "--seed", 7, "--method.alpha", 0.9, "--train.lr", 1e-5
+    )
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(experiment.as_dict(), sort_keys=False))
+    assert read("--config", file) == experiment
+    for words in (("--config", file, "--seed", 8), ("--seed", 8, "--config", file)):
+        changed = read(*words)
+        assert changed.seed == 8
+        assert changed.method == experiment.method
+    assert read("rpc", "scars", "--config", file).dataset == "scars"
+
+
+def test_part_of_a_config_leaves_the_rest_to_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "part.yaml").write_text("dataset: cub\ntrain: {epochs: 3}\nmethod: {debias: {adl: 9}}\n")
+    experiment = read("rpc", "--config", tmp_path / "part.yaml")
+    assert (experiment.train.epochs, experiment.train.batch_size) == (3, 128)
+    assert (experiment.method.debias.adl, experiment.method.debias.threshold) == (9.0, 0.65)
+
+
+def test_print_config_gives_a_config(holotype, tmp_path: Path) -> None:
+    outcome = holotype("train", "rpc", "cub", "--seed", 5, "--print_config")
+    assert outcome.code == 0
+    (tmp_path / "config.yaml").write_text(outcome.out)
+    assert read("--config", tmp_path / "config.yaml") == read("rpc", "cub", "--seed", 5)
+
+
+def test_a_method_of_ones_own(holotype, tmp_path: Path, monkeypatch, squares_folder, tiny_flags) -> None:
+    """Named as package.module:Class: its settings are flags with help like any other's, and it trains."""
+    (tmp_path / "my_methods.py").write_text(OWN_METHOD)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = holotype("train", "my_methods:Nearest", "--help").out
+    assert "Which of the categories everything goes to." in text
+    words = ("my_methods:Nearest", squares_folder / "squares.csv", *tiny_flags, "--out", tmp_path / "run")
+    assert holotype("train", *words, "--method.favourite", 1).code == 0
+    assert json.loads((tmp_path / "run" / "scores.json").read_text())["all"] == 16 / 48
+
+
+OWN_METHOD = '''
+"""Puts everything into one category."""
+from dataclasses import dataclass
+import torch
+from holotype.methods import Method, Prediction
+
+@dataclass
+class Settings:
+    """Settings of Nearest."""
+    favourite: int = 0
+    """Which of the categories everything goes to."""
+
+class Nearest(Method):
+    Config = Settings
+    def stages(self):
+        return []
+    def predict(self, features):
+        one = torch.ones(len(features))
+        return Prediction((one * self.config.favourite).long(), one, one)
+'''
+
+
+def test_types_in_words() -> None:
+    hints = {key: describe_type(hint) for key, _, hint in settings(default_experiment("rpc", "cub"))}
+    assert hints["seed"] == "a whole number"
+    assert hints["k"] == "a whole number or null"
+    assert hints["method.rho"] == "ova_ema, balanced_prior or a number"
+
+
+# -- runs ---------------------------------------------------------------------------------------------
+
+
+def test_a_run_from_command_to_scores(holotype, squares_folder, tiny_flags, tmp_path) -> None:
+    out = tmp_path / "run"
+    words = ("train", "simgcd", squares_folder / "squares.csv", *tiny_flags, "--out", out)
+    first = holotype(*words)
+    assert first.code == 0, first.err
+    record = json.loads((out / "scores.json").read_text())
+    scores = [f"{100 * record[key]:.1f}" for key in ("all", "old", "new")]
+    (line,) = [line for line in first.out.splitlines() if line.strip().startswith("unlabelled")]
+    assert line.split() == ["unlabelled", *scores]
+    assert "48 unlabelled training images, one global assignment, last epoch" in first.out
+    assert str(out) in first.out
+
+    logged = (out / "metrics.jsonl").read_text()
+    again = holotype(*words)
+    assert again.code == 0
+    assert "finished before" in again.out
+    assert line in again.out
+    assert (out / "metrics.jsonl").read_text() == logged
+
+    repeated = holotype("train", "--config", out / "config.yaml", "--out", tmp_path / "repeated")
+    assert repeated.code == 0
+    assert line in repeated.out
+    for name in ("assignments.csv", "model.safetensors"):
+        assert (tmp_path / "repeated" / name).read_bytes() == (out / name).read_bytes()
+
+
+def test_images_without_truth_are_placed_but_not_scored(
+    holotype, squares_folder, tiny_flags, tmp_path
+) -> None:
+    outcome = holotype("train", "simgcd", squares_folder, *tiny_flags, "--out", tmp_path / "run")
+    assert outcome.code == 0, outcome.err
+    assert "nothing to score" in outcome.out
+    assert (tmp_path / "run" / "assignments.csv").read_text().count("\n") == 65
+
+
+def test_a_stopped_run_says_where_and_goes_on(
+    holotype, squares_folder, tiny_flags, tmp_path, monkeypatch
+) -> None:
+    words = ("train", "simgcd", squares_folder / "squares.csv", *tiny_flags, "--out")
+    with monkeypatch.context() as patch:
+        patch.setattr("holotype.train.progress.StopRequest.__enter__", pressed)
+        stopped = holotype(*words, tmp_path / "stopped")
+    assert stopped.code == 130
+    assert stopped.err.startswith("Stopped at stage train, epoch 1 of 1, step 1; the state is saved")
+    assert holotype(*words, tmp_path / "stopped").code == 0
+    assert holotype(*words, tmp_path / "whole").code == 0
+    name = "model.safetensors"
+    assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_ctrl_c_before_training(holotype, monkeypatch) -> None:
+    def interrupt(words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("holotype.cli.data.command", interrupt)
+    outcome = holotype("data", "list")
+    assert outcome.code == 130
+    assert outcome.err.count("\n") == 1
+
+
+def test_data_commands(holotype) -> None:
+    outcome = holotype("data", "list")
+    assert outcome.code == 0
+    assert all(name in outcome.out for name in BENCHMARKS)
+    outcome = holotype("data", "check", "fashion-sample")
+    assert outcome.code == 0
+    assert "ready" in outcome.out

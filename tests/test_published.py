@@ -1,0 +1,95 @@
+"""The printed numbers: which of them obey All = r Old + (1 - r) New, and which cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from holotype.methods import METHODS
+from holotype.published import ROUNDING, find_published, read_published, share_old, unlawful
+
+DATASETS = ("cub", "scars", "aircraft", "cifar10", "cifar100", "imagenet100")
+
+
+def test_every_method_and_data_set_is_there() -> None:
+    content = read_published()
+    assert set(METHODS) <= set(content["methods"])
+    assert list(content["main"]["cells"]) == list(DATASETS)
+    assert list(content["share_old"]) == list(DATASETS)
+    for dataset, rows in content["main"]["cells"].items():
+        absent = set(content["methods"]) - set(rows)
+        assert absent == ({"dccl"} if dataset == "aircraft" else set())  # printed as "-" there
+        assert all(len(cells) == 3 and all(0 < cell < 100 for cell in cells) for cells in rows.values())
+    assert find_published("rpc", "herbarium19") is None
+
+
+def test_sources_are_named() -> None:
+    content = read_published()
+    assert "Relational Retrieval" in content["paper"]
+    for table in ("main", "ablation", "overhead"):
+        assert content[table]["source"]
+    assert all(counts["source"] for counts in content["share_old"].values())
+
+
+@pytest.mark.parametrize(
+    ("dataset", "share"),
+    [
+        ("cub", 1499 / 4496),
+        ("scars", 2001 / 6144),
+        ("aircraft", 1 / 3),
+        ("cifar10", 1 / 3),
+        ("cifar100", 2 / 3),
+        ("imagenet100", 0.335),
+    ],
+)
+def test_shares_of_old(dataset: str, share: float) -> None:
+    assert share_old(dataset) == pytest.approx(share, abs=1e-12)
+
+
+def test_rounding_alone_cannot_break_the_law() -> None:
+    """Exact scores that obey it, rounded to one decimal, miss it by no more than ROUNDING."""
+    worst = 0.0
+    for r in (0.326, 1 / 3, 2 / 3):
+        for step in range(400):
+            old, new = 50 + 0.0137 * step, 70 - 0.0211 * step
+            rounded = [round(x, 1) for x in (r * old + (1 - r) * new, old, new)]
+            worst = max(worst, abs(rounded[0] - r * rounded[1] - (1 - r) * rounded[2]))
+    assert 0.8 * ROUNDING < worst <= ROUNDING
+
+
+def test_which_rows_of_the_comparison_break_the_law() -> None:
+    found = unlawful("main")
+    assert {key: round(cell.implied, 1) for key, cell in found.items() if key[0] == "rpc"} == {
+        ("rpc", "cub"): 67.6,  # printed 67.1
+        ("rpc", "scars"): 65.4,  # printed 65.5
+        ("rpc", "aircraft"): 62.5,  # printed 62.1
+        ("rpc", "imagenet100"): 86.0,  # printed 86.2
+    }
+    inherited = {key for key in found if key[0] != "rpc"}
+    assert inherited == {
+        ("sptnet", "cub"),
+        ("dccl", "scars"),
+        ("dccl", "cifar10"),
+        ("dccl", "cifar100"),
+        ("dccl", "imagenet100"),
+        ("kmeans", "cifar100"),
+    }
+    assert not {"simgcd", "debgcd", "gcd", "promptcal", "protogcd"} & {method for method, _ in found}
+
+
+def test_which_rows_of_the_ablation_break_the_law() -> None:
+    found = {key: round(cell.implied, 2) for key, cell in unlawful("ablation").items()}
+    assert found == {
+        ("without L_align", "cub"): 66.07,  # printed 65.6
+        ("without L_discover", "cub"): 65.33,  # printed 65.2
+        ("rpc", "cub"): 67.60,  # printed 67.1
+        ("without embedding fusion", "imagenet100"): 84.35,  # printed 84.0
+        ("without L_align", "imagenet100"): 84.82,  # printed 84.6
+        ("without L_discover", "imagenet100"): 83.56,  # printed 84.3
+        ("rpc", "imagenet100"): 86.02,  # printed 86.2
+    }
+
+
+def test_the_overhead_is_as_printed() -> None:
+    cells = read_published()["overhead"]["cells"]
+    for key, percent in (("parameters_millions", 1.40), ("flops_billions", 1.82)):
+        assert 100 * (cells["rpc"][key] / cells["simgcd"][key] - 1) == pytest.approx(percent, abs=0.006)
