@@ -152,12 +152,12 @@ def test_classifier_ignores_lengths() -> None:
     torch.testing.assert_close(classifier(3 * x), before)
 
 
-def test_compact_head_is_a_biased_cosine_over_a_tenth() -> None:
+def test_compact_head_is_a_cosine_over_a_tenth_plus_a_bias() -> None:
     head, x = CompactOVA(12, 5, bias_init=0.25).double(), torch.randn(2, 3, 12, dtype=torch.float64)
     z = head.mlp(x)
     for c in range(5):
         cosine = F.cosine_similarity(z, head.classifier.v[c].expand_as(z), dim=-1)
-        torch.testing.assert_close(head(x)[..., c], (cosine + 0.25) * 10)
+        torch.testing.assert_close(head(x)[..., c], cosine * 10 + 0.25)
     assert [m.out_features for m in head.mlp if isinstance(m, nn.Linear)] == [12, 12, 128]
 
 

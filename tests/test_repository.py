@@ -1,0 +1,273 @@
+"""The repository itself: what may lie in it, what its text may say, and that its rules of size hold.
+
+Everything git tracks is looked at, and what it would add next, so that a mistake shows before a commit.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+TOP = Path(__file__).resolve().parent.parent
+PACKAGE = TOP / "src" / "holotype"
+
+SAMPLE = "src/holotype/data/sample/fashion_mnist_1000.npz"
+WEIGHTS = "src/holotype/models/weights/vit_tiny_patch16_128.safetensors"
+LARGE = {SAMPLE, WEIGHTS}
+"""Files that may exceed MAX_BYTES."""
+MAX_BYTES = 300_000
+IMAGES = {SAMPLE}
+"""Files that may hold pictures. Pictures of other data sets have terms of their own: none is shipped."""
+SYNTHETIC = {"tests/data/parity/transform_subset.npz"}
+"""Arrays of pixels that no camera saw: gradients, chequers and noise."""
+BINARY = (SAMPLE, WEIGHTS, "tests/data/parity/*.npz")
+"""Files that need not be text."""
+
+IMAGE_ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp", ".ico"}
+IMAGE_STARTS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"II*\x00", b"MM\x00*")
+
+# Put together from parts, since this file is text of the repository as well.
+FORBIDDEN = {
+    "a path of somebody's machine": re.compile(
+        r"(?<![\w.~-])/(" + "|".join(("work", "root", "home")) + r")/"
+    ),
+    "a folder outside the repository": re.compile(r"(?<![\w-])" + "shared" + "/"),
+    "a package index": re.compile(
+        "|".join(("index" + "-url", "trusted" + "-host", "artifact" + "ory")), re.I
+    ),
+    "a private host": re.compile(r"://[^/\s\"'`]*(\." + r"(internal|corp|lan|local)\b|@)"),
+    "a private address": re.compile(r"\b(10\.\d+|192\.168|172\.(1[6-9]|2\d|3[01]))" + r"\.\d+\.\d+\b"),
+}
+MAY_SAY = {("tests/data_stage/test_table.py", "a path of somebody's machine")}
+"""A made-up path in a test that fingerprints do not depend on where a table lies."""
+
+MAX_LINES, MAX_FUNCTION = 400, 60
+
+ROOMS = {"data": ("data_stage", "images"), "data/layouts": ("data_stage",), "cli": ("cli", "")}
+"""Where the tests of a folder lie, unless in the folder of the same name."""
+COVERED = {
+    "_torchvision.py": "test_torchvision_cure.py",
+    "cli/data.py": "test_cli.py",
+    "cli/settings.py": "test_cli.py",
+    "cli/train.py": "test_cli.py",
+    "cli/words.py": "test_bad_input.py",
+    "data/containers.py": "data_stage/test_decode.py",
+    "data/layouts/cifar.py": "data_stage/test_benchmarks.py",
+    "data/layouts/fine_grained.py": "data_stage/test_benchmarks.py",
+    "data/layouts/folders.py": "data_stage/test_benchmarks.py",
+    "data/layouts/listing.py": "data_stage/test_benchmarks.py",
+    "errors.py": "test_bad_input.py",
+    "experiment.py": "test_cli.py",
+    "losses/precision.py": "losses/test_masked.py",
+    "methods/base.py": "train/test_loop.py",
+    "methods/rpc_config.py": "methods/test_rpc.py",
+    "results.py": "test_bench.py",
+    "train/progress.py": "train/test_loop.py",
+}
+"""Files whose tests lie in a file of another name. A file in neither place has no tests."""
+
+SHIPPED = (
+    "py.typed",
+    "published.json",
+    "data/sample/fashion_mnist_1000.npz",
+    "data/sample/NOTICE.md",
+    "models/weights/vit_tiny_patch16_128.safetensors",
+    "models/weights/MODEL_CARD.md",
+    "models/weights/NOTICE.md",
+)
+
+
+@pytest.fixture(scope="module")
+def files() -> list[str]:
+    """Everything tracked or about to be, as paths from the top."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(words, cwd=TOP, capture_output=True, text=True, check=False)
+    inside = subprocess.run(["git", "rev-parse", "--show-toplevel"], cwd=TOP, capture_output=True, text=True)
+    if listed.returncode != 0 or Path(inside.stdout.strip()) != TOP:
+        pytest.skip("this is not a git checkout")
+    found = sorted({name for name in listed.stdout.split("\0") if name and (TOP / name).is_file()})
+    assert "pyproject.toml" in found
+    return found
+
+
+# -- what may lie in it -------------------------------------------------------------------------------
+
+
+def test_large_files_are_on_the_list(files: list[str]) -> None:
+    assert {name for name in files if (TOP / name).stat().st_size > MAX_BYTES} <= LARGE
+    assert set(files) >= LARGE
+
+
+def test_no_file_is_a_picture(files: list[str]) -> None:
+    pictures = {name for name in files if is_picture(name, (TOP / name).read_bytes()) or holds_pictures(name)}
+    assert pictures <= IMAGES | SYNTHETIC
+    assert SAMPLE in pictures  # else this test looks for the wrong thing
+
+
+def is_picture(name: str, content: bytes) -> bool:
+    """By its ending, or by its first bytes."""
+    webp = content[:4] == b"RIFF" and content[8:12] == b"WEBP"
+    bmp = content[:2] == b"BM" and content[2:6] == len(content).to_bytes(4, "little")
+    return Path(name).suffix.lower() in IMAGE_ENDINGS or content.startswith(IMAGE_STARTS) or webp or bmp
+
+
+def holds_pictures(name: str) -> bool:
+    """Is it an archive of arrays, one of which holds pixels or the bytes of an image file?"""
+    path = TOP / name
+    if not zipfile.is_zipfile(path):
+        return False
+    if path.suffix != ".npz":
+        return True  # nobody knows what is in it
+    with np.load(path, allow_pickle=False) as arrays:
+        return any(is_pixels(arrays[key]) for key in arrays.files)
+
+
+def is_pixels(array: np.ndarray) -> bool:
+    if array.dtype.kind in "SV":
+        return True  # bytes of any kind
+    stack = array.ndim >= 3 or (array.ndim == 2 and array.shape[1] in (3072, 784, 1024))
+    return array.dtype == np.uint8 and (stack or is_picture("", array.tobytes()))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "TIFF", "BMP"])
+def test_pictures_are_recognised_without_their_ending(kind: str, tmp_path: Path) -> None:
+    from PIL import Image
+
+    Image.new("RGB", (5, 4), (9, 99, 199)).save(tmp_path / "picture", format=kind)
+    assert is_picture("notes.txt", (tmp_path / "picture").read_bytes())
+    assert not is_picture("notes.txt", b"BM is how this text begins.")
+
+
+def test_whatever_is_not_text_is_on_the_list(files: list[str]) -> None:
+    binary = {name for name in files if read_text(name) is None}
+    assert {name for name in binary if not any(fnmatch(name, pattern) for pattern in BINARY)} == set()
+
+
+def read_text(name: str) -> str | None:
+    """None for a file that is not text."""
+    content = (TOP / name).read_bytes()
+    try:
+        return None if b"\0" in content else content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+# -- what its text may say ----------------------------------------------------------------------------
+
+
+def test_text_names_nobodys_machine(files: list[str]) -> None:
+    found = []
+    for name in files:
+        for number, line in enumerate((read_text(name) or "").splitlines(), start=1):
+            for what, pattern in FORBIDDEN.items():
+                if pattern.search(line) and (name, what) not in MAY_SAY:
+                    found.append(f"{name}:{number} names {what}: {line.strip()[:80]}")
+    assert found == []
+
+
+def test_forbidden_words_are_recognised() -> None:
+    path, folder, index, host, address = FORBIDDEN.values()
+    slash = "/"
+    assert path.search(f"cd {slash}home{slash}me")
+    assert path.search(f"'{slash}work{slash}x'")
+    assert not path.search(f"framework{slash} and homework{slash}root{slash}x")
+    assert folder.search(f"see ..{slash}shared{slash}data")
+    assert not folder.search("shared by all")
+    assert index.search("pip install --index" + "-url x")
+    assert host.search("http://pypi.site" + ".internal/simple")
+    assert host.search("https://me:secret" + "@example.org/")
+    assert not host.search("https://github.com/zalandoresearch/fashion-mnist")
+    assert address.search("10.1" + ".2.3")
+    assert not address.search("torch 2.13.0, All 10.1")
+
+
+# -- rules of size and of place -----------------------------------------------------------------------
+
+
+def python_files(*folders: str) -> list[Path]:
+    return [file for folder in folders for file in sorted((TOP / folder).rglob("*.py"))]
+
+
+def functions(file: Path) -> Iterator[tuple[str, int]]:
+    """Name and number of lines of every function of a file."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+            yield node.name, node.end_lineno - node.lineno + 1
+
+
+def test_files_and_functions_are_short() -> None:
+    every = python_files("src", "tests", "examples")
+    assert len(every) > 50
+    lengths = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in every}
+    assert {str(file): n for file, n in lengths.items() if n > MAX_LINES} == {}
+    long = {f"{file}:{name}": n for file in every for name, n in functions(file) if n > MAX_FUNCTION}
+    assert long == {}
+
+
+def test_every_file_says_what_it_is_for() -> None:
+    silent = [
+        str(file)
+        for file in python_files("src", "examples")
+        if ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) is None
+    ]
+    assert silent == []
+
+
+def test_every_source_file_has_its_mirror() -> None:
+    assert [file for file in source_files() if not any(place.is_file() for place in mirrors(file))] == []
+
+
+def test_the_list_of_covered_files_is_not_stale() -> None:
+    sources = set(source_files())
+    assert set(COVERED) <= sources
+    assert all((TOP / "tests" / test).is_file() for test in COVERED.values())
+    needless = [file for file in COVERED if any(place.is_file() for place in own_mirrors(file))]
+    assert needless == []
+
+
+def source_files() -> list[str]:
+    """Relative to the package; __init__ and __main__ hold what their folder's tests cover."""
+    every = (file.relative_to(PACKAGE) for file in PACKAGE.rglob("*.py"))
+    return sorted(file.as_posix() for file in every if not file.name.startswith("__"))
+
+
+def own_mirrors(file: str) -> list[Path]:
+    folder, _, name = file.rpartition("/")
+    return [TOP / "tests" / room / f"test_{name}" for room in ROOMS.get(folder, (folder,))]
+
+
+def mirrors(file: str) -> list[Path]:
+    return [TOP / "tests" / COVERED[file]] if file in COVERED else own_mirrors(file)
+
+
+# -- what is shipped ----------------------------------------------------------------------------------
+
+
+def test_the_package_holds_what_it_needs(files: list[str]) -> None:
+    """The wheel is the folder of the package; what is tracked below it is in it."""
+    from holotype.data.benchmarks import LAYOUTS
+
+    splits = [f"data/splits/{name}.json" for name in LAYOUTS]
+    assert {f"src/holotype/{name}" for name in (*SHIPPED, *splits)} <= set(files)
+    config = (TOP / "pyproject.toml").read_text(encoding="utf-8")
+    assert 'packages = ["src/holotype"]' in config
+
+
+def test_terms_are_told() -> None:
+    licence, notice = ((TOP / name).read_text(encoding="utf-8") for name in ("LICENSE", "NOTICE"))
+    assert licence.startswith("MIT License")
+    for word in ("Fashion-MNIST", "Zalando", "EfficientNet-Lite2", "Apache", "MODEL_CARD.md"):
+        assert word in notice, word
+    card = (PACKAGE / "models" / "weights" / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert "cannot be compared with published tables" in card
