@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -143,10 +144,10 @@ def load_data(experiment: Experiment) -> Data:
 def run_experiment(experiment: Experiment) -> dict[str, Any]:
     """Train (or continue, or find finished), score, write the run folder; returns the record of the run."""
     started = time.monotonic()
+    torch.set_float32_matmul_precision(experiment.train.matmul)
     fabric = make_fabric(experiment)
     fabric.launch()
     torch.manual_seed(experiment.seed)
-    torch.set_float32_matmul_precision(experiment.train.matmul)
     data = load_data(experiment)
     backbone = load_backbone(experiment.backbone)
     folder = RunFolder(experiment.folder)
@@ -190,6 +191,8 @@ def make_fabric(experiment: Experiment) -> Fabric:
             "lower it, or use --device cpu."
         )
     strategy = "ddp" if experiment.devices > 1 else "auto"
+    # its notices (precision, process group) stand in provenance.json, where they can be found again
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     return Fabric(
         accelerator=device, devices=experiment.devices, strategy=strategy, precision=PRECISIONS[precision]
     )

@@ -87,4 +87,4 @@ class TrainingBar:
     def say(self, line: str) -> None:
         """A line above the bar."""
         if self.progress:
-            self.progress.console.print(line, highlight=False)
+            self.progress.console.print(line, highlight=False, soft_wrap=True)

@@ -1,0 +1,149 @@
+"""What every method in METHODS owes: finite loss, a gradient for all that learns, discovery, round trips."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from holotype.data.sampling import keyed_generator
+from holotype.methods import METHODS, Batch, Method, Task
+
+TRAINED = [name for name, cls in METHODS.items() if cls(cls.Config(), Task(2, 4, 8, 10, 4)).stages()]
+TASK = Task(n_known=3, k=6, dim=16, n_images=120, n_labelled=30, epochs=10)
+
+
+def build(name: str, task: Task = TASK) -> Method:
+    torch.manual_seed(0)
+    return METHODS[name](METHODS[name].Config(), task)
+
+
+def clock(method: Method, epoch: int = 5) -> dict[str, torch.Tensor]:
+    stage = method.stages()[-1]
+    values = {"epoch": float(epoch), "progress": epoch / 10, **method.schedule(stage, epoch, 10)}
+    return {name: torch.tensor(value) for name, value in values.items()}
+
+
+class Blobs:
+    """Six Gaussian categories of features, three of them known; a linear map stands in for the encoder."""
+
+    def __init__(self) -> None:
+        g = torch.Generator().manual_seed(1)
+        self.centres = 2.0 * torch.randn(6, 16, generator=g)
+        self.truth = torch.arange(120) % 6
+        self.x = self.centres[self.truth] + 0.7 * torch.randn(120, 16, generator=g)
+        # half of the images of the known categories are labelled
+        self.labelled = (self.truth < 3) & (torch.arange(120) % 12 < 6)
+        self.target = torch.where(self.labelled, self.truth, -1)
+
+    def batch(self, method: Method, encoder: torch.nn.Module, step: int, n: int = 48) -> Batch:
+        g = keyed_generator("blobs", step)
+        rows = torch.randint(120, (n,), generator=g)
+        views = method.stages()[-1].views
+        count = views.weak + views.strong
+        noise = 0.2 * torch.randn(count, n, 16, generator=g)
+        return Batch(
+            features=encoder(self.x[rows] + noise),
+            label=self.target[rows].clamp_min(0),
+            labelled=self.labelled[rows],
+            image=rows,
+            random={k: torch.rand(s, generator=g) for k, s in method.draws(n).items()},
+        )
+
+
+def start(method: Method, blobs: Blobs) -> None:
+    method.before_epoch(method.stages()[-1], 0, lambda: blobs.x, blobs.target)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_parameter_gets_a_finite_gradient(name):
+    method, blobs = build(name), Blobs()
+    start(method, blobs)
+    batch = blobs.batch(method, torch.nn.Identity(), 0)
+    batch.features.requires_grad_()
+    terms = method.loss(batch, clock(method))
+    assert all(term.ndim == 0 and torch.isfinite(term) for term in terms.values())
+    torch.stack(list(terms.values())).sum().backward()
+    assert torch.isfinite(batch.features.grad).all()
+    for parameter_name, parameter in method.named_parameters():
+        if parameter.requires_grad:
+            assert parameter.grad is not None, parameter_name
+            assert torch.isfinite(parameter.grad).all(), parameter_name
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_the_loss_does_not_depend_on_the_order_of_the_batch(name):
+    method, blobs = build(name).double(), Blobs()
+    start(method, blobs)
+    batch = blobs.batch(method, torch.nn.Identity(), 0)
+    batch.features = batch.features.double()
+    batch.random = {key: value.double() for key, value in batch.random.items()}
+    order = torch.randperm(48, generator=torch.Generator().manual_seed(2))
+    state = {key: value.clone() for key, value in method.state_dict().items()}
+    first = method.loss(batch, clock(method))
+    method.load_state_dict(state)
+    shuffled = Batch(
+        batch.features[:, order],
+        batch.label[order],
+        batch.labelled[order],
+        batch.image[order],
+        {key: value[order][:, order] for key, value in batch.random.items()},
+    )
+    second = method.loss(shuffled, clock(method))
+    for term in first:
+        torch.testing.assert_close(first[term], second[term], rtol=1e-9, atol=1e-9, msg=term)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_short_training_finds_the_novel_categories(name):
+    """60 steps on six blobs: most unlabelled images end up in one category per class, far above chance (1/6)."""
+    from holotype.evaluate import clustering_accuracy
+
+    method, blobs = build(name), Blobs()
+    encoder = torch.nn.Linear(16, 16)
+    torch.nn.init.eye_(encoder.weight)
+    start(method, blobs)
+    optimiser = torch.optim.SGD([*method.parameters(), *encoder.parameters()], lr=0.05, momentum=0.9)
+    for step in range(60):
+        terms = method.loss(blobs.batch(method, encoder, step), clock(method, step // 6))
+        optimiser.zero_grad()
+        torch.stack(list(terms.values())).sum().backward()
+        optimiser.step()
+        method.after_step()
+    with torch.no_grad():
+        placed = method.predict(encoder(blobs.x))
+    hidden = ~blobs.labelled
+    found = clustering_accuracy(blobs.truth[hidden].numpy(), placed.category[hidden].numpy(), 3)
+    assert found.all > 0.6
+    assert found.old > 0.8
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_predictions_are_well_formed_deterministic_and_survive_a_round_trip(name):
+    method, blobs = build(name), Blobs()
+    with torch.no_grad():
+        method.finish(blobs.x, blobs.target, keyed_generator("finish"))
+        placed = method.predict(blobs.x)
+        twin = METHODS[name](METHODS[name].Config(), TASK)
+        twin.load_state_dict(method.state_dict())
+        again = twin.predict(blobs.x)
+    assert placed.category.dtype == torch.long
+    assert placed.category.min() >= 0
+    assert placed.category.max() < 6
+    assert ((placed.probability > 0) & (placed.probability <= 1 + 1e-6)).all()
+    known = placed.known_score
+    assert known.isnan().all() or ((known >= 0) & (known <= 1 + 1e-6)).all()
+    for field in dataclasses.fields(placed):
+        torch.testing.assert_close(getattr(placed, field.name), getattr(again, field.name), equal_nan=True)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_one_image_is_placed_as_in_a_batch(name):
+    """Nothing in a prediction may depend on the neighbours."""
+    method, blobs = build(name), Blobs()
+    with torch.no_grad():
+        method.finish(blobs.x, blobs.target, keyed_generator("finish"))
+        together = method.predict(blobs.x)
+        alone = [method.predict(blobs.x[i : i + 1]) for i in range(8)]
+    assert [int(one.category) for one in alone] == together.category[:8].tolist()

@@ -1,0 +1,79 @@
+"""DebGCD: what each head is fed and who learns from what."""
+
+import pytest
+import torch
+
+from holotype.losses.debiased import debiased_loss
+from holotype.losses.ova import certainty, detector_loss, known_score
+from holotype.methods import Batch, Task
+from holotype.methods.debgcd import DebGCD, DebGCDConfig, scale_gradient
+from holotype.methods.simgcd import SimGCD
+
+TASK = Task(n_known=5, k=9, dim=16, n_images=100, n_labelled=25)
+
+
+def example(**settings):
+    torch.manual_seed(0)
+    method = DebGCD(DebGCDConfig(arch="compact", threshold=0.2, adl=2.0, sdl=0.01, **settings), TASK).double()
+    labelled = torch.arange(20) % 2 == 0
+    batch = Batch(
+        torch.randn(2, 20, 16, dtype=torch.float64).requires_grad_(),
+        torch.randint(0, 5, (20,)) * labelled,
+        labelled,
+        torch.arange(20),
+    )
+    return method, batch, {"teacher_temp": torch.tensor(0.05, dtype=torch.float64)}
+
+
+def test_the_total_is_simgcd_plus_the_two_weighted_parts():
+    method, batch, now = example()
+    terms = method.loss(batch, now)
+    simgcd = SimGCD.loss(method, batch, now)
+    assert all(torch.equal(terms[name], simgcd[name]) for name in simgcd)
+    p_in = method.ova(batch.features).sigmoid()
+    torch.testing.assert_close(terms["sdl"], 0.01 * detector_loss(p_in, batch.label, batch.labelled))
+    expected = debiased_loss(
+        method.debiased(batch.features),
+        method.classifier(batch.features),
+        certainty(known_score(p_in)),
+        batch.label,
+        batch.labelled,
+        0.2,
+    )
+    torch.testing.assert_close(terms["adl"], 2.0 * expected)
+
+
+def test_the_debiased_loss_teaches_neither_the_classifier_nor_the_detector():
+    method, batch, now = example()
+    method.loss(batch, now)["adl"].backward()
+    assert method.classifier.v.grad is None
+    assert all(parameter.grad is None for parameter in method.ova.parameters())
+    assert method.debiased.v.grad.abs().sum() > 0
+    assert batch.features.grad.abs().sum() > 0
+
+
+def test_inference_uses_the_first_classifier_and_returns_the_detectors_score():
+    method, batch, _ = example()
+    features = batch.features[0].detach()
+    placed = method.predict(features)
+    assert torch.equal(placed.category, method.classifier(features).argmax(-1))
+    torch.testing.assert_close(placed.known_score, method.ova(features).sigmoid().amax(-1))
+
+
+def test_decoupling_trains_the_head_in_full_and_throttles_only_the_features():
+    grads = {}
+    for decouple in (False, True):
+        method, batch, now = example(decouple_grad=decouple)
+        method.loss(batch, now)["sdl"].backward()
+        grads[decouple] = (batch.features.grad, next(method.ova.parameters()).grad)
+    torch.testing.assert_close(grads[True][0], grads[False][0])
+    torch.testing.assert_close(0.01 * grads[True][1], grads[False][1])
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.3, 1.0])
+def test_scale_gradient(scale):
+    x = torch.randn(5, requires_grad=True)
+    y = scale_gradient(x, scale)
+    assert torch.equal(y, x)
+    y.sum().backward()
+    torch.testing.assert_close(x.grad, torch.full((5,), scale))

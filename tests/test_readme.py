@@ -1,0 +1,206 @@
+"""What the documents show is true: commands parse, links lead somewhere, examples run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from holotype.cli import COMMANDS
+from holotype.data.benchmarks import BENCHMARKS, read_facts
+from holotype.experiment import Experiment
+from holotype.methods import METHODS
+
+TOP = Path(__file__).resolve().parent.parent
+DOCUMENTS = [
+    TOP / "README.md",
+    TOP / "CONTRIBUTING.md",
+    TOP / "CHANGELOG.md",
+    *sorted((TOP / "docs").glob("*.md")),
+]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+ASSIGNMENT = re.compile(r"^\w+=\S*$")
+
+
+def blocks(document: Path, language: str) -> list[str]:
+    found = FENCE.findall(document.read_text(encoding="utf-8"))
+    return [text for name, text in found if name == language]
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """(document, words after `holotype`) of every command line in the documents and the example."""
+    for document in DOCUMENTS:
+        for block in blocks(document, "bash"):
+            for line in block.replace("\\\n", " ").splitlines():
+                words = shlex.split(line, comments=True)
+                while words and ASSIGNMENT.match(words[0]):
+                    words = words[1:]
+                if words and words[0] == "holotype":
+                    yield document.name, shlex.join(words[1:])
+    example = (TOP / "examples" / "my_method.py").read_text(encoding="utf-8")
+    for line in re.findall(r"^ +PYTHONPATH=examples holotype (.+)$", example, re.MULTILINE):
+        yield "my_method.py", line
+
+
+def test_there_are_commands_to_test() -> None:
+    told = {line.split()[0] for _, line in commands()}
+    assert {"train", "bench", "data"} <= told
+
+
+@pytest.mark.parametrize(("document", "line"), sorted(set(commands())))
+def test_commands_parse(document: str, line: str, holotype, tmp_path, monkeypatch) -> None:
+    """Every flag and value is one that the command takes; nothing is trained and no data are looked for."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(TOP / "examples"))
+    name, *words = shlex.split(line)
+    if name == "train" and "--help" not in words:
+        if "--config" in words:
+            config = Path(words[words.index("--config") + 1])
+            config.parent.mkdir(parents=True, exist_ok=True)
+            config.write_text(holotype("train", "rpc", "cub", "--print_config").out)
+        words.append("--print_config")
+    if name == "bench":
+        from holotype.cli.bench import make_experiments, make_parser
+
+        given = make_parser().parse_args(words)
+        assert given.table_only or make_experiments(given)
+        return
+    monkeypatch.setattr("holotype.cli.data.check", lambda name, root: SimpleNamespace(ok=True))
+    if name == "demo":
+        words.append("--help")
+    outcome = holotype(name, *words)
+    assert outcome.code == 0, (document, outcome.err)
+    assert outcome.out
+
+
+def test_inline_commands_and_settings_exist(holotype) -> None:
+    """`holotype NAME`, `--method.setting` and `method.setting` in running text and tables."""
+    settings = (
+        holotype("train", "rpc", "cub", "--help").out + holotype("train", "debgcd", "cub", "--help").out
+    )
+    for document in DOCUMENTS:
+        text = FENCE.sub("", document.read_text(encoding="utf-8"))
+        for name in re.findall(r"`holotype ([a-z][\w-]*)", text):
+            assert name in COMMANDS, (document.name, name)
+        for key in re.findall(r"`(?:--)?((?:method|train|backbone)\.[\w.]+)[ `]", text):
+            assert f"--{key} " in settings, (document.name, key)
+
+
+def test_links_and_paths_lead_to_files() -> None:
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            path, _, anchor = target.partition("#")
+            file = document.parent / path
+            assert "://" in path or file.is_file(), (document.name, target)
+            if anchor and "://" not in path:
+                assert anchor in anchors(file), (document.name, target)
+        for path in re.findall(r"`((?:src|tests|docs|examples)/[\w./-]+)`", text):
+            assert (TOP / path).exists(), (document.name, path)
+
+
+def anchors(document: Path) -> set[str]:
+    """The names that headings get on a web page."""
+    heads = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_every_method_and_every_open_question_is_documented() -> None:
+    text = (TOP / "docs" / "methods.md").read_text(encoding="utf-8")
+    assert set(METHODS) <= anchors(TOP / "docs" / "methods.md")
+    rows = [line.split(" | ") for line in text.splitlines() if "`method." in line and line.startswith("|")]
+    told = {key: cells[3] for cells in rows for key in re.findall(r"`method\.([\w.]+)`", cells[2])}
+    inherited = {key for key, _ in choices(METHODS["simgcd"].Config())} | {"lambda_1", "lambda_2", "alpha"}
+    asides = {"ova.pretrain_epochs", "debias.threshold", "debias.adl", "debias.pseudo_share"}
+    for key, value in choices(METHODS["rpc"].Config()):
+        if key in told and isinstance(value, str):
+            assert told[key].startswith(f"`{value}`"), key  # the default is the first that is named
+        assert key in told or key in inherited | asides, key
+    for key in METHODS["rpc"].presets["reading"]:
+        default = dict(choices(METHODS["rpc"].Config()))[key]
+        reading = METHODS["rpc"].presets["reading"][key]
+        assert (default != reading) == ("*reading*" in told.get(key, "")), key
+
+
+def choices(config: object, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Dotted key and value of every setting."""
+    for one in dataclasses.fields(config):  # type: ignore[arg-type]
+        value = getattr(config, one.name)
+        if dataclasses.is_dataclass(value):
+            yield from choices(value, f"{prefix}{one.name}.")
+        else:
+            yield prefix + one.name, value
+
+
+def test_every_benchmark_is_documented_with_its_counts() -> None:
+    text = (TOP / "docs" / "data.md").read_text(encoding="utf-8")
+    for name in BENCHMARKS:
+        facts = read_facts(name)
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{name}` |")]
+        assert f"| {len(facts.split.known)} / {facts.classes} |" in row, name
+        assert (f"| {facts.train:,} |" if facts.train else "| as found |") in row, name
+
+
+# -- examples -----------------------------------------------------------------------------------------
+
+
+def test_the_python_example_runs(tmp_path, monkeypatch, squares_folder, tiny_backbone_file, capsys) -> None:
+    """As it stands in the README, but on coloured squares, with a tiny network, for one epoch."""
+    from holotype import experiment as module
+
+    asked = []
+    run = module.run_experiment
+
+    def run_small(experiment: Experiment) -> dict:
+        asked.append(dataclasses.replace(experiment))
+        experiment.dataset, experiment.k = str(squares_folder / "squares.csv"), 4
+        experiment.backbone.name = str(tiny_backbone_file)
+        experiment.train.epochs, experiment.train.batch_size = 1, 16
+        experiment.progress, experiment.device = False, "cpu"
+        for part in (experiment, experiment.train):  # no attribute that is not a setting
+            assert set(vars(part)) == {one.name for one in dataclasses.fields(part)}
+        return run(experiment)
+
+    monkeypatch.setattr(module, "run_experiment", run_small)
+    monkeypatch.chdir(tmp_path)
+    (example,) = blocks(TOP / "README.md", "python")
+    exec(compile(example, "README.md", "exec"), {})
+    assert [(e.method_name, e.dataset) for e in asked] == [("rpc", "fashion-sample")]
+    images = pd.read_csv(tmp_path / asked[0].out / "assignments.csv")
+    printed = capsys.readouterr().out
+    assert len(images) == 64
+    assert all(category in printed for category in images.category.unique())
+    readme = (TOP / "README.md").read_text(encoding="utf-8")
+    (row,) = [line for line in readme.splitlines() if line.startswith("| `assignments.csv`")]
+    assert all(column in row for column in images.columns)
+    for file in (tmp_path / asked[0].out).iterdir():
+        assert f"`{file.name}`" in readme or file.name.startswith(UNTOLD), file.name
+
+
+UNTOLD = ("identity.json", "state-")
+"""Files of a run folder that are nobody's business but the run's, or told with a star."""
+
+
+def test_the_example_method_trains(holotype, tmp_path, monkeypatch, squares_folder, tiny_flags) -> None:
+    """One epoch, from random features: better than the third that one category for all would give."""
+    monkeypatch.syspath_prepend(str(TOP / "examples"))
+    words = ("my_method:Mine", squares_folder / "squares.csv", *tiny_flags, "--method.near", 0.5)
+    outcome = holotype("train", *words, "--out", tmp_path / "run")
+    assert outcome.code == 0, outcome.err
+    record = json.loads((tmp_path / "run" / "scores.json").read_text())
+    assert record["all"] > 0.5
+    assert record["auroc"] is not None
+    log = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])
+    assert {"con", "cls_s", "near", "me"} <= set(log)
+
+
+def test_the_example_is_short() -> None:
+    text = (TOP / "examples" / "my_method.py").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 100
