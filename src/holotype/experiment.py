@@ -71,7 +71,7 @@ class Experiment:
     def folder(self) -> Path:
         if self.out:
             return Path(self.out)
-        dataset = Path(self.dataset).stem if self.dataset not in BENCHMARKS else self.dataset
+        dataset = self.dataset if self.dataset in BENCHMARKS else Path(self.dataset).resolve().name
         method = self.method_name.replace(":", ".")
         return Path("runs") / f"{dataset}-{method}-{self.preset}-s{self.seed}"
 
@@ -175,6 +175,7 @@ def run_experiment(experiment: Experiment) -> dict[str, Any]:
             prediction.category.numpy(),
             prediction.probability.numpy(),
             prediction.known_score.numpy(),
+            store.note,
         )
         folder.write_json("scores.json", record)
     return record

@@ -32,7 +32,7 @@ def describe(experiment: Experiment, backbone: Backbone, table: Table, fabric: F
         "command": " ".join(["holotype", *sys.argv[1:]]),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in PACKAGES},
-        "hardware": hardware(fabric.device),
+        "hardware": hardware(fabric.device, fabric.world_size),
         "processes": fabric.world_size,
         "precision": str(fabric._precision.precision),
         "matmul": torch.get_float32_matmul_precision(),
@@ -69,9 +69,9 @@ def commit() -> str:
         return ""
 
 
-def hardware(device: torch.device) -> str:
+def hardware(device: torch.device, processes: int = 1) -> str:
     """`1 x NVIDIA H200`, or `2 CPU cores`."""
     if device.type == "cuda":
-        return f"1 x {torch.cuda.get_device_name(device)}"
+        return f"{processes} x {torch.cuda.get_device_name(device)}"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"{cores} CPU cores" if device.type == "cpu" else f"{platform.machine()} {device.type}"

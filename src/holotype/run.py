@@ -67,9 +67,17 @@ class RunFolder:
         write_bytes(self.path / "model.safetensors", save(on_cpu))
 
     def write_assignments(
-        self, table: Table, category: np.ndarray, probability: np.ndarray, known_score: np.ndarray
+        self,
+        table: Table,
+        category: np.ndarray,
+        probability: np.ndarray,
+        known_score: np.ndarray,
+        note: np.ndarray,
     ) -> None:
-        """Every row of the table with its category by name: a known class, or `new-01`, `new-02`, ..."""
+        """Every row of the table with its category by name: a known class, or `new-01`, `new-02`, ...
+
+        problem: why an image was left out. note: what was done to an unusual one ("first of 3 frames used").
+        """
         n_known = len(table.known)
         names = [category_name(int(index), table.known) for index in category]
         kind = np.where(category < 0, "", np.where(category < n_known, "known", "novel"))
@@ -82,6 +90,7 @@ class RunFolder:
                 "probability": probability,
                 "known_score": known_score,
                 "problem": table.problem,
+                "note": note,
             }
         )
         write_beside(self.path / "assignments.parquet", lambda beside: frame.to_parquet(beside, index=False))

@@ -39,5 +39,7 @@ def test_a_run_shorter_than_the_warmup_still_ends_at_the_last_temperature():
 
 
 def test_ramp():
-    assert [ramp(e, 4) for e in range(6)] == [0, 0.25, 0.5, 0.75, 1, 1]
-    assert ramp(0, 0) == 1
+    assert [ramp(e, 4, 200) for e in range(6)] == [0, 0.25, 0.5, 0.75, 1, 1]
+    assert ramp(0, 0, 200) == 1
+    assert [ramp(e, 30, 6) for e in range(6)] == pytest.approx([0, 1 / 3, 2 / 3, 1, 1, 1])
+    assert ramp(0, 30, 1) == 1

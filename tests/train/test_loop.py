@@ -156,7 +156,7 @@ def test_images_with_a_problem_are_left_out_and_marked(world):
     problem = np.full(len(world.table), "", dtype=object)
     problem[[0, 5]] = "it is broken"
     loop = world.loop("simgcd", table=world.table.with_problems(problem))
-    drawn = torch.cat([loop.labelled_rows, loop.unlabelled_rows])
+    drawn = torch.cat([loop.rows.labelled, loop.rows.unlabelled])
     assert not {0, 5} & set(drawn.tolist())
     placed = loop.fit()
     assert placed.category[[0, 5]].tolist() == [-1, -1]

@@ -20,7 +20,8 @@ def command(argv: Sequence[str]) -> int:
             f"\n{table(records)}\n\n"
             f"per cent of the {records[0]['n']} unlabelled images, one global assignment of categories to classes.\n"
             "Old: images of the 5 known classes. New: images of the 5 that had to be discovered.\n"
-            f"Every image with its category: {Path(given.out) / 'rpc' / 'assignments.csv'}"
+            f"Every image with its category: {Path(given.out) / 'rpc' / 'assignments.csv'}\n"
+            f"{records[0]['caveat']}"
         )
     return 0
 

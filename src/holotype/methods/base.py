@@ -141,7 +141,8 @@ class Method(nn.Module):
 
     def before_epoch(self, stage: Stage, epoch: int, features: Callable[[], Tensor], label: Tensor) -> None:
         """Called at the start of each epoch. `features()` encodes every image of the table (N, D) on its
-        centre crop, at the price of one pass; `label` is (N,) with -1 where unlabelled."""
+        centre crop, at the price of one pass (zeros for images that cannot be read, which never carry a
+        label here); `label` is (N,) with -1 where unlabelled."""
 
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
         """The named terms, weighted: the loop minimises their sum."""

@@ -1,19 +1,25 @@
 """k-means on the backbone's features: the floor that every method must clear.
 
 MacQueen (1967), as the GCD papers use it: L2-normalised features of the unlabelled images, K clusters,
-the best of `n_init` starts. It sees no label; its categories carry no known class.
+the best of `n_init` starts. No label takes part in the clustering; the labelled images only name the
+clusters afterwards, each known class one cluster, so that its categories read like those of other methods.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from holotype.cluster.kmeans import kmeans
 from holotype.methods.base import Method, Prediction, Stage, Task
+
+SOFTNESS = 0.1
+"""Temperature that turns squared distances into probabilities; the same as the classifiers' on cosines."""
 
 
 @dataclass
@@ -50,9 +56,19 @@ class KMeans(Method):
             max_iter=self.config.max_iter,
             generator=generator,
         )
-        self.centres.copy_(found.centres)
+        self.centres.copy_(found.centres[self._known_first(features, label, found.centres)])
+
+    def _known_first(self, features: Tensor, label: Tensor, centres: Tensor) -> Tensor:
+        """(K,) order of the clusters: first the one that each known class's labelled images agree on most."""
+        nearest = torch.cdist(F.normalize(features, dim=-1), centres).argmin(dim=-1)
+        votes = np.zeros((self.task.n_known, self.task.k))
+        labelled = label.cpu().numpy() >= 0
+        np.add.at(votes, (label.cpu().numpy()[labelled], nearest.cpu().numpy()[labelled]), 1)
+        _, cluster = linear_sum_assignment(votes, maximize=True)
+        rest = np.setdiff1d(np.arange(self.task.k), cluster)
+        return torch.from_numpy(np.concatenate([cluster, rest])).to(centres.device)
 
     def predict(self, features: Tensor) -> Prediction:
         distance = torch.cdist(F.normalize(features, dim=-1), self.centres)
-        probability, category = (-(distance**2) / 0.1).softmax(dim=-1).max(dim=-1)
+        probability, category = (-(distance**2) / SOFTNESS).softmax(dim=-1).max(dim=-1)
         return Prediction(category, probability, torch.full_like(probability, float("nan")))

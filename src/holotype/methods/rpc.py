@@ -12,14 +12,15 @@ Novel ones are grouped by how they stand to the known classes' prototypes:
     r(x) = [cos(f(x), p_1), ..., cos(f(x), p_C)],                                                     (R5)
     L_new = sum_ij w_new(i) w_new(j) s_ij || r_i - r_j ||^2.                                          (R6)
 
-The paper leaves a dozen choices open. Preset `reading` is the most literal answer to each that can be
-trained: SimGCD as baseline, pairs at random. A prototype of it gained on novel classes and lost the known
-ones (CUB, stand-in backbone: 51.5 / 38.2 / 58.2 against SimGCD's 57.5 / 62.7 / 54.8), because unlabelled
-images of known classes get a low w_old, L_new treats them as novel, and that lowers w_old further.
-Preset `default` differs in two keys, each of which broke that loop in the prototype (60.3 / 64.2 / 58.4):
+The paper leaves a dozen choices open (docs/methods.md lists them). Preset `reading` is the text where it
+speaks, with the least that makes it trainable (a normalised L_new, a ramp): SimGCD as baseline, pairs at
+random. It gains on novel classes and breaks the known ones, because unlabelled images of known classes get
+a low w_old, L_new treats them as novel, and that lowers w_old further: a loop, not a matter of tuning.
+Preset `default` differs in two keys, each of which weakens that loop:
   base = "debgcd"                  the debiased classifier keeps known classes together;
   pairing.filter = "pseudo_match"  an anchor is grouped with images that the classifier puts in its class,
                                    instead of random ones, of which about 1 in 100 would match.
+What was measured so far stands in docs/results.md.
 L_new exactly as printed overflows (one pair weighs up to 1.6 million); it stays in
 `losses.relational.printed_new`, and training normalises it (`new.norm`).
 """
@@ -33,6 +34,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from holotype.errors import InputError
 from holotype.losses.consistency import behaviour_alignment, circular_fusion
 from holotype.losses.debiased import debiased_loss
 from holotype.losses.masked import masked_mean
@@ -70,7 +72,13 @@ class RPC(SimGCD):
         if config.base == "debgcd":
             self.debiased = CosineClassifier(task.dim, task.k)
         prior = (task.n_images * task.n_known / task.k - task.n_labelled) / max(task.n_unlabelled, 1)
-        start = config.rho if isinstance(config.rho, float) else min(max(prior, RHO_RANGE[0]), RHO_RANGE[1])
+        start = min(max(prior, RHO_RANGE[0]), RHO_RANGE[1])
+        if not isinstance(config.rho, str):
+            start = float(config.rho)
+            if not 0 < start <= 1:
+                raise InputError(
+                    f"rho is {config.rho}, but it is a share: choose a number above 0 and up to 1."
+                )
         self.register_buffer("rho", torch.tensor(start))
         self.register_buffer("prototypes", torch.zeros(task.n_known, task.dim))
         if config.ova.mode == "static_table":
@@ -91,7 +99,11 @@ class RPC(SimGCD):
         ]
 
     def schedule(self, stage: Stage, epoch: int, epochs: int) -> dict[str, float]:
-        return {**super().schedule(stage, epoch, epochs), "ramp": ramp(epoch, self.config.ramp_epochs)}
+        return {
+            **super().schedule(stage, epoch, epochs),
+            "ramp": ramp(epoch, self.config.ramp_epochs, epochs),
+            "rho_moves": float(epoch >= min(RHO_HELD_EPOCHS, epochs // 2)),
+        }
 
     def draws(self, batch_size: int) -> dict[str, tuple[int, ...]]:
         return {"pairing": (batch_size, batch_size)}
@@ -222,7 +234,7 @@ class RPC(SimGCD):
         if self.config.rho != "ova_ema":
             return
         moved = RHO_MOMENTUM * self.rho + (1 - RHO_MOMENTUM) * masked_mean(w_old, ~batch.labelled)
-        moves = (now["epoch"] >= RHO_HELD_EPOCHS) & (~batch.labelled).any()
+        moves = (now["rho_moves"] > 0) & (~batch.labelled).any()
         self.rho.copy_(torch.where(moves, moved.clamp(*RHO_RANGE), self.rho))
 
     @torch.no_grad()
@@ -267,5 +279,7 @@ class RPC(SimGCD):
 
     def predict(self, features: Tensor) -> Prediction:
         placed = super().predict(features)
+        if self.config.ova.mode == "static_table":  # its heads judge the frozen features, not these
+            return placed
         score = self.score(self.ova(features).sigmoid(), self.classifier(features))
         return Prediction(placed.category, placed.probability, score)

@@ -24,6 +24,10 @@ def linear_warmup(start: float, end: float, warmup: int, epoch: int, epochs: int
     return start + (end - start) * epoch / max(warmup - 1, 1)
 
 
-def ramp(epoch: int, length: int) -> float:
-    """0 at epoch 0, 1 from epoch `length` on, linear in between; 1 everywhere for length 0."""
+def ramp(epoch: int, length: int, epochs: int) -> float:
+    """0 at epoch 0, 1 from epoch `length` on, linear in between; 1 everywhere for length 0.
+
+    A short run spends at most half of its epochs on it.
+    """
+    length = min(length, epochs // 2)
     return min(1.0, epoch / length) if length > 0 else 1.0

@@ -21,8 +21,10 @@ from holotype.methods.schedule import cosine_lr
 from holotype.models.backbone import Backbone
 from holotype.run import Metrics, RunFolder
 from holotype.train.encode import Encoder, place
-from holotype.train.gather import any_process, rank, sum_gradients, world_size
+from holotype.train.gather import any_process, rank, sum_gradients
+from holotype.train.optimiser import build_sgd, momentum_tensors, restore_momentum
 from holotype.train.progress import StopRequest, TrainingBar
+from holotype.train.rows import index_rows
 from holotype.train.state import load_tensors, read_facts, save_state
 
 
@@ -91,36 +93,20 @@ class Loop:
         self.modules = nn.ModuleDict({"tail": self.encoder.tail, "method": self.method})
         self.learnable = {n: p for n, p in self.modules.named_parameters() if p.requires_grad}
         self.initial = {name: parameter.detach().clone() for name, parameter in self.learnable.items()}
-        self.position, self.seconds = Position(), 0.0
+        self.position = Position()
+        self.started = self.last_save = time.monotonic()
         self.sums: dict[str, Tensor] = {}
         self.metrics = Metrics(folder.path / "metrics.jsonl") if folder and rank() == 0 else None
-        self._index_rows()
-
-    def _index_rows(self) -> None:
-        usable = torch.from_numpy(self.table.usable.copy())
-        self.target = torch.from_numpy(self.table.target.copy())
-        self.rows = usable.nonzero().flatten()
-        self.labelled_rows = (usable & (self.target >= 0)).nonzero().flatten()
-        self.unlabelled_rows = (usable & (self.target < 0)).nonzero().flatten()
-        self.steps = len(self.rows) // self.config.batch_size
-        if self.steps == 0:
-            raise InputError(
-                f"the batch size {self.config.batch_size} is larger than the {len(self.rows)} usable images of "
-                f"{self.table.name}; lower it with --train.batch_size."
-            )
-        if self.config.batch_size % world_size():
-            raise InputError(
-                f"the batch size {self.config.batch_size} cannot be shared evenly by {world_size()} processes; "
-                "choose a multiple with --train.batch_size."
-            )
+        self.rows = index_rows(table, config.batch_size)
+        self.target, self.steps = self.rows.target, self.rows.steps
 
     # -- the way through the stages ---------------------------------------------------------------
 
     def fit(self) -> Prediction:
         """Train to the end and place every image; resumes where a state is found."""
+        self.started = self.last_save = time.monotonic()
         tensors = self._resume()
         stages = self.method.stages()
-        self.last_save = time.monotonic()
         with StopRequest() as self.stop:
             while self.position.stage < len(stages):
                 self._run_stage(stages[self.position.stage], tensors)
@@ -129,7 +115,7 @@ class Loop:
         return self._finish()
 
     def _run_stage(self, stage: Stage, tensors: dict[str, Tensor]) -> None:
-        epochs = stage.epochs or self.config.epochs
+        epochs = self.epochs(stage)
         optimiser = self._begin_stage(stage, tensors)
         with TrainingBar(self.progress and rank() == 0, stage.name, epochs * self.steps) as bar:
             bar.advance_to(self.position.epoch * self.steps + self.position.step)
@@ -137,66 +123,53 @@ class Loop:
                 self.position.epoch = epoch
                 self._run_epoch(stage, epoch, epochs, optimiser, bar)
                 self.position = Position(self.position.stage, epoch + 1, 0, self.position.counter)
-                if epoch + 1 == epochs or time.monotonic() - self.last_save > self.config.save_seconds:
-                    self._save(optimiser)
+            self._save(optimiser)
 
     def _begin_stage(self, stage: Stage, tensors: dict[str, Tensor]) -> torch.optim.Optimizer:
-        """Freeze, refresh and build the optimiser; then put back what the state holds."""
+        """Build the stage's optimiser with the momentum of the state, or refresh what starts anew."""
+        c = self.config
+        lr = c.lr if stage.lr is None else stage.lr
+        optimiser = build_sgd(self.learnable, stage.trains, lr, c.momentum, c.weight_decay)
+        restore_momentum(optimiser, self.learnable, tensors)
         at_start = self.position.epoch == 0 and self.position.step == 0 and not self.position.begun
         for name, parameter in self.learnable.items():
-            parameter.requires_grad_(name.startswith(stage.trains))
             if stage.fresh and name.startswith(stage.fresh) and at_start:
                 parameter.data.copy_(self.initial[name])
-        optimiser = torch.optim.SGD(
-            self._parameter_groups(), lr=stage.lr or self.config.lr, momentum=self.config.momentum
-        )
-        for name, parameter in self.learnable.items():
-            if f"momentum.{name}" in tensors:
-                momentum = tensors[f"momentum.{name}"].to(parameter)
-                optimiser.state[parameter]["momentum_buffer"] = momentum
         return optimiser
 
-    def _parameter_groups(self) -> list[dict[str, Any]]:
-        """Weight decay for matrices only, as in the reference code."""
-        training = [p for p in self.learnable.values() if p.requires_grad]
-        if not training:
-            raise InputError("no parameter learns in this stage; check its `trains` prefixes.")
-        matrices = [p for p in training if p.ndim > 1]
-        others = [p for p in training if p.ndim <= 1]
-        return [
-            {"params": matrices, "weight_decay": self.config.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
+    def seconds(self) -> float:
+        """Time spent in `fit` so far, with that of the interrupted runs before it."""
+        return time.monotonic() - self.started
+
+    def epochs(self, stage: Stage) -> int:
+        return self.config.epochs if stage.epochs is None else stage.epochs
 
     # -- one epoch, one step ----------------------------------------------------------------------
 
     def _run_epoch(
         self, stage: Stage, epoch: int, epochs: int, optimiser: torch.optim.Optimizer, bar: TrainingBar
     ) -> None:
-        lr = cosine_lr(stage.lr or self.config.lr, epoch, epochs)
+        lr = cosine_lr(self.config.lr if stage.lr is None else stage.lr, epoch, epochs)
         for group in optimiser.param_groups:
             group["lr"] = lr
         if not self.position.begun:
             self._before_epoch(stage, epoch)
             self.position.begun = True
         key = (self.seed, self.position.stage, epoch)
-        pool = SAMPLERS[stage.sampler](
-            self.labelled_rows,
-            self.unlabelled_rows,
-            self.steps * self.config.batch_size,
-            keyed_generator(*key, "rows"),
+        n = self.steps * self.config.batch_size
+        drawn = SAMPLERS[stage.sampler](
+            self.rows.labelled, self.rows.unlabelled, n, keyed_generator(*key, "rows")
         ).view(self.steps, -1)
         now = self._clock(stage, epoch, epochs)
-        started = time.monotonic()
         for step in range(self.position.step, self.steps):
-            terms = self._step(stage, pool[step], (*key, step), now, optimiser)
+            terms = self._step(stage, drawn[step], (*key, step), now, optimiser)
             self.position.step, self.position.counter = step + 1, self.position.counter + 1
             bar.step(terms)
-            if any_process(self.stop.requested, self.encoder.device):
-                self.seconds += time.monotonic() - started
+            stopping = any_process(self.stop.requested, self.encoder.device)
+            if stopping or time.monotonic() - self.last_save > self.config.save_seconds:
                 self._save(optimiser)
+            if stopping:
                 self.stop.leave(f"stage {stage.name}, epoch {epoch + 1} of {epochs}, step {step + 1}")
-        self.seconds += time.monotonic() - started
         self._log_epoch(stage, epoch, epochs, lr, bar)
 
     def _clock(self, stage: Stage, epoch: int, epochs: int) -> dict[str, Tensor]:
@@ -256,7 +229,7 @@ class Loop:
         self.sums = {}
 
         def features() -> Tensor:
-            return self.encoder.table_features(self.rows, len(self.table))
+            return self.encoder.table_features(self.rows.usable, len(self.table))
 
         with torch.no_grad():
             self.method.before_epoch(stage, epoch, features, self.target.to(self.encoder.device))
@@ -273,7 +246,9 @@ class Loop:
             )
         entry = {"stage": stage.name, "epoch": epoch, "counter": self.position.counter, "lr": lr}
         watched = {name: float(value) for name, value in self.method.diagnostics().items()}
-        self._write(kind="epoch", **entry, loss=sum(means.values()), **means, **watched, seconds=self.seconds)
+        self._write(
+            kind="epoch", **entry, loss=sum(means.values()), **means, **watched, seconds=self.seconds()
+        )
         last = epoch + 1 == epochs
         if self.score and not last and (epoch + 1) % self.config.eval_every == 0 and self.method.scores_early:
             scores = self.score(self.predict())
@@ -291,12 +266,9 @@ class Loop:
         if self.folder is None or rank() != 0:
             return
         tensors = dict(self.modules.state_dict())
-        for name, parameter in self.learnable.items():
-            momentum = optimiser.state.get(parameter, {}).get("momentum_buffer")
-            if momentum is not None:
-                tensors[f"momentum.{name}"] = momentum
+        tensors |= momentum_tensors(optimiser, self.learnable)
         tensors |= {f"sums.{name}": value for name, value in self.sums.items()}
-        facts = {**vars(self.position), "seconds": self.seconds, "identity": self.identity}
+        facts = {**vars(self.position), "seconds": self.seconds(), "identity": self.identity}
         save_state(self.folder.path, tensors, facts)
 
     def _resume(self) -> dict[str, Tensor]:
@@ -308,7 +280,7 @@ class Loop:
         own = {name: tensors[name] for name in self.modules.state_dict()}
         self.modules.load_state_dict(own)
         self.position = Position(**{name: facts[name] for name in vars(Position())})
-        self.seconds = facts["seconds"]
+        self.started -= facts["seconds"]
         device = self.encoder.device
         self.sums = {
             n.removeprefix("sums."): t.to(device) for n, t in tensors.items() if n.startswith("sums.")
@@ -322,17 +294,19 @@ class Loop:
     @torch.no_grad()
     def _finish(self) -> Prediction:
         self.modules.eval()
-        features = self.encoder.table_features(self.rows, len(self.table))
-        rows = self.rows.to(features.device)
+        features = self.encoder.table_features(self.rows.usable, len(self.table))
+        rows = self.rows.usable.to(features.device)
         label = self.target.to(features.device)[rows]
         self.method.finish(features[rows], label, keyed_generator(self.seed, "finish"))
-        return place(self.method, features, self.rows)
+        return place(self.method, features, self.rows.usable)
 
     @torch.no_grad()
     def predict(self) -> Prediction:
         """Place every image with the weights as they are."""
         self.modules.eval()
-        return place(self.method, self.encoder.table_features(self.rows, len(self.table)), self.rows)
+        return place(
+            self.method, self.encoder.table_features(self.rows.usable, len(self.table)), self.rows.usable
+        )
 
     def model_tensors(self) -> dict[str, Tensor]:
         """Tail and method, as they are written to model.safetensors."""

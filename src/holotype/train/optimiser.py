@@ -1,0 +1,52 @@
+"""SGD as the reference code sets it up, and its momentum as tensors that can be saved."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from holotype.errors import InputError
+
+
+def build_sgd(
+    learnable: dict[str, nn.Parameter],
+    trains: tuple[str, ...],
+    lr: float,
+    momentum: float,
+    weight_decay: float,
+) -> torch.optim.SGD:
+    """SGD over the parameters whose names begin with one of `trains`; all the others are frozen.
+
+    Matrices decay; biases and other one-dimensional parameters do not.
+    """
+    for name, parameter in learnable.items():
+        parameter.requires_grad_(name.startswith(trains))
+    training = [p for p in learnable.values() if p.requires_grad]
+    if not training:
+        raise InputError(f"no parameter learns: none begins with {' or '.join(trains)}.")
+    groups = [
+        {"params": [p for p in training if p.ndim > 1], "weight_decay": weight_decay},
+        {"params": [p for p in training if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.SGD(groups, lr=lr, momentum=momentum)
+
+
+def momentum_tensors(
+    optimiser: torch.optim.Optimizer, learnable: dict[str, nn.Parameter]
+) -> dict[str, Tensor]:
+    """`momentum.NAME` for every parameter that has some."""
+    found = {}
+    for name, parameter in learnable.items():
+        momentum = optimiser.state.get(parameter, {}).get("momentum_buffer")
+        if momentum is not None:
+            found[f"momentum.{name}"] = momentum
+    return found
+
+
+def restore_momentum(
+    optimiser: torch.optim.Optimizer, learnable: dict[str, nn.Parameter], tensors: dict[str, Tensor]
+) -> None:
+    for name, parameter in learnable.items():
+        if f"momentum.{name}" in tensors:
+            momentum = tensors[f"momentum.{name}"].to(parameter)
+            optimiser.state[parameter]["momentum_buffer"] = momentum

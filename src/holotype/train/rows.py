@@ -1,0 +1,51 @@
+"""Which rows of a table take part in training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holotype.data.table import Table
+from holotype.errors import InputError
+from holotype.train.gather import world_size
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Row numbers of a table, on the CPU."""
+
+    usable: Tensor
+    """(n,) rows whose image can be read."""
+    labelled: Tensor
+    """Those of them that carry a label."""
+    unlabelled: Tensor
+    """The others."""
+    target: Tensor
+    """(N,) class index of every row of the table, -1 where it has none or cannot be read."""
+    steps: int
+    """Full batches in as many draws as there are usable rows."""
+
+
+def index_rows(table: Table, batch_size: int) -> Rows:
+    usable = torch.from_numpy(table.usable.copy())
+    target = torch.where(usable, torch.from_numpy(table.target.copy()), -1)
+    rows = usable.nonzero().flatten()
+    if batch_size > len(rows):
+        raise InputError(
+            f"the batch size {batch_size} is larger than the {len(rows)} usable images of {table.name}; "
+            "lower it with --train.batch_size."
+        )
+    if batch_size % world_size():
+        raise InputError(
+            f"the batch size {batch_size} cannot be shared evenly by {world_size()} processes; "
+            "choose a multiple with --train.batch_size."
+        )
+    return Rows(
+        usable=rows,
+        labelled=(usable & (target >= 0)).nonzero().flatten(),
+        unlabelled=(usable & (target < 0)).nonzero().flatten(),
+        target=target,
+        steps=len(rows) // batch_size,
+    )
