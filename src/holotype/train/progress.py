@@ -42,49 +42,52 @@ class StopRequest:
 
 
 class TrainingBar:
-    """A progress bar with the loss terms and the time left; silent where `show` is False."""
+    """A progress bar with the time left, and the loss terms in a line below; silent where `show` is False."""
 
     def __init__(self, show: bool, stage: str, total: int) -> None:
-        self.progress, self.task = None, None
+        self.show = show
         self.last_reading = 0.0
-        if show:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        if not show:
+            return
+        from rich.console import Console, Group
+        from rich.live import Live
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.text import Text
 
-            self.progress = Progress(
-                TextColumn(f"[bold]{stage}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[terms]}"),
-                console=Console(file=sys.stderr),
-                refresh_per_second=4,
-            )
-            self.task = self.progress.add_task(stage, total=total, terms="")
+        self.progress = Progress(
+            TextColumn(f"[bold]{stage}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("steps,"),
+            TimeRemainingColumn(),
+        )
+        self.task = self.progress.add_task(stage, total=total)
+        self.terms = Text("", style="dim")
+        shown = Group(self.progress, self.terms)
+        self.live = Live(shown, console=Console(file=sys.stderr), refresh_per_second=4)
 
     def __enter__(self) -> TrainingBar:
-        if self.progress:
-            self.progress.start()
+        if self.show:
+            self.live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.progress:
-            self.progress.stop()
+        if self.show:
+            self.live.stop()
 
     def advance_to(self, step: int) -> None:
-        if self.progress and self.task is not None:
+        if self.show:
             self.progress.update(self.task, completed=step)
 
     def step(self, terms: dict[str, Tensor]) -> None:
-        if not self.progress or self.task is None:
+        if not self.show:
             return
         self.progress.advance(self.task)
         if time.monotonic() - self.last_reading > SECONDS_BETWEEN_READINGS:
             self.last_reading = time.monotonic()
-            text = " ".join(f"{name} {float(value):.3f}" for name, value in terms.items())
-            self.progress.update(self.task, terms=text)
+            self.terms.plain = "  ".join(f"{name} {float(value):.3f}" for name, value in terms.items())
 
     def say(self, line: str) -> None:
         """A line above the bar."""
-        if self.progress:
-            self.progress.console.print(line, highlight=False, soft_wrap=True)
+        if self.show:
+            self.live.console.print(line, highlight=False, soft_wrap=True)
