@@ -260,11 +260,11 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.M
     def fail(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(store_module.os, "fsync", fail)
-    with pytest.raises(OSError, match="disk full"):
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(InputError, match="disk full"):
         store.save(file)
     assert file.read_bytes() == before
-    assert not list(tmp_path.glob("*.part"))
+    assert not list(tmp_path.glob(".*.part"))
 
 
 def test_what_cannot_be_loaded_is_said(tmp_path: Path) -> None:

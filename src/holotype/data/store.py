@@ -28,6 +28,7 @@ from torch import Tensor
 from holotype.data.decode import ImageProblem, read_image
 from holotype.data.views import Crops
 from holotype.errors import InputError
+from holotype.files import write_beside
 
 CROP_SHARE = 0.875
 """A crop's side as a share of the stored image's shorter side, as in the reference transforms."""
@@ -156,18 +157,11 @@ class ImageStore:
     def save(self, path: Path | str) -> None:
         """Write the store as safetensors; a kill at any moment leaves the old file or the new one."""
         path = Path(path)
-        beside = path.with_name(f"{path.name}.{os.getpid()}.part")
         sides = {"offset": self.offset, "height": self.height, "width": self.width}
         metadata = {"format": FORMAT, "size": str(self.size)}
         metadata |= {"problem": _sparse(self.problem), "note": _sparse(self.note)}
-        try:
-            save_file({"pixels": self.pixels.cpu(), **sides}, beside, metadata)
-            _sync(beside)
-            os.replace(beside, path)
-        finally:
-            beside.unlink(missing_ok=True)
-        if os.name == "posix":  # elsewhere a folder cannot be opened, and the rename is all there is
-            _sync(path.parent)
+        tensors = {"pixels": self.pixels.cpu(), **sides}
+        write_beside(path, lambda beside: save_file(tensors, beside, metadata))
 
     @classmethod
     def load(cls, path: Path | str) -> ImageStore:
@@ -284,12 +278,3 @@ def _dense(text: str, n: int) -> np.ndarray:
     for row, entry in json.loads(text).items():
         result[int(row)] = entry
     return result
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file or folder has reached the disk."""
-    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

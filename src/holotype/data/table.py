@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holotype.errors import InputError
+from holotype.files import write_beside, write_text
 
 if TYPE_CHECKING:  # pandas takes half a second to import, and most commands never need a frame
     import pandas as pd
@@ -137,22 +138,26 @@ class Table:
         """Write .parquet, or .csv with the known classes, name and root beside it in FILE.csv.json."""
         file = Path(file)
         meta = json.dumps({"known": self.known, "name": self.name, "root": self.root})
-        part = file.with_name(file.name + ".part")
         if file.suffix == ".parquet":
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-
-            columns = {name: pa.array(values, pa.string()) for name, values in self._columns().items()}
-            pq.write_table(pa.table(columns).replace_schema_metadata({META_KEY: meta}), part)
+            write_beside(file, lambda beside: self._write_parquet(beside, meta))
         elif file.suffix == ".csv":
-            _sidecar(file).write_text(meta, encoding="utf-8")
-            with part.open("w", encoding="utf-8", newline="") as stream:
-                writer = csv.writer(stream, quoting=csv.QUOTE_ALL)
-                writer.writerow(self._columns())
-                writer.writerows(zip(*self._columns().values(), strict=True))
+            write_text(_sidecar(file), meta)
+            write_beside(file, self._write_csv)
         else:
             raise InputError(f"A table is saved as .parquet or .csv, not as {file.name!r}.")
-        os.replace(part, file)  # whoever reads meanwhile sees the old file or the new one
+
+    def _write_parquet(self, file: Path, meta: str) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        columns = {name: pa.array(values, pa.string()) for name, values in self._columns().items()}
+        pq.write_table(pa.table(columns).replace_schema_metadata({META_KEY: meta}), file)
+
+    def _write_csv(self, file: Path) -> None:
+        with file.open("w", encoding="utf-8", newline="") as stream:
+            writer = csv.writer(stream, quoting=csv.QUOTE_ALL)
+            writer.writerow(self._columns())
+            writer.writerows(zip(*self._columns().values(), strict=True))
 
     @classmethod
     def load(cls, file: Path | str) -> Table:
