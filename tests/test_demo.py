@@ -4,9 +4,15 @@ from holotype.cli import main
 from holotype.demo import run_demo, table
 
 
-def test_the_demo_places_every_image_and_prints_both_methods(tmp_path):
-    """One epoch: the full five take a minute, and `make demo` runs them."""
-    records = run_demo(tmp_path, progress=False, device="cpu", epochs=1)
+def test_the_demo_places_every_image_and_prints_both_methods(tmp_path, tiny_backbone_file):
+    """With a tiny random backbone; `make demo` runs the real one."""
+    changes = {
+        "backbone.name": str(tiny_backbone_file),
+        "train.epochs": 2,
+        "device": "cpu",
+        "progress": False,
+    }
+    records = run_demo(tmp_path, changes)
     assert [r["method"] for r in records] == ["kmeans", "rpc"]
     assert all(r["n"] == 750 and 0.2 < r["all"] <= 1 for r in records)
     for record in records:

@@ -64,12 +64,10 @@ COVERED = {
     "data/layouts/folders.py": "data_stage/test_benchmarks.py",
     "data/layouts/listing.py": "data_stage/test_benchmarks.py",
     "errors.py": "test_bad_input.py",
-    "experiment.py": "test_cli.py",
     "losses/precision.py": "losses/test_masked.py",
     "methods/base.py": "train/test_loop.py",
     "methods/rpc_config.py": "methods/test_rpc.py",
     "results.py": "test_bench.py",
-    "train/progress.py": "train/test_loop.py",
 }
 """Files whose tests lie in a file of another name. A file in neither place has no tests."""
 

@@ -6,27 +6,24 @@ placed and scored against the truth that training never saw.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from holotype.experiment import default_experiment, run_experiment
+from holotype.experiment import default_experiment, run_experiment, set_dotted
 
 EPOCHS, BATCH_SIZE = 5, 64
 """A taste, not a benchmark: about a minute of training on two CPU cores."""
 
 
-def run_demo(
-    out: Path, *, progress: bool = True, device: str = "auto", epochs: int = EPOCHS
-) -> list[dict[str, Any]]:
-    """The records of k-means and of RPC on the same features."""
+def run_demo(out: Path, changes: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """The records of k-means and of RPC on the same features. changes: dotted settings that differ."""
+    settings = {"train.epochs": EPOCHS, "train.batch_size": BATCH_SIZE, **(changes or {})}
     records = []
     for method in ("kmeans", "rpc"):
         experiment = default_experiment(method, "fashion-sample")
-        experiment.out = str(out / method)
-        experiment.progress = progress
-        experiment.device = device  # type: ignore[assignment]
-        experiment.train.epochs = epochs
-        experiment.train.batch_size = BATCH_SIZE
+        for key, value in {**settings, "out": str(out / method)}.items():
+            set_dotted(experiment, key, value)
         records.append(run_experiment(experiment))
     return records
 

@@ -20,6 +20,7 @@ from holotype.data.protocol import gcd_split, held_out
 from holotype.data.sources import check_trainable, load_table
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
+from holotype.device import PRECISIONS, pick_device, pick_precision
 from holotype.errors import InputError
 from holotype.evaluate import has_truth
 from holotype.methods import Prediction, Task, find_method
@@ -30,8 +31,6 @@ from holotype.record import identify, make_record, score_held_out, score_table
 from holotype.run import RunFolder
 from holotype.train.gather import rank
 from holotype.train.loop import Loop, TrainConfig
-
-PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp64": "64-true"}
 
 
 @dataclass
@@ -100,7 +99,7 @@ def set_dotted(experiment: Experiment, key: str, value: Any) -> None:
     target: Any = experiment
     for parent in parents:
         target = getattr(target, parent, None)
-    if target is None or last not in {f.name for f in dataclasses.fields(target)}:
+    if not dataclasses.is_dataclass(target) or last not in {f.name for f in dataclasses.fields(target)}:
         raise InputError(
             f"there is no setting called {key!r}; `holotype train METHOD DATASET --help` lists them."
         )
@@ -183,9 +182,6 @@ def run_experiment(experiment: Experiment) -> dict[str, Any]:
 
 def make_fabric(experiment: Experiment) -> Fabric:
     device = pick_device(experiment.device)
-    precision = experiment.train.precision
-    if precision == "auto":
-        precision = "bf16" if device == "cuda" else "fp32"
     if device == "cuda" and experiment.devices > torch.cuda.device_count():
         raise InputError(
             f"--devices {experiment.devices} asks for more GPUs than the {torch.cuda.device_count()} here; "
@@ -195,18 +191,11 @@ def make_fabric(experiment: Experiment) -> Fabric:
     # its notices (precision, process group) stand in provenance.json, where they can be found again
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     return Fabric(
-        accelerator=device, devices=experiment.devices, strategy=strategy, precision=PRECISIONS[precision]
+        accelerator=device,
+        devices=experiment.devices,
+        strategy=strategy,
+        precision=PRECISIONS[pick_precision(experiment)],
     )
-
-
-def pick_device(name: str) -> str:
-    """auto: CUDA, else the CPU. A device that is asked for and absent is an error, not a silent CPU."""
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if not available[name]:
-        raise InputError(f"--device {name} is not to be had on this machine; use --device cpu or auto.")
-    return name
 
 
 def make_loop(

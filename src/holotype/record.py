@@ -13,6 +13,7 @@ import torch
 
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
+from holotype.device import pick_precision
 from holotype.evaluate import SCORES, has_truth, score
 from holotype.methods import Prediction
 from holotype.provenance import describe
@@ -38,6 +39,7 @@ def identify(experiment: Experiment, data: Data, backbone: Backbone) -> dict[str
     train = dataclasses.asdict(experiment.train)
     for key in ("eval_every", "save_seconds"):
         train.pop(key)
+    train["precision"] = pick_precision(experiment)
     return {
         "method_name": experiment.method_name,
         "dataset": data.table.name,
@@ -82,6 +84,7 @@ def make_record(
         "epochs": sum(loop.epochs(stage) for stage in loop.method.stages()),
         "backbone": backbone.name,
         **scores,
+        "placed": count_placed(data.table, prediction),
         "seconds": round(loop.seconds(), 1),
         "config_hash": config_hash(identity),
         "commit": facts["commit"],
@@ -92,6 +95,19 @@ def make_record(
         "caveat": backbone.caveat,
         "selection": "last epoch",
         "scored_on": "unlabelled training images",
+    }
+
+
+def count_placed(table: Table, prediction: Prediction) -> dict[str, int]:
+    """Where the unlabelled images went."""
+    category = prediction.category.numpy()[~table.labelled]
+    n_known = len(table.known)
+    novel = category[category >= n_known]
+    return {
+        "known": int(((category >= 0) & (category < n_known)).sum()),
+        "novel": len(novel),
+        "novel_categories": len(np.unique(novel)),
+        "unreadable": int((category < 0).sum()),
     }
 
 

@@ -36,12 +36,15 @@ class RunFolder:
         """Make sure that what is already in the folder is of the very run that `identity` describes."""
         if not (self.path / "identity.json").exists():
             return
-        before = _flat(self.read_json("identity.json"))
-        for key, value in _flat(identity).items():
-            if before.get(key) != value:
+        stored = self.read_json("identity.json")
+        if not isinstance(stored, dict):
+            raise InputError(f"{self.path / 'identity.json'} is not that of a run; choose another --out.")
+        before, now = _flat(stored), _flat(json.loads(json.dumps(identity)))
+        for key in now | before:
+            if before.get(key) != now.get(key):
                 raise InputError(
-                    f"{self.path} holds a run with {key} = {before.get(key)!r}, not {value!r}; choose another "
-                    "folder with --out, or delete this one to start anew."
+                    f"{self.path} holds a run with {key} = {before.get(key)!r}, not {now.get(key)!r}; "
+                    "choose another folder with --out, or delete this one to start anew."
                 )
 
     def finished(self) -> dict[str, Any] | None:
@@ -56,7 +59,7 @@ class RunFolder:
 
     def read_json(self, name: str) -> Any:
         try:
-            return json.loads((self.path / name).read_text())
+            return json.loads((self.path / name).read_text(encoding="utf-8"))
         except (ValueError, OSError) as error:
             raise InputError(
                 f"{self.path / name} cannot be read ({error}); restore it from a copy, or choose another --out."
@@ -79,7 +82,8 @@ class RunFolder:
         problem: why an image was left out. note: what was done to an unusual one ("first of 3 frames used").
         """
         n_known = len(table.known)
-        names = [category_name(int(index), table.known) for index in category]
+        name_of = {int(index): category_name(int(index), table.known) for index in np.unique(category)}
+        names = [name_of[int(index)] for index in category]
         kind = np.where(category < 0, "", np.where(category < n_known, "known", "novel"))
         frame = pd.DataFrame(
             {
@@ -132,7 +136,11 @@ def category_name(index: int, known: tuple[str, ...]) -> str:
     """The name of a category before anybody has given it a better one; "" for an image that was not placed."""
     if index < 0:
         return ""
-    return known[index] if index < len(known) else f"new-{index - len(known) + 1:02d}"
+    if index < len(known):
+        return known[index]
+    # a known class may be called new-01 itself, after an earlier discovery
+    free = [name for number in range(1, index + 2) if (name := f"new-{number:02d}") not in known]
+    return free[index - len(known)]
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -142,5 +150,5 @@ def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         if isinstance(value, dict):
             flat |= _flat(value, f"{prefix}{key}.")
         else:
-            flat[f"{prefix}{key}"] = list(value) if isinstance(value, tuple) else value
+            flat[f"{prefix}{key}"] = value
     return flat

@@ -14,7 +14,7 @@ def command(argv: Sequence[str]) -> int:
 
     if speaks():
         print("Fashion-MNIST sample: 1,000 images, 10 categories of which 5 are known, 250 images labelled.")
-    records = run_demo(Path(given.out), progress=not given.no_progress, device=given.device)
+    records = run_demo(Path(given.out), {"progress": not given.no_progress, "device": given.device})
     if speaks():
         print(
             f"\n{table(records)}\n\n"

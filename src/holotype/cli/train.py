@@ -75,6 +75,13 @@ def summary(experiment: Experiment, record: dict[str, Any], finished: bool) -> s
     else:
         lines += ["", *score_lines(record), ""]
         lines.append(f"{record['n']:,} {record['scored_on']}, one global assignment, {record['selection']}")
+    if placed := record.get("placed"):
+        unread = f"; {placed['unreadable']:,} could not be read" if placed["unreadable"] else ""
+        lines.append(
+            f"Unlabelled images: {placed['known']:,} in known classes, {placed['novel']:,} in "
+            f"{placed['novel_categories']:,} new categories{unread}"
+        )
+    lines.append(f"Every image with its category: {experiment.folder / 'assignments.csv'}")
     lines.append(f"{record['seconds']:,} s of training; run folder {experiment.folder}")
     if record.get("caveat"):
         lines.append(f"Backbone {record['backbone']}: {record['caveat']}")

@@ -169,10 +169,10 @@ def _checked_root(name: str, root: Path | str | None) -> Path:
         return SAMPLE.parent
     if root is None:
         raise InputError(
-            f"The benchmark {name} is not part of the package; give the folder that holds it as root."
+            f"The benchmark {name} is not part of the package; give the folder that holds it with --root."
         )
     if not Path(root).is_dir():
-        raise InputError(f"The folder {root} does not exist; give the folder that holds {name} as root.")
+        raise InputError(f"The folder {root} does not exist; give the folder that holds {name} with --root.")
     return Path(root).absolute()
 
 

@@ -30,10 +30,10 @@ def find_method(name: str) -> type[Method]:
     for entry in entry_points(group="holotype.methods", name=name):
         return _import_method(entry.value)
     close = difflib.get_close_matches(name, METHODS, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
+    hint = f" (did you mean {close[0]}?)" if close else ""
     raise InputError(
-        f"no method is called {name!r}{hint} The methods are {', '.join(METHODS)}; "
-        "one of your own is named as package.module:Class."
+        f"There is no method {name!r}{hint}; choose one of {', '.join(METHODS)}, "
+        "or name one of your own as package.module:Class."
     )
 
 
@@ -41,7 +41,7 @@ def _import_method(name: str) -> type[Method]:
     module_name, _, class_name = name.partition(":")
     try:
         found = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError) as error:  # TypeError: a relative name
         raise InputError(
             f"the method {name!r} cannot be imported ({error}); "
             "write it as package.module:Class, with the package installed or on PYTHONPATH."

@@ -62,8 +62,9 @@ class KMeans(Method):
         """(K,) order of the clusters: first the one that each known class's labelled images agree on most."""
         nearest = torch.cdist(F.normalize(features, dim=-1), centres).argmin(dim=-1)
         votes = np.zeros((self.task.n_known, self.task.k))
-        labelled = label.cpu().numpy() >= 0
-        np.add.at(votes, (label.cpu().numpy()[labelled], nearest.cpu().numpy()[labelled]), 1)
+        np.add.at(
+            votes, (label.clamp_min(0).cpu().numpy(), nearest.cpu().numpy()), (label >= 0).cpu().numpy()
+        )
         _, cluster = linear_sum_assignment(votes, maximize=True)
         rest = np.setdiff1d(np.arange(self.task.k), cluster)
         return torch.from_numpy(np.concatenate([cluster, rest])).to(centres.device)

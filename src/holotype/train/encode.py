@@ -54,7 +54,7 @@ class Encoder:
         own = local_rows(padded)
         crops = centre_crops(self.height[own], self.width[own], self.store.size)
         parts = []
-        for start in range(0, len(own), EVALUATION_BATCH):
+        for start in range(0, max(len(own), 1), EVALUATION_BATCH):
             part = slice(start, start + EVALUATION_BATCH)
             images = self._crop(
                 own[part], crops.take(torch.arange(start, min(start + EVALUATION_BATCH, len(own))))

@@ -21,7 +21,7 @@ from holotype.methods.schedule import cosine_lr
 from holotype.models.backbone import Backbone
 from holotype.run import Metrics, RunFolder
 from holotype.train.encode import Encoder, place
-from holotype.train.gather import any_process, rank, sum_gradients
+from holotype.train.gather import any_process, rank, sum_gradients, world_size
 from holotype.train.optimiser import build_sgd, momentum_tensors, restore_momentum
 from holotype.train.progress import StopRequest, TrainingBar
 from holotype.train.rows import index_rows
@@ -97,7 +97,8 @@ class Loop:
         self.started = self.last_save = time.monotonic()
         self.sums: dict[str, Tensor] = {}
         self.metrics = Metrics(folder.path / "metrics.jsonl") if folder and rank() == 0 else None
-        self.rows = index_rows(table, config.batch_size)
+        # a method that only clusters has no batches
+        self.rows = index_rows(table, config.batch_size if method.stages() else world_size())
         self.target, self.steps = self.rows.target, self.rows.steps
 
     # -- the way through the stages ---------------------------------------------------------------
@@ -275,6 +276,8 @@ class Loop:
         """Load the state of the run folder, if there is one; returns its tensors."""
         facts = read_facts(self.folder.path) if self.folder else None
         if self.folder is None or facts is None:
+            if self.metrics:
+                self.metrics.rewind(0)  # a run that died before its first state left lines, too
             return {}
         tensors = load_tensors(self.folder.path, facts)
         own = {name: tensors[name] for name in self.modules.state_dict()}
@@ -286,7 +289,8 @@ class Loop:
             n.removeprefix("sums."): t.to(device) for n, t in tensors.items() if n.startswith("sums.")
         }
         if self.metrics:
-            self.metrics.rewind(self.position.counter)
+            # inside an epoch its line is still to come, even where all its steps are done
+            self.metrics.rewind(self.position.counter - (self.position.step > 0))
         return tensors
 
     # -- the end ----------------------------------------------------------------------------------

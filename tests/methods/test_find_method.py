@@ -1,0 +1,80 @@
+"""Methods by name: the registry, one's own class, an entry point, and a sentence for everything else."""
+
+from __future__ import annotations
+
+import dataclasses
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from holotype.errors import InputError
+from holotype.methods import METHODS, Method, find_method
+from holotype.methods.simgcd import SimGCD
+
+OWN = """
+from holotype.methods import Method
+
+class Mine(Method):
+    pass
+
+a_function = print
+"""
+
+
+@pytest.fixture
+def own_module(tmp_path, monkeypatch) -> str:
+    (tmp_path / "module_of_ones_own.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "module_of_ones_own"
+
+
+def test_every_key_leads_to_its_method():
+    assert {"kmeans", "simgcd", "debgcd", "rpc"} <= set(METHODS)
+    for name, cls in METHODS.items():
+        assert find_method(name) is cls
+        assert issubclass(cls, Method)
+        assert dataclasses.is_dataclass(cls.Config)
+        assert cls.presets["default"] == {}
+
+
+def test_a_class_by_its_place():
+    assert find_method("holotype.methods.simgcd:SimGCD") is SimGCD
+
+
+def test_a_class_of_ones_own(own_module):
+    assert find_method(f"{own_module}:Mine").__name__ == "Mine"
+
+
+def test_an_entry_point_of_another_package(own_module, monkeypatch):
+    entry = EntryPoint("mine", f"{own_module}:Mine", "holotype.methods")
+
+    def installed(*, group, name):
+        return [entry] if (group, name) == ("holotype.methods", "mine") else []
+
+    monkeypatch.setattr("holotype.methods.entry_points", installed)
+    assert find_method("mine").__name__ == "Mine"
+    with pytest.raises(InputError, match="no method 'yours'"):
+        find_method("yours")
+    assert find_method("rpc") is METHODS["rpc"]  # a package cannot take a name that is ours
+
+
+@pytest.mark.parametrize(("name", "close"), [("rcp", "rpc"), ("simgdc", "simgcd"), ("zzzzzz", None)])
+def test_a_wrong_name_is_answered_with_the_names_there_are(name, close):
+    with pytest.raises(InputError) as refused:
+        find_method(name)
+    sentence = str(refused.value)
+    assert f"{name!r} (did you mean {close}?);" in sentence if close else f"{name!r};" in sentence
+    assert ", ".join(METHODS) in sentence
+    assert "package.module:Class" in sentence
+
+
+@pytest.mark.parametrize("name", ["no.such.module:Mine", "holotype.methods:Nothing", ":Mine", ".mine:Mine"])
+def test_a_place_where_nothing_is(name):
+    with pytest.raises(InputError, match=r"cannot be imported.*package\.module:Class"):
+        find_method(name)
+
+
+@pytest.mark.parametrize("name", ["a_function", "__name__"])
+def test_something_that_is_no_method(own_module, name):
+    with pytest.raises(InputError, match="not a method"):
+        find_method(f"{own_module}:{name}")

@@ -1,0 +1,117 @@
+"""The k-means baseline: it clusters the unlabelled images alone, and labels only name what it found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from holotype.data.sampling import keyed_generator
+from holotype.data.table import Table
+from holotype.evaluate import score
+from holotype.methods import Task
+from holotype.methods.kmeans import KMeans, KMeansConfig
+
+N_KNOWN, K, DIM, EACH = 3, 5, 8, 12
+
+
+class Blobs:
+    """Five far blobs of 12 rows in mixed order; half of the rows of three of them are labelled."""
+
+    def __init__(self, noise: float = 0.1) -> None:
+        g = torch.Generator().manual_seed(0)
+        self.truth = torch.randperm(K * EACH, generator=g) % K
+        self.x = 5 * torch.eye(K, DIM)[self.truth] + noise * torch.randn(K * EACH, DIM, generator=g)
+        self.labelled = (self.truth < N_KNOWN) & (torch.rand(K * EACH, generator=g) < 0.5)
+        self.label = torch.where(self.labelled, self.truth, -1)
+
+
+def cluster(x: torch.Tensor, label: torch.Tensor) -> tuple[KMeans, torch.Tensor]:
+    method = KMeans(KMeansConfig(), Task(N_KNOWN, K, x.shape[1], len(x), int((label >= 0).sum())))
+    method.finish(x, label, keyed_generator("test"))
+    return method, method.predict(x).category
+
+
+def partition(category: torch.Tensor) -> set[frozenset[int]]:
+    """The clusters as sets of rows, whatever their names."""
+    return {frozenset((category == c).nonzero().flatten().tolist()) for c in category.unique()}
+
+
+def test_it_sees_the_unlabelled_rows_only():
+    g = torch.Generator().manual_seed(0)
+    centres = torch.eye(4, 8) * 5
+    x = centres[torch.arange(40) % 4] + 0.1 * torch.randn(40, 8, generator=g)
+    far = torch.full((10, 8), -7.0)
+    label = torch.cat([torch.full((40,), -1), torch.zeros(10, dtype=torch.long)])
+    method = KMeans(KMeansConfig(), Task(2, 4, 8, 50, 10))
+    method.finish(torch.cat([x, far]), label, keyed_generator("test"))
+    placed = method.predict(x)
+    groups = {tuple(placed.category[i::4].tolist()) for i in range(4)}
+    assert all(len(set(group)) == 1 for group in groups)
+    assert len(groups) == 4
+    cosine = torch.nn.functional.cosine_similarity(method.centres, far[:1])
+    assert cosine.max() < 0
+    assert placed.known_score.isnan().all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_labels_never_move_a_cluster(seed):
+    blobs = Blobs(noise=3.0)  # so near each other that a label would make a difference if it could
+    method, category = cluster(blobs.x, blobs.label)
+    rows = blobs.labelled.nonzero().flatten()
+    label = blobs.label.clone()
+    label[rows] = label[rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))]]
+    assert not torch.equal(label, blobs.label)
+    other_method, other = cluster(blobs.x, label)
+    assert partition(other) == partition(category)
+    order = torch.cdist(other_method.centres, method.centres).argmin(dim=1)
+    assert sorted(order.tolist()) == list(range(K))
+    assert torch.equal(other_method.centres, method.centres[order])
+
+
+def test_the_first_categories_are_the_known_classes_by_name():
+    blobs = Blobs()
+    _, category = cluster(blobs.x, blobs.label)
+    assert torch.equal(category[blobs.truth < N_KNOWN], blobs.truth[blobs.truth < N_KNOWN])
+    assert (category[blobs.truth >= N_KNOWN] >= N_KNOWN).all()
+    names = np.array([f"class {c}" for c in range(K)], dtype=object)
+    table = Table(
+        path=np.array([f"{i}.png" for i in range(len(blobs.x))], dtype=object),
+        label=np.where(blobs.labelled.numpy(), names[blobs.truth.numpy()], "").astype(object),
+        known=tuple(names[:N_KNOWN]),
+        truth=names[blobs.truth.numpy()],
+    )
+    scores = score(table, category.numpy())
+    assert (scores["known_accuracy"], scores["all"]) == (1.0, 1.0)
+
+
+def test_names_follow_the_majority_of_the_labels():
+    """A wrong label here and there changes no name; renamed classes change the names alike."""
+    blobs = Blobs()
+    label = blobs.label.clone()
+    first = [int((label == c).nonzero()[0]) for c in range(N_KNOWN)]
+    label[first] = torch.tensor([1, 2, 0])
+    _, category = cluster(blobs.x, label)
+    known = blobs.truth < N_KNOWN
+    assert torch.equal(category[known], blobs.truth[known])
+    renamed = torch.tensor([2, 0, 1, -1])[blobs.label]  # -1 stays -1
+    _, category = cluster(blobs.x, renamed)
+    assert torch.equal(category[known], torch.tensor([2, 0, 1])[blobs.truth[known]])
+
+
+def test_the_scale_of_the_features_does_not_matter():
+    blobs = Blobs(noise=1.0)
+    scale = torch.rand(len(blobs.x), 1, generator=torch.Generator().manual_seed(1)) * 9 + 1
+    assert partition(cluster(blobs.x, blobs.label)[1]) == partition(cluster(blobs.x * scale, blobs.label)[1])
+
+
+def test_the_nearest_centre_is_the_category_and_the_surer_the_nearer():
+    blobs = Blobs(noise=1.0)
+    method, category = cluster(blobs.x, blobs.label)
+    placed = method.predict(blobs.x)
+    for row, x in enumerate(blobs.x):
+        distances = [float((x / x.norm() - centre).norm()) for centre in method.centres]
+        assert int(category[row]) == int(np.argmin(distances))
+    assert ((placed.probability >= 1 / K) & (placed.probability <= 1)).all()
+    at_centre = method.predict(method.centres).probability
+    assert at_centre.min() > placed.probability.median()

@@ -1,0 +1,133 @@
+"""Where a number comes from: the commit, the hardware and the versions, and nothing that is hidden."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+import subprocess
+from importlib.metadata import version
+
+import numpy as np
+import pytest
+import torch
+from lightning_fabric import Fabric
+
+import holotype
+from holotype import provenance
+from holotype.data.table import Table
+from holotype.experiment import default_experiment
+from holotype.models.backbone import Backbone
+from holotype.provenance import commit, describe, hardware
+
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """The code as if it lay in tmp_path."""
+    monkeypatch.delenv("HOLOTYPE_COMMIT", raising=False)
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    (tmp_path / "provenance.py").write_text("first\n")
+    monkeypatch.setattr(provenance, "__file__", str(tmp_path / "provenance.py"))
+    return tmp_path
+
+
+def git(folder, *words: str) -> str:
+    who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org", "-c", "commit.gpgsign=false"]
+    found = subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True)
+    return found.stdout.strip()
+
+
+def test_the_commit_can_be_named(monkeypatch):
+    monkeypatch.setenv("HOLOTYPE_COMMIT", "abc123")
+    assert commit() == "abc123"
+
+
+@needs_git
+def test_the_commit_is_that_of_the_code_with_a_sign_if_it_was_changed(elsewhere):
+    git(elsewhere, "init", "-q")
+    assert commit() == ""  # in a checkout, but not of it: an installed package in somebody's project
+    git(elsewhere, "add", "provenance.py")
+    git(elsewhere, "commit", "-q", "-m", "first")
+    assert commit() == git(elsewhere, "rev-parse", "HEAD")[:12]
+    (elsewhere / "provenance.py").write_text("second\n")
+    assert commit() == git(elsewhere, "rev-parse", "HEAD")[:12] + "+"
+
+
+def test_outside_a_checkout_there_is_no_commit(elsewhere):
+    assert commit() == ""
+
+
+def test_without_git_there_is_no_commit(elsewhere, monkeypatch):
+    def missing(*_, **__):
+        raise FileNotFoundError("git")
+
+    monkeypatch.setattr(provenance.subprocess, "run", missing)
+    assert commit() == ""
+
+
+def test_hardware_in_words(monkeypatch):
+    assert re.fullmatch(r"[1-9]\d* CPU cores?", hardware(torch.device("cpu")))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
+    assert hardware(torch.device("cuda")) == "1 x NVIDIA H200"
+    assert hardware(torch.device("cuda", 0), 4) == "4 x NVIDIA H200"
+    monkeypatch.setattr(provenance.platform, "machine", lambda: "arm64")
+    assert hardware(torch.device("mps")) == "arm64 mps"
+
+
+# -- the facts ----------------------------------------------------------------------------------------
+
+TABLE = Table(
+    path=np.array([f"{i}.png" for i in range(6)], dtype=object),
+    label=np.array(["wren", "", "robin", "", "", "wren"], dtype=object),
+    known=("robin", "wren"),
+    truth=np.array(["wren", "hoopoe", "robin", "shrike", "wren", "wren"], dtype=object),
+    problem=np.array(["", "", "", "it is broken", "", "it is broken"], dtype=object),
+    name="birds",
+)
+BACKBONE = Backbone(
+    torch.nn.Identity(), torch.nn.Identity(), 8, 32, (0.5,) * 3, (0.5,) * 3, "tiny", "a" * 64, "too small"
+)
+
+
+def facts(table: Table = TABLE, precision: str = "32-true") -> dict:
+    fabric = Fabric(accelerator="cpu", devices=1, precision=precision)
+    return describe(default_experiment("simgcd", "cub"), BACKBONE, table, fabric)
+
+
+def test_facts_name_what_a_number_depends_on(monkeypatch):
+    monkeypatch.setenv("HOLOTYPE_COMMIT", "abc123")
+    monkeypatch.setattr("sys.argv", ["/some/where/holotype", "train", "simgcd", "cub"])
+    found = facts()
+    assert found["holotype"] == holotype.__version__
+    assert found["commit"] == "abc123"
+    assert found["command"] == "holotype train simgcd cub"
+    assert {"torch", "timm", "numpy", "scipy", "scikit-learn", "pillow"} <= set(found["versions"])
+    assert all(found["versions"][name] == version(name) for name in found["versions"])
+    assert found["hardware"] == hardware(torch.device("cpu"))
+    assert found["processes"] == 1
+    assert found["matmul"] == torch.get_float32_matmul_precision()
+    assert found["backbone"] == {"name": "tiny", "digest": "a" * 64, "caveat": "too small"}
+    counts = {"name": "birds", "images": 6, "labelled": 3, "unreadable": 2}
+    assert found["table"] == {**counts, "fingerprint": TABLE.fingerprint()}
+    assert json.loads(json.dumps(found)) == found
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "64-true"])
+def test_facts_name_the_precision_in_use(precision):
+    assert facts(precision=precision)["precision"] == precision
+
+
+def test_facts_hold_nothing_of_the_hidden_classes():
+    text = json.dumps(facts())
+    assert not any(name in text for name in ("hoopoe", "shrike"))
+    assert facts() == facts(dataclasses.replace(TABLE, truth=None))
+
+
+def test_another_label_is_another_fingerprint():
+    other = dataclasses.replace(TABLE, label=np.array(["", "", "robin", "", "wren", "wren"], dtype=object))
+    assert facts(other)["table"]["fingerprint"] != facts()["table"]["fingerprint"]

@@ -1,0 +1,107 @@
+"""The values that differ between data sets: those of the published scripts, each a setting that exists."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from holotype.data.benchmarks import BENCHMARKS
+from holotype.experiment import Experiment, default_experiment
+from holotype.methods import METHODS
+from holotype.recipes import recipe
+
+EPS = {
+    "cifar10": 1,
+    "cifar100": 4,
+    "imagenet100": 1,
+    "cub": 2,
+    "scars": 1,
+    "aircraft": 1,
+    "herbarium19": 1,
+}
+"""SimGCD's weight of the mean-entropy term."""
+
+DEBGCD = """
+data set     grad_from_block batch thr  adl sdl
+cub          10              128   0.65 4.0 0.005
+scars        10              128   0.70 2.0 0.005
+aircraft     10              128   0.85 2.0 0.01
+cifar10      11              128   0.90 2.0 0.01
+cifar100     11              256   0.55 0.5 0.001
+imagenet100  11              128   0.85 2.0 0.005
+"""
+"""The released scripts; a ViT-B has blocks 0 to 11, and those from grad_from_block on learn."""
+SCRIPTS = {line.split()[0]: [float(x) for x in line.split()[1:]] for line in DEBGCD.splitlines()[2:]}
+
+
+def value(experiment: Experiment, key: str) -> object:
+    target: object = experiment
+    for name in key.split("."):
+        assert name in {field.name for field in dataclasses.fields(target)}, key
+        target = getattr(target, name)
+    return target
+
+
+@pytest.mark.parametrize("dataset", EPS)
+@pytest.mark.parametrize("method", ["simgcd", "debgcd", "rpc"])
+def test_the_weight_of_the_entropy_term(method, dataset):
+    assert default_experiment(method, dataset).method.memax_weight == EPS[dataset]
+
+
+@pytest.mark.parametrize("dataset", SCRIPTS)
+def test_debgcd_is_set_as_in_its_scripts(dataset):
+    first_block, batch, threshold, adl, sdl = SCRIPTS[dataset]
+    found = default_experiment("debgcd", dataset)
+    assert found.backbone.train_blocks == 12 - first_block
+    assert found.train.batch_size == batch
+    assert found.train.lr == pytest.approx(0.1 * batch / 128)
+    assert (found.method.threshold, found.method.adl, found.method.sdl) == (threshold, adl, sdl)
+    assert found.train.epochs == 200
+
+
+@pytest.mark.parametrize("dataset", SCRIPTS)
+def test_rpc_takes_the_weights_of_its_base_and_trains_one_block(dataset):
+    _, _, threshold, adl, sdl = SCRIPTS[dataset]
+    found = default_experiment("rpc", dataset)
+    assert (found.method.debias.threshold, found.method.debias.adl) == (threshold, adl)
+    assert found.method.ova.weight == sdl
+    assert (found.backbone.train_blocks, found.train.batch_size, found.train.lr) == (1, 128, 0.1)
+
+
+def test_cifar100_at_200_images_a_class_is_set_like_cifar100():
+    for method in METHODS:
+        assert recipe(method, "cifar100-200") == recipe(method, "cifar100")
+
+
+@pytest.mark.parametrize("dataset", BENCHMARKS)
+@pytest.mark.parametrize(("method", "preset"), [(m, p) for m, cls in METHODS.items() for p in cls.presets])
+def test_every_value_is_a_setting_that_exists_and_arrives(method, preset, dataset):
+    found = default_experiment(method, dataset, preset)
+    overridden = {f"method.{key}" for key in METHODS[method].presets[preset]}
+    for key, wanted in recipe(method, dataset).items():
+        if key not in overridden:
+            assert value(found, key) == wanted, key
+        assert isinstance(wanted, type(value(found, key))), key
+    for key, wanted in METHODS[method].presets[preset].items():
+        assert value(found, f"method.{key}") == wanted, key
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_elsewhere_the_defaults_hold(method):
+    for dataset in ("fashion-sample", "some/folder"):
+        assert recipe(method, dataset) == {}
+        found = default_experiment(method, dataset)
+        assert found.method == METHODS[method].Config()
+        plain = Experiment(method, dataset)
+        assert (found.train, found.backbone) == (plain.train, plain.backbone)
+
+
+def test_k_means_has_nothing_to_set():
+    assert all(recipe("kmeans", dataset) == {} for dataset in BENCHMARKS)
+
+
+def test_a_recipe_is_not_carried_into_the_next_experiment():
+    default_experiment("debgcd", "cub")
+    assert default_experiment("debgcd", "some/folder").train.batch_size == 128
+    assert default_experiment("debgcd", "some/folder").backbone.train_blocks == 1

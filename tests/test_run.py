@@ -1,0 +1,251 @@
+"""The run folder: whose it is, what is written into it, and that a bad moment leaves what was there."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from holotype.data.table import Table
+from holotype.errors import InputError
+from holotype.run import Metrics, RunFolder, category_name
+
+IDENTITY = {
+    "method_name": "rpc",
+    "seed": 0,
+    "k": None,
+    "method": {"rho": "ova_ema", "ova": {"mode": "joint", "weight": 0.1 + 0.2}, "sizes": (1, 2)},
+    "train": {"lr": 1e-5},
+}
+
+
+# -- whose folder it is -------------------------------------------------------------------------------
+
+
+def changed(path: str, value: object) -> dict:
+    identity = json.loads(json.dumps(IDENTITY))
+    *parents, last = path.split(".")
+    target = identity
+    for parent in parents:
+        target = target[parent]
+    target[last] = value
+    return identity
+
+
+def test_a_folder_takes_its_own_run_back(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.claim(IDENTITY)  # an empty folder is anybody's
+    folder.write_json("identity.json", IDENTITY)
+    folder.claim(IDENTITY)  # tuples have become lists on the way, and floats are what they were
+
+
+def test_tuples_within_tuples_come_back_as_well(tmp_path):
+    identity = {"method": {"layers": ((8, "relu"), (4, None)), "by_name": {"a": {"b": (1,)}}}}
+    RunFolder(tmp_path).write_json("identity.json", identity)
+    RunFolder(tmp_path).claim(identity)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("method_name", "simgcd"),
+        ("seed", 1),
+        ("k", 7),
+        ("method.ova.mode", "two_stage"),
+        ("method.ova.weight", 0.3),
+        ("method.sizes", [1, 2, 3]),
+        ("train.lr", 2e-5),
+        ("train.added", True),
+    ],
+)
+def test_another_run_is_refused_by_the_name_of_what_differs(tmp_path, path, value):
+    RunFolder(tmp_path).write_json("identity.json", IDENTITY)
+    with pytest.raises(InputError) as refused:
+        RunFolder(tmp_path).claim(changed(path, value))
+    assert f"{path} = " in str(refused.value)
+    assert repr(value) in str(refused.value)
+    assert str(tmp_path) in str(refused.value)
+
+
+def test_a_setting_that_only_the_old_run_had_is_a_difference(tmp_path):
+    RunFolder(tmp_path).write_json("identity.json", changed("train.dropped", 3))
+    with pytest.raises(InputError, match=r"train\.dropped"):
+        RunFolder(tmp_path).claim(IDENTITY)
+
+
+@pytest.mark.parametrize("content", [b"", b'{"seed": 0', b"\xff\xfe{}", b"[1, 2]"])
+def test_an_identity_that_cannot_be_read_is_said(tmp_path, content):
+    (tmp_path / "identity.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"identity\.json"):
+        RunFolder(tmp_path).claim(IDENTITY)
+
+
+def test_a_run_is_finished_when_its_scores_are_there(tmp_path):
+    folder = RunFolder(tmp_path / "not" / "there")
+    assert folder.finished() is None
+    record = {"all": 0.1 + 0.2, "new": None, "dataset": "Vögel", "per_class": [{"class": "“a”"}]}
+    folder.write_json("scores.json", record)
+    assert folder.finished() == record
+    (folder.path / "scores.json").write_text('{"all": 0.')
+    with pytest.raises(InputError, match=r"scores\.json cannot be read"):
+        folder.finished()
+
+
+def test_the_config_reads_as_plain_yaml(tmp_path):
+    config = {"dataset": "Käfer: 1", "k": None, "train": {"lr": 1e-5, "sizes": [1, 2]}, "progress": True}
+    RunFolder(tmp_path).write_config(config)
+    text = (tmp_path / "config.yaml").read_text(encoding="utf-8")
+    assert yaml.safe_load(text) == config
+    assert text.index("dataset") < text.index("train") < text.index("progress")
+    assert "Käfer" in text
+
+
+def test_the_model_comes_back_bit_for_bit(tmp_path):
+    tensors = {"a": torch.randn(3, 4).t(), "b": torch.tensor(2.5, dtype=torch.float64, requires_grad=True)}
+    RunFolder(tmp_path).write_model(tensors)
+    found = load_file(tmp_path / "model.safetensors")
+    assert found.keys() == tensors.keys()
+    assert all(torch.equal(found[name], tensors[name].detach()) for name in tensors)
+
+
+# -- the assignments ----------------------------------------------------------------------------------
+
+PATHS = ["a,b.png", 'say "cheese".png', "Fälle/ё 鳥.png", "line\nbreak.png", "broken.png"]
+CATEGORY = np.array([1, 0, 2, 13, -1])
+
+
+@pytest.fixture
+def written(tmp_path) -> dict[str, pd.DataFrame]:
+    """Both files of five awkward images, as text."""
+    table = Table(
+        path=np.array(PATHS, dtype=object),
+        label=np.array(["NA", "", "", "", "robin, grey"], dtype=object),
+        known=("robin, grey", "NA"),
+        truth=np.array(["secret"] * 5, dtype=object),
+        problem=np.array(["", "", "", "", "the file is cut short"], dtype=object),
+    )
+    probability = np.array([0.5, 1 / 3, 1.0, 0.25, np.nan], dtype=np.float32)
+    known_score = np.array([1.0, 0.0, np.nan, 0.125, np.nan], dtype=np.float32)
+    note = np.array(["", "first of 3 frames used", "", "", ""], dtype=object)
+    RunFolder(tmp_path).write_assignments(table, CATEGORY, probability, known_score, note)
+    return {
+        "parquet": pd.read_parquet(tmp_path / "assignments.parquet"),
+        "csv": read_assignments(tmp_path / "assignments.csv"),
+    }
+
+
+def read_assignments(file) -> pd.DataFrame:
+    """Text as it stands; the two columns of numbers as float32, empty = NaN."""
+    frame = pd.read_csv(file, dtype=str, keep_default_na=False)
+    for name in ("probability", "known_score"):
+        frame[name] = [np.float32(x) if x else np.float32("nan") for x in frame[name]]
+    return frame
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_every_image_is_there_with_its_category_by_name(written, kind):
+    frame = written[kind]
+    assert list(frame["path"]) == PATHS
+    assert list(frame["label"]) == ["NA", "", "", "", "robin, grey"]
+    assert list(frame["category"]) == ["NA", "robin, grey", "new-01", "new-12", ""]
+    assert list(frame["kind"]) == ["known", "known", "novel", "novel", ""]
+    assert list(frame["problem"]) == ["", "", "", "", "the file is cut short"]
+    assert list(frame["note"]) == ["", "first of 3 frames used", "", "", ""]
+
+
+def test_csv_and_parquet_say_the_same_and_hide_the_truth(written):
+    pd.testing.assert_frame_equal(written["csv"], written["parquet"], check_dtype=False, check_exact=True)
+    assert "secret" not in written["parquet"].to_string()
+
+
+def test_an_image_that_was_not_placed_has_no_probability(written):
+    assert written["parquet"]["probability"].isna().tolist() == [False] * 4 + [True]
+
+
+def test_names_of_categories_are_all_different_and_sort_as_they_are_numbered():
+    names = [category_name(index, ("b", "a")) for index in range(60)]
+    assert names[:3] == ["b", "a", "new-01"]
+    assert len(set(names)) == 60
+    assert names[2:] == sorted(names[2:])
+    assert category_name(-1, ("b", "a")) == ""
+
+
+def test_a_class_that_was_new_in_an_earlier_run_keeps_its_name_to_itself():
+    """Somebody labels the images of new-01 and new-03 with these very names and looks for more."""
+    known = ("new-01", "robin", "new-03")
+    names = [category_name(index, known) for index in range(8)]
+    assert names[:3] == list(known)
+    assert len(set(names)) == 8
+
+
+# -- the log ------------------------------------------------------------------------------------------
+
+
+def test_rewinding_drops_what_came_after_the_state(tmp_path):
+    metrics = Metrics(tmp_path / "deep" / "metrics.jsonl")
+    metrics.rewind(5)  # nothing there, nothing to do
+    assert not metrics.path.exists()
+    for counter in (3, 6, 6, 9):
+        metrics.append(kind="epoch", counter=counter, loss=0.1 + 0.2)
+    metrics.path.open("a").write('{"kind": "epoch", "counter": 1')  # cut by a kill
+    metrics.rewind(6)
+    metrics.append(kind="epoch", counter=7, loss=None)
+    lines = [json.loads(line) for line in metrics.path.read_text().splitlines()]
+    assert [line["counter"] for line in lines] == [3, 6, 6, 7]
+    assert lines[0]["loss"] == 0.1 + 0.2
+
+
+def test_rewinding_keeps_the_lines_as_they_were(tmp_path):
+    metrics = Metrics(tmp_path / "metrics.jsonl")
+    metrics.append(counter=1, stage="vögel", loss=1e-30)
+    before = metrics.path.read_bytes()
+    metrics.rewind(1)
+    assert metrics.path.read_bytes() == before
+
+
+# -- a full disk --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    return lambda: monkeypatch.setattr("holotype.files.os.fsync", full)
+
+
+def test_a_full_disk_keeps_the_old_files(tmp_path, full_disk):
+    folder, metrics = RunFolder(tmp_path), Metrics(tmp_path / "metrics.jsonl")
+    table = Table(np.array(["a"], object), np.array(["x"], object), ("x",))
+    one, note = np.ones(1), np.array([""], dtype=object)
+
+    def write(value: float) -> list:
+        return [
+            lambda: folder.write_config({"lr": value}),
+            lambda: folder.write_json("scores.json", {"all": value}),
+            lambda: folder.write_model({"a": torch.full((3,), value)}),
+            lambda: folder.write_assignments(table, np.zeros(1, int), one * value, one, note),
+        ]
+
+    metrics.append(counter=1)
+    for action in write(0.25):
+        action()
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    full_disk()
+    for action in [*write(0.75), lambda: metrics.rewind(0)]:
+        with pytest.raises(InputError, match="No space left on device"):
+            action()
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_a_log_that_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InputError, match=r"metrics\.jsonl could not be written"):
+        Metrics(tmp_path / "file" / "metrics.jsonl").append(counter=1)

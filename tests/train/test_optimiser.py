@@ -1,0 +1,121 @@
+"""SGD: what decays, what is frozen, and that saved momentum gives the very next step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from holotype.errors import InputError
+from holotype.models.heads import CosineClassifier, Projector
+from holotype.train.optimiser import build_sgd, momentum_tensors, restore_momentum
+
+GOLDEN = np.load(Path(__file__).parents[1] / "data" / "parity" / "param_groups.npz", allow_pickle=False)
+
+
+def network(seed: int = 0) -> dict[str, nn.Parameter]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        tail = nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6))
+        modules = nn.ModuleDict({"tail": tail, "method": CosineClassifier(6, 3)})
+    return dict(modules.named_parameters())
+
+
+def step(learnable: dict[str, nn.Parameter], optimiser: torch.optim.Optimizer, number: int) -> None:
+    """One step on a loss of its own, in which every parameter takes part."""
+    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(number))
+    h = torch.tanh(x @ learnable["tail.0.weight"].T + learnable["tail.0.bias"])
+    h = h * learnable["tail.1.weight"] + learnable["tail.1.bias"]
+    optimiser.zero_grad(set_to_none=True)
+    (h @ learnable["method.v"].T).pow(2).mean().backward()
+    optimiser.step()
+
+
+def test_groups_are_those_of_the_reference_code():
+    """Names of the released code's groups: a ViT of 12 blocks with the last one trained, and SimGCD's head."""
+    from holotype import _torchvision
+
+    _torchvision.cure()
+    import timm
+
+    sizes = {"img_size": 32, "embed_dim": 8, "depth": 12, "num_heads": 2, "num_classes": 0}
+    vit = timm.create_model("vit_tiny_patch16_224", **sizes)
+    learnable = {f"0.{name}": p for name, p in vit.named_parameters()}
+    learnable |= {f"1.{name}": p for name, p in Projector(8, 16, 4).named_parameters()}
+    learnable["1.last_layer.weight_v"] = CosineClassifier(8, 5).v
+    frozen = set(GOLDEN["groups.frozen"].tolist()) - {"1.last_layer.weight_g"}  # ours has no gain
+    assert set(learnable) == {*GOLDEN["groups.decay"], *GOLDEN["groups.no_decay"], *frozen}
+
+    block = int(GOLDEN["groups.grad_from_block"])
+    optimiser = build_sgd(learnable, (f"0.blocks.{block}.", "1."), 0.1, 0.9, 5e-5)
+    name_of = {id(p): name for name, p in learnable.items()}
+    decaying, plain = [{name_of[id(p)] for p in group["params"]} for group in optimiser.param_groups]
+    assert decaying == set(GOLDEN["groups.decay"].tolist())
+    assert plain == set(GOLDEN["groups.no_decay"].tolist())
+    decay = [group["weight_decay"] for group in optimiser.param_groups]
+    assert decay == [5e-5, float(GOLDEN["groups.no_decay_weight_decay"])]
+    assert {name for name, p in learnable.items() if not p.requires_grad} == frozen
+
+
+def test_a_step_is_the_textbook_step():
+    learnable = network()
+    optimiser = build_sgd(learnable, ("tail", "method"), lr=0.2, momentum=0.9, weight_decay=0.3)
+    expected = {name: p.detach().clone() for name, p in learnable.items()}
+    speed = {name: torch.zeros_like(p) for name, p in expected.items()}
+    for number in range(3):
+        step(learnable, optimiser, number)
+        for name, p in learnable.items():
+            gradient = p.grad + (0.3 * expected[name] if p.ndim > 1 else 0)
+            speed[name] = 0.9 * speed[name] + gradient
+            expected[name] = expected[name] - 0.2 * speed[name]
+            torch.testing.assert_close(p.detach(), expected[name])
+
+
+def test_what_a_stage_does_not_train_is_frozen_until_one_does():
+    learnable = network()
+    before = {name: p.detach().clone() for name, p in learnable.items()}
+    step(learnable, build_sgd(learnable, ("method",), 0.1, 0.9, 0.1), 0)
+    for name, p in learnable.items():
+        assert (p.grad is not None) == p.requires_grad == name.startswith("method"), name
+        assert torch.equal(p, before[name]) != name.startswith("method"), name
+    step(learnable, build_sgd(learnable, ("tail",), 0.1, 0.9, 0.1), 1)
+    assert all(not torch.equal(p, before[name]) for name, p in learnable.items())
+
+
+def test_a_stage_that_trains_nothing_is_refused():
+    with pytest.raises(InputError, match="no parameter learns: none begins with trunk or other"):
+        build_sgd(network(), ("trunk", "other"), 0.1, 0.9, 0.0)
+
+
+def test_restored_momentum_gives_the_same_next_step():
+    whole = network()
+    optimiser = build_sgd(whole, ("tail",), 0.1, 0.9, 0.1)
+    for number in range(3):
+        step(whole, optimiser, number)
+    saved = {name: tensor.clone() for name, tensor in momentum_tensors(optimiser, whole).items()}
+    assert set(saved) == {f"momentum.{name}" for name in whole if name.startswith("tail")}
+    half_way = {name: p.detach().clone() for name, p in whole.items()}
+    for number in (3, 4):
+        step(whole, optimiser, number)
+
+    def go_on(tensors: dict[str, torch.Tensor]) -> dict[str, nn.Parameter]:
+        learnable = network(seed=1)
+        for name, p in learnable.items():
+            p.data.copy_(half_way[name])
+        again = build_sgd(learnable, ("tail",), 0.1, 0.9, 0.1)
+        restore_momentum(again, learnable, tensors)
+        for number in (3, 4):
+            step(learnable, again, number)
+        return learnable
+
+    resumed, forgetful = go_on(saved), go_on({})
+    assert all(torch.equal(resumed[name], p) for name, p in whole.items())
+    assert not torch.equal(forgetful["tail.0.weight"], whole["tail.0.weight"])
+
+
+def test_before_the_first_step_there_is_no_momentum():
+    learnable = network()
+    assert momentum_tensors(build_sgd(learnable, ("tail",), 0.1, 0.9, 0.1), learnable) == {}

@@ -1,0 +1,112 @@
+"""Ctrl-C becomes a flag for as long as training lasts; the bar shows what it is given, or nothing at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+
+import pytest
+
+from holotype.errors import Stopped
+from holotype.train import progress
+from holotype.train.progress import StopRequest, TrainingBar
+
+
+@pytest.fixture
+def caught():
+    """Handlers of ours in place of the test runner's, which list the signals that reach them."""
+    seen: list[int] = []
+    before = {n: signal.signal(n, lambda number, _: seen.append(number)) for n in SIGNALS}
+    yield seen
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_raises_the_flag_and_nothing_else(caught, number):
+    with StopRequest() as stop:
+        assert not stop.requested
+        os.kill(os.getpid(), number)
+        assert stop.requested
+        os.kill(os.getpid(), number)  # an impatient second one does not cut the save short
+        assert stop.requested
+    assert caught == []
+
+
+def test_afterwards_signals_reach_whom_they_reached_before(caught):
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with contextlib.suppress(ZeroDivisionError), StopRequest():
+        assert all(signal.getsignal(number) not in before for number in SIGNALS)
+        raise ZeroDivisionError
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+    for number in SIGNALS:
+        os.kill(os.getpid(), number)
+    assert caught == list(SIGNALS)
+
+
+def test_a_stop_says_where_training_stands():
+    with pytest.raises(Stopped, match="epoch 3 of 9"):
+        StopRequest().leave("epoch 3 of 9")
+
+
+def test_outside_the_main_thread_handlers_stay_as_they_are(caught):
+    during = []
+
+    def train() -> None:
+        with StopRequest() as stop:
+            during.extend([*(signal.getsignal(number) for number in SIGNALS), stop.requested])
+
+    before = [signal.getsignal(number) for number in SIGNALS]
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert during == [*before, False]
+
+
+class Term:
+    """A loss term that counts how often somebody waits for its value."""
+
+    def __init__(self) -> None:
+        self.readings = 0
+
+    def __float__(self) -> float:
+        self.readings += 1
+        return 0.12345
+
+
+def test_a_bar_that_is_not_shown_is_silent_and_waits_for_nothing(capfd):
+    term = Term()
+    with TrainingBar(False, "train", 3) as bar:
+        bar.advance_to(1)
+        bar.step({"cls": term})
+        bar.say("epoch 1: all 0.5")
+    assert term.readings == 0
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_bar_shows_stage_terms_and_lines_on_stderr(capsys):
+    with TrainingBar(True, "represent", 7) as bar:
+        bar.advance_to(2)
+        bar.step({"cls": Term(), "con": Term()})
+        bar.say("epoch 1: all 0.500")
+        assert bar.progress.tasks[0].completed == 3
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    for word in ("represent", "3/7", "cls 0.123", "con 0.123", "epoch 1: all 0.500"):
+        assert word in shown.err
+
+
+def test_terms_are_read_twice_a_second_at_most(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    term, bar = Term(), TrainingBar(True, "train", 100)
+    for _ in range(21):
+        bar.step({"cls": term})
+        now[0] += 0.1
+    assert 4 <= term.readings <= 5
+    assert bar.progress.tasks[0].completed == 21

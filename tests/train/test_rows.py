@@ -1,0 +1,60 @@
+"""Which rows take part: every readable image, with its label if it has one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from holotype.data.table import Table
+from holotype.errors import InputError
+from holotype.train.rows import index_rows
+
+
+@pytest.fixture
+def table() -> Table:
+    """Ten images; rows 0, 3, 6, 9 are labelled; rows 3 (labelled) and 4 (not) are broken."""
+    label, problem = ["", "b", "a"], [""] * 10
+    problem[3] = problem[4] = "the file is cut short"
+    return Table(
+        path=np.array([f"{i}.png" for i in range(10)], dtype=object),
+        label=np.array([label[1 + i % 2] if i % 3 == 0 else "" for i in range(10)], dtype=object),
+        known=("a", "b"),
+        problem=np.array(problem, dtype=object),
+        name="ten",
+    )
+
+
+def test_broken_images_take_no_part(table):
+    rows = index_rows(table, 3)
+    assert rows.usable.tolist() == [0, 1, 2, 5, 6, 7, 8, 9]
+    assert rows.labelled.tolist() == [0, 6, 9]
+    assert rows.unlabelled.tolist() == [1, 2, 5, 7, 8]
+    assert rows.steps == 2  # 8 usable images hold two full batches of 3
+
+
+def test_a_broken_labelled_image_loses_its_label(table):
+    assert table.target.tolist() == [1, -1, -1, 0, -1, -1, 1, -1, -1, 0]
+    assert index_rows(table, 3).target.tolist() == [1, -1, -1, -1, -1, -1, 1, -1, -1, 0]
+    assert table.target[3] == 0  # the table itself stays what it was
+
+
+def test_labelled_and_unlabelled_are_the_usable_rows_once_each(table):
+    rows = index_rows(table, 8)
+    assert sorted([*rows.labelled.tolist(), *rows.unlabelled.tolist()]) == rows.usable.tolist()
+    assert (rows.target[rows.labelled] >= 0).all()
+    assert (rows.target[rows.unlabelled] == -1).all()
+    assert rows.target.dtype == torch.int64
+    assert rows.steps == 1
+
+
+def test_a_batch_larger_than_what_can_be_read_is_refused(table):
+    with pytest.raises(InputError, match=r"batch size 9 is larger than the 8 usable images of ten.*lower it"):
+        index_rows(table, 9)
+
+
+def test_a_batch_that_cannot_be_shared_evenly_is_refused(table, monkeypatch):
+    monkeypatch.setattr("holotype.train.rows.world_size", lambda: 2)
+    assert index_rows(table, 4).steps == 2
+    with pytest.raises(InputError, match="batch size 3 cannot be shared evenly by 2 processes"):
+        index_rows(table, 3)
