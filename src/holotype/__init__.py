@@ -1,3 +1,31 @@
-"""Holotype: find the categories you know and the ones you don't."""
+"""Holotype: find the categories you know and the ones you don't.
+
+The public names are imported when they are first used, so that `import holotype` stays light.
+"""
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
+
+PUBLIC = {
+    "METHODS": "holotype.methods",
+    "Method": "holotype.methods",
+    "Table": "holotype.data.table",
+    "default_experiment": "holotype.experiment",
+    "load_table": "holotype.data.sources",
+    "run_experiment": "holotype.experiment",
+}
+"""Name and the module that it lives in."""
+
+__all__ = ["METHODS", "Method", "Table", "__version__", "default_experiment", "load_table", "run_experiment"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in PUBLIC:
+        return getattr(import_module(PUBLIC[name]), name)
+    raise AttributeError(f"module 'holotype' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

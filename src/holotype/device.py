@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
     from holotype.experiment import Experiment
 
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp64": "64-true"}
@@ -30,3 +32,8 @@ def pick_precision(experiment: Experiment) -> str:
     if experiment.train.precision != "auto":
         return experiment.train.precision
     return "bf16" if pick_device(experiment.device) == "cuda" else "fp32"
+
+
+def arithmetic(fabric: Fabric) -> str:
+    """Fabric's name of the precision it runs in; Fabric has no public word for it."""
+    return str(fabric._precision.precision)

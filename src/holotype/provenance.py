@@ -14,6 +14,7 @@ import torch
 
 import holotype
 from holotype.data.table import Table
+from holotype.device import arithmetic
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -34,7 +35,7 @@ def describe(experiment: Experiment, backbone: Backbone, table: Table, fabric: F
         "versions": {name: version(name) for name in PACKAGES},
         "hardware": hardware(fabric.device, fabric.world_size),
         "processes": fabric.world_size,
-        "precision": str(fabric._precision.precision),
+        "precision": arithmetic(fabric),
         "matmul": torch.get_float32_matmul_precision(),
         "backbone": {"name": backbone.name, "digest": backbone.digest, "caveat": backbone.caveat},
         "table": {

@@ -13,6 +13,7 @@ from holotype.data.sampling import keyed_generator
 from holotype.data.store import ImageStore
 from holotype.data.strong import apply_recipe, draw_recipe
 from holotype.data.views import Crops, centre_crops, draw_crops, normalise
+from holotype.device import arithmetic
 from holotype.methods.base import Method, Prediction, Views
 from holotype.models.backbone import Backbone
 from holotype.train.gather import gather_rows, local_rows, world_size
@@ -31,7 +32,7 @@ class Encoder:
         self.method = method
         self.mean = torch.tensor(backbone.mean, device=self.device)
         self.std = torch.tensor(backbone.std, device=self.device)
-        precision = str(fabric._precision.precision)
+        precision = arithmetic(fabric)
         self.dtype = torch.float64 if precision.startswith("64") else torch.float32
         self.trunk_dtype = torch.bfloat16 if precision.startswith("bf16") else self.dtype
         self.trunk: nn.Module = backbone.trunk.to(self.device, self.trunk_dtype).eval()
