@@ -17,7 +17,6 @@ from lightning_fabric import Fabric
 import holotype
 from holotype import provenance
 from holotype.data.table import Table
-from holotype.experiment import default_experiment
 from holotype.models.backbone import Backbone
 from holotype.provenance import commit, describe, hardware
 
@@ -96,7 +95,7 @@ BACKBONE = Backbone(
 
 def facts(table: Table = TABLE, precision: str = "32-true") -> dict:
     fabric = Fabric(accelerator="cpu", devices=1, precision=precision)
-    return describe(default_experiment("simgcd", "cub"), BACKBONE, table, fabric)
+    return describe(BACKBONE, table, fabric)
 
 
 def test_facts_name_what_a_number_depends_on(monkeypatch):

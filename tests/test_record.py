@@ -15,6 +15,7 @@ from holotype.data.table import Table
 from holotype.evaluate import SCORES, clustering_accuracy, score
 from holotype.experiment import Data, Experiment, default_experiment
 from holotype.methods import METHODS, Prediction
+from holotype.provenance import describe
 from holotype.record import config_hash, count_placed, identify, make_record, score_held_out, score_table
 from holotype.train.loop import TrainConfig
 
@@ -196,7 +197,8 @@ def make(world: World, loop, **settings) -> dict:
     data = Data(world.table, 4)
     fabric = Fabric(accelerator="cpu", devices=1, precision="32-true")
     identity = identify(experiment, data, BACKBONE)
-    return make_record(experiment, data, BACKBONE, loop, loop.predict(), fabric, identity)
+    facts = describe(BACKBONE, data.table, fabric)
+    return make_record(experiment, data, BACKBONE, loop, loop.predict(), facts, identity)
 
 
 def test_a_record_says_what_was_run_and_how_it_was_scored(world):

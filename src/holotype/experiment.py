@@ -27,7 +27,7 @@ from holotype.methods import Prediction, Task, find_method
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
 from holotype.provenance import describe
 from holotype.recipes import recipe
-from holotype.record import identify, make_record, score_held_out, score_table
+from holotype.record import headline, identify, make_record, score_held_out, score_table
 from holotype.run import RunFolder
 from holotype.train.gather import rank
 from holotype.train.loop import Loop, TrainConfig
@@ -157,13 +157,14 @@ def run_experiment(experiment: Experiment) -> dict[str, Any]:
     store = ImageStore.decode(list(data.table.path), backbone.image_size, progress=experiment.progress)
     data.table = data.table.with_problems(store.problem)
     check_trainable(data.table)
+    facts = describe(backbone, data.table, fabric)
     if rank() == 0:
         folder.write_json("identity.json", identity)
         folder.write_config(experiment.as_dict())
-        folder.write_json("provenance.json", describe(experiment, backbone, data.table, fabric))
-    loop = make_loop(experiment, data, backbone, store, fabric, folder, identity)
+        folder.write_json("provenance.json", facts)
+    loop = make_loop(experiment, data, backbone, store, fabric, folder)
     prediction = loop.fit()
-    record = make_record(experiment, data, backbone, loop, prediction, fabric, identity)
+    record = make_record(experiment, data, backbone, loop, prediction, facts, identity)
     if data.test is not None:
         record["test"] = score_held_out(loop, data.test, experiment.progress)
     record["wall_seconds"] = round(time.monotonic() - started, 1)
@@ -205,7 +206,6 @@ def make_loop(
     store: ImageStore,
     fabric: Fabric,
     folder: RunFolder | None = None,
-    identity: dict[str, Any] | None = None,
 ) -> Loop:
     table = data.table
     task = Task(
@@ -219,7 +219,7 @@ def make_loop(
     method = find_method(experiment.method_name)(experiment.method, task)
 
     def score_now(prediction: Prediction) -> dict[str, Any]:
-        return {key: value for key, value in score_table(table, prediction).items() if key != "per_class"}
+        return headline(score_table(table, prediction))
 
     return Loop(
         experiment.train,
@@ -230,7 +230,6 @@ def make_loop(
         fabric,
         seed=experiment.seed,
         folder=folder,
-        identity=identity,
         score=score_now if has_truth(table) else None,
         progress=experiment.progress,
     )

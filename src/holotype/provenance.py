@@ -19,13 +19,12 @@ from holotype.device import arithmetic
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-    from holotype.experiment import Experiment
     from holotype.models.backbone import Backbone
 
 PACKAGES = ("torch", "torchvision", "timm", "numpy", "scipy", "scikit-learn", "pillow", "safetensors")
 
 
-def describe(experiment: Experiment, backbone: Backbone, table: Table, fabric: Fabric) -> dict[str, Any]:
+def describe(backbone: Backbone, table: Table, fabric: Fabric) -> dict[str, Any]:
     """The facts that stand beside every score."""
     return {
         "holotype": holotype.__version__,

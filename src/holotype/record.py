@@ -16,13 +16,10 @@ from holotype.data.table import Table
 from holotype.device import pick_precision
 from holotype.evaluate import SCORES, has_truth, score
 from holotype.methods import Prediction
-from holotype.provenance import describe
 from holotype.train.encode import place
 from holotype.train.loop import Loop
 
 if TYPE_CHECKING:
-    from lightning_fabric import Fabric
-
     from holotype.experiment import Data, Experiment
     from holotype.models.backbone import Backbone
 
@@ -32,6 +29,11 @@ def score_table(table: Table, prediction: Prediction) -> dict[str, Any]:
     if not has_truth(table):
         return dict.fromkeys(SCORES) | {"n": 0, "per_class": []}
     return score(table, prediction.category.numpy(), prediction.known_score.numpy())
+
+
+def headline(scores: dict[str, Any]) -> dict[str, Any]:
+    """The scores without the table of classes."""
+    return {key: value for key, value in scores.items() if key != "per_class"}
 
 
 def identify(experiment: Experiment, data: Data, backbone: Backbone) -> dict[str, Any]:
@@ -69,11 +71,13 @@ def make_record(
     backbone: Backbone,
     loop: Loop,
     prediction: Prediction,
-    fabric: Fabric,
+    facts: dict[str, Any],
     identity: dict[str, Any],
 ) -> dict[str, Any]:
-    """The object that stands in results/*.json: what was run, on what, and what came out."""
-    facts = describe(experiment, backbone, data.table, fabric)
+    """The object that stands in results/*.json: what was run, on what, and what came out.
+
+    facts: what provenance.describe says of the run.
+    """
     scores = score_table(data.table, prediction)
     return {
         "method": experiment.method_name,
@@ -115,9 +119,9 @@ def score_held_out(loop: Loop, test: Table, progress: bool) -> dict[str, Any]:
     """Inductive scores: the official test split, which training never saw."""
     encoder = copy.copy(loop.encoder)
     store = ImageStore.decode(list(test.path), encoder.store.size, progress=progress)
-    encoder.store, encoder.height, encoder.width = store.to(encoder.device), store.height, store.width
+    encoder.store = store.to(encoder.device)
     test = test.with_problems(store.problem)
     rows = torch.from_numpy(np.flatnonzero(test.usable))
     with torch.no_grad():
         placed = place(loop.method, encoder.table_features(rows, len(test)), rows)
-    return {key: value for key, value in score_table(test, placed).items() if key != "per_class"}
+    return headline(score_table(test, placed))

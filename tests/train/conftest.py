@@ -96,7 +96,6 @@ class World:
             fabric or Fabric(accelerator="cpu", devices=1, precision="32-true"),
             seed=seed,
             folder=RunFolder(out) if out else None,
-            identity={"method": cls.__name__},
         )
 
 

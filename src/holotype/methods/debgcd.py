@@ -16,7 +16,7 @@ comparison must say which.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -26,6 +26,16 @@ from holotype.losses.ova import certainty, detector_loss, known_score
 from holotype.methods.base import Batch, Now, Prediction, Task
 from holotype.methods.simgcd import SimGCD, SimGCDConfig
 from holotype.models.heads import CompactOVA, CosineClassifier, DetectorOVA
+
+OVA_HEADS = {"compact": CompactOVA, "debgcd": DetectorOVA}
+
+
+class Debiasing(Protocol):
+    """The settings of L_adl, in DebGCD's config and in RPC's."""
+
+    adl: float
+    threshold: float
+    pseudo_share: float
 
 
 @dataclass
@@ -55,8 +65,7 @@ class DebGCD(SimGCD):
     def __init__(self, config: DebGCDConfig, task: Task) -> None:
         super().__init__(config, task)
         self.debiased = CosineClassifier(task.dim, task.k)
-        head = CompactOVA if config.arch == "compact" else DetectorOVA
-        self.ova = head(task.dim, task.n_known)
+        self.ova = OVA_HEADS[config.arch](task.dim, task.n_known)
 
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
         f = batch.features[:2]
@@ -64,21 +73,22 @@ class DebGCD(SimGCD):
         p_in, l_sdl = detector_terms(self.ova, f, batch, self.config.sdl, self.config.decouple_grad)
         return {
             **self.baseline(self.projector(f), q, batch, now),
-            "adl": self.auxiliary(f, q, p_in, batch),
+            "adl": auxiliary_loss(self.debiased(f), q, p_in, batch, self.config, self.config.tau),
             "sdl": l_sdl,
         }
-
-    def auxiliary(self, f: Tensor, q: Tensor, p_in: Tensor, batch: Batch) -> Tensor:
-        """adl * L_adl."""
-        c = self.config
-        d = certainty(known_score(p_in.detach()))
-        return c.adl * debiased_loss(
-            self.debiased(f), q.detach(), d, batch.label, batch.labelled, c.threshold, c.pseudo_share, c.tau
-        )
 
     def predict(self, features: Tensor) -> Prediction:
         placed = super().predict(features)
         return Prediction(placed.category, placed.probability, known_score(self.ova(features).sigmoid()))
+
+
+def auxiliary_loss(
+    debiased: Tensor, q: Tensor, p_in: Tensor, batch: Batch, config: Debiasing, tau: float
+) -> Tensor:
+    """adl * L_adl. debiased, q: (2, B, K) cosines of the debiased and of the main classifier; p_in: (2, B, C)."""
+    d = certainty(known_score(p_in.detach()))
+    share, threshold = config.pseudo_share, config.threshold
+    return config.adl * debiased_loss(debiased, q, d, batch.label, batch.labelled, threshold, share, tau)
 
 
 def detector_terms(

@@ -36,18 +36,17 @@ from torch import Tensor
 
 from holotype.errors import InputError
 from holotype.losses.consistency import behaviour_alignment, circular_fusion
-from holotype.losses.debiased import debiased_loss
 from holotype.losses.masked import masked_mean
-from holotype.losses.ova import certainty, known_score
+from holotype.losses.ova import known_score
 from holotype.losses.relational import relational_consistency, signature
 from holotype.methods.base import Batch, Now, Prediction, Stage, Task, Views
-from holotype.methods.debgcd import detector_terms
+from holotype.methods.debgcd import OVA_HEADS, auxiliary_loss, detector_terms
 from holotype.methods.pairing import chosen_anchor, draw_pairs
 from holotype.methods.prototypes import class_means, soft_update
 from holotype.methods.rpc_config import READING, RPCConfig
 from holotype.methods.schedule import ramp
 from holotype.methods.simgcd import SimGCD
-from holotype.models.heads import CompactOVA, CosineClassifier, DetectorOVA
+from holotype.models.heads import CosineClassifier
 
 RHO_RANGE = (0.05, 0.95)
 RHO_HELD_EPOCHS = 10
@@ -67,8 +66,7 @@ class RPC(SimGCD):
 
     def __init__(self, config: RPCConfig, task: Task) -> None:
         super().__init__(config, task)
-        head = CompactOVA if config.ova.arch == "compact" else DetectorOVA
-        self.ova = head(task.dim, task.n_known)
+        self.ova = OVA_HEADS[config.ova.arch](task.dim, task.n_known)
         if config.base == "debgcd":
             self.debiased = CosineClassifier(task.dim, task.k)
         prior = (task.n_images * task.n_known / task.k - task.n_labelled) / max(task.n_unlabelled, 1)
@@ -152,29 +150,19 @@ class RPC(SimGCD):
         c = self.config
         terms = self.baseline(z, q, batch, now)
         if c.base == "debgcd":
-            d = certainty(known_score(p_in.detach()))
-            terms["adl"] = c.debias.adl * debiased_loss(
-                self.debiased(f),
-                q.detach(),
-                d,
-                batch.label,
-                batch.labelled,
-                c.debias.threshold,
-                c.debias.pseudo_share,
-                c.tau,
-            )
+            terms["adl"] = auxiliary_loss(self.debiased(f), q, p_in, batch, c.debias, c.tau)
         return terms
 
     def align(self, batch: Batch, z: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
         """L_align (R4) over groups [l_i, u_i1, ..., u_iM] of the first weak view and the strong one."""
         c = self.config
-        pair = torch.stack([z[0], z[-1]]) if c.fusion.space == "proj" else batch.features[0::2]
-        pair = F.normalize(pair, dim=-1) if c.fusion.space == "proj" else pair
+        in_projection = c.fusion.space == "proj"
+        pair = F.normalize(z[0::2], dim=-1) if in_projection else batch.features[0::2]
         group = torch.cat([pair[:, :, None], pair[:, partner]], dim=2)  # (2, B, 1 + M, D)
         alpha_w = F.pad(c.alpha * weight, (1, 0))  # labelled rows take nothing in
         fused = self.fuse_groups(group, alpha_w)
         anchor = pair
-        if c.fusion.space == "feat":
+        if not in_projection:
             anchor, fused = (F.normalize(self.projector(x), dim=-1) for x in (anchor, fused))
         return behaviour_alignment(
             anchor[0] - anchor[1], fused[0, :, 1:] - fused[1, :, 1:], weight, batch.labelled

@@ -28,7 +28,6 @@ class Encoder:
         self.fabric = fabric
         self.device = fabric.device
         self.store = store.to(self.device)
-        self.height, self.width = store.height.cpu(), store.width.cpu()
         self.method = method
         self.mean = torch.tensor(backbone.mean, device=self.device)
         self.std = torch.tensor(backbone.std, device=self.device)
@@ -40,10 +39,8 @@ class Encoder:
 
     def training_features(self, rows: Tensor, views: Views, key: tuple[int | str, ...]) -> Tensor:
         """(B,) rows of the whole batch -> (V, B, D) features with gradient, gathered from all processes."""
-        images = torch.cat(
-            [self._view(rows, views, index, key) for index in range(views.weak + views.strong)]
-        )
         n_views = views.weak + views.strong
+        images = torch.cat([self._view(rows, views, index, key) for index in range(n_views)])
         features = self._features(images).unflatten(0, (n_views, -1))
         return gather_rows(features.transpose(0, 1)).transpose(0, 1)
 
@@ -53,14 +50,11 @@ class Encoder:
         padding = -len(rows) % world_size()
         padded = torch.cat([rows, rows[:1].expand(padding)])
         own = local_rows(padded)
-        crops = centre_crops(self.height[own], self.width[own], self.store.size)
-        parts = []
-        for start in range(0, max(len(own), 1), EVALUATION_BATCH):
-            part = slice(start, start + EVALUATION_BATCH)
-            images = self._crop(
-                own[part], crops.take(torch.arange(start, min(start + EVALUATION_BATCH, len(own))))
-            )
-            parts.append(self._features(self._normalised(images)))
+        crops = centre_crops(self.store.height[own], self.store.width[own], self.store.size)
+        parts = [
+            self._features(self._normalised(self._crop(own[part], crops.take(part))))
+            for part in torch.arange(len(own)).split(EVALUATION_BATCH)
+        ]
         return gather_rows(torch.cat(parts))[: len(rows)]
 
     def table_features(self, rows: Tensor, n: int) -> Tensor:
@@ -74,8 +68,8 @@ class Encoder:
         """One normalised view of this process's rows; drawn for the whole batch, so that processes agree."""
         generator = keyed_generator(*key, "crop", index)
         own = local_rows(torch.arange(len(rows)))
-        crops = draw_crops(self.height[rows], self.width[rows], self.store.size, generator).take(own)
-        images = self._crop(rows[own], crops)
+        height, width = self.store.height[rows], self.store.width[rows]
+        images = self._crop(rows[own], draw_crops(height, width, self.store.size, generator).take(own))
         if index >= views.weak:
             group = torch.arange(len(rows)) % views.groups if views.share == "group" else None
             generator = keyed_generator(*key, "strong", index)

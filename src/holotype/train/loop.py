@@ -82,16 +82,19 @@ class Loop:
         *,
         seed: int,
         folder: RunFolder | None = None,
-        identity: dict[str, Any] | None = None,
         score: Score | None = None,
         progress: bool = False,
     ) -> None:
         self.config, self.table, self.fabric, self.seed = config, table, fabric, seed
         self.encoder = Encoder(store, backbone, method, fabric)
         self.method = method.to(self.encoder.device, self.encoder.dtype)
-        self.folder, self.identity, self.score, self.progress = folder, identity or {}, score, progress
+        self.folder, self.score, self.progress = folder, score, progress
         self.modules = nn.ModuleDict({"tail": self.encoder.tail, "method": self.method})
         self.learnable = {n: p for n, p in self.modules.named_parameters() if p.requires_grad}
+        # what each process learns from its own rows, and what all of them learn from the whole batch
+        own = "method.encoder" if method.needs == "images" else "tail"
+        self.local = [p for n, p in self.learnable.items() if n.startswith(own)]
+        self.common = [p for n, p in self.learnable.items() if not n.startswith(own)]
         self.initial = {name: parameter.detach().clone() for name, parameter in self.learnable.items()}
         self.position = Position()
         self.started = self.last_save = time.monotonic()
@@ -129,8 +132,7 @@ class Loop:
     def _begin_stage(self, stage: Stage, tensors: dict[str, Tensor]) -> torch.optim.Optimizer:
         """Build the stage's optimiser with the momentum of the state, or refresh what starts anew."""
         c = self.config
-        lr = c.lr if stage.lr is None else stage.lr
-        optimiser = build_sgd(self.learnable, stage.trains, lr, c.momentum, c.weight_decay)
+        optimiser = build_sgd(self.learnable, stage.trains, self.lr(stage), c.momentum, c.weight_decay)
         restore_momentum(optimiser, self.learnable, tensors)
         at_start = self.position.epoch == 0 and self.position.step == 0 and not self.position.begun
         for name, parameter in self.learnable.items():
@@ -145,12 +147,15 @@ class Loop:
     def epochs(self, stage: Stage) -> int:
         return self.config.epochs if stage.epochs is None else stage.epochs
 
+    def lr(self, stage: Stage) -> float:
+        return self.config.lr if stage.lr is None else stage.lr
+
     # -- one epoch, one step ----------------------------------------------------------------------
 
     def _run_epoch(
         self, stage: Stage, epoch: int, epochs: int, optimiser: torch.optim.Optimizer, bar: TrainingBar
     ) -> None:
-        lr = cosine_lr(self.config.lr if stage.lr is None else stage.lr, epoch, epochs)
+        lr = cosine_lr(self.lr(stage), epoch, epochs)
         for group in optimiser.param_groups:
             group["lr"] = lr
         if not self.position.begun:
@@ -197,11 +202,7 @@ class Loop:
         terms = self.method.loss(self._batch(rows, features, key), now)
         optimiser.zero_grad(set_to_none=True)
         torch.stack(list(terms.values())).sum().backward()
-        own = "method.encoder" if self.method.needs == "images" else "tail"
-        sum_gradients(
-            [p for n, p in self.learnable.items() if n.startswith(own)],
-            [p for n, p in self.learnable.items() if not n.startswith(own)],
-        )
+        sum_gradients(self.local, self.common)
         optimiser.step()
         with torch.no_grad():
             self.method.after_step()
@@ -228,12 +229,12 @@ class Loop:
     def _before_epoch(self, stage: Stage, epoch: int) -> None:
         self.modules.eval()
         self.sums = {}
-
-        def features() -> Tensor:
-            return self.encoder.table_features(self.rows.usable, len(self.table))
-
         with torch.no_grad():
-            self.method.before_epoch(stage, epoch, features, self.target.to(self.encoder.device))
+            self.method.before_epoch(stage, epoch, self._features, self.target.to(self.encoder.device))
+
+    def _features(self) -> Tensor:
+        """(N, D) of every image of the table, with the weights as they are."""
+        return self.encoder.table_features(self.rows.usable, len(self.table))
 
     # -- what is written --------------------------------------------------------------------------
 
@@ -269,7 +270,7 @@ class Loop:
         tensors = dict(self.modules.state_dict())
         tensors |= momentum_tensors(optimiser, self.learnable)
         tensors |= {f"sums.{name}": value for name, value in self.sums.items()}
-        facts = {**vars(self.position), "seconds": self.seconds(), "identity": self.identity}
+        facts = {**vars(self.position), "seconds": self.seconds()}
         save_state(self.folder.path, tensors, facts)
 
     def _resume(self) -> dict[str, Tensor]:
@@ -298,7 +299,7 @@ class Loop:
     @torch.no_grad()
     def _finish(self) -> Prediction:
         self.modules.eval()
-        features = self.encoder.table_features(self.rows.usable, len(self.table))
+        features = self._features()
         rows = self.rows.usable.to(features.device)
         label = self.target.to(features.device)[rows]
         self.method.finish(features[rows], label, keyed_generator(self.seed, "finish"))
@@ -308,9 +309,7 @@ class Loop:
     def predict(self) -> Prediction:
         """Place every image with the weights as they are."""
         self.modules.eval()
-        return place(
-            self.method, self.encoder.table_features(self.rows.usable, len(self.table)), self.rows.usable
-        )
+        return place(self.method, self._features(), self.rows.usable)
 
     def model_tensors(self) -> dict[str, Tensor]:
         """Tail and method, as they are written to model.safetensors."""
