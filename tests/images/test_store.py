@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from pathlib import Path
 
@@ -11,10 +12,11 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from holotype.data import store as store_module
-from holotype.data.store import ImageStore
+from holotype.data.store import ImageStore, Spill
 from holotype.data.views import Crops, centre_crops, draw_crops, normalise
 from holotype.errors import InputError
+
+from .noise import write_noise
 
 GOLDEN = np.load(Path(__file__).parents[1] / "data" / "parity" / "transform_subset.npz", allow_pickle=False)
 CASES = ("grad_50x69", "check_71x50", "noise_32x32", "check_290x270_down")
@@ -23,17 +25,6 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 def sha256(hwc: torch.Tensor) -> str:
     return hashlib.sha256(hwc.contiguous().numpy().tobytes()).hexdigest()
-
-
-def write_noise(folder: Path, shapes: list[tuple[int, int]], seed: int = 0) -> list[str]:
-    """PNG files of random pixels, shapes (height, width)."""
-    rng = np.random.default_rng(seed)
-    paths = []
-    for i, (height, width) in enumerate(shapes):
-        path = folder / f"{seed}_{i:03d}.png"
-        Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8)).save(path)
-        paths.append(str(path))
-    return paths
 
 
 def pil_crop(stored: torch.Tensor, top: int, left: int, flip: bool, size: int) -> np.ndarray:
@@ -85,20 +76,6 @@ def test_views_are_golden(golden_store: ImageStore, row: int, view: str) -> None
         np.testing.assert_allclose(square, GOLDEN[f"{key}.normalised_sqsum_f64"], rtol=5e-5)
 
 
-@pytest.mark.parametrize(("size", "short"), [(224, 256), (128, 146), (28, 32)])
-def test_shorter_side_and_floor_of_the_longer(tmp_path: Path, size: int, short: int) -> None:
-    shapes = [(50, 69), (71, 50), (short, 2 * short), (40, 40)]
-    store = ImageStore.decode(write_noise(tmp_path, shapes), size, progress=False)
-    expected = [(short, short * 69 // 50), (short * 71 // 50, short), (short, 2 * short), (short, short)]
-    assert list(zip(store.height.tolist(), store.width.tolist(), strict=True)) == expected
-
-
-def test_an_image_of_the_right_size_is_not_touched(tmp_path: Path) -> None:
-    (path,) = write_noise(tmp_path, [(32, 47)])
-    store = ImageStore.decode([path], 28, progress=False)
-    assert np.array_equal(store.image(0).numpy(), np.asarray(Image.open(path)))
-
-
 def test_crops_equal_pil_on_ragged_images(tmp_path: Path) -> None:
     shapes = [(40, 40), (33, 90), (100, 35), (20, 21), (64, 32), (32, 128)]
     store = ImageStore.decode(write_noise(tmp_path, shapes), 28, progress=False)
@@ -147,25 +124,6 @@ def test_broken_files_become_problems(tmp_path: Path) -> None:
         store.crop(torch.tensor([0, 2]), Crops(*torch.zeros(2, 2, dtype=torch.int64), torch.zeros(2).bool()))
 
 
-def test_any_failure_of_one_image_is_its_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(path: str) -> tuple[Image.Image, str]:
-        if path == "b":
-            raise MemoryError("too large")
-        if path == "d":
-            return Image.new("RGB", (0, 5)), ""
-        return Image.new("RGB", (40, 40)), "first frame used" if path == "c" else ""
-
-    monkeypatch.setattr(store_module, "read_image", read)
-    store = ImageStore.decode(["a", "b", "c", "d"], 28, progress=False)
-    assert store.problem.tolist() == [
-        "",
-        "b could not be prepared (MemoryError: too large).",
-        "",
-        "d has no pixels.",
-    ]
-    assert store.note.tolist() == ["", "", "first frame used", ""]
-
-
 def test_all_broken_and_none_at_all() -> None:
     for paths in (["/nowhere/a.png", "/nowhere/b.png"], []):
         store = ImageStore.decode(paths, 28, progress=False)
@@ -181,41 +139,6 @@ def test_nonsense_settings_are_refused() -> None:
         ImageStore.decode([], 28, workers=0)
 
 
-@pytest.mark.parametrize(("height", "width"), [(10, 60), (60, 10), (1, 3000), (1, 1), (33, 200)])
-def test_extreme_sides_are_cut_to_the_middle(tmp_path: Path, height: int, width: int) -> None:
-    (path,) = write_noise(tmp_path, [(height, width)])
-    store = ImageStore.decode([path], 28, progress=False)
-    stored = store.image(0)
-    assert store.problem[0] == ""
-    long = max(height, width) > 4 * min(height, width)
-    assert bool(store.note[0]) == long
-    if long:
-        assert "4 times the shorter side" in store.note[0]
-        assert sorted(stored.shape[:2]) == [32, 128]
-    # Within one grey level of resizing the whole and cutting the middle out of it.
-    scale = min(height, width)
-    whole = Image.open(path).resize((32 * width // scale, 32 * height // scale), Image.Resampling.BICUBIC)
-    top, left = (whole.height - stored.shape[0]) // 2, (whole.width - stored.shape[1]) // 2
-    middle = np.asarray(whole)[top : top + stored.shape[0], left : left + stored.shape[1]]
-    assert np.abs(middle.astype(int) - stored.numpy().astype(int)).max() <= int(long)
-
-
-def test_exactly_four_times_is_not_cut(tmp_path: Path) -> None:
-    store = ImageStore.decode(write_noise(tmp_path, [(20, 80)]), 28, progress=False)
-    assert (int(store.height[0]), int(store.width[0]), store.note[0]) == (32, 128, "")
-
-
-def test_worker_count_changes_nothing(tmp_path: Path) -> None:
-    sizes = np.random.default_rng(5).integers(20, 120, (25, 2)).tolist()
-    paths = write_noise(tmp_path, [(h, w) for h, w in sizes])
-    paths.insert(7, str(tmp_path / "missing.png"))
-    one, *others = (ImageStore.decode(paths, 28, workers=w, progress=False) for w in (1, 2, 7, None))
-    for other in others:
-        assert torch.equal(one.pixels, other.pixels)
-        assert torch.equal(one.offset, other.offset)
-        assert one.problem.tolist() == other.problem.tolist()
-
-
 def test_the_buffer_holds_the_images_and_nothing_else(tmp_path: Path) -> None:
     # Small images first, then large ones: the guess of the final size is too small and must grow.
     paths = write_noise(tmp_path, [(32, 32)] * 10 + [(32, 128)] * 10)
@@ -223,12 +146,6 @@ def test_the_buffer_holds_the_images_and_nothing_else(tmp_path: Path) -> None:
     assert store.nbytes == store.pixels.numel() == int((store.height * store.width * 3).sum())
     assert torch.equal(store.image(19), torch.from_numpy(np.array(Image.open(paths[19]))))
     assert torch.equal(store.image(0), torch.from_numpy(np.array(Image.open(paths[0]))))
-
-
-def test_silent_without_a_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    ImageStore.decode(write_noise(tmp_path, [(30, 30)]), 28, progress=True)
-    captured = capfd.readouterr()
-    assert captured.out == captured.err == ""
 
 
 def test_save_and_load_keep_everything(tmp_path: Path) -> None:
@@ -298,3 +215,94 @@ def test_the_gpu_gives_the_same_crops(tmp_path: Path) -> None:
     assert torch.equal(on_gpu.crop(rows, crops).cpu(), expected)
     assert torch.equal(on_gpu.crop(rows.cuda(), crops.to("cuda")).cpu(), expected)
     assert on_gpu.height.device.type == "cpu"
+
+
+def gather(store: ImageStore, rows: torch.Tensor, crops: Crops) -> torch.Tensor:
+    """What `crop` does on a GPU, here: one gather for the batch."""
+    pixels = store.pixels.view(-1, 3)
+    step = torch.arange(store.size)
+    cut = []
+    for row, top, left, flip in zip(rows, crops.top, crops.left, crops.flip, strict=True):
+        column = left + (step.flip(0) if flip else step)
+        line = store.offset[row] // 3 + (top + step) * store.width[row]
+        cut.append(pixels[line[:, None] + column[None, :]])
+    return torch.stack(cut).permute(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize("size", [1, 7, 28, 37])
+@pytest.mark.parametrize("level", ["host", "disk"])
+def test_cut_is_the_gather(tmp_path: Path, size: int, level: str) -> None:
+    shapes = [(40, 40), (33, 90), (100, 35), (20, 21)]
+    spill = Spill(0 if level == "disk" else 10**9, tmp_path)
+    store = ImageStore.decode(write_noise(tmp_path, shapes), size, progress=False, spill=spill)
+    assert store.level == level
+    for n in (1, 2, 33):
+        rows = torch.randint(len(store), (n,), generator=torch.Generator().manual_seed(n))
+        crops = draw_crops(store.height[rows], store.width[rows], size, torch.Generator().manual_seed(n))
+        expected = gather(store, rows, crops)
+        for found in (store.cut(rows, crops), store.crop(rows, crops)):
+            assert torch.equal(found, expected)
+            assert found.permute(0, 2, 3, 1).is_contiguous()
+    nothing = torch.zeros(0, dtype=torch.int64)
+    assert store.cut(nothing, Crops(nothing, nothing, nothing.bool())).shape == (0, 3, size, size)
+
+
+def test_cut_refuses_what_crop_refuses(tmp_path: Path) -> None:
+    store = ImageStore.decode(odd_files(tmp_path), 28, progress=False)
+    outside = Crops(torch.tensor([0, 9]), torch.tensor([0, 0]), torch.zeros(2).bool())
+    for cut in (store.cut, store.crop):
+        with pytest.raises(InputError, match="does not fit image 0"):
+            cut(torch.tensor([0, 0]), outside)
+
+
+def test_the_digest_tells_stores_apart(tmp_path: Path) -> None:
+    paths = write_noise(tmp_path, [(32, 64), (64, 32), (32, 32)])
+
+    def digest(paths: list[str], size: int = 28) -> str:
+        return ImageStore.decode(paths, size, progress=False).digest()
+
+    assert digest(paths) == digest(paths)
+    others = [
+        digest(paths[::-1]),
+        digest(paths[:2]),
+        digest(paths, 14),
+        digest([]),
+        digest([*paths, "missing"]),
+    ]
+    assert len({digest(paths), *others}) == 6
+    store = ImageStore.decode(paths, 28, progress=False)
+    turned = dataclasses.replace(store, height=store.width, width=store.height)
+    assert turned.digest() != store.digest(), "the same bytes in other sides"
+    changed = dataclasses.replace(store, pixels=store.pixels.clone())
+    changed.pixels[-1] ^= 1
+    assert changed.digest() != store.digest()
+
+
+def test_the_digest_covers_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holotype.data.store.HASHED_AT_ONCE", 1000)
+    store = ImageStore.decode(write_noise(tmp_path, [(32, 40)]), 28, progress=False)
+    digests = set()
+    for at in range(0, store.nbytes, 500):
+        changed = dataclasses.replace(store, pixels=store.pixels.clone())
+        changed.pixels[at] ^= 1
+        digests.add(changed.digest())
+    assert len(digests | {store.digest()}) == len(range(0, store.nbytes, 500)) + 1
+
+
+def test_levels(tmp_path: Path) -> None:
+    store = ImageStore.decode(write_noise(tmp_path, [(32, 40)]), 28, progress=False)
+    store.save(tmp_path / "images.safetensors")
+    loaded = ImageStore.load(tmp_path / "images.safetensors")
+    assert (store.level, loaded.level, store.to("meta").level) == ("host", "disk", "device")
+    assert (loaded.to("cpu").level, loaded.to("meta").mapped) == ("disk", False)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_cut_into_page_locked_memory(tmp_path: Path) -> None:
+    store = ImageStore.decode(write_noise(tmp_path, [(40, 60), (60, 40)]), 28, progress=False)
+    rows = torch.tensor([0, 1, 1, 0])
+    crops = draw_crops(store.height[rows], store.width[rows], 28, torch.Generator().manual_seed(0))
+    pinned = store.cut(rows, crops, pin=True)
+    assert pinned.is_pinned()
+    assert torch.equal(pinned, store.crop(rows, crops))
+    assert torch.equal(store.to("cuda").cut(rows, crops), pinned)

@@ -1,0 +1,220 @@
+"""How much memory images and cached tokens may take: on the GPU, in the host's memory, in files.
+
+Nothing here reserves memory. `find_budget` reads what is free at this moment and leaves room for the run itself.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from holotype.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+Level = Literal["device", "host", "disk"]
+"""Where images or tokens lie: on the GPU, in the host's memory, in a memory-mapped file."""
+
+GB = 1_000_000_000
+DEVICE_RESERVE = 0.15
+"""Share of all GPU memory kept free for networks and activations, but at least LEAST_RESERVE."""
+LEAST_RESERVE = 2 * GB
+HOST_SHARE = 0.5
+"""Share of the available host memory that is taken by default; networks, activations and others need the rest."""
+MOST = 0.9
+"""Nothing takes more than this share of what is free, whatever is asked for."""
+USUAL_DISK = 20 * GB
+"""Default of `MemoryConfig.disk_gb`."""
+UNKNOWN_HOST = 4 * GB
+"""Available host memory where the system does not tell."""
+
+
+@dataclass
+class MemoryConfig:
+    """How much memory images and cached tokens may take. 1 GB is 1,000,000,000 bytes."""
+
+    device_gb: float | None = None
+    """GB of GPU memory that images and cached tokens may take; by default most of what is free."""
+    host_gb: float | None = None
+    """GB of host memory that images and cached tokens may take; by default half of what is available."""
+    disk_gb: float | None = None
+    """GB that files in cache_dir may take in all; by default 20, and never more than is free."""
+    cache_dir: str | None = None
+    """Folder for memory-mapped images and token caches; by default holotype in the user's cache folder."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bytes that may be taken at each level; without a GPU `device` is 0."""
+
+    device: int
+    host: int
+    disk: int
+
+    @classmethod
+    def at(cls, level: Level, nbytes: int) -> Budget:
+        """`nbytes` at one level and nothing at the others."""
+        return cls(**{name: nbytes if name == level else 0 for name in ("device", "host", "disk")})
+
+
+NOTHING = Budget(0, 0, 0)
+
+
+def find_budget(config: MemoryConfig, device: torch.device, taken: Budget = NOTHING) -> Budget:
+    """What may be taken now.
+
+    taken: what images and tokens of this run hold already. It counts against the settings, which speak of
+    all of them together; it does not count against what is free, where it is missing by itself.
+    Files that are kept in the cache folder do not reduce `disk`: they can be deleted.
+    """
+    processes = _processes()
+    free_device, usual_device = _device_memory(device)
+    free_host = _host_memory() // processes
+    free_disk = _free_disk(cache_folder(config)) // processes
+    device_limit = _limit("device_gb", config.device_gb)
+    host_limit = _limit("host_gb", config.host_gb, processes)
+    disk_limit = _limit("disk_gb", config.disk_gb, processes)
+    return Budget(
+        device=_within(free_device, usual_device if device_limit is None else device_limit - taken.device),
+        host=_within(
+            free_host, int(HOST_SHARE * free_host) if host_limit is None else host_limit - taken.host
+        ),
+        disk=_within(free_disk, (USUAL_DISK // processes if disk_limit is None else disk_limit) - taken.disk),
+    )
+
+
+def human(n: int) -> str:
+    """Bytes for people, in decimal units: 1.6 GB, 31.0 MB."""
+    value, units = float(n), ["kB", "MB", "GB", "TB", "PB"]
+    if abs(n) < 1000:
+        return f"{n} bytes"
+    unit = ""
+    while units and round(abs(value), 1) >= 1000:
+        value, unit = value / 1000, units.pop(0)
+    return f"{value:.1f} {unit}"
+
+
+def cache_folder(config: MemoryConfig) -> Path:
+    """The folder for memory-mapped images and token caches; it need not exist yet."""
+    if config.cache_dir is not None:
+        return Path(config.cache_dir).expanduser()
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(named):  # the rule of that variable: a relative path is to be ignored
+        return Path(named) / "holotype"
+    try:
+        return Path.home() / ".cache" / "holotype"
+    except RuntimeError:  # an account without a home
+        return Path(tempfile.gettempdir()) / "holotype"
+
+
+def _limit(name: str, gigabytes: float | None, processes: int = 1) -> int | None:
+    """Bytes that a setting allows one of the run's processes; None where it is not set. Nonsense is refused."""
+    if gigabytes is None:
+        return None
+    if not (math.isfinite(gigabytes) and gigabytes > 0):
+        raise InputError(
+            f"--memory.{name} is {gigabytes}; give a positive number of GB, or leave it out for the default."
+        )
+    return int(gigabytes * GB) // processes
+
+
+def _within(free: int, wanted: int) -> int:
+    """`wanted`, as far as it is free."""
+    return max(0, min(wanted, int(MOST * free)))
+
+
+def _processes() -> int:
+    """Processes of this run, which share the machine's memory and disk."""
+    from torch import distributed
+
+    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+
+
+def _device_memory(device: torch.device) -> tuple[int, int]:
+    """Bytes free on `device`, and how many of them to take by default; none on a CPU."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.empty_cache()  # what torch keeps for later is free
+        free, total = torch.cuda.mem_get_info(device)
+    elif device.type == "mps":
+        total = torch.mps.recommended_max_memory()
+        # the GPU has no memory of its own there
+        free = max(0, min(total - torch.mps.driver_allocated_memory(), _host_memory()))
+    else:
+        return 0, 0
+    return free, max(0, free - max(LEAST_RESERVE, int(DEVICE_RESERVE * total)))
+
+
+def _free_disk(folder: Path) -> int:
+    """Bytes free where `folder` is or would be made."""
+    for place in (folder.absolute(), *folder.absolute().parents):
+        try:
+            return shutil.disk_usage(place).free
+        except OSError:
+            continue
+    return 0
+
+
+def _host_memory(root: Path = Path("/")) -> int:
+    """Bytes of host memory a process can take without anything being swapped out or killed."""
+    found = [_meminfo(root), *_cgroups(root)]
+    known = [n for n in found if n is not None]
+    return max(0, min(known)) if known else UNKNOWN_HOST
+
+
+def _meminfo(root: Path) -> int | None:
+    """MemAvailable of Linux; elsewhere half of the memory that is built in."""
+    lines = _read(root / "proc/meminfo").splitlines()
+    fields = {line.split(":")[0]: line.split()[1] for line in lines if len(line.split()) > 1}
+    if "MemAvailable" in fields:
+        return int(fields["MemAvailable"]) * 1024
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _cgroups(root: Path) -> Iterator[int]:
+    """What the limits on this process's control groups, and on those around them, leave (versions 1 and 2)."""
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            top, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            top = root / "sys/fs/cgroup/memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        else:
+            continue
+        inside = top / path.strip("/")
+        # In a container the path may be the one outside it; then only `top` exists.
+        for group in (inside, *inside.parents):
+            if not group.is_relative_to(top):
+                break
+            left = _left_in(group, *names)
+            if left is not None:
+                yield left
+
+
+def _left_in(group: Path, limit_file: str, usage_file: str, reclaimable: str) -> int | None:
+    """Limit minus use of one control group; file pages not used of late do not count as use."""
+    limit, usage = _read(group / limit_file).strip(), _read(group / usage_file).strip()
+    if not (limit.isdigit() and usage.isdigit()):  # "max", or no such file
+        return None
+    stat = dict(line.split(" ", 1) for line in _read(group / "memory.stat").splitlines() if " " in line)
+    return int(limit) - int(usage) + int(stat.get(reclaimable, 0))
+
+
+def _read(path: Path) -> str:
+    """A small file of the system, "" where it does not exist."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,199 @@
+"""Budgets follow what is free, limits on containers, and the settings; nonsense is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from holotype import memory
+from holotype.errors import InputError
+from holotype.memory import Budget, MemoryConfig, cache_folder, find_budget, human
+
+CPU = torch.device("cpu")
+GB = 1_000_000_000
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def meminfo(available: int) -> dict[str, str]:
+    return {"proc/meminfo": f"MemTotal: 99999999 kB\nMemAvailable:  {available // 1024} kB\n"}
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A machine of which the test says what is free."""
+    found = SimpleNamespace(host=40 * GB, disk=100 * GB)
+    monkeypatch.setattr(memory, "_host_memory", lambda: found.host)
+    monkeypatch.setattr(memory, "_free_disk", lambda folder: found.disk)
+    return found
+
+
+def test_defaults_leave_room_for_the_run(free: SimpleNamespace) -> None:
+    assert find_budget(MemoryConfig(), CPU) == Budget(device=0, host=20 * GB, disk=20 * GB)
+    free.host, free.disk = 2 * GB, 10 * GB
+    assert find_budget(MemoryConfig(), CPU) == Budget(device=0, host=GB, disk=9 * GB)
+
+
+def test_settings_count_up_to_what_is_free(free: SimpleNamespace) -> None:
+    given = MemoryConfig(device_gb=5, host_gb=0.25, disk_gb=60)
+    assert find_budget(given, CPU) == Budget(device=0, host=GB // 4, disk=60 * GB)
+    greedy = find_budget(MemoryConfig(host_gb=1000, disk_gb=1000), CPU)
+    assert greedy == Budget(device=0, host=36 * GB, disk=90 * GB)
+
+
+def test_what_is_taken_counts_against_the_settings_only(free: SimpleNamespace) -> None:
+    given = MemoryConfig(host_gb=5)
+    assert find_budget(given, CPU, Budget.at("host", 2 * GB)).host == 3 * GB
+    assert find_budget(given, CPU, Budget.at("host", 9 * GB)).host == 0
+    assert find_budget(given, CPU, Budget.at("disk", 2 * GB)) == Budget(0, 5 * GB, 18 * GB)
+    assert find_budget(MemoryConfig(), CPU, Budget.at("host", 2 * GB)).host == 20 * GB
+
+
+def test_processes_share_the_host_and_the_disk(
+    free: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_processes", lambda: 4)
+    assert find_budget(MemoryConfig(), CPU) == Budget(0, 5 * GB, 5 * GB)
+    assert find_budget(MemoryConfig(host_gb=8, disk_gb=4), CPU) == Budget(0, 2 * GB, GB)
+
+
+@pytest.mark.parametrize("name", ["device_gb", "host_gb", "disk_gb"])
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
+def test_nonsense_is_refused(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=f"--memory.{name} is {value}; give a positive"):
+        find_budget(MemoryConfig(**{name: value}), CPU)
+
+
+def test_a_gpu_keeps_a_reserve(free: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = torch.device("cuda", 0)
+    now = {"free": 130 * GB, "total": 140 * GB}
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (now["free"], now["total"]))
+    assert find_budget(MemoryConfig(), cuda) == Budget(109 * GB, 20 * GB, 20 * GB)
+    assert find_budget(MemoryConfig(device_gb=20), cuda).device == 20 * GB
+    assert find_budget(MemoryConfig(device_gb=20), cuda, Budget.at("device", 15 * GB)).device == 5 * GB
+    assert find_budget(MemoryConfig(device_gb=500), cuda).device == 117 * GB
+    now.update(free=7 * GB, total=8 * GB)
+    assert find_budget(MemoryConfig(), cuda).device == 5 * GB
+    now.update(free=GB)
+    assert find_budget(MemoryConfig(), cuda).device == 0
+
+
+def test_unified_memory_is_bounded_by_the_host(
+    free: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 12 * GB)
+    monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda: 2 * GB)
+    mps = torch.device("mps")
+    assert find_budget(MemoryConfig(), mps).device == 8 * GB
+    free.host = 6 * GB
+    assert find_budget(MemoryConfig(), mps).device == 4 * GB
+
+
+def test_linux_says_what_is_available(tmp_path: Path) -> None:
+    assert memory._host_memory(write(tmp_path, meminfo(8 * 1024**3))) == 8 * 1024**3
+
+
+V1, V2 = "4:memory:/a/b\n3:cpuset:/\n0::/\n", "0::/a/b\n"
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "left"),
+    [
+        (V2, {"a/b/memory.max": "3000000000", "a/b/memory.current": "1000000000"}, 2 * GB),
+        (V2, {"a/b/memory.max": "max", "a/b/memory.current": "1000000000"}, 8 * 1024**3),
+        (V2, {"a/memory.max": "3000000000", "a/memory.current": "1000000000"}, 2 * GB),  # the group around it
+        (V2, {"memory.max": "3000000000", "memory.current": "1000000000"}, 2 * GB),  # a container's own view
+        (V2, {"a/b/memory.max": "1000000000", "a/b/memory.current": "1500000000"}, 0),
+        (
+            V2,
+            {
+                "a/b/memory.max": "3000000000",
+                "a/b/memory.current": "1500000000",
+                "a/b/memory.stat": "anon 1000000000\ninactive_file 500000000\nactive_file 7\n",
+            },
+            2 * GB,
+        ),
+        (
+            V1,
+            {
+                "memory/a/b/memory.limit_in_bytes": "3000000000\n",
+                "memory/a/b/memory.usage_in_bytes": "1500000000\n",
+                "memory/a/b/memory.stat": "inactive_file 1\ntotal_inactive_file 500000000\n",
+            },
+            2 * GB,
+        ),
+        (
+            V1,
+            {
+                "memory/memory.limit_in_bytes": "9223372036854771712\n",
+                "memory/memory.usage_in_bytes": "1500000000\n",
+            },
+            8 * 1024**3,
+        ),
+    ],
+)
+def test_limits_on_containers_count(tmp_path: Path, groups: str, files: dict[str, str], left: int) -> None:
+    placed = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    root = write(tmp_path, {**meminfo(8 * 1024**3), "proc/self/cgroup": groups, **placed})
+    assert memory._host_memory(root) == left
+
+
+def test_other_systems_give_half_of_what_is_built_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = {"SC_PHYS_PAGES": 2_000_000, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr("os.sysconf", pages.__getitem__)
+    assert memory._host_memory(tmp_path) == 2_000_000 * 4096 // 2
+
+    def refuse(name: str) -> int:
+        raise ValueError(name)
+
+    monkeypatch.setattr("os.sysconf", refuse)
+    assert memory._host_memory(tmp_path) == memory.UNKNOWN_HOST
+
+
+def test_this_machine_has_memory_and_disk(tmp_path: Path) -> None:
+    budget = find_budget(MemoryConfig(cache_dir=str(tmp_path / "not" / "yet" / "there")), CPU)
+    assert budget.device == 0
+    assert budget.host > 0
+    assert 0 < budget.disk <= 20 * GB
+    assert not (tmp_path / "not").exists()
+
+
+def test_where_the_cache_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder(MemoryConfig(cache_dir="~/mine")) == tmp_path / "mine"
+    assert cache_folder(MemoryConfig()) == tmp_path / "xdg" / "holotype"
+    for ignored in ("", "relative"):
+        monkeypatch.setenv("XDG_CACHE_HOME", ignored)
+        assert cache_folder(MemoryConfig()) == tmp_path / ".cache" / "holotype"
+
+
+def test_bytes_for_people() -> None:
+    expected = {
+        0: "0 bytes",
+        999: "999 bytes",
+        1000: "1.0 kB",
+        31_000_000: "31.0 MB",
+        1_560_000_000: "1.6 GB",
+    }
+    assert {n: human(n) for n in expected} == expected
+    assert human(999_960) == "1.0 MB"  # never 1000.0 kB
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_real_gpu_shrinks_as_it_fills() -> None:
+    device = torch.device("cuda", 0)
+    before = find_budget(MemoryConfig(), device).device
+    held = torch.empty(GB // 2, dtype=torch.uint8, device=device)
+    during = find_budget(MemoryConfig(), device).device
+    assert before - during >= held.numel() * 0.9
+    del held
+    assert find_budget(MemoryConfig(), device).device > during  # torch's own reserve is handed back
