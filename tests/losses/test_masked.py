@@ -1,9 +1,9 @@
-"""masked_mean: the mean that survives an empty mask. full, inner: float32 whatever surrounds them."""
+"""masked_mean: the mean that survives an empty mask. full, inner: float32 whatever surrounds them. unit: length 1."""
 
 import torch
 
 from holotype.losses.masked import masked_mean
-from holotype.losses.precision import full, inner
+from holotype.losses.precision import full, inner, unit
 
 
 def test_it_is_the_mean_of_the_selected_entries() -> None:
@@ -34,3 +34,23 @@ def test_inner_products_ignore_autocast() -> None:
         torch.testing.assert_close(inner(a, b), (a.double() @ b.double().T).float())
     assert full(a.bfloat16()).dtype == torch.float32
     assert full(a.double()).dtype == torch.float64
+
+
+def test_unit_vectors_are_those_of_normalize() -> None:
+    torch.manual_seed(0)
+    for dtype, tolerance in ((torch.float64, 1e-14), (torch.float32, 1e-6)):
+        length = torch.logspace(-2, 4, 30, dtype=dtype)[:, None]
+        x = (torch.randn(30, 48, dtype=dtype) * length).requires_grad_()
+        ours, theirs = unit(x), torch.nn.functional.normalize(x, dim=-1)
+        torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
+        cotangent = torch.randn_like(ours)
+        mine, reference = (torch.autograd.grad(out, x, cotangent)[0] * length for out in (ours, theirs))
+        torch.testing.assert_close(mine, reference, atol=10 * tolerance, rtol=10 * tolerance)
+
+
+def test_a_zero_vector_stays_zero_and_its_gradient_a_number() -> None:
+    x = torch.zeros(2, 384, requires_grad=True)
+    out = unit(x)
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    assert (out == 0).all()
+    assert grad.isfinite().all()

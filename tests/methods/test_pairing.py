@@ -2,7 +2,7 @@
 
 import torch
 
-from holotype.methods.pairing import chosen_anchor, draw_pairs
+from holotype.methods.pairing import chosen_anchor, draw_pairs, gather_rows
 
 
 def slow_pairs(key, w_old, candidate, mu, mu_id):
@@ -56,3 +56,13 @@ def test_every_taken_image_goes_to_an_anchor_that_kept_it():
         assert bool(taken[j]) == bool(keepers)
         if keepers:
             assert int(anchor[j]) == max(keepers, key=lambda i: float(key[i, j]))
+
+
+def test_rows_gathered_by_a_product_are_those_of_an_index() -> None:
+    torch.manual_seed(0)
+    x, row = torch.randn(2, 6, 5, requires_grad=True), torch.randint(6, (6, 3))
+    found, expected = gather_rows(x, row), x[:, row]
+    assert torch.equal(found, expected)
+    cotangent = torch.randn_like(expected)
+    mine, reference = (torch.autograd.grad(out, x, cotangent)[0] for out in (found, expected))
+    torch.testing.assert_close(mine, reference)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from holotype import _torchvision
 from holotype.errors import InputError
+from holotype.models import tails
 from holotype.models.tails import AbsorbedTail, KVTail, WholeTail, rotary_positions, split
 
 _torchvision.cure()
@@ -96,6 +97,37 @@ def test_trunk_and_tail_are_the_model(family: str, train_blocks: int) -> None:
 
 
 @EVERY_FAMILY
+@pytest.mark.parametrize("train_blocks", [1, 2])
+def test_a_prepared_token_gives_the_same_feature_and_gradients(family: str, train_blocks: int) -> None:
+    """prepare() holds nothing that learns, so a cache of it stays valid while every parameter moves."""
+    trunk, tail = split(small(family), train_blocks)
+    with torch.no_grad():
+        tokens = trunk(pictures(trunk))
+        prepared = tail.prepare(tokens)
+        for parameter in tail.parameters():  # an optimiser step
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    learning = [p for p in tail.parameters() if p.requires_grad]
+    out, expected = tail.finish(prepared), tail(tokens)
+    close(out, expected)
+    cotangent = torch.randn_like(out)
+    ours = torch.autograd.grad(out, learning, cotangent, allow_unused=True)
+    theirs = torch.autograd.grad(expected, learning, cotangent, allow_unused=True)
+    for mine, reference in zip(ours, theirs, strict=True):
+        assert (mine is None) == (reference is None)
+        if mine is not None:
+            close(mine, reference)
+
+
+def test_the_absorbed_tail_keeps_the_cls_row_beside_the_standardised_tokens() -> None:
+    trunk, tail = split(small("plain"), 1)
+    tokens = trunk(pictures(trunk))
+    prepared = tail.prepare(tokens)
+    assert prepared.shape[1] == tokens.shape[1] + 1
+    assert torch.equal(prepared[:, 0], tokens[:, 0])
+    close(prepared[:, 1:].mean(-1), torch.zeros_like(tokens[..., 0]))
+
+
+@EVERY_FAMILY
 def test_only_the_last_blocks_learn(family: str) -> None:
     trunk, tail = split(small(family), 2)
     assert not trunk.training
@@ -173,3 +205,31 @@ def test_bfloat16_autocast_stays_close() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         rough = tail(tokens)
     assert (rough.float() - exact).abs().max() < 0.1 * exact.abs().max()
+
+
+def test_the_aligned_pool_of_a_gpu_is_the_plain_one() -> None:
+    """Written for odd numbers of tokens on a GPU; the arithmetic is the same anywhere."""
+    torch.manual_seed(0)
+    x = torch.randn(4, 13, 6, dtype=torch.float64)
+    query = torch.randn(4, 3, 6, dtype=torch.float64, requires_grad=True)
+    expected = (query @ x.mT).softmax(dim=-1) @ x
+    padded = torch.nn.functional.pad(query, (0, 0, 0, 5))
+    found = tails._AlignedPool.apply(padded, x)[:, :3]
+    close(found, expected)
+    cotangent = torch.randn_like(expected)
+    close(*(torch.autograd.grad(out, query, cotangent)[0] for out in (found, expected)))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("train_blocks", [1, 2])
+def test_tails_on_a_gpu_equal_those_on_a_cpu(train_blocks: int) -> None:
+    trunk, tail = split(small("plain"), train_blocks)
+    tokens = trunk(pictures(trunk, 5)).detach()
+    on_gpu = copy.deepcopy(tail).cuda()
+    out, found = tail(tokens), on_gpu(tokens.cuda())
+    close(found.cpu(), out)
+    cotangent = torch.randn_like(out)
+    ours = torch.autograd.grad(found, [p for p in on_gpu.parameters() if p.requires_grad], cotangent.cuda())
+    theirs = torch.autograd.grad(out, [p for p in tail.parameters() if p.requires_grad], cotangent)
+    for mine, reference in zip(ours, theirs, strict=True):
+        close(mine.cpu(), reference)

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holotype.losses.masked import masked_mean
-from holotype.losses.precision import full, inner
+from holotype.losses.precision import full, inner, unit
 
 
 def info_nce(z: Tensor, tau: float = 1.0) -> Tensor:
@@ -14,7 +14,7 @@ def info_nce(z: Tensor, tau: float = 1.0) -> Tensor:
     Every one of the 2B rows must find the other view of its image among the 2B - 1 other rows.
     z: (2, B, D) projected features, normalised here.
     """
-    z = F.normalize(full(z), dim=-1).flatten(0, 1)
+    z = unit(full(z)).flatten(0, 1)
     itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
     logits = (inner(z, z) / tau).masked_fill(itself, -torch.inf)
     other_view = torch.arange(len(z), device=z.device).roll(len(z) // 2)
@@ -28,7 +28,7 @@ def sup_con(z: Tensor, label: Tensor, labelled: Tensor, tau: float = 0.07) -> Te
     included. Unit scale: no factor tau / base temperature. 0 where no row is labelled.
     z: (2, B, D) projected features, normalised here. label: (B,) class. labelled: (B,) bool.
     """
-    z = F.normalize(full(z), dim=-1).flatten(0, 1)
+    z = unit(full(z)).flatten(0, 1)
     label, labelled = label.repeat(2), labelled.repeat(2)
     itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
     rival = labelled[None, :] & ~itself

@@ -1,5 +1,6 @@
 """Masked reductions: losses keep static shapes and never select rows by a boolean index."""
 
+import torch
 from torch import Tensor
 
 
@@ -10,4 +11,5 @@ def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
     mask: broadcastable to x, boolean or 0/1.
     """
     weight = mask.to(x.dtype).expand_as(x)
-    return (x * weight).sum() / weight.sum().clamp_min(1)
+    share = weight / weight.sum().clamp_min(1)
+    return torch.dot(x.flatten(), share.flatten())

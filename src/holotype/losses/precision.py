@@ -4,6 +4,7 @@ At temperature 0.07 a bf16 cosine is wrong by up to 0.1 in the exponent, so logi
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -16,3 +17,14 @@ def inner(a: Tensor, b: Tensor) -> Tensor:
     """All inner products <a_i, b_j> with autocast off. a: (N, D), b: (M, D) -> (N, M)."""
     with torch.autocast(a.device.type, enabled=False):
         return full(a) @ full(b).T
+
+
+def unit(x: Tensor) -> Tensor:
+    """x / ||x||_2 over the last dimension, 0 for a zero row. Any shape.
+
+    The same as F.normalize, of which every loss takes several: written as a root-mean-square norm it is one
+    kernel forwards and one backwards instead of a dozen, which is what a step on a GPU is made of.
+    """
+    width = x.shape[-1]
+    # the eps keeps the cube of 1/||x||, which the backward pass forms, inside float32
+    return F.rms_norm(x, (width,), eps=1e-20 / width) * width**-0.5

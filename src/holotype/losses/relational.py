@@ -3,23 +3,24 @@
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.losses.precision import full, inner
+from holotype.losses.precision import full, inner, unit
 
 Norm = Literal["row_softmax", "exp_shift", "literal"]
 
 
 def signature(f: Tensor, prototypes: Tensor) -> Tensor:
     """r(x) = [cos(f(x), p_1), ..., cos(f(x), p_C)]. f: (N, D), prototypes: (C, D) -> (N, C)."""
-    return inner(F.normalize(full(f), dim=-1), F.normalize(full(prototypes), dim=-1))
+    return inner(unit(full(f)), unit(full(prototypes)))
 
 
 def _squared_distance(r: Tensor) -> Tensor:
     """||r_i - r_j||^2 for all pairs, from the Gram matrix. (N, C) -> (N, N), never negative."""
     r = full(r)
+    # Distances do not change when all points move; near the origin less is lost in the difference of squares.
+    r = r - r.mean(0)
     square = r.square().sum(-1)
     return (square[:, None] + square[None, :] - 2 * inner(r, r)).clamp_min(0)
 
@@ -54,7 +55,7 @@ def relational_consistency(
     r: (N, C) signatures. f: (N, D) features. w_new: (N,). image: (N,) id of the image a row shows.
     valid: (N,) bool. detach: S and w carry no gradient, else similar pairs part to weigh less.
     """
-    f = F.normalize(full(f), dim=-1)
+    f = unit(full(f))
     pair = valid[:, None] & valid[None, :] & (image[:, None] != image[None, :])
     similarity = _affinity(inner(f, f), pair, valid.sum(), tau, norm)
     weight = full(w_new)[:, None] * full(w_new)[None, :] * similarity
@@ -67,6 +68,6 @@ def printed_new(r: Tensor, f: Tensor, w_new: Tensor, tau: float = 0.07) -> Tenso
 
     r: (N, C) signatures. f: (N, D) features. w_new: (N,).
     """
-    f, w_new = F.normalize(full(f), dim=-1), full(w_new)
+    f, w_new = unit(full(f)), full(w_new)
     similarity = (inner(f, f) / tau).exp()
     return (w_new[:, None] * w_new[None, :] * similarity * _squared_distance(r)).sum()

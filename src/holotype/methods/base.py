@@ -115,6 +115,9 @@ class Method(nn.Module):
     whose parameters live under `self.encoder`."""
     scores_early: ClassVar[bool] = True
     """Whether `predict` means something before `finish`; False for a method that clusters at the end."""
+    capturable: ClassVar[bool] = True
+    """Whether `loss` and `after_step` can be replayed as a CUDA graph: they follow the four rules, read no value
+    back to the host, and keep their shapes. A method that cannot is run eagerly."""
     presets: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}
     """Named settings, as dotted config keys; `default` is always there."""
 

@@ -24,6 +24,15 @@ def draw_pairs(
     return drawn.gather(1, order), torch.where(keep, w, torch.zeros_like(w))
 
 
+def gather_rows(x: Tensor, row: Tensor) -> Tensor:
+    """x[:, row] as a product with a one-hot matrix. x: (V, B, D), row: (B, M) indices -> (V, B, M, D).
+
+    Exact, and its gradient is a product too: that of an index sorts the rows first, in a dozen kernels.
+    """
+    one_hot = (row.flatten()[:, None] == torch.arange(x.shape[1], device=x.device)).to(x.dtype)
+    return (one_hot @ x).unflatten(1, row.shape)
+
+
 def chosen_anchor(key: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """For each image one of the anchors that kept it, at random: (B,) anchor index, (B,) whether there is one.
 

@@ -6,11 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from holotype.losses.precision import unit
+
 
 def class_means(f: Tensor, label: Tensor, labelled: Tensor, n_known: int) -> Tensor:
     """(N, D) normalised features, (N,) labels, (N,) mask -> (C, D) unit-length means of the labelled rows."""
     member = F.one_hot(label.clamp_min(0), n_known).to(f.dtype) * labelled.to(f.dtype)[:, None]
-    return F.normalize(member.T @ f, dim=-1)
+    return unit(member.T @ f)
 
 
 def soft_update(
@@ -28,5 +30,5 @@ def soft_update(
     cap = torch.clamp(certain_mass / soft_mass.clamp_min(1e-12), max=1.0)
     total = certain_mass + cap * soft_mass
     mean = (certain.T @ f + cap[:, None] * (membership.T @ f)) / total.clamp_min(1e-12)[:, None]
-    moved = F.normalize(momentum * prototypes + (1 - momentum) * mean, dim=-1)
+    moved = unit(momentum * prototypes + (1 - momentum) * mean)
     return torch.where((certain_mass > 0)[:, None], moved, prototypes)

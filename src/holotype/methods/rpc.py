@@ -38,10 +38,11 @@ from holotype.errors import InputError
 from holotype.losses.consistency import behaviour_alignment, circular_fusion
 from holotype.losses.masked import masked_mean
 from holotype.losses.ova import known_score
+from holotype.losses.precision import unit
 from holotype.losses.relational import relational_consistency, signature
 from holotype.methods.base import Batch, Now, Prediction, Stage, Task, Views
 from holotype.methods.debgcd import OVA_HEADS, auxiliary_loss, detector_terms
-from holotype.methods.pairing import chosen_anchor, draw_pairs
+from holotype.methods.pairing import chosen_anchor, draw_pairs, gather_rows
 from holotype.methods.prototypes import class_means, soft_update
 from holotype.methods.rpc_config import READING, RPCConfig
 from holotype.methods.schedule import ramp
@@ -113,7 +114,7 @@ class RPC(SimGCD):
         if epoch > 0 and c.prototypes != "epoch_mean":
             return
         f = features()
-        self.prototypes.copy_(class_means(F.normalize(f, dim=-1), label, label >= 0, self.task.n_known))
+        self.prototypes.copy_(class_means(unit(f), label, label >= 0, self.task.n_known))
         if fill_table:
             self.w_table.copy_(self.score(self.ova(f).sigmoid(), self.classifier(f)))
 
@@ -157,13 +158,13 @@ class RPC(SimGCD):
         """L_align (R4) over groups [l_i, u_i1, ..., u_iM] of the first weak view and the strong one."""
         c = self.config
         in_projection = c.fusion.space == "proj"
-        pair = F.normalize(z[0::2], dim=-1) if in_projection else batch.features[0::2]
-        group = torch.cat([pair[:, :, None], pair[:, partner]], dim=2)  # (2, B, 1 + M, D)
+        pair = unit(z[0::2]) if in_projection else batch.features[0::2]
+        group = torch.cat([pair[:, :, None], gather_rows(pair, partner)], dim=2)  # (2, B, 1 + M, D)
         alpha_w = F.pad(c.alpha * weight, (1, 0))  # labelled rows take nothing in
         fused = self.fuse_groups(group, alpha_w)
         anchor = pair
         if not in_projection:
-            anchor, fused = (F.normalize(self.projector(x), dim=-1) for x in (anchor, fused))
+            anchor, fused = (unit(self.projector(x)) for x in (anchor, fused))
         return behaviour_alignment(
             anchor[0] - anchor[1], fused[0, :, 1:] - fused[1, :, 1:], weight, batch.labelled
         )
@@ -237,7 +238,7 @@ class RPC(SimGCD):
         self.prototypes.copy_(
             soft_update(
                 self.prototypes,
-                F.normalize(f, dim=-1).flatten(0, 1),
+                unit(f).flatten(0, 1),
                 batch.label.repeat(2),
                 batch.labelled.repeat(2),
                 membership.flatten(0, 1),

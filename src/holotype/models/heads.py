@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holotype.errors import InputError
+from holotype.losses.precision import unit
 
 OVA_TEMPERATURE = 0.1
 
@@ -51,7 +52,7 @@ class CosineClassifier(nn.Module):
         self.v = nn.Parameter(torch.empty(k, dim).uniform_(-bound, bound))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(F.normalize(x, dim=-1), F.normalize(self.v, dim=-1))
+        return F.linear(unit(x), unit(self.v))
 
 
 class CompactOVA(nn.Module):

@@ -11,6 +11,9 @@ Three tails behind one call, `tail(tokens (B, N, D)) -> features (B, D)`; trunk 
 
 Outputs and gradients equal those of the whole blocks. The modules inside are timm's own, under their names
 (`blocks.11.attn.qkv.weight`, `norm.weight`, ...). Tokens come in the parameters' type, or under autocast.
+
+A token cache keeps `tail.prepare(tokens)`, all of the tail that does not learn, and training then runs
+`tail.finish(prepared)`: finish(prepare(tokens)) = tail(tokens).
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ Model = Any
 """A timm VisionTransformer or Eva with num_classes=0; timm has no types that a checker could use."""
 Block = Any
 """One of its blocks."""
+ALIGNED = 8
+"""Numbers of 16 bits in the 16 bytes that a GPU reads at once."""
 
 
 class WholeTail(nn.Module):
@@ -70,6 +75,15 @@ class WholeTail(nn.Module):
             return block(x)
         return block(x, rope=self.rope[index] if self.rope_per_block else self.rope)
 
+    def prepare(self, tokens: Tensor) -> Tensor:
+        """What is worth keeping of the trunk's output, free of anything that learns. (B, N, D) -> (B, M, D)."""
+        return tokens
+
+    def finish(self, prepared: Tensor) -> Tensor:
+        """The features (B, D) of what `prepare` returned."""
+        features: Tensor = self(prepared)
+        return features
+
     def forward(self, tokens: Tensor) -> Tensor:
         x = tokens
         for i, block in enumerate(self.trained()):
@@ -91,26 +105,50 @@ class _CLSTail(WholeTail):
         x = tokens
         for i, block in enumerate(whole):
             x = self.run(i, block, x)
-        row = x[:, 0] + last.ls1(last.attn.proj(last.attn.norm(self.attend(last, x))))
-        row = row + last.ls2(last.mlp(last.norm2(row)))
+        return self.after_attention(last, x[:, 0], self.attend(last, x))
+
+    def after_attention(self, block: Block, row: Tensor, attended: Tensor) -> Tensor:
+        """The rest of the last block on its CLS row. row, attended: (B, D) -> features (B, D)."""
+        row = row + block.ls1(block.attn.proj(block.attn.norm(attended)))
+        row = row + block.ls2(block.mlp(block.norm2(row)))
         return self.fc_norm(self.norm(row))
 
 
 class AbsorbedTail(_CLSTail):
     """Attention on the normalised tokens: W_k goes into the query, W_v onto the pooled row."""
 
+    def prepare(self, tokens: Tensor) -> Tensor:
+        """The CLS row as it is, then all tokens standardised; with one trained block (B, N, D) -> (B, N + 1, D)."""
+        if not self._standardises():
+            return tokens
+        return torch.cat([tokens[:, :1], _standardised(self.trained()[0].norm1, tokens)[0]], dim=1)
+
+    def finish(self, prepared: Tensor) -> Tensor:
+        if not self._standardises():
+            return super().finish(prepared)
+        block = self.trained()[0]
+        attended = self.attend_standardised(block, prepared[:, 1:], *_gain_and_shift(block.norm1, prepared))
+        return self.after_attention(block, prepared[:, 0], attended)
+
+    def _standardises(self) -> bool:
+        """Whether the learnt part of the first norm can be split off: only where no block runs before it."""
+        blocks = self.trained()
+        return len(blocks) == 1 and isinstance(blocks[0].norm1, nn.LayerNorm)
+
     def attend(self, block: Block, tokens: Tensor) -> Tensor:
+        return self.attend_standardised(block, *_standardised(block.norm1, tokens))
+
+    def attend_standardised(self, block: Block, x: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
+        """x: (B, N, D) with norm1(tokens) = x * gain + shift."""
         attn = block.attn
         heads, width = attn.num_heads, attn.head_dim
         # The norm's gain and shift go into the query and the pooled row too: no gradient then passes
         # through the (B, N, D) tokens unless an earlier block asks for it.
-        x, gain, shift = _standardised(block.norm1, tokens)
         w_q, w_k, w_v = attn.qkv.weight.unflatten(0, (3, heads, width))  # each (H, d, D)
         b_q, _, b_v = _bias(attn.qkv).unflatten(0, (3, heads, width))  # the key bias cancels in the softmax
         q = torch.einsum("bc,hdc->bhd", x[:, 0] * gain + shift, w_q) + b_q
         query = torch.einsum("bhd,hdc->bhc", q * attn.scale, w_k) * gain
-        weight = (query @ x.mT).softmax(dim=-1)  # (B, H, N); the shift adds a constant per row, which cancels
-        pooled = (weight @ x) * gain + shift  # (B, H, D)
+        pooled = _pool(query, x) * gain + shift  # (B, H, D); in the softmax the shift cancels: it is constant
         return (torch.einsum("bhc,hdc->bhd", pooled, w_v) + b_v).flatten(1)
 
 
@@ -189,13 +227,52 @@ def _cls_only(model: Model) -> bool:
 
 def _standardised(norm: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """norm(x) as (standardised, gain, shift) with norm(x) = standardised * gain + shift."""
-    one = x.new_ones(x.shape[-1])
-    if not isinstance(norm, nn.LayerNorm) or norm.weight is None:
+    if not isinstance(norm, nn.LayerNorm):
+        one = x.new_ones(x.shape[-1])
         return norm(x), one, torch.zeros_like(one)
-    shift = torch.zeros_like(norm.weight) if norm.bias is None else norm.bias
     # Autocast would write float32 and cast it back for both products; the statistics are float32 anyway.
     with torch.autocast(x.device.type, enabled=False):
-        return F.layer_norm(x, norm.normalized_shape, eps=norm.eps), norm.weight, shift
+        return F.layer_norm(x, norm.normalized_shape, eps=norm.eps), *_gain_and_shift(norm, x)
+
+
+def _gain_and_shift(norm: nn.LayerNorm, like: Tensor) -> tuple[Tensor, Tensor]:
+    """The learnt part of a layer norm; 1 and 0 in the type of `like` where it has none."""
+    if norm.weight is None:
+        one = like.new_ones(norm.normalized_shape)
+        return one, torch.zeros_like(one)
+    return norm.weight, torch.zeros_like(norm.weight) if norm.bias is None else norm.bias
+
+
+def _pool(query: Tensor, x: Tensor) -> Tensor:
+    """softmax(query x^T) x, the tokens' mean as each head weighs them. query: (B, H, D), x: (B, N, D) -> (B, H, D)."""
+    if not x.is_cuda or x.requires_grad:
+        return (query @ x.mT).softmax(dim=-1) @ x
+    heads = query.shape[1]
+    pooled: Tensor = _AlignedPool.apply(F.pad(query, (0, 0, 0, -heads % ALIGNED)).to(x.dtype), x)
+    return pooled[:, :heads]
+
+
+class _AlignedPool(torch.autograd.Function):
+    """The same with the heads last in every product, and no gradient to the tokens.
+
+    Rows of N = 197 weights would lie on odd addresses, for which a GPU has only slow products (3 times slower);
+    rows of H heads, filled up to ALIGNED, do not. The backward pass is written out to keep that order in it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            weight = (x @ query.mT).softmax(dim=1)  # (B, N, H)
+            ctx.save_for_backward(weight, x)
+            return weight.mT @ x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        weight, x = ctx.saved_tensors
+        with torch.autocast(x.device.type, enabled=False):
+            d_weight = x @ grad.mT  # (B, N, H)
+            d_score = torch._softmax_backward_data(d_weight, weight, 1, weight.dtype)
+            return d_score.mT @ x, None
 
 
 def _bias(linear: nn.Linear) -> Tensor:

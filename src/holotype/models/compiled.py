@@ -1,0 +1,88 @@
+"""The frozen trunk for a GPU: one block is compiled and all of them use it, and patches are cut without a convolution.
+
+The blocks of a transformer differ in their weights alone, so compiling them one by one costs the time of
+one (seconds instead of a minute). Of what comes before them, a convolution whose windows do not overlap is a
+matrix product on the patches, which is ten times faster that way.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from holotype.data.views import normalise
+
+log = logging.getLogger("holotype")
+
+
+class CompiledTrunk(nn.Module):
+    """Images (n, 3, S, S) uint8 -> tokens (n, N, D), compiled for one n.
+
+    Where compilation fails, the trunk runs as it is, and a line says so.
+    """
+
+    def __init__(self, trunk: Any, mean: Tensor, std: Tensor, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.trunk, self.mean, self.std, self.dtype = trunk, mean, std, dtype
+        self.proven = False
+        self.normalise = torch.compile(normalise, dynamic=False)
+        if is_patch_convolution(getattr(trunk.patch_embed, "proj", None)):
+            trunk.patch_embed.proj = PatchProduct(trunk.patch_embed.proj)
+        for block in trunk.blocks:
+            if block._compiled_call_impl is None:  # runs of a sweep share a trunk
+                block.compile(dynamic=False)
+
+    @torch.no_grad()
+    def forward(self, images: Tensor) -> Tensor:
+        if self.proven:
+            return self._run(images)
+        try:
+            tokens = self._run(images)
+        except (
+            Exception
+        ) as error:  # compilers fail in many ways (no C compiler, no Triton, an unknown operation)
+            self.normalise = normalise
+            for block in self.trunk.blocks:
+                block._compiled_call_impl = None  # what nn.Module.compile sets
+            tokens = self._run(images)  # an error that is not the compiler's shows itself here
+            reason = str(error).strip().split("\n")[0]
+            log.warning(
+                "The trunk could not be compiled (%s: %s); it runs uncompiled, which is slower.",
+                type(error).__name__,
+                reason,
+            )
+        self.proven = True
+        return tokens
+
+    def _run(self, images: Tensor) -> Tensor:
+        tokens: Tensor = self.trunk(self.normalise(images, self.mean, self.std, self.dtype))
+        return tokens
+
+
+class PatchProduct(nn.Module):
+    """A convolution whose stride is its window, as a matrix product. (n, 3, S, S) -> (n, D, S/p, S/p)."""
+
+    def __init__(self, convolution: nn.Conv2d) -> None:
+        super().__init__()
+        self.weight, self.bias = convolution.weight, convolution.bias  # under the same names
+        self.side = convolution.stride
+
+    def forward(self, images: Tensor) -> Tensor:
+        height, width = (int(side) for side in self.side)
+        patches = images.unflatten(3, (-1, width)).unflatten(2, (-1, height))  # (n, 3, h, p, w, p)
+        patches = patches.permute(0, 2, 4, 1, 3, 5).flatten(3)
+        return F.linear(patches, self.weight.flatten(1), self.bias).permute(0, 3, 1, 2)
+
+
+def is_patch_convolution(module: nn.Module | None) -> bool:
+    return (
+        type(module) is nn.Conv2d
+        and module.stride == module.kernel_size
+        and module.padding == (0, 0)
+        and module.dilation == (1, 1)
+        and module.groups == 1
+    )
