@@ -13,9 +13,12 @@ from PIL import Image
 
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
-from holotype.methods import Task, find_method
+from holotype.memory import MemoryConfig
+from holotype.methods import Task, Views, find_method
 from holotype.models.backbone import Backbone
+from holotype.models.cache import CacheViews
 from holotype.run import RunFolder
+from holotype.train.caching import open_cache
 from holotype.train.loop import Loop, TrainConfig
 
 N_CLASSES, PER_CLASS, N_KNOWN = 4, 12, 2
@@ -69,6 +72,13 @@ class World:
     table: Table
     store: ImageStore
 
+    def cache(self, folder: Path, views: str = "4+2", fabric=None):
+        """A token cache of every image, for the tiny backbone."""
+        fabric = fabric or Fabric(accelerator="cpu", devices=1, precision="32-true")
+        rows, memory = torch.arange(len(self.table)), MemoryConfig(cache_dir=str(folder))
+        needs = Views(weak=2, strong=1)
+        return open_cache(CacheViews.parse(views), needs, self.store, tiny_backbone(), fabric, rows, memory)
+
     def loop(
         self,
         method="simgcd",
@@ -79,6 +89,7 @@ class World:
         fabric=None,
         k=4,
         settings=None,
+        cache=None,
         **train,
     ):
         torch.manual_seed(seed)
@@ -96,6 +107,7 @@ class World:
             fabric or Fabric(accelerator="cpu", devices=1, precision="32-true"),
             seed=seed,
             folder=RunFolder(out) if out else None,
+            cache=cache,
         )
 
 

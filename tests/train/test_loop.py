@@ -18,7 +18,7 @@ import torch
 
 from holotype.errors import InputError
 from holotype.methods import METHODS
-from holotype.train.progress import Stopped
+from holotype.train.progress import Stopped, StopRequest
 from holotype.train.state import read_facts
 
 from .conftest import assert_equal_weights, weights
@@ -43,7 +43,7 @@ def test_every_kind_of_method_goes_through_the_loop(world, name):
 def test_what_learns_changes_and_the_rest_does_not(world, name):
     loop = world.loop(TRAINED[name])
     before = weights(loop)
-    trunk = {n: p.clone() for n, p in loop.encoder.trunk.state_dict().items()}
+    trunk = {n: p.clone() for n, p in loop.source.encoder.trunk.state_dict().items()}
     loop.fit()
     after = weights(loop)
     prefixes = tuple(p for stage in loop.method.stages() for p in stage.trains)
@@ -57,7 +57,7 @@ def test_what_learns_changes_and_the_rest_does_not(world, name):
         key for key in loop.learnable if key.startswith(prefixes) and not torch.equal(before[key], after[key])
     ]
     assert len(moved) >= 0.9 * len([key for key in loop.learnable if key.startswith(prefixes)])
-    assert all(torch.equal(trunk[n], p) for n, p in loop.encoder.trunk.state_dict().items())
+    assert all(torch.equal(trunk[n], p) for n, p in loop.source.encoder.trunk.state_dict().items())
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -75,19 +75,58 @@ def test_resumed_equals_uninterrupted_bit_for_bit(world, name, tmp_path):
         assert_equal_weights(weights(whole), weights(second))
 
 
+@pytest.mark.parametrize("name", ["simgcd", "rpc", "two stages"])
+def test_a_run_on_cached_views_resumes_bit_for_bit(world, name, tmp_path):
+    cache = world.cache(tmp_path)
+    whole = world.loop(TRAINED[name], epochs=3, cache=cache)
+    whole.fit()
+    assert whole.mode == "cached 4+2"
+    first = world.loop(TRAINED[name], epochs=3, cache=cache, out=tmp_path / "run")
+    interrupt_after(first, 4)
+    with pytest.raises(Stopped):
+        first.fit()
+    second = world.loop(TRAINED[name], epochs=3, cache=world.cache(tmp_path), out=tmp_path / "run")
+    second.fit()
+    assert_equal_weights(weights(whole), weights(second))
+    exact = world.loop(TRAINED[name], epochs=3)
+    exact.fit()
+    assert exact.mode == "exact"
+    assert not torch.equal(weights(exact)["method.classifier.v"], weights(whole)["method.classifier.v"])
+
+
+def test_a_method_with_an_encoder_of_its_own_refuses_the_cache(world, tmp_path):
+    with pytest.raises(InputError, match="OwnEncoder encodes images itself; use --cache-views off for it"):
+        world.loop(STUBS["images"], cache=world.cache(tmp_path))
+
+
+def test_loops_that_take_turns_end_with_the_weights_they_have_alone(world, tmp_path):
+    cache = world.cache(tmp_path)
+    alone = [world.loop("rpc", seed=seed, cache=cache) for seed in (0, 1)]
+    for loop in alone:
+        loop.fit()
+    together = [world.loop("rpc", seed=seed, cache=cache) for seed in (0, 1)]
+    turns = [loop.training(StopRequest()) for loop in together]
+    for _ in range(together[0].total_steps):
+        for turn in turns:
+            next(turn)
+    for turn, mine, theirs in zip(turns, together, alone, strict=True):
+        with pytest.raises(StopIteration):
+            next(turn)
+        assert_equal_weights(weights(mine), weights(theirs))
+
+
 def interrupt_after(loop, steps: int) -> None:
     """Press Ctrl-C after so many steps."""
-    step = loop._step
+    after_step = loop.method.after_step
 
-    def counted(*arguments):
-        terms = step(*arguments)
+    def counted():
+        after_step()
         interrupt_after.count += 1
         if interrupt_after.count == steps:
             os.kill(os.getpid(), signal.SIGINT)
-        return terms
 
     interrupt_after.count = 0
-    loop._step = counted
+    loop.method.after_step = counted
 
 
 def test_the_log_of_a_resumed_run_has_every_epoch_once(world, tmp_path):
@@ -128,8 +167,8 @@ def test_stages_use_their_own_parameters_start_and_length(world):
     seen = {}
     run_stage = loop._run_stage
 
-    def spy(stage, tensors):
-        run_stage(stage, tensors)
+    def spy(stage, *arguments):
+        yield from run_stage(stage, *arguments)
         seen[stage.name] = weights(loop)
 
     loop._run_stage = spy

@@ -11,7 +11,7 @@ from torch import nn
 
 from holotype.errors import InputError
 from holotype.models.heads import CosineClassifier, Projector
-from holotype.train.optimiser import build_sgd, momentum_tensors, restore_momentum
+from holotype.train.optimiser import build_sgd, momentum_tensors, restore_momentum, set_rate
 
 GOLDEN = np.load(Path(__file__).parents[1] / "data" / "parity" / "param_groups.npz", allow_pickle=False)
 
@@ -116,6 +116,27 @@ def test_restored_momentum_gives_the_same_next_step():
     assert not torch.equal(forgetful["tail.0.weight"], whole["tail.0.weight"])
 
 
-def test_before_the_first_step_there_is_no_momentum():
-    learnable = network()
-    assert momentum_tensors(build_sgd(learnable, ("tail",), 0.1, 0.9, 0.1), learnable) == {}
+def test_momentum_begins_at_zero_and_the_first_step_is_that_of_plain_sgd():
+    mine, theirs = network(), network()
+    ours = build_sgd(mine, ("tail", "method"), 0.1, 0.9, 0.1)
+    found = momentum_tensors(ours, mine)
+    assert found.keys() == {f"momentum.{name}" for name in mine}
+    assert not any(tensor.any() for tensor in found.values())
+    decay = [{"params": [p], "weight_decay": 0.1 if p.ndim > 1 else 0.0} for p in theirs.values()]
+    reference = torch.optim.SGD(decay, lr=0.1, momentum=0.9)
+    for number in range(3):
+        step(mine, ours, number), step(theirs, reference, number)
+        for name in mine:
+            assert torch.equal(mine[name], theirs[name]), (number, name)
+
+
+def test_the_rate_can_be_set_as_a_number_and_as_a_tensor():
+    optimiser = build_sgd(network(), ("tail",), 0.1, 0.9, 0.1)
+    set_rate(optimiser, 0.02)
+    assert [group["lr"] for group in optimiser.param_groups] == [0.02, 0.02]
+    tensor = torch.tensor(0.1)
+    for group in optimiser.param_groups:
+        group["lr"] = tensor  # as on CUDA, where a captured step reads it
+    set_rate(optimiser, 0.03)
+    assert optimiser.param_groups[0]["lr"] is tensor
+    assert float(tensor) == pytest.approx(0.03)

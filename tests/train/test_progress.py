@@ -11,7 +11,7 @@ import pytest
 
 from holotype.errors import Stopped
 from holotype.train import progress
-from holotype.train.progress import StopRequest, TrainingBar
+from holotype.train.progress import StopRequest, TrainingBar, counting, score_line
 
 
 @pytest.fixture
@@ -110,3 +110,57 @@ def test_terms_are_read_twice_a_second_at_most(monkeypatch):
         now[0] += 0.1
     assert 4 <= term.readings <= 5
     assert bar.progress.tasks[0].completed == 21
+
+
+def test_runs_that_train_together_share_a_bar(capsys):
+    """Their steps add up, whatever they had done before; a later stage that counts from 0 takes nothing back."""
+    with TrainingBar(True, "2 runs", 20) as bar:
+        one, other = bar.part("simgcd s0"), bar.part("rpc s1")
+        with one:  # closing a part leaves the bar to the others
+            one.advance_to(4)
+            one.step({"cls": Term()})
+        other.step({"con": Term()})
+        one.advance_to(0)
+        one.step({})
+        other.say("epoch 1: All 44.4")
+        assert bar.progress.tasks[0].completed == 4 + 1 + 1 + 1
+    shown = capsys.readouterr().err
+    assert "2 runs" in shown
+    assert "7/20" in shown
+    assert "simgcd s0: cls 0.123" in shown
+    assert "rpc s1: epoch 1: All 44.4" in shown
+
+
+def test_a_part_of_a_bar_that_is_not_shown_is_silent(capfd):
+    term = Term()
+    with TrainingBar(False, "2 runs", 20) as bar:
+        part = bar.part("simgcd s0")
+        part.advance_to(3)
+        part.step({"cls": term})
+        part.say("epoch 1")
+    assert not part.show
+    assert term.readings == 0
+    assert capfd.readouterr() == ("", "")
+
+
+def test_counting_shows_nothing_unless_asked_to(capfd):
+    with counting("Caching views", 10, False) as advance:
+        advance(10)
+    assert capfd.readouterr() == ("", "")
+    with counting("Caching views", 10, True) as advance:
+        advance(4)
+
+
+def test_scores_in_a_line():
+    scores = {
+        "all": 0.4442,
+        "old": 0.6738,
+        "new": 0.328,
+        "n": 4496,
+        "nmi": 0.5,
+        "auroc": 0.5312,
+        "per_class": [],
+    }
+    assert score_line(scores) == "All 44.4, Old 67.4, New 32.8, AUROC 0.53"
+    assert score_line(scores | {"new": None, "auroc": float("nan")}) == "All 44.4, Old 67.4"
+    assert score_line({}) == ""

@@ -21,13 +21,15 @@ CASES: dict = {
     "rpc": ("rpc", {}),
     "stages": (TwoStages, {}),
     "images": (OwnEncoder, {}),
+    "cached": ("rpc", {}),
 }
 
 
 def train_all(world: World, out: Path, rank: int) -> None:
     for name, (method, settings) in CASES.items():
         fabric = Fabric(accelerator="cpu", devices=1, precision="64-true")
-        loop = world.loop(method, epochs=3, fabric=fabric, settings=settings)
+        cache = world.cache(out / "cache", fabric=fabric) if name == "cached" else None
+        loop = world.loop(method, epochs=3, fabric=fabric, settings=settings, cache=cache)
         placed = loop.fit()
         tensors = {**loop.model_tensors(), "placed": placed.category}
         save_file({k: v.contiguous() for k, v in tensors.items()}, out / f"{name}-{rank}.safetensors")

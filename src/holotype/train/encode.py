@@ -1,102 +1,100 @@
-"""From rows of the table to features: store, views, trunk and tail in one place.
-
-Exact mode: every view is cropped from the stored image and runs through the frozen trunk in the step.
-"""
+"""Trunk and tail of one backbone on one device: images in, features out."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from holotype.data.sampling import keyed_generator
-from holotype.data.store import ImageStore
-from holotype.data.strong import apply_recipe, draw_recipe
-from holotype.data.views import Crops, centre_crops, draw_crops, normalise
+from holotype.data.views import normalise
 from holotype.device import arithmetic
-from holotype.methods.base import Method, Prediction, Views
+from holotype.methods.base import Method, Prediction
 from holotype.models.backbone import Backbone
-from holotype.train.gather import gather_rows, local_rows, world_size
+from holotype.models.compiled import CompiledTrunk
 
-EVALUATION_BATCH = 256
+CHUNK = {"cpu": 64}
+"""Images per pass of the trunk: on a CPU larger ones leave the cache of the processor (1.3 times slower)."""
+LARGEST_CHUNK = 256
+"""The same on other devices."""
+PREDICTED_AT_ONCE = 4096
 
 
 class Encoder:
-    """Encodes images of one store with one backbone, for training views and for evaluation."""
+    """Turns images into what the trained part takes (`inputs`), and that into features (`features`).
 
-    def __init__(self, store: ImageStore, backbone: Backbone, method: Method, fabric: Fabric) -> None:
+    Inputs are the trunk's tokens, or normalised images for a method that owns its encoder.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        fabric: Fabric,
+        method: Method | None = None,
+        *,
+        compiled: bool = False,
+        images_at_once: int = LARGEST_CHUNK,
+    ) -> None:
+        """images_at_once: how many images a training step has; the trunk is compiled for a part of it."""
         self.fabric = fabric
         self.device = fabric.device
-        self.store = store.to(self.device)
-        self.method = method
+        self.method = method if method is not None and method.needs == "images" else None
         self.mean = torch.tensor(backbone.mean, device=self.device)
         self.std = torch.tensor(backbone.std, device=self.device)
         precision = arithmetic(fabric)
         self.dtype = torch.float64 if precision.startswith("64") else torch.float32
         self.trunk_dtype = torch.bfloat16 if precision.startswith("bf16") else self.dtype
         self.trunk: nn.Module = backbone.trunk.to(self.device, self.trunk_dtype).eval()
-        self.tail: nn.Module = backbone.tail.to(self.device, self.dtype)
+        self.tail: Any = backbone.tail.to(self.device, self.dtype)
+        self.compiled = compiled and self.method is None
+        if self.compiled:
+            self.trunk = CompiledTrunk(self.trunk, self.mean, self.std, self.trunk_dtype)
+        limit = CHUNK.get(self.device.type, LARGEST_CHUNK)
+        self.chunk = -(-images_at_once // -(-images_at_once // limit))
 
-    def training_features(self, rows: Tensor, views: Views, key: tuple[int | str, ...]) -> Tensor:
-        """(B,) rows of the whole batch -> (V, B, D) features with gradient, gathered from all processes."""
-        n_views = views.weak + views.strong
-        images = torch.cat([self._view(rows, views, index, key) for index in range(n_views)])
-        features = self._features(images).unflatten(0, (n_views, -1))
-        return gather_rows(features.transpose(0, 1)).transpose(0, 1)
+    def inputs(self, images: Tensor) -> Tensor:
+        """(n, 3, S, S) uint8 on the device -> tokens (n, N, D) without gradient (or normalised images)."""
+        if self.method is not None:
+            return normalise(images, self.mean, self.std, self.dtype)
+        parts = [self._tokens(part) for part in images.split(self.chunk)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     @torch.no_grad()
-    def evaluation_features(self, rows: Tensor) -> Tensor:
-        """(n,) rows -> (n, D) features of the centre crops, in the order of `rows`, on every process."""
-        padding = -len(rows) % world_size()
-        padded = torch.cat([rows, rows[:1].expand(padding)])
-        own = local_rows(padded)
-        crops = centre_crops(self.store.height[own], self.store.width[own], self.store.size)
-        parts = [
-            self._features(self._normalised(self._crop(own[part], crops.take(part))))
-            for part in torch.arange(len(own)).split(EVALUATION_BATCH)
-        ]
-        return gather_rows(torch.cat(parts))[: len(rows)]
+    def _tokens(self, images: Tensor) -> Tensor:
+        """One pass of the trunk; a compiled one always sees the same shape."""
+        n = len(images)
+        tokens: Tensor
+        if not self.compiled:
+            tokens = self.trunk(normalise(images, self.mean, self.std, self.trunk_dtype))
+        else:
+            if n < self.chunk:
+                images = torch.cat([images, images[:1].expand(self.chunk - n, -1, -1, -1)])
+            tokens = self.trunk(images)
+        return tokens[:n]
 
-    def table_features(self, rows: Tensor, n: int) -> Tensor:
-        """(n, D) features of a table of n images, of which `rows` can be read; zeros for the others."""
-        found = self.evaluation_features(rows)
-        features = found.new_zeros(n, found.shape[1])
-        features[rows.to(found.device)] = found
-        return features
-
-    def _view(self, rows: Tensor, views: Views, index: int, key: tuple[int | str, ...]) -> Tensor:
-        """One normalised view of this process's rows; drawn for the whole batch, so that processes agree."""
-        generator = keyed_generator(*key, "crop", index)
-        own = local_rows(torch.arange(len(rows)))
-        height, width = self.store.height[rows], self.store.width[rows]
-        images = self._crop(rows[own], draw_crops(height, width, self.store.size, generator).take(own))
-        if index >= views.weak:
-            group = torch.arange(len(rows)) % views.groups if views.share == "group" else None
-            generator = keyed_generator(*key, "strong", index)
-            recipe = draw_recipe(len(rows), generator, share=views.share, group=group)
-            images = apply_recipe(images, recipe.take(own))
-        return self._normalised(images)
-
-    def _crop(self, rows: Tensor, crops: Crops) -> Tensor:
-        return self.store.crop(rows.to(self.device, non_blocking=True), crops.to(self.device))
-
-    def _normalised(self, images: Tensor) -> Tensor:
-        dtype = self.dtype if self.method.needs == "images" else self.trunk_dtype
-        return normalise(images, self.mean, self.std, dtype)
-
-    def _features(self, images: Tensor) -> Tensor:
+    def features(self, inputs: Tensor) -> Tensor:
+        """(n, ...) inputs -> (n, D) features with gradient."""
         with self.fabric.autocast():
-            if self.method.needs == "images":
-                return self.method.encode(images).to(self.dtype)
-            with torch.no_grad():
-                tokens = self.trunk(images)
-            features: Tensor = self.tail(tokens)
+            features = self.tail(inputs) if self.method is None else self.method.encode(inputs)
+        return features.to(self.dtype)
+
+    @torch.no_grad()
+    def prepare(self, images: Tensor) -> Tensor:
+        """(n, 3, S, S) uint8 -> what a token cache keeps (n, M, D)."""
+        prepared: Tensor = self.tail.prepare(self.inputs(images))
+        return prepared
+
+    def features_of_prepared(self, prepared: Tensor) -> Tensor:
+        """What `prepare` returned, in any floating type -> (n, D) features with gradient."""
+        with self.fabric.autocast():
+            features = self.tail.finish(prepared.to(self.trunk_dtype))
         return features.to(self.dtype)
 
 
 def place(method: Method, features: Tensor, rows: Tensor) -> Prediction:
     """The method's word on every image of a table, on the CPU; images outside `rows` are placed nowhere (-1)."""
-    parts = [method.predict(part) for part in features.split(EVALUATION_BATCH)]
+    parts = [method.predict(part) for part in features.split(PREDICTED_AT_ONCE)]
     unread = torch.ones(len(features), dtype=torch.bool)
     unread[rows] = False
     nothing = torch.tensor(float("nan"))

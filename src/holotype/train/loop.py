@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, Literal
 
 import torch
@@ -16,16 +18,19 @@ from holotype.data.sampling import SAMPLERS, keyed_generator
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.methods.base import Batch, Method, Prediction, Stage
+from holotype.methods.base import Method, Prediction, Stage
 from holotype.methods.schedule import cosine_lr
 from holotype.models.backbone import Backbone
-from holotype.run import Metrics, RunFolder
+from holotype.models.cache import TokenCache
+from holotype.run import RunFolder
 from holotype.train.encode import Encoder, place
-from holotype.train.gather import any_process, rank, sum_gradients, world_size
-from holotype.train.optimiser import build_sgd, momentum_tensors, restore_momentum
-from holotype.train.progress import StopRequest, TrainingBar
+from holotype.train.gather import any_process, rank, world_size
+from holotype.train.journal import Journal, Position, State
+from holotype.train.optimiser import build_sgd, momentum_tensors, restore_momentum, set_rate
+from holotype.train.progress import StopRequest, TrainingBar, score_line
 from holotype.train.rows import index_rows
-from holotype.train.state import load_tensors, read_facts, save_state
+from holotype.train.sources import CachedViews, FreshViews, Source, table_features
+from holotype.train.step import Drawn, Step, draw_steps
 
 
 @dataclass
@@ -43,26 +48,17 @@ class TrainConfig:
     weight_decay: float = 5e-5
     """Weight decay of matrices; biases and other one-dimensional parameters have none."""
     precision: Literal["auto", "fp32", "bf16", "fp64"] = "auto"
-    """Arithmetic of the backbone: auto is bf16 on CUDA and fp32 elsewhere; heads and losses are never below fp32."""
-    matmul: Literal["highest", "high"] = "highest"
-    """Precision of fp32 matrix products on CUDA: high allows TF32, which heads and losses hardly gain from."""
+    """Arithmetic of the backbone: auto is bf16 on CUDA and fp32 elsewhere; heads and losses are fp32 (see matmul)."""
+    matmul: Literal["highest", "high"] = "high"
+    """Matrix products of heads and losses on CUDA: high allows TF32, whose 10 bits are those of the reference
+    code's half precision, and takes a tenth off a step; highest is full fp32."""
     eval_every: int = 10
     """Score every so many epochs, and after the last."""
     save_seconds: float = 60.0
     """Seconds between two saved states; one is also saved at the end and when stopped with Ctrl-C."""
-
-
-@dataclass
-class Position:
-    """Where training stands: the next step to take."""
-
-    stage: int = 0
-    epoch: int = 0
-    step: int = 0
-    counter: int = 0
-    """Steps taken since the start, over all stages."""
-    begun: bool = False
-    """Whether the work at the start of the epoch (before_epoch) has been done."""
+    eager: bool = False
+    """Run every operation by itself instead of compiling the trunk and replaying the step as one CUDA graph; for
+    debugging a method on a GPU."""
 
 
 Score = Callable[[Prediction], dict[str, Any]]
@@ -84,53 +80,103 @@ class Loop:
         folder: RunFolder | None = None,
         score: Score | None = None,
         progress: bool = False,
+        cache: TokenCache | None = None,
     ) -> None:
+        """cache: draw views from it (a method that owns its encoder cannot); without one they are cut anew."""
         self.config, self.table, self.fabric, self.seed = config, table, fabric, seed
-        self.encoder = Encoder(store, backbone, method, fabric)
-        self.method = method.to(self.encoder.device, self.encoder.dtype)
-        self.folder, self.score, self.progress = folder, score, progress
-        self.modules = nn.ModuleDict({"tail": self.encoder.tail, "method": self.method})
+        self.source = self._make_source(method, backbone, store, cache)
+        self.device = fabric.device
+        self.method = method.to(self.device, self.source.encoder.dtype)
+        self.score, self.progress = score, progress
+        self.modules = nn.ModuleDict({"tail": self.source.encoder.tail, "method": self.method})
         self.learnable = {n: p for n, p in self.modules.named_parameters() if p.requires_grad}
-        # what each process learns from its own rows, and what all of them learn from the whole batch
-        own = "method.encoder" if method.needs == "images" else "tail"
-        self.local = [p for n, p in self.learnable.items() if n.startswith(own)]
-        self.common = [p for n, p in self.learnable.items() if not n.startswith(own)]
         self.initial = {name: parameter.detach().clone() for name, parameter in self.learnable.items()}
         self.position = Position()
         self.started = self.last_save = time.monotonic()
-        self.sums: dict[str, Tensor] = {}
-        self.metrics = Metrics(folder.path / "metrics.jsonl") if folder and rank() == 0 else None
+        self.step: Step | None = None
+        self.coming: Iterator[Drawn] | None = None
+        self.journal = Journal(folder)
         # a method that only clusters has no batches
         self.rows = index_rows(table, config.batch_size if method.stages() else world_size())
         self.target, self.steps = self.rows.target, self.rows.steps
+
+    def _make_source(
+        self, method: Method, backbone: Backbone, store: ImageStore, cache: TokenCache | None
+    ) -> Source:
+        views = max((s.views.weak + s.views.strong for s in method.stages()), default=1)
+        encoder = Encoder(
+            backbone,
+            self.fabric,
+            method,
+            compiled=self.fabric.device.type == "cuda" and not self.config.eager and cache is None,
+            images_at_once=views * max(self.config.batch_size // world_size(), 1),
+        )
+        if cache is None:
+            return FreshViews(store, encoder)
+        if method.needs == "images":
+            raise InputError(f"{type(method).__name__} encodes images itself; use --cache-views off for it.")
+        return CachedViews(cache, encoder)
+
+    @property
+    def mode(self) -> str:
+        """`exact`, or `cached 16+8`."""
+        return self.source.mode
+
+    @property
+    def captured(self) -> bool:
+        """Whether the steps are replayed as a CUDA graph."""
+        return self.step is not None and self.step.captured is not None
+
+    @property
+    def total_steps(self) -> int:
+        return self.steps * sum(self.epochs(stage) for stage in self.method.stages())
 
     # -- the way through the stages ---------------------------------------------------------------
 
     def fit(self) -> Prediction:
         """Train to the end and place every image; resumes where a state is found."""
+        with StopRequest() as stop:
+            training = self.training(stop)
+            while True:
+                try:
+                    next(training)
+                except StopIteration as end:
+                    placed: Prediction = end.value
+                    return placed
+
+    def training(
+        self, stop: StopRequest, bar: TrainingBar | None = None
+    ) -> Generator[None, None, Prediction]:
+        """`fit` in pieces: yields after each step, so that several loops can take turns.
+
+        bar: one that several loops share; without it each stage has its own.
+        """
         self.started = self.last_save = time.monotonic()
         tensors = self._resume()
         stages = self.method.stages()
-        with StopRequest() as self.stop:
-            while self.position.stage < len(stages):
-                self._run_stage(stages[self.position.stage], tensors)
-                tensors = {}
-                self.position = Position(stage=self.position.stage + 1, counter=self.position.counter)
+        while self.position.stage < len(stages):
+            yield from self._run_stage(stages[self.position.stage], tensors, stop, bar)
+            tensors = {}
+            self.position = Position(stage=self.position.stage + 1, counter=self.position.counter)
         return self._finish()
 
-    def _run_stage(self, stage: Stage, tensors: dict[str, Tensor]) -> None:
+    def _run_stage(
+        self, stage: Stage, tensors: dict[str, Tensor], stop: StopRequest, shared: TrainingBar | None
+    ) -> Generator[None, None, None]:
         epochs = self.epochs(stage)
         optimiser = self._begin_stage(stage, tensors)
-        with TrainingBar(self.progress and rank() == 0, stage.name, epochs * self.steps) as bar:
-            bar.advance_to(self.position.epoch * self.steps + self.position.step)
+        bar = shared or TrainingBar(self.progress and rank() == 0, stage.name, epochs * self.steps)
+        with nullcontext() if shared else bar:
+            within = self.position.epoch * self.steps + self.position.step
+            bar.advance_to(self.position.counter if shared else within)
             for epoch in range(self.position.epoch, epochs):
                 self.position.epoch = epoch
-                self._run_epoch(stage, epoch, epochs, optimiser, bar)
+                yield from self._run_epoch(stage, epoch, epochs, optimiser, stop, bar)
                 self.position = Position(self.position.stage, epoch + 1, 0, self.position.counter)
             self._save(optimiser)
 
     def _begin_stage(self, stage: Stage, tensors: dict[str, Tensor]) -> torch.optim.Optimizer:
-        """Build the stage's optimiser with the momentum of the state, or refresh what starts anew."""
+        """Build the stage's optimiser with the momentum of the state, or refresh what starts anew; and its step."""
         c = self.config
         optimiser = build_sgd(self.learnable, stage.trains, self.lr(stage), c.momentum, c.weight_decay)
         restore_momentum(optimiser, self.learnable, tensors)
@@ -138,7 +184,23 @@ class Loop:
         for name, parameter in self.learnable.items():
             if stage.fresh and name.startswith(stage.fresh) and at_start:
                 parameter.data.copy_(self.initial[name])
+        self.step = Step(
+            stage,
+            self.source,
+            self.method,
+            self.modules,
+            optimiser,
+            self.target,
+            own="method.encoder" if self.method.needs == "images" else "tail",
+            captures=self._captures(),
+        )
+        self.step.resumed = {n.removeprefix("sums."): t for n, t in tensors.items() if n.startswith("sums.")}
         return optimiser
+
+    def _captures(self) -> bool:
+        """Steps of several processes talk to each other, and an encoder of images may do anything: both stay eager."""
+        tokens = self.method.needs == "tokens" and self.method.capturable
+        return tokens and self.device.type == "cuda" and world_size() == 1 and not self.config.eager
 
     def seconds(self) -> float:
         """Time spent in `fit` so far, with that of the interrupted runs before it."""
@@ -150,97 +212,71 @@ class Loop:
     def lr(self, stage: Stage) -> float:
         return self.config.lr if stage.lr is None else stage.lr
 
-    # -- one epoch, one step ----------------------------------------------------------------------
+    # -- one epoch ----------------------------------------------------------------------------------
 
     def _run_epoch(
-        self, stage: Stage, epoch: int, epochs: int, optimiser: torch.optim.Optimizer, bar: TrainingBar
-    ) -> None:
+        self,
+        stage: Stage,
+        epoch: int,
+        epochs: int,
+        optimiser: torch.optim.Optimizer,
+        stop: StopRequest,
+        bar: TrainingBar,
+    ) -> Generator[None, None, None]:
+        assert self.step is not None
         lr = cosine_lr(self.lr(stage), epoch, epochs)
-        for group in optimiser.param_groups:
-            group["lr"] = lr
+        set_rate(optimiser, lr)
         if not self.position.begun:
             self._before_epoch(stage, epoch)
             self.position.begun = True
-        key = (self.seed, self.position.stage, epoch)
-        n = self.steps * self.config.batch_size
-        drawn = SAMPLERS[stage.sampler](
-            self.rows.labelled, self.rows.unlabelled, n, keyed_generator(*key, "rows")
-        ).view(self.steps, -1)
-        now = self._clock(stage, epoch, epochs)
-        for step in range(self.position.step, self.steps):
-            terms = self._step(stage, drawn[step], (*key, step), now, optimiser)
+        clock = {"epoch": float(epoch), "progress": epoch / epochs}
+        self.step.set_clock({**clock, **self.method.schedule(stage, epoch, epochs)})
+        self.modules.train()
+        first = self.position.step
+        drawn = self.coming or self._draw_epoch(stage, epoch, first)
+        for step, draw in enumerate(drawn, start=first):
+            terms = self.step(draw)
             self.position.step, self.position.counter = step + 1, self.position.counter + 1
-            bar.step(terms)
-            stopping = any_process(self.stop.requested, self.encoder.device)
+            bar.step(dict(zip(self.step.names, terms, strict=True)) if bar.show else {})
+            stopping = any_process(stop.requested, self.device)
             if stopping or time.monotonic() - self.last_save > self.config.save_seconds:
                 self._save(optimiser)
             if stopping:
-                self.stop.leave(f"stage {stage.name}, epoch {epoch + 1} of {epochs}, step {step + 1}")
+                self.source.close()
+                stop.leave(f"stage {stage.name}, epoch {epoch + 1} of {epochs}, step {step + 1}")
+            yield
+        # drawn before the log waits for the device, so that the next epoch begins at once
+        self.coming = self._draw_epoch(stage, epoch + 1) if epoch + 1 < epochs else None
         self._log_epoch(stage, epoch, epochs, lr, bar)
 
-    def _clock(self, stage: Stage, epoch: int, epochs: int) -> dict[str, Tensor]:
-        values = {
-            "epoch": float(epoch),
-            "progress": epoch / epochs,
-            **self.method.schedule(stage, epoch, epochs),
-        }
-        return {
-            name: torch.tensor(value, device=self.encoder.device, dtype=self.encoder.dtype)
-            for name, value in values.items()
-        }
-
-    def _step(
-        self,
-        stage: Stage,
-        rows: Tensor,
-        key: tuple[int, ...],
-        now: dict[str, Tensor],
-        optimiser: torch.optim.Optimizer,
-    ) -> dict[str, Tensor]:
-        self.modules.train()
-        features = self.encoder.training_features(rows, stage.views, key)
-        terms = self.method.loss(self._batch(rows, features, key), now)
-        optimiser.zero_grad(set_to_none=True)
-        torch.stack(list(terms.values())).sum().backward()
-        sum_gradients(self.local, self.common)
-        optimiser.step()
-        with torch.no_grad():
-            self.method.after_step()
-            detached = {name: term.detach() for name, term in terms.items()}
-            for name, term in detached.items():
-                self.sums[name] = self.sums[name] + term if name in self.sums else term.clone()
-        return detached
-
-    def _batch(self, rows: Tensor, features: Tensor, key: tuple[int, ...]) -> Batch:
-        device, dtype = features.device, features.dtype
-        target = self.target[rows]
-        random = {
-            name: torch.rand(shape, generator=keyed_generator(*key, name)).to(device, dtype)
-            for name, shape in self.method.draws(len(rows)).items()
-        }
-        return Batch(
-            features=features,
-            label=target.clamp_min(0).to(device),
-            labelled=(target >= 0).to(device),
-            image=rows.to(device),
-            random=random,
-        )
+    def _draw_epoch(self, stage: Stage, epoch: int, first: int = 0) -> Iterator[Drawn]:
+        """The steps of an epoch from step `first` on, of which the first few are drawn now."""
+        key = (self.seed, self.position.stage, epoch)
+        n = self.steps * self.config.batch_size
+        sampler = SAMPLERS[stage.sampler]
+        rows = sampler(self.rows.labelled, self.rows.unlabelled, n, keyed_generator(*key, "rows"))
+        drawn = draw_steps(rows.view(self.steps, -1), first, self.source, self.method, stage.views, key)
+        return chain(list(islice(drawn, 1)), drawn)
 
     def _before_epoch(self, stage: Stage, epoch: int) -> None:
+        assert self.step is not None
         self.modules.eval()
-        self.sums = {}
+        self.step.reset_sums()
         with torch.no_grad():
-            self.method.before_epoch(stage, epoch, self._features, self.target.to(self.encoder.device))
+            self.method.before_epoch(stage, epoch, self._features, self.target.to(self.device))
 
     def _features(self) -> Tensor:
         """(N, D) of every image of the table, with the weights as they are."""
-        return self.encoder.table_features(self.rows.usable, len(self.table))
+        return table_features(self.source, self.rows.usable, len(self.table))
 
     # -- what is written --------------------------------------------------------------------------
 
     def _log_epoch(self, stage: Stage, epoch: int, epochs: int, lr: float, bar: TrainingBar) -> None:
         """One line of means; a loss that is no longer a number ends the run before it is saved."""
-        means = {name: float(value) / self.steps for name, value in self.sums.items()}
+        assert self.step is not None
+        sums = self.step.named_sums()
+        values = torch.stack([*sums.values()]).tolist() if sums else []  # read at once: each read waits
+        means = {name: value / self.steps for name, value in zip(sums, values, strict=True)}
         if not all(math.isfinite(value) for value in means.values()):
             raise InputError(
                 f"the loss became {means} in epoch {epoch + 1} of stage {stage.name}; the last saved state is "
@@ -248,51 +284,32 @@ class Loop:
             )
         entry = {"stage": stage.name, "epoch": epoch, "counter": self.position.counter, "lr": lr}
         watched = {name: float(value) for name, value in self.method.diagnostics().items()}
-        self._write(
+        self.journal.write(
             kind="epoch", **entry, loss=sum(means.values()), **means, **watched, seconds=self.seconds()
         )
         last = epoch + 1 == epochs
         if self.score and not last and (epoch + 1) % self.config.eval_every == 0 and self.method.scores_early:
             scores = self.score(self.predict())
-            self._write(kind="score", **entry, **scores)
-            bar.say(
-                f"epoch {epoch + 1}: " + ", ".join(f"{k} {v:.3f}" for k, v in scores.items() if v is not None)
-            )
-
-    def _write(self, **entry: Any) -> None:
-        if self.metrics:
-            self.metrics.append(**entry)
+            self.journal.write(kind="score", **entry, **scores)
+            bar.say(f"epoch {epoch + 1}: {score_line(scores)}")
 
     def _save(self, optimiser: torch.optim.Optimizer) -> None:
         self.last_save = time.monotonic()
-        if self.folder is None or rank() != 0:
-            return
         tensors = dict(self.modules.state_dict())
         tensors |= momentum_tensors(optimiser, self.learnable)
-        tensors |= {f"sums.{name}": value for name, value in self.sums.items()}
-        facts = {**vars(self.position), "seconds": self.seconds()}
-        save_state(self.folder.path, tensors, facts)
+        if self.step is not None:
+            tensors |= {f"sums.{name}": value for name, value in self.step.named_sums().items()}
+        self.journal.save(State(self.position, self.seconds(), tensors))
 
     def _resume(self) -> dict[str, Tensor]:
         """Load the state of the run folder, if there is one; returns its tensors."""
-        facts = read_facts(self.folder.path) if self.folder else None
-        if self.folder is None or facts is None:
-            if self.metrics:
-                self.metrics.rewind(0)  # a run that died before its first state left lines, too
+        state = self.journal.resume()
+        if state is None:
             return {}
-        tensors = load_tensors(self.folder.path, facts)
-        own = {name: tensors[name] for name in self.modules.state_dict()}
-        self.modules.load_state_dict(own)
-        self.position = Position(**{name: facts[name] for name in vars(Position())})
-        self.started -= facts["seconds"]
-        device = self.encoder.device
-        self.sums = {
-            n.removeprefix("sums."): t.to(device) for n, t in tensors.items() if n.startswith("sums.")
-        }
-        if self.metrics:
-            # inside an epoch its line is still to come, even where all its steps are done
-            self.metrics.rewind(self.position.counter - (self.position.step > 0))
-        return tensors
+        self.modules.load_state_dict({name: state.tensors[name] for name in self.modules.state_dict()})
+        self.position = state.position
+        self.started -= state.seconds
+        return state.tensors
 
     # -- the end ----------------------------------------------------------------------------------
 

@@ -1,11 +1,14 @@
-"""What a person sees and does during training: the bar, and Ctrl-C."""
+"""What a person sees and does during training: the bar, the line of scores, and Ctrl-C."""
 
 from __future__ import annotations
 
+import contextlib
+import math
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
@@ -41,10 +44,40 @@ class StopRequest:
         raise Stopped(where)
 
 
-class TrainingBar:
-    """A progress bar with the time left, and the loss terms in a line below; silent where `show` is False."""
+@contextlib.contextmanager
+def counting(title: str, total: int, show: bool) -> Iterator[Callable[[int], None]]:
+    """A bar for work that is not training; what it yields is told how much more is done."""
+    if not show:
+        yield lambda more: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    def __init__(self, show: bool, stage: str, total: int) -> None:
+    console = Console(file=sys.stderr)
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda more: bar.advance(task, more)
+
+
+def score_line(scores: Mapping[str, Any]) -> str:
+    """`All 44.4, Old 67.4, New 32.8, AUROC 0.53`: shares in per cent; what is not known is left out."""
+    parts = [f"{key.title()} {100 * scores[key]:.1f}" for key in ("all", "old", "new") if _known(scores, key)]
+    parts += [f"AUROC {scores['auroc']:.2f}"] if _known(scores, "auroc") else []
+    return ", ".join(parts)
+
+
+def _known(scores: Mapping[str, Any], key: str) -> bool:
+    return scores.get(key) is not None and math.isfinite(scores[key])
+
+
+class TrainingBar:
+    """A progress bar with the time left, and the loss terms in a line below; silent where `show` is False.
+
+    Several runs that train together share one: it counts the steps of all, and each run gets its `part`.
+    """
+
+    def __init__(self, show: bool, title: str, total: int) -> None:
         self.show = show
         self.last_reading = 0.0
         if not show:
@@ -55,13 +88,13 @@ class TrainingBar:
         from rich.text import Text
 
         self.progress = Progress(
-            TextColumn(f"[bold]{stage}"),
+            TextColumn(f"[bold]{title}"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("steps,"),
             TimeRemainingColumn(),
         )
-        self.task = self.progress.add_task(stage, total=total)
+        self.task = self.progress.add_task(title, total=total)
         self.terms = Text("", style="dim")
         shown = Group(self.progress, self.terms)
         self.live = Live(shown, console=Console(file=sys.stderr), refresh_per_second=4)
@@ -75,19 +108,52 @@ class TrainingBar:
         if self.show:
             self.live.stop()
 
+    def part(self, name: str) -> TrainingBar:
+        """The bar as one of several runs sees it, whose lines begin with its name."""
+        return _PartOfBar(self, name)
+
     def advance_to(self, step: int) -> None:
         if self.show:
             self.progress.update(self.task, completed=step)
 
-    def step(self, terms: dict[str, Tensor]) -> None:
+    def step(self, terms: Mapping[str, Tensor]) -> None:
+        self._count(1, terms, "")
+
+    def _count(self, steps: int, terms: Mapping[str, Tensor], name: str) -> None:
         if not self.show:
             return
-        self.progress.advance(self.task)
-        if time.monotonic() - self.last_reading > SECONDS_BETWEEN_READINGS:
+        self.progress.advance(self.task, steps)
+        if terms and time.monotonic() - self.last_reading > SECONDS_BETWEEN_READINGS:
             self.last_reading = time.monotonic()
-            self.terms.plain = "  ".join(f"{name} {float(value):.3f}" for name, value in terms.items())
+            told = "  ".join(f"{term} {float(value):.3f}" for term, value in terms.items())
+            self.terms.plain = f"{name}: {told}" if name else told
 
     def say(self, line: str) -> None:
         """A line above the bar."""
         if self.show:
             self.live.console.print(line, highlight=False, soft_wrap=True)
+
+
+class _PartOfBar(TrainingBar):
+    """Counts the steps of one run, of which the whole bar shows the sum."""
+
+    def __init__(self, whole: TrainingBar, name: str) -> None:
+        self.show, self.whole, self.name, self.done = whole.show, whole, name, 0
+
+    def __enter__(self) -> TrainingBar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def advance_to(self, step: int) -> None:
+        more = max(step - self.done, 0)  # the second stage of a run counts on
+        self.whole._count(more, {}, self.name)
+        self.done += more
+
+    def step(self, terms: Mapping[str, Tensor]) -> None:
+        self.done += 1
+        self.whole._count(1, terms, self.name)
+
+    def say(self, line: str) -> None:
+        self.whole.say(f"{self.name}: {line}")

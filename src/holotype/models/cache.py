@@ -1,0 +1,213 @@
+"""The token cache: the trunk's output for a fixed number of views per image, so that training skips the trunk.
+
+An approximation, always marked as such: instead of a fresh crop, a step draws one of M weak and S strong views
+that every image has. One more entry per image holds its centre view, for evaluation. Tokens lie in one
+tensor of (entries, tokens, D), on the device, in host memory or in a memory-mapped file, in 16 bits: float16, or
+bfloat16 where the trunk computes in it, so that a cached view is to the bit what the trunk would return. Files
+are kept for later runs under the hash of all that decides their content; they can be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holotype.errors import InputError
+from holotype.memory import Level, human
+
+log = logging.getLogger("holotype")
+
+BYTES = 2
+"""Of a number in the cache."""
+SUFFIX, PART = ".tokens", ".part"
+Size = tuple[int, int, int]
+"""Of the tensor of a cache: entries, tokens, D."""
+
+
+@dataclass(frozen=True)
+class CacheViews:
+    """How many views of each image are kept: M weak, S strong, and the centre."""
+
+    weak: int
+    strong: int
+
+    @classmethod
+    def parse(cls, text: str) -> CacheViews:
+        """From `16+8`."""
+        found = re.fullmatch(r"(\d{1,4})\+(\d{1,4})", str(text).strip())
+        if not found or int(found[1]) < 2:
+            raise InputError(
+                f"cache_views is {text!r}, but it must be auto, off, or the numbers of weak and strong views "
+                "kept of each image, of which at least 2 weak ones: 16+8."
+            )
+        return cls(int(found[1]), int(found[2]))
+
+    def __str__(self) -> str:
+        return f"{self.weak}+{self.strong}"
+
+    @property
+    def centre(self) -> int:
+        """Place of the centre view among an image's entries."""
+        return self.weak + self.strong
+
+    @property
+    def entries(self) -> int:
+        """Entries per image."""
+        return self.weak + self.strong + 1
+
+
+@dataclass(eq=False)
+class TokenCache:
+    """What training draws its views from."""
+
+    views: CacheViews
+    level: Level
+    tokens: Tensor
+    """(images * entries, tokens, D) of 16 bits."""
+    position: Tensor
+    """(N,) int64 on the CPU: place of each row of the table among the cached images; -1 for one left out."""
+    seconds: float = 0.0
+    """Spent on building or reading it."""
+
+    @property
+    def mode(self) -> str:
+        """As it stands in records."""
+        return f"cached {self.views}"
+
+    @property
+    def nbytes(self) -> int:
+        return self.tokens.numel() * BYTES
+
+    def entry(self, rows: Tensor, view: Tensor) -> Tensor:
+        """Entries of the given views of the given rows, which broadcast against each other; all on the CPU."""
+        return self.position[rows] * self.views.entries + view
+
+    def take(self, entry: Tensor) -> Tensor:
+        """(n,) entries, where the tokens lie -> (n, tokens, D)."""
+        return self.tokens.index_select(0, entry)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a cache of n images takes."""
+
+    images: int
+    tokens: int
+    """Tokens of a view as prepared for the tail."""
+    dim: int
+
+    def nbytes(self, views: CacheViews) -> int:
+        return self.images * views.entries * self.tokens * self.dim * BYTES
+
+    def size(self, views: CacheViews) -> Size:
+        return (self.images * views.entries, self.tokens, self.dim)
+
+
+def key_digest(facts: dict[str, Any]) -> str:
+    """Names a cache by all that decides its content."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+# -- storage ----------------------------------------------------------------------------------------------
+
+
+def kept_type(trunk: torch.dtype) -> torch.dtype:
+    """The 16 bits in which the output of a trunk is kept."""
+    return torch.bfloat16 if trunk == torch.bfloat16 else torch.float16
+
+
+def empty_tokens(size: Size, dtype: torch.dtype, level: Level, device: torch.device) -> Tensor:
+    """Memory for a cache, on the device or in host memory."""
+    return torch.empty(size, dtype=dtype, device=device if level == "device" else "cpu")
+
+
+def cache_file(folder: Path, digest: str) -> Path:
+    return folder / f"{digest[:32]}{SUFFIX}"
+
+
+def is_whole(file: Path, size: Size) -> bool:
+    """Whether `file` is a cache of that size; anything else under its name is made again."""
+    return file.is_file() and file.stat().st_size == BYTES * math.prod(size)
+
+
+def read_tokens(file: Path, size: Size, dtype: torch.dtype, level: Level, device: torch.device) -> Tensor:
+    """A kept cache; except on a device, nothing is read before it is used."""
+    os.utime(file)  # the one used longest ago is the first to go
+    # mode c: pages can be changed in memory and never reach the file
+    tokens = torch.from_numpy(np.memmap(file, np.int16, "c", shape=size)).view(dtype)
+    return tokens.to(device) if level == "device" else tokens
+
+
+@contextmanager
+def writing(file: Path, size: Size, dtype: torch.dtype) -> Iterator[Tensor]:
+    """A new file as a tensor to be filled; it gets its name when the block ends, and vanishes if that fails."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_suffix(f".{os.getpid()}{PART}")
+    try:
+        with beside.open("wb") as stream:
+            # a full disk is an error here, not a crash at some later page
+            os.posix_fallocate(stream.fileno(), 0, BYTES * math.prod(size))
+        mapped = np.memmap(beside, np.int16, "r+", shape=size)
+        yield torch.from_numpy(mapped).view(dtype)
+        mapped.flush()
+        beside.rename(file)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def keep_tokens(tokens: Tensor, file: Path, limit: int) -> None:
+    """Write a cache for later runs, unless it is larger than all of them together may be."""
+    nbytes = tokens.numel() * BYTES
+    if not make_room(file.parent, nbytes, limit):
+        log.info(
+            "The token cache is not kept for later runs: %s are more than the %s for all of them.",
+            human(nbytes),
+            human(limit),
+        )
+        return
+    try:
+        entries, n_tokens, dim = tokens.shape
+        with writing(file, (entries, n_tokens, dim), tokens.dtype) as kept:
+            kept.copy_(tokens)
+    except OSError as error:
+        log.warning("The token cache could not be kept for later runs: %s.", error.strerror or error)
+
+
+def make_room(folder: Path, nbytes: int, limit: int) -> bool:
+    """Delete the caches used longest ago until `nbytes` more fit into `limit`; False if they never can."""
+    if nbytes > limit:
+        return False
+    for part in folder.glob(f"*{PART}"):
+        if not _is_alive(int(part.name.split(".")[-2])):  # left by a killed process
+            part.unlink(missing_ok=True)
+    kept = sorted(folder.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime)
+    total = sum(path.stat().st_size for path in kept)
+    for path in kept:
+        if total + nbytes <= limit:
+            break
+        total -= path.stat().st_size
+        path.unlink(missing_ok=True)
+    return True
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,89 @@
+"""Several loops at once in one process: they take turns step by step, on a GPU with a stream each."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from holotype.errors import InputError, Stopped
+from holotype.methods.base import Prediction
+from holotype.train.gather import rank
+from holotype.train.loop import Loop
+from holotype.train.progress import StopRequest, TrainingBar
+
+
+@dataclass(frozen=True)
+class End:
+    """What a loop ended with, and the seconds it had taken by then."""
+
+    outcome: Prediction | InputError | Stopped
+    seconds: float
+
+    def prediction(self) -> Prediction:
+        """Of a loop that came to its end; raises what ended it otherwise."""
+        if not isinstance(self.outcome, Prediction):
+            raise self.outcome
+        return self.outcome
+
+
+def train_in_turns(loops: Mapping[str, Loop]) -> dict[str, End]:
+    """Advance every loop by one step in turn until all have ended. loops: by the names that lines begin with.
+
+    A loop that fails does not end the others. A stop that is asked for reaches every loop, and each saves its
+    state before it ends.
+    """
+    if not loops:
+        return {}
+    device = next(iter(loops.values())).fabric.device
+    streams = {name: make_stream(device) for name in loops}
+    wait_for(device)  # images, tokens and weights were made on the default stream
+    ended: dict[str, End] = {}
+    show = any(loop.progress for loop in loops.values()) and rank() == 0
+    total = sum(loop.total_steps for loop in loops.values())
+    with StopRequest() as stop, TrainingBar(show, f"{len(loops)} runs", total) as bar:
+        turns = {name: loop.training(stop, bar.part(name)) for name, loop in loops.items()}
+        while turns:
+            for name in list(turns):
+                with on_stream(streams[name]):
+                    outcome = take_step(turns[name], len(loops))
+                if outcome is not None:
+                    ended[name] = End(outcome, loops[name].seconds())
+                    del turns[name]
+    wait_for(device)  # what follows reads the weights on the default stream
+    return ended
+
+
+def take_step(
+    turn: Generator[None, None, Prediction], together: int
+) -> Prediction | InputError | Stopped | None:
+    """One step of a loop; what it ended with, if that was its end."""
+    try:
+        next(turn)
+    except StopIteration as end:
+        prediction: Prediction = end.value
+        return prediction
+    except (InputError, Stopped) as error:
+        return error
+    except torch.OutOfMemoryError:
+        return InputError(
+            f"the memory of the GPU ran out with {together} runs at once; run the same command again with a smaller "
+            "--parallel, or leave images and tokens less with --memory.device_gb."
+        )
+    return None
+
+
+def make_stream(device: torch.device) -> torch.cuda.Stream | None:
+    return torch.cuda.Stream(device) if device.type == "cuda" else None
+
+
+def on_stream(stream: torch.cuda.Stream | None) -> contextlib.AbstractContextManager[Any]:
+    return torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext()
+
+
+def wait_for(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

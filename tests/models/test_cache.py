@@ -1,0 +1,153 @@
+"""The token cache as a thing on disk and in memory: names, files that are whole or absent, a bounded folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from holotype.errors import InputError
+from holotype.models import cache as cache_module
+from holotype.models.cache import (
+    CacheViews,
+    Shape,
+    TokenCache,
+    cache_file,
+    empty_tokens,
+    is_whole,
+    keep_tokens,
+    kept_type,
+    key_digest,
+    make_room,
+    read_tokens,
+    writing,
+)
+
+SIZE, HALF, CPU = (6, 5, 4), torch.float16, torch.device("cpu")
+
+
+def random_tokens() -> torch.Tensor:
+    return torch.randn(SIZE, generator=torch.Generator().manual_seed(0)).half()
+
+
+@pytest.mark.parametrize("text", ["16", "16+", "+8", "0+2", "1+2", "a+b", "16+8+4", "-4+2", "", "99999+1"])
+def test_views_that_mean_nothing_are_refused(text):
+    with pytest.raises(InputError, match=r"cache_views is .* must be auto, off, or .*: 16\+8"):
+        CacheViews.parse(text)
+
+
+def test_views_are_written_as_they_are_read():
+    views = CacheViews.parse(" 16+8 ")
+    assert views == CacheViews(16, 8)
+    assert str(views) == "16+8"
+    assert (views.centre, views.entries) == (24, 25)
+    assert CacheViews.parse("2+0") == CacheViews(2, 0)
+
+
+def test_entries_of_an_image_lie_side_by_side():
+    views = CacheViews(2, 1)
+    position = torch.tensor([1, -1, 0])  # image 1 was left out
+    cache = TokenCache(views, "host", torch.arange(8.0)[:, None, None].half(), position)
+    rows, view = torch.tensor([[0], [2]]), torch.tensor([[0, 1, views.centre]])
+    entry = cache.entry(rows, view)
+    assert entry.tolist() == [[4, 5, 7], [0, 1, 3]]
+    assert cache.take(entry[0]).flatten().tolist() == [4, 5, 7]
+    assert cache.mode == "cached 2+1"
+    assert cache.nbytes == 16
+
+
+def test_a_shape_knows_its_size():
+    shape = Shape(images=10, tokens=7, dim=3)
+    tokens = empty_tokens(shape.size(CacheViews(4, 2)), HALF, "host", CPU)
+    assert tokens.shape == (70, 7, 3)
+    assert tokens.numel() * tokens.element_size() == shape.nbytes(CacheViews(4, 2))
+
+
+def test_the_name_of_a_cache_follows_from_all_its_facts(tmp_path):
+    facts = {"images": "a", "views": "16+8", "recipes": [{"op": [1, 2]}]}
+    other = {"images": "a", "views": "16+8", "recipes": [{"op": [1, 3]}]}
+    assert key_digest(facts) == key_digest(dict(reversed(facts.items())))
+    assert key_digest(facts) != key_digest(other)
+    assert cache_file(tmp_path, key_digest(facts)) != cache_file(tmp_path, key_digest(other))
+
+
+def test_a_kept_cache_is_read_again_and_cannot_be_changed_by_mistake(tmp_path):
+    tokens, file = random_tokens(), tmp_path / "new" / "a.tokens"
+    assert not is_whole(file, SIZE)
+    keep_tokens(tokens, file, limit=10_000)
+    assert is_whole(file, SIZE)
+    assert not is_whole(file, (6, 5, 5))
+    found = read_tokens(file, SIZE, HALF, "host", CPU)
+    assert torch.equal(found, tokens)
+    found.zero_()
+    assert torch.equal(read_tokens(file, SIZE, HALF, "disk", CPU), tokens)
+
+
+def test_tokens_of_a_bf16_trunk_are_kept_to_the_bit(tmp_path):
+    assert kept_type(torch.bfloat16) == torch.bfloat16
+    assert kept_type(torch.float32) == kept_type(torch.float64) == torch.float16
+    tokens, file = random_tokens().bfloat16(), tmp_path / "a.tokens"
+    keep_tokens(tokens, file, limit=10_000)
+    assert torch.equal(read_tokens(file, SIZE, torch.bfloat16, "host", CPU), tokens)
+
+
+def test_a_cache_that_was_not_finished_leaves_nothing(tmp_path):
+    file = tmp_path / "a.tokens"
+
+    def fill_half():
+        with writing(file, SIZE, HALF) as tokens:
+            tokens[:3] = 1
+            raise RuntimeError("half way")
+
+    with pytest.raises(RuntimeError, match="half way"):
+        fill_half()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_a_message_not_a_crash(tmp_path, monkeypatch, caplog):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache_module.os, "posix_fallocate", full)
+    keep_tokens(random_tokens(), tmp_path / "a.tokens", limit=10_000)
+    assert "could not be kept for later runs: No space left on device" in caplog.text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_cache_used_longest_ago_goes_first(tmp_path):
+    for age, name in enumerate(("newest", "middle", "oldest")):
+        file = tmp_path / f"{name}.tokens"
+        file.write_bytes(b"x" * 100)
+        os.utime(file, (1_000_000 - age, 1_000_000 - age))
+    beside = tmp_path / "not-ours.txt"
+    beside.write_bytes(b"x" * 1000)
+    assert make_room(tmp_path, 100, limit=320)
+    assert {p.stem for p in tmp_path.glob("*.tokens")} == {"newest", "middle"}
+    read_tokens(tmp_path / "middle.tokens", (1, 5, 10), HALF, "host", CPU)  # used now
+    assert make_room(tmp_path, 100, limit=200)
+    assert {p.stem for p in tmp_path.glob("*.tokens")} == {"middle"}
+    assert not make_room(tmp_path, 300, limit=200)  # can never fit: nothing is deleted for it
+    assert {p.stem for p in tmp_path.glob("*.tokens")} == {"middle"}
+    assert beside.exists()
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True
+    )
+    dead, alive = tmp_path / f"a.{done.stdout.strip()}.part", tmp_path / f"b.{os.getpid()}.part"
+    for part in (dead, alive):
+        part.write_bytes(b"half")
+    make_room(tmp_path, 1, limit=100)
+    assert not dead.exists()
+    assert alive.exists()
+
+
+def test_a_cache_too_large_to_be_kept_says_so(tmp_path, caplog):
+    with caplog.at_level("INFO", logger="holotype"):
+        keep_tokens(random_tokens(), tmp_path / "a.tokens", limit=100)
+    assert "is not kept for later runs" in caplog.text
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,177 @@
+"""Building a cache: the right content, kept and found again, under another key when anything changes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from lightning_fabric import Fabric
+
+from holotype.memory import Budget, MemoryConfig
+from holotype.methods import Views
+from holotype.models.cache import CacheViews
+from holotype.train import caching
+from holotype.train.caching import draw_strong, draw_view, open_cache
+
+from .conftest import tiny_backbone
+
+VIEWS, NEEDS = CacheViews(4, 2), Views(weak=2, strong=1)
+USABLE = torch.arange(48)
+
+
+def fp32() -> Fabric:
+    return Fabric(accelerator="cpu", devices=1, precision="32-true")
+
+
+def build(world, folder, *, views=VIEWS, usable=USABLE, backbone=None, needs=NEEDS, store=None, **memory):
+    config = MemoryConfig(cache_dir=str(folder), **memory)
+    return open_cache(views, needs, store or world.store, backbone or tiny_backbone(), fp32(), usable, config)
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """Counts the images that went through the trunk to fill a cache."""
+    seen = []
+    fill = caching.fill
+    monkeypatch.setattr(caching, "fill", lambda *given: seen.append(len(given[4])) or fill(*given))
+    return seen
+
+
+def test_a_cache_is_built_once_and_read_again(world, tmp_path, passes, caplog):
+    caplog.set_level("INFO", logger="holotype")
+    first, second = (build(world, tmp_path) for _ in range(2))
+    assert passes == [48]
+    assert torch.equal(first.tokens, second.tokens)
+    assert first.tokens.dtype == torch.float16
+    assert first.tokens.shape == (48 * 7, 6, 32)  # 5 tokens and the CLS row beside them
+    assert (first.level, first.mode) == ("host", "cached 4+2")
+    built, read = [record.getMessage() for record in caplog.records]
+    assert built.startswith("Token cache: 4+2 views of 48 images, 129.0 kB in host memory, built in")
+    assert "read in" in read
+
+
+def changed_pixels(world):
+    pixels = world.store.pixels.clone()
+    pixels[1000] ^= 1
+    return dataclasses.replace(world.store, pixels=pixels)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda world: {"views": CacheViews(5, 2)},
+        lambda world: {"views": CacheViews(4, 3)},
+        lambda world: {"usable": USABLE[:-1]},
+        lambda world: {"backbone": dataclasses.replace(tiny_backbone(), digest="1" * 64)},
+        lambda world: {"backbone": tiny_backbone(train_blocks=2)},
+        lambda world: {"store": changed_pixels(world)},
+    ],
+    ids=["weak", "strong", "images left out", "weights", "cut depth", "a pixel"],
+)
+def test_anything_that_changes_the_content_makes_another_cache(world, tmp_path, passes, change):
+    build(world, tmp_path)
+    build(world, tmp_path, **change(world))
+    assert len(passes) == 2
+    assert len(list((tmp_path / "tokens").iterdir())) == 2
+
+
+def test_recipes_and_precision_are_in_the_key(world, tmp_path, monkeypatch):
+    facts = caching._facts
+    seen = []
+    monkeypatch.setattr(caching, "_facts", lambda *given: seen.append(facts(*given)) or seen[-1])
+    build(world, tmp_path)
+    (key,) = seen
+    assert key["recipes"][1]["op"] == draw_strong(1).op.tolist()
+    assert (key["trunk"], key["dtype"]) == ("torch.float32", "torch.float16")
+
+
+def test_a_deleted_or_cut_file_is_made_again(world, tmp_path, passes):
+    first = build(world, tmp_path)
+    (file,) = (tmp_path / "tokens").iterdir()
+    content = first.tokens.clone()
+    file.write_bytes(file.read_bytes()[:-2])
+    assert torch.equal(build(world, tmp_path).tokens, content)
+    file.unlink()
+    assert torch.equal(build(world, tmp_path).tokens, content)
+    assert len(passes) == 3
+
+
+def room_beside_the_images(world, nbytes: int) -> float:
+    """GB of host memory that leave so many bytes for tokens; the images are there already."""
+    return (world.store.nbytes + nbytes) / 1e9
+
+
+def test_a_cache_larger_than_the_memory_is_a_mapped_file(world, tmp_path, caplog):
+    whole = build(world, tmp_path / "a")
+    small = build(world, tmp_path / "b", host_gb=room_beside_the_images(world, 1000))
+    assert small.level == "disk"
+    assert small.views == VIEWS
+    assert torch.equal(small.tokens, whole.tokens)
+    assert "in disk space" in caplog.text
+    assert "129.0 kB for 4+2 views do not fit the 1.0 kB of host memory" in caplog.text
+
+
+def test_short_memory_shrinks_the_views_and_says_so(world, tmp_path, caplog):
+    room = room_beside_the_images(world, 200_000)
+    cache = build(world, tmp_path, views=CacheViews(16, 8), host_gb=room)
+    assert cache.level == "host"
+    assert 4 <= cache.views.weak < 16
+    assert cache.nbytes <= 200_000
+    assert f"Token cache: {cache.views} views" in caplog.text
+    assert "do not fit the 200.0 kB of host memory" in caplog.text
+
+
+def test_the_first_views_do_not_depend_on_how_many_there_are(world, tmp_path):
+    few, many = (build(world, tmp_path, views=CacheViews(m, s)) for m, s in ((4, 2), (6, 3)))
+    by_image = [cache.tokens.unflatten(0, (48, -1)) for cache in (few, many)]
+    assert torch.equal(by_image[0][:, :4], by_image[1][:, :4])
+    assert torch.equal(by_image[0][:, 4:6], by_image[1][:, 6:8])
+    assert torch.equal(by_image[0][:, 6], by_image[1][:, 9])
+
+
+def test_views_differ_between_images_and_between_each_other(world):
+    crops = [draw_view(world.store, USABLE, VIEWS, view) for view in range(VIEWS.entries)]
+    place = torch.stack([torch.stack([c.top, c.left, c.flip.long()]) for c in crops])
+    for first in range(len(crops)):
+        assert (place[first] == place[first, :, :1]).all() == (first == VIEWS.centre)
+        for second in range(first):
+            assert not torch.equal(place[first], place[second])
+    recipes = [draw_strong(number) for number in range(4)]
+    assert len({float(recipe.cutout[0, 0]) for recipe in recipes}) == 4
+
+
+def test_what_was_left_out_has_no_place(world, tmp_path):
+    usable = torch.tensor([3, 7, 40])
+    cache = build(world, tmp_path, usable=usable)
+    assert cache.position[usable].tolist() == [0, 1, 2]
+    assert (cache.position >= 0).sum() == 3
+    assert cache.tokens.shape[0] == 3 * 7
+
+
+def test_without_strong_views_in_any_step_none_is_cached(world, tmp_path):
+    cache = build(world, tmp_path, needs=Views(weak=2))
+    assert cache.mode == "cached 4+0"
+    assert cache.tokens.shape[0] == 48 * 5
+
+
+def test_the_bound_of_the_folder_is_kept(world, tmp_path):
+    for weak in (4, 5, 6):
+        build(world, tmp_path, views=CacheViews(weak, 2), disk_gb=320e-6)
+    kept = [file.stat().st_size for file in (tmp_path / "tokens").iterdir()]
+    assert sum(kept) <= 320_000
+    assert np.prod((48, 9, 6, 32)) * 2 in kept  # the newest is among them
+
+
+def test_on_a_gpu_nothing_is_kept_unless_a_folder_is_named():
+    """Computing is faster there than reading; the rule itself, since this runs without a GPU."""
+    assert caching._keeps(torch.device("cpu"), MemoryConfig())
+    assert not caching._keeps(torch.device("cuda"), MemoryConfig())
+    assert caching._keeps(torch.device("cuda"), MemoryConfig(cache_dir="x"))
+
+
+def test_budgets_are_read_when_the_cache_is_opened(world, tmp_path, monkeypatch):
+    """Not earlier: the image store was placed in between."""
+    monkeypatch.setattr(caching, "find_budget", lambda *_: Budget(0, 100, 10**9))
+    assert build(world, tmp_path).level == "disk"

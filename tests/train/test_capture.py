@@ -1,0 +1,153 @@
+"""A captured step does what the eager step does. These tests need a GPU."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from lightning_fabric import Fabric
+
+from holotype.data.placement import place
+from holotype.memory import MemoryConfig, find_budget
+from holotype.methods import METHODS, Views
+from holotype.methods.simgcd import SimGCD
+from holotype.models.cache import CacheViews
+from holotype.train.caching import open_cache
+from holotype.train.capture import Captured
+from holotype.train.progress import Stopped
+from holotype.train.turns import train_in_turns
+
+from .conftest import assert_equal_weights, tiny_backbone, weights
+from .stubs import TwoStages
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+TRAINED = {**{name: name for name in METHODS if name != "kmeans"}, "two stages": TwoStages}
+
+
+@pytest.fixture(scope="module")
+def on_gpu(world, tmp_path_factory):
+    device = torch.device("cuda", torch.cuda.current_device())
+    store, _ = place(
+        world.store, device, "device", find_budget(MemoryConfig(), device), tmp_path_factory.mktemp("s")
+    )
+    return type(world)(world.table, store)
+
+
+def loop_on(on_gpu, method, precision="32-true", cached=False, **settings):
+    fabric = Fabric(accelerator="cuda", devices=1, precision=precision)
+    cache = None
+    if cached:
+        rows = torch.arange(len(on_gpu.table))
+        needs = Views(weak=2, strong=1)
+        cache = open_cache(
+            CacheViews(4, 2), needs, on_gpu.store, tiny_backbone(), fabric, rows, MemoryConfig()
+        )
+    return on_gpu.loop(TRAINED.get(method, method), fabric=fabric, cache=cache, **settings)
+
+
+def test_a_captured_function_is_replayed_and_its_warm_up_undone():
+    total = torch.zeros((), device="cuda")
+
+    def add(inputs):
+        total.add_(inputs["x"].sum())
+        return total.clone()
+
+    captured = Captured(add, {"x": torch.ones(3, device="cuda")}, [total])
+    assert float(total) == 0
+    assert float(captured({"x": torch.full((3,), 2.0, device="cuda")})) == 6
+    assert float(captured({"x": torch.full((3,), 1.0, device="cuda")})) == 9
+    assert float(total) == 9
+
+
+@pytest.mark.parametrize("cached", [False, True], ids=["exact", "cached"])
+@pytest.mark.parametrize("name", TRAINED)
+def test_captured_steps_equal_eager_ones(on_gpu, name, cached):
+    captured = loop_on(on_gpu, name, cached=cached, epochs=3)
+    eager = loop_on(on_gpu, name, cached=cached, epochs=3, eager=True)
+    captured.fit(), eager.fit()
+    assert captured.captured
+    assert not eager.captured
+    for key, value in weights(eager).items():
+        torch.testing.assert_close(weights(captured)[key], value, atol=2e-4, rtol=2e-3, msg=key)
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_a_captured_run_resumes_bit_for_bit(on_gpu, tmp_path, precision):
+    whole = loop_on(on_gpu, "rpc", precision, cached=True, epochs=3)
+    whole.fit()
+    first = loop_on(on_gpu, "rpc", precision, cached=True, epochs=3, out=tmp_path)
+    training = first._run_epoch
+
+    def stops(stage, epoch, epochs, optimiser, stop, bar):
+        for number, _ in enumerate(training(stage, epoch, epochs, optimiser, stop, bar)):
+            stop.requested = epoch == 1 and number == 0
+            yield
+
+    first._run_epoch = stops
+    with pytest.raises(Stopped):
+        first.fit()
+    second = loop_on(on_gpu, "rpc", precision, cached=True, epochs=3, out=tmp_path)
+    second.fit()
+    assert_equal_weights(weights(whole), weights(second))
+
+
+class ReadsAValue(SimGCD):
+    """What a capture cannot hold: the host waits for a number of the device."""
+
+    def loss(self, batch, now):
+        terms = super().loss(batch, now)
+        return {name: term * float(term.detach() > -1) for name, term in terms.items()}
+
+
+def test_a_method_that_cannot_be_captured_runs_eagerly_and_says_so(on_gpu, caplog):
+    with caplog.at_level(logging.WARNING, logger="holotype"):
+        loop = loop_on(on_gpu, ReadsAValue)
+        loop.fit()
+    assert not loop.captured
+    assert "cannot be captured as a CUDA graph" in caplog.text
+    eager = loop_on(on_gpu, "simgcd", eager=True)
+    eager.fit()
+    for key, value in weights(eager).items():
+        torch.testing.assert_close(weights(loop)[key], value, atol=2e-4, rtol=2e-3, msg=key)
+
+
+def test_images_and_tokens_below_the_device_give_the_same_run(world, on_gpu, tmp_path):
+    """Host memory and a memory-mapped file, with the next batches fetched on a side stream."""
+    for cached in (False, True):
+        expected = loop_on(on_gpu, "rpc", cached=cached)
+        expected.fit()
+        if cached:
+            fabric = Fabric(accelerator="cuda", devices=1, precision="32-true")
+            memory = {
+                "host": MemoryConfig(device_gb=1e-6),
+                "disk": MemoryConfig(1e-6, 1e-6, None, str(tmp_path)),
+            }
+            rows, needs = torch.arange(len(world.table)), Views(weak=2, strong=1)
+            for level, config in memory.items():
+                cache = open_cache(
+                    CacheViews(4, 2), needs, on_gpu.store, tiny_backbone(), fabric, rows, config, fixed=True
+                )
+                assert cache.level == level
+                below = on_gpu.loop("rpc", fabric=fabric, cache=cache)
+                below.fit()
+                assert below.captured
+                assert_equal_weights(weights(expected), weights(below))
+        else:
+            below = loop_on(world, "rpc")  # this world's images are in host memory
+            assert not below.source.on_device
+            below.fit()
+            assert_equal_weights(weights(expected), weights(below))
+
+
+def test_loops_on_streams_of_their_own_equal_loops_alone(on_gpu):
+    """Captured graphs replayed side by side must share no scratch memory."""
+    seeds = range(4)
+    alone = [loop_on(on_gpu, "rpc", cached=True, seed=seed, epochs=20) for seed in seeds]
+    for loop in alone:
+        loop.fit()
+    together = {str(seed): loop_on(on_gpu, "rpc", cached=True, seed=seed, epochs=20) for seed in seeds}
+    train_in_turns(together)
+    for seed in seeds:
+        assert together[str(seed)].captured
+        assert_equal_weights(weights(alone[seed]), weights(together[str(seed)]))

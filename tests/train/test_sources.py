@@ -1,0 +1,219 @@
+"""Where views come from: exact views replayed by hand, cached ones found again, for one process and for two."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from lightning_fabric import Fabric
+
+from holotype.data.sampling import keyed_generator
+from holotype.data.strong import apply_recipe, draw_recipe
+from holotype.data.views import draw_crops
+from holotype.memory import MemoryConfig
+from holotype.methods import Views
+from holotype.models.cache import CacheViews
+from holotype.train import sources
+from holotype.train.caching import draw_strong, draw_view, open_cache
+from holotype.train.encode import Encoder
+from holotype.train.sources import CachedViews, FreshViews, distinct, evaluation_features, table_features
+
+from .conftest import tiny_backbone
+
+ROWS = torch.tensor([[5, 0, 47, 5, 12, 30], [1, 2, 3, 4, 40, 41]])
+KEY = (3, 0, 7, 2)
+
+
+@pytest.fixture
+def fresh(world):
+    return FreshViews(world.store, Encoder(tiny_backbone(), Fabric(accelerator="cpu", precision="32-true")))
+
+
+@pytest.fixture
+def cached(world, tmp_path):
+    fabric = Fabric(accelerator="cpu", devices=1, precision="32-true")
+    backbone, rows = tiny_backbone(), torch.arange(1, 48)  # image 0 cannot be read
+    memory = MemoryConfig(cache_dir=str(tmp_path))
+    cache = open_cache(CacheViews(4, 3), Views(2, 1), world.store, backbone, fabric, rows, memory)
+    return CachedViews(cache, Encoder(backbone, fabric))
+
+
+def features(source, views, key=KEY, rows=ROWS):
+    """(T, V, b, D) of the steps `rows`."""
+    requests = source.draw(rows, views, key)
+    for request in requests:
+        source.expect(request)
+    n_views = views.weak + views.strong
+    return torch.stack([source.encode(source.fetch(r)).unflatten(0, (n_views, -1)) for r in requests])
+
+
+def crop_by_hand(store, view):
+    """Pixels of one weak view of all steps, drawn from the generator of its key."""
+    rows = ROWS.flatten()
+    crops = draw_crops(store.height[rows], store.width[rows], store.size, keyed_generator(*KEY, "crop", view))
+    return store.crop(rows, crops).unflatten(0, ROWS.shape)
+
+
+def test_fresh_views_are_what_their_key_says(fresh):
+    found = features(fresh, Views(weak=2, strong=1, share="none"))
+    images = torch.stack([crop_by_hand(fresh.store, view) for view in range(3)], dim=1)  # (T, V, B, ...)
+    for step in range(2):
+        recipe = draw_recipe(6, keyed_generator(*KEY, "strong", 2, step), share="none")
+        images[step, 2] = apply_recipe(images[step, 2], recipe)
+    expected = fresh.encoder.features(fresh.encoder.inputs(images.flatten(0, 2)))
+    torch.testing.assert_close(found, expected.view_as(found))
+
+
+@pytest.mark.parametrize("kind", ["fresh", "cached"])
+def test_views_differ_and_repeat(kind, request):
+    source = request.getfixturevalue(kind)
+    views, rows = Views(weak=2, strong=2), ROWS.clamp_min(1)
+    found = features(source, views, rows=rows)
+    assert torch.equal(found, features(source, views, rows=rows))
+    for first in range(4):
+        for second in range(first):
+            assert not torch.equal(found[:, first], found[:, second]), (first, second)
+    assert not torch.equal(found, features(source, views, (*KEY[:3], 3), rows=rows))
+
+
+@pytest.mark.parametrize("kind", ["fresh", "cached"])
+def test_weak_views_do_not_depend_on_the_strong_ones(kind, request):
+    source, rows = request.getfixturevalue(kind), ROWS.clamp_min(1)
+    alone, beside = (features(source, Views(weak=2, strong=s), rows=rows) for s in (0, 1))
+    torch.testing.assert_close(alone, beside[:, :2])
+
+
+@pytest.mark.parametrize(("share", "different"), [("batch", 1), ("group", 2), ("none", 6)])
+def test_who_shares_the_strong_operations(fresh, monkeypatch, share, different):
+    seen = []
+    monkeypatch.setattr(
+        sources, "apply_recipe", lambda images, recipe: seen.append(recipe) or apply_recipe(images, recipe)
+    )
+    features(fresh, Views(weak=1, strong=2, share=share, groups=2), rows=ROWS[:1])
+    assert len(seen) == 2
+    for recipe in seen:
+        drawn = [
+            tuple(float(x) for f in dataclasses.fields(recipe) for x in getattr(recipe, f.name)[row])
+            for row in range(6)
+        ]
+        assert len(set(drawn)) == different
+        if share == "group":
+            assert drawn[0::2] == drawn[0:1] * 3
+            assert drawn[1::2] == drawn[1:2] * 3
+    assert not torch.equal(seen[0].cutout, seen[1].cutout)
+
+
+@pytest.mark.parametrize(("share", "different"), [("batch", 1), ("group", 2), ("none", 3)])
+def test_who_shares_a_cached_strong_view(cached, share, different):
+    rows = torch.randint(1, 48, (1, 60))
+    views = Views(weak=2, strong=1, share=share, groups=2)
+    drawn = [cached.draw(rows, views, (seed,))[0][2] % cached.cache.views.entries for seed in range(20)]
+    counts = [len(set(d.tolist())) for d in drawn]
+    assert max(counts) == different  # of the three strong views
+    assert len({int(d[0]) for d in drawn}) == 3  # another one in other steps
+    assert all(4 <= int(v) < 7 for d in drawn for v in d)
+
+
+def test_a_cached_view_is_the_view_that_the_key_of_the_cache_says(world, cached):
+    """Each drawn entry, made by hand from the image: crop, recipe, trunk, tail."""
+    views = cached.cache.views
+    rows = ROWS.clamp_min(1)
+    entries = cached.draw(rows, Views(weak=2, strong=1), KEY)
+    found = features(cached, Views(weak=2, strong=1), rows=rows)
+    usable = torch.arange(1, 48)
+    for step in range(2):
+        for view in range(3):
+            for column in range(6):
+                row = rows[step, column]
+                number = int(entries[step][view, column]) - (int(row) - 1) * views.entries
+                assert (view < 2) == (number < views.weak)
+                crops = draw_view(world.store, usable, views, number).take(row[None] - 1)
+                image = world.store.crop(row[None], crops)
+                if number >= views.weak:
+                    image = apply_recipe(image, draw_strong(number - views.weak))
+                expected = cached.encoder.features(cached.encoder.inputs(image))[0]
+                torch.testing.assert_close(found[step, view, column], expected, atol=5e-3, rtol=5e-3)
+
+
+def test_distinct_numbers_are_distinct_and_uniform():
+    drawn = distinct(500, 8, 5, 2, torch.Generator().manual_seed(0))
+    assert drawn.shape == (500, 2, 8)
+    assert (drawn[:, 0] != drawn[:, 1]).all()
+    pairs = torch.bincount((5 * drawn[:, 0] + drawn[:, 1]).flatten(), minlength=25).view(5, 5)
+    assert (pairs.diag() == 0).all()
+    others = pairs[~torch.eye(5, dtype=torch.bool)].double()
+    assert (others - 200).abs().max() < 5 * 200**0.5
+
+
+@pytest.mark.parametrize("kind", ["fresh", "cached"])
+def test_evaluation_sees_the_centre_of_each_image(world, kind, request):
+    """By hand: a stored image of 40 x 36 pixels at 32 is cut in its middle, without a mirror."""
+    source, store, rows = request.getfixturevalue(kind), world.store, torch.arange(1, 11)
+    centre = []
+    for row in rows:
+        image = store.image(int(row))
+        top, left = (round((side - 32) / 2) for side in image.shape[:2])
+        centre.append(image[top : top + 32, left : left + 32].permute(2, 0, 1))
+    encoder = source.encoder
+    expected = encoder.features(encoder.inputs(torch.stack(centre)))
+    tolerance = 1e-6 if kind == "fresh" else 5e-3
+    torch.testing.assert_close(evaluation_features(source, rows), expected, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("kind", ["fresh", "cached"])
+def test_evaluation_depends_on_the_image_alone(kind, request):
+    source = request.getfixturevalue(kind)
+    rows = 1 + torch.randperm(47, generator=torch.Generator().manual_seed(0))[:23]
+    whole = evaluation_features(source, rows)
+    assert not whole.requires_grad
+    order = torch.randperm(23, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(evaluation_features(source, rows[order]), whole[order])
+    source.encoder.chunk = 5
+    torch.testing.assert_close(evaluation_features(source, rows), whole)
+
+
+@pytest.mark.parametrize("kind", ["fresh", "cached"])
+def test_rows_of_several_processes_make_the_same_batch(kind, request, monkeypatch):
+    """Each of two processes encodes every second row of the batch; together they have all of it."""
+    source, rows = request.getfixturevalue(kind), ROWS.clamp_min(1)
+    views = Views(weak=1, strong=1, share="none")
+    whole = features(source, views, rows=rows)
+    centres = evaluation_features(source, rows[0, :5])
+    parts, evaluated = [], []
+    for rank in (0, 1):
+        monkeypatch.setattr(sources, "local_rows", lambda x, rank=rank: x[rank::2])
+        parts.append(features(source, views, rows=rows))
+        monkeypatch.setattr(sources, "world_size", lambda: 2)
+        evaluated.append(evaluation_features(source, rows[0, :5]))
+    torch.testing.assert_close(torch.stack(parts, dim=3).flatten(2, 3), whole)
+    torch.testing.assert_close(torch.stack(evaluated, dim=1).flatten(0, 1)[:5], centres)
+
+
+@pytest.mark.parametrize("kind", ["fresh", "cached"])
+def test_what_lies_elsewhere_is_fetched_ahead_and_is_the_same(kind, request):
+    """A store or cache below the device: views arrive through Ahead, in the order in which they were announced."""
+    source, rows = request.getfixturevalue(kind), ROWS.clamp_min(1)
+    views = Views(weak=2, strong=1, share="none")
+    whole = features(source, views, rows=rows)
+    centres = evaluation_features(source, rows[0])
+    source.on_device = False
+    torch.testing.assert_close(features(source, views, rows=rows), whole)
+    torch.testing.assert_close(evaluation_features(source, rows[0]), centres)
+    for request in source.draw(rows, views, KEY):
+        source.expect(request)
+    source.close()  # a stop: what was announced is forgotten
+    torch.testing.assert_close(features(source, views, rows=rows), whole)
+
+
+def test_images_that_cannot_be_read_have_features_of_zero(fresh):
+    rows = torch.tensor([7, 2, 9])
+    found = table_features(fresh, rows, 12)
+    torch.testing.assert_close(found[rows], evaluation_features(fresh, rows))
+    others = torch.tensor([row for row in range(12) if row not in rows])
+    assert (found[others] == 0).all()
+    assert (found[rows].norm(dim=1) > 0).all()
+
+
+def test_a_table_of_which_nothing_can_be_read_has_features_of_zero(fresh):
+    assert torch.equal(table_features(fresh, torch.arange(0), 3), torch.zeros(3, 32))

@@ -1,0 +1,154 @@
+"""Loops that take turns end where they would end alone; one that fails or is stopped leaves the others in order."""
+
+from __future__ import annotations
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from holotype.errors import InputError, Stopped
+from holotype.methods import Prediction
+from holotype.train import turns
+from holotype.train.turns import End, take_step, train_in_turns
+
+from ..test_bad_input import pressed
+from .conftest import assert_equal_weights, weights
+from .stubs import ClustersAtTheEnd, TwoStages
+
+
+def test_loops_that_take_turns_end_as_they_would_alone(world):
+    """Different methods, seeds and lengths, one of them without a single step."""
+    plans = {
+        "simgcd s0": ("simgcd", {"seed": 0}),
+        "simgcd s1": ("simgcd", {"seed": 1, "epochs": 3}),
+        "two stages": (TwoStages, {"seed": 2}),
+        "clusters": (ClustersAtTheEnd, {"seed": 0, "epochs": 1}),
+        "kmeans": ("kmeans", {"seed": 0}),
+    }
+    together = {name: world.loop(method, **given) for name, (method, given) in plans.items()}
+    ended = train_in_turns(together)
+    assert sorted(ended) == sorted(plans)
+    assert next(iter(ended)) == "kmeans"  # has nothing to learn
+    for name, (method, given) in plans.items():
+        alone = world.loop(method, **given)
+        prediction = alone.fit()
+        assert_equal_weights(weights(together[name]), weights(alone))
+        assert torch.equal(ended[name].prediction().category, prediction.category)
+        assert ended[name].seconds > 0
+
+
+def test_no_loops_end_at_once():
+    assert train_in_turns({}) == {}
+
+
+def test_steps_are_taken_in_turn(world, monkeypatch):
+    order = []
+
+    def watched(turn, together):
+        order.append(turn)
+        return take_step(turn, together)
+
+    monkeypatch.setattr(turns, "take_step", watched)
+    train_in_turns({str(seed): world.loop("simgcd", seed=seed, epochs=1) for seed in (0, 1)})
+    first, second = dict.fromkeys(order)
+    assert order == [first, second] * (len(order) // 2)
+
+
+def test_a_loop_that_fails_does_not_end_the_others(world):
+    diverges = world.loop("simgcd", lr=1e30)
+    sound = world.loop("simgcd", seed=1)
+    ended = train_in_turns({"diverges": diverges, "sound": sound})
+    assert isinstance(ended["diverges"].outcome, InputError)
+    with pytest.raises(InputError, match="the loss became"):
+        ended["diverges"].prediction()
+    alone = world.loop("simgcd", seed=1)
+    alone.fit()
+    assert_equal_weights(weights(sound), weights(alone))
+
+
+def test_a_stop_lets_every_loop_save_and_go_on_later(world, tmp_path, monkeypatch):
+    def make(part: str) -> dict:
+        return {str(seed): world.loop("simgcd", seed=seed, out=tmp_path / f"{part}{seed}") for seed in (0, 1)}
+
+    with monkeypatch.context() as patch:
+        patch.setattr("holotype.train.progress.StopRequest.__enter__", pressed)
+        ended = train_in_turns(make("stopped"))
+    assert [str(end.outcome) for end in ended.values()] == ["stage train, epoch 1 of 2, step 1"] * 2
+    assert all(isinstance(end.outcome, Stopped) for end in ended.values())
+    resumed, whole = make("stopped"), make("whole")
+    assert all(isinstance(end.outcome, Prediction) for end in train_in_turns(resumed).values())
+    train_in_turns(whole)
+    for seed in resumed:
+        assert_equal_weights(weights(resumed[seed]), weights(whole[seed]))
+
+
+def test_a_gpu_without_memory_is_an_error_of_one_run():
+    def runs_out():
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+        yield
+
+    found = take_step(runs_out(), 8)
+    assert isinstance(found, InputError)
+    assert "8 runs" in str(found)
+    assert "--parallel" in str(found)
+
+
+def test_a_fault_in_the_code_is_nobodys_input():
+    def breaks():
+        raise ZeroDivisionError
+        yield
+
+    with pytest.raises(ZeroDivisionError):
+        take_step(breaks(), 2)
+
+
+def test_an_end_tells_what_it_was():
+    prediction = Prediction(*(torch.zeros(1) for _ in range(3)))
+    assert End(prediction, 1.0).prediction() is prediction
+    with pytest.raises(Stopped, match="epoch 3"):
+        End(Stopped("epoch 3"), 1.0).prediction()
+
+
+def test_the_cpu_has_no_streams():
+    assert turns.make_stream(torch.device("cpu")) is None
+    with turns.on_stream(None):
+        turns.wait_for(torch.device("cpu"))
+
+
+def test_on_a_gpu_every_loop_has_a_stream_and_the_default_one_is_waited_for(monkeypatch):
+    """With a stand-in for the GPU: what is queued where, and when everybody waits."""
+    happened: list[object] = []
+
+    class Stream:
+        def __init__(self, device):
+            self.device = device
+
+    @contextlib.contextmanager
+    def current(stream):
+        happened.append(stream)
+        yield
+
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", current)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: happened.append("wait"))
+
+    class Short:
+        fabric = SimpleNamespace(device=torch.device("cuda"))
+        progress, total_steps = False, 2
+
+        def training(self, stop, bar):
+            yield
+            yield
+            return Prediction(*(torch.zeros(1) for _ in range(3)))
+
+        def seconds(self):
+            return 1.0
+
+    ended = train_in_turns({"one": Short(), "other": Short()})
+    assert set(ended) == {"one", "other"}
+    assert happened[0] == happened[-1] == "wait"
+    one, other = happened[1:3]
+    assert one is not other
+    assert happened[1:-1] == [one, other] * 3
