@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,15 @@ COLOURS = {"red": (200, 40, 40), "green": (40, 180, 60), "blue": (40, 60, 200), 
 KNOWN = ("green", "red")
 EACH = 16
 """Images of a class; half of those of a known class are labelled."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Token caches and memory-mapped images of the tests, and of the processes they start, go here."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session")

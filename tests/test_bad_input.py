@@ -19,13 +19,17 @@ from .conftest import draw_squares, write_csv
 
 
 def assert_sentence(outcome, *words: str) -> None:
-    """Refused with one line that reads as a sentence and holds the words that matter."""
+    """Refused with one line that reads as a sentence and holds the words that matter.
+
+    Where images and cached tokens lie is told before, if it comes that far.
+    """
     assert outcome.code == 2, (outcome.out, outcome.err)
-    assert outcome.err.count("\n") == 1, outcome.err
-    assert outcome.err.rstrip()[-1] in ".?", outcome.err
+    *told, sentence = outcome.err.splitlines()
+    assert all(" images, " in line and line.endswith(".") for line in told), outcome.err
+    assert sentence[-1] in ".?", outcome.err
     assert "Traceback" not in outcome.err
     for word in words:
-        assert word in outcome.err, (word, outcome.err)
+        assert word in sentence, (word, outcome.err)
 
 
 @pytest.fixture
@@ -69,6 +73,18 @@ def squares(tmp_path: Path) -> Path:
         ("bench --methods kmeans --datasets cub --set rpc:method.alpha=1", ("'rpc'", "--methods")),
         ("bench --methods kmeans --datasets cub --set method.n_int=1", ("method.n_int", "method.n_init")),
         ("bench --table-only --results nowhere", ("nowhere",)),
+        ("train simgcd fashion-sample --store ram", ("store", "device", "'ram'")),
+        *(
+            (f"train simgcd fashion-sample --cache-views {v}", (f"'{v}'", "16+8"))
+            for v in ("16", "0+2", "abc")
+        ),
+        ("train simgcd fashion-sample --memory.device_gb -1", ("memory.device_gb", "-1")),
+        ("train simgcd fashion-sample --memory.host-gb 0", ("memory.host_gb", "above 0")),
+        ("train simgcd fashion-sample --memory.disk_gb nan", ("memory.disk_gb", "nan")),
+        ("bench --methods kmeans --datasets cub --parallel 0", ("--parallel", "at least 1")),
+        ("bench --methods kmeans --datasets cub --parallel two", ("--parallel", "'two'")),
+        ("bench --methods kmeans --datasets cub --cache-views 16", ("'16'", "16+8")),
+        ("bench --methods kmeans --datasets cub --set cache-views=4+2", ("cache-views=4+2", "--help")),
     ],
 )
 def test_names_and_values(holotype, command: str, words: tuple[str, ...]) -> None:

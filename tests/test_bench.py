@@ -68,6 +68,15 @@ def test_what_differs_is_never_averaged(key: str) -> None:
     assert sorted(len(row.seeds) for row in rows) == [1, 2]
 
 
+def test_a_run_whose_cache_shrank_is_no_brother_of_the_others() -> None:
+    """The same was asked for, so that the configuration is the same; what was drawn from is not."""
+    rows = summarise([record(s, mode="cached 16+8") for s in (0, 1)] + [record(2, mode="cached 9+5")])
+    assert sorted((row.facts["mode"], len(row.seeds)) for row in rows) == [
+        ("cached 16+8", 2),
+        ("cached 9+5", 1),
+    ]
+
+
 def test_published_numbers_stand_apart_and_unlawful_ones_are_marked() -> None:
     rows = summarise([record(method="rpc"), record(method="simgcd"), record(method="my.module:Own")])
     text = to_markdown(rows, {"embedded": "Not DINO.", "public": ""})
@@ -111,6 +120,16 @@ def test_the_same_run_twice(tmp_path: Path) -> None:
     (tmp_path / "copy.json").write_bytes(path.read_bytes())
     with pytest.raises(InputError, match=r"copy\.json"):
         write_table(tmp_path)
+
+
+def test_results_of_earlier_versions_give_the_table_they_gave(tmp_path: Path) -> None:
+    """The results that lie in the repository, made before there was a token cache among them."""
+    kept = Path(__file__).resolve().parent.parent / "results"
+    for file in kept.glob("*.json"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    write_table(tmp_path)
+    for name in ("table.md", "table.csv"):
+        assert (tmp_path / name).read_text() == (kept / name).read_text(), name
 
 
 # -- what to run --------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import subprocess
 import sys
 import time
@@ -14,7 +15,10 @@ import yaml
 
 from holotype import __version__
 from holotype.cli import COMMANDS
+from holotype.cli.bench import make_experiments
+from holotype.cli.bench import make_parser as bench_parser
 from holotype.cli.settings import describe_type, make_parser, read_request, read_words, resolve, settings
+from holotype.cli.words import messages
 from holotype.data.benchmarks import BENCHMARKS
 from holotype.experiment import Experiment, default_experiment
 from holotype.methods import METHODS
@@ -117,6 +121,33 @@ def test_flags_change_what_they_name_and_nothing_else() -> None:
     assert read("rpc", "cub", "--train.lr", "1").train.lr == 1.0
 
 
+def test_dashes_and_underscores_are_the_same() -> None:
+    """In every setting of a run; and in the flags of the commands that have few."""
+    words = "--cache-views 16+8 --store disk --memory.device-gb 20 --train.batch-size=64 --no-progress"
+    expected = default_experiment("rpc", "cub")
+    expected.cache_views, expected.store, expected.memory.device_gb = "16+8", "disk", 20.0
+    expected.train.batch_size, expected.progress = 64, False
+    assert read("rpc", "cub", *words.split()) == expected
+    assert read("rpc", "cub", *words.replace("-v", "_v").replace("-p", "_p").split()) == expected
+    given = bench_parser().parse_args(
+        ["--cache_views", "4+2", "--table_only", "--no_progress", "--out=my_runs"]
+    )
+    assert (given.cache_views, given.table_only, given.no_progress, given.out) == (
+        "4+2",
+        True,
+        True,
+        "my_runs",
+    )
+
+
+def test_a_benchmark_is_exact_unless_asked_otherwise() -> None:
+    words = ["--methods", "simgcd", "--datasets", "cub"]
+    (exact,) = make_experiments(bench_parser().parse_args(words))
+    (cached,) = make_experiments(bench_parser().parse_args([*words, "--cache-views", "16+8"]))
+    assert (exact.cache_views, cached.cache_views) == ("off", "16+8")
+    assert read("simgcd", "cub").cache_views == "auto"
+
+
 def test_a_config_alone_repeats_a_run_and_flags_win_over_it(tmp_path: Path) -> None:
     experiment = read(
         "rpc", "cub", "--preset", "reading", "--seed", 7, "--method.alpha", 0.9, "--train.lr", 1e-5
@@ -214,6 +245,27 @@ def test_a_run_from_command_to_scores(holotype, squares_folder, tiny_flags, tmp_
         assert (tmp_path / "repeated" / name).read_bytes() == (out / name).read_bytes()
 
 
+def test_what_the_library_says_is_shown_on_stderr(holotype, squares_folder, tiny_flags, tmp_path) -> None:
+    words = ("train", "simgcd", squares_folder / "squares.csv", *tiny_flags)
+    outcome = holotype(*words, "--out", tmp_path / "run", "--cache-views", "4+2")
+    images, tokens = outcome.err.splitlines()
+    assert images.startswith("64 images, ")
+    assert tokens.startswith("Token cache: 4+0 views of 64 images, ")
+    assert "images, " not in outcome.out.split("\n")[0]
+    logger = logging.getLogger("holotype")
+    assert not logger.handlers  # when the command is done, nobody listens any more
+
+
+def test_of_several_processes_one_speaks(monkeypatch, capsys) -> None:
+    logger = logging.getLogger("holotype.somewhere")
+    with messages():
+        logger.info("64 images, 1.6 GB, in host memory.")
+        logger.debug("not worth a line")
+        monkeypatch.setenv("LOCAL_RANK", "1")
+        logger.warning("the second process is silent")
+    assert capsys.readouterr().err == "64 images, 1.6 GB, in host memory.\n"
+
+
 def test_images_without_truth_are_placed_but_not_scored(
     holotype, squares_folder, tiny_flags, tmp_path
 ) -> None:
@@ -231,7 +283,8 @@ def test_a_stopped_run_says_where_and_goes_on(
         patch.setattr("holotype.train.progress.StopRequest.__enter__", pressed)
         stopped = holotype(*words, tmp_path / "stopped")
     assert stopped.code == 130
-    assert stopped.err.startswith("Stopped at stage train, epoch 1 of 1, step 1; the state is saved")
+    (line,) = [line for line in stopped.err.splitlines() if "images" not in line]
+    assert line.startswith("Stopped at stage train, epoch 1 of 1, step 1; the state is saved")
     assert holotype(*words, tmp_path / "stopped").code == 0
     assert holotype(*words, tmp_path / "whole").code == 0
     name = "model.safetensors"

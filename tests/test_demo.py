@@ -21,6 +21,7 @@ def test_the_demo_places_every_image_and_prints_both_methods(tmp_path, tiny_back
     lines = table(records).splitlines()
     assert "kmeans" in lines[1]
     assert "rpc" in lines[2]
+    assert [r["mode"] for r in records] == ["exact", "cached 4+2"]
     rows = (tmp_path / "rpc" / "assignments.csv").read_text().splitlines()
     assert len(rows) == 1001
 

@@ -14,22 +14,16 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from holotype import experiment as module
+from holotype import prepared as module
 from holotype.data.benchmarks import Benchmark
 from holotype.data.protocol import gcd_split
 from holotype.data.sources import load_table
 from holotype.data.table import Table
+from holotype.device import pick_device
 from holotype.errors import InputError, Stopped
-from holotype.experiment import (
-    Experiment,
-    default_experiment,
-    load_data,
-    make_fabric,
-    pick_device,
-    run_experiment,
-    set_dotted,
-)
+from holotype.experiment import Experiment, default_experiment, run_experiment, set_dotted
 from holotype.methods import METHODS
+from holotype.prepared import load_data, make_fabric
 from holotype.train.loop import Loop
 
 from .conftest import draw_squares, write_csv
@@ -175,6 +169,7 @@ def test_precision_on_the_cpu(tiny, name, precision):
 # -- a run --------------------------------------------------------------------------------------------
 
 FILES = {
+    "cache.json",
     "identity.json",
     "config.yaml",
     "provenance.json",
@@ -257,7 +252,7 @@ def test_a_stopped_run_goes_on_to_the_same_end(tiny, monkeypatch):
             run_experiment(tiny(out="stopped"))
     assert not (tiny(out="stopped").folder / "scores.json").exists()
     resumed, whole = run_experiment(tiny(out="stopped")), run_experiment(tiny(out="whole"))
-    clocks = ("seconds", "wall_seconds")
+    clocks = ("seconds", "wall_seconds", "decode_seconds", "cache_seconds")
     assert {k: v for k, v in resumed.items() if k not in clocks} == {
         k: v for k, v in whole.items() if k not in clocks
     }

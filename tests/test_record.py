@@ -11,13 +11,18 @@ import torch
 from lightning_fabric import Fabric
 
 from holotype.data.sources import load_table
+from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.evaluate import SCORES, clustering_accuracy, score
-from holotype.experiment import Data, Experiment, default_experiment
+from holotype.experiment import Experiment, default_experiment
+from holotype.memory import MemoryConfig
 from holotype.methods import METHODS, Prediction
+from holotype.models.cache import CacheViews
+from holotype.prepared import Data
 from holotype.provenance import describe
 from holotype.record import config_hash, count_placed, identify, make_record, score_held_out, score_table
 from holotype.train.loop import TrainConfig
+from holotype.train.sources import evaluation_features
 
 from .train.conftest import N_KNOWN, World, draw_squares, tiny_backbone
 from .train.conftest import world as world  # the fixture of the folder train
@@ -45,8 +50,10 @@ def small_table(label: str = "a") -> Table:
     return Table(*(np.array(x, dtype=object) for x in columns), ("a", "b"), name="three")
 
 
-def identity_of(experiment: Experiment, table: Table | None = None, k: int = 4) -> dict:
-    return identify(experiment, Data(table or small_table(), k), BACKBONE)
+def identity_of(
+    experiment: Experiment, table: Table | None = None, k: int = 4, views: CacheViews | None = None
+) -> dict:
+    return identify(experiment, Data(table or small_table(), k), BACKBONE, views)
 
 
 # -- the identity -------------------------------------------------------------------------------------
@@ -58,7 +65,7 @@ def test_the_hash_leaves_out_the_seed_and_nothing_else(method):
     before = config_hash(identity)
     assert config_hash({**identity, "seed": 17}) == before
     keys = [key for key in flat(identity) if key != "seed"]
-    assert {"table", "k", "dataset", "method_name", "train.lr", "backbone.digest"} <= set(keys)
+    assert {"table", "k", "dataset", "method_name", "train.lr", "backbone.digest", "cache_views"} <= set(keys)
     for key in keys:
         changed = json.loads(json.dumps(identity))
         *parents, last = key.split(".")
@@ -74,7 +81,7 @@ def test_settings_that_change_no_weight_are_left_out(field):
     experiment = default_experiment("rpc", "cub")
     before = identity_of(experiment)
     setattr(experiment.train, field, other(getattr(experiment.train, field)))
-    same = field in ("eval_every", "save_seconds")
+    same = field in ("eval_every", "save_seconds", "eager")
     assert (identity_of(experiment) == before) == same
 
 
@@ -87,6 +94,8 @@ def test_settings_that_change_no_weight_are_left_out(field):
         ("device", "cpu", True),
         ("devices", 2, True),
         ("root", "elsewhere", True),
+        ("store", "disk", True),
+        ("memory", MemoryConfig(host_gb=1), True),
     ],
 )
 def test_where_a_run_takes_place_is_left_out(field, value, same):
@@ -105,6 +114,22 @@ def test_data_and_categories_are_part_of_the_identity():
     assert identity_of(experiment) != before
     with_truth = dataclasses.replace(small_table(), truth=np.array(["a", "b", "c"], dtype=object))
     assert identity_of(experiment, with_truth) == identity_of(experiment)
+
+
+def test_another_token_cache_is_another_configuration():
+    experiment = default_experiment("simgcd", "cub")
+    views = [None, CacheViews(16, 8), CacheViews(4, 2)]
+    assert len({config_hash(identity_of(experiment, views=one)) for one in views}) == 3
+    assert identity_of(experiment)["cache_views"] == "off"
+
+
+def test_an_exact_run_is_called_what_it_was_before_there_was_a_cache():
+    """Results of that time stay the results of the same settings."""
+    identity = identity_of(default_experiment("simgcd", "cub"))
+    assert "eager" not in identity["train"]
+    assert config_hash({key: identity[key] for key in identity if key != "cache_views"}) == config_hash(
+        identity
+    )
 
 
 def test_an_identity_survives_a_file():
@@ -150,10 +175,10 @@ def held_out_table(world, tmp_path) -> Table:
 
 def test_held_out_images_are_scored_as_by_hand(world, trained, held_out_table):
     loop, _ = trained
-    store = loop.encoder.store
-    found = score_held_out(loop, held_out_table, progress=False)
+    source = loop.source
+    found = score_held_out(loop, *readable(held_out_table))
     rows = torch.arange(1, 43, 2)
-    features = loop.encoder.evaluation_features(rows)
+    features = evaluation_features(source, rows)
     true = rows.numpy() // 12
     category = [int(loop.method.predict(feature[None]).category) for feature in features]
     accuracy = clustering_accuracy(true, category, N_KNOWN)
@@ -163,7 +188,12 @@ def test_held_out_images_are_scored_as_by_hand(world, trained, held_out_table):
     assert found["share_old"] == known.mean()
     assert found["known_accuracy"] == (np.array(category)[known] == true[known]).mean()
     assert "per_class" not in found
-    assert loop.encoder.store is store  # the loop goes on with its own images
+    assert loop.source is source  # the loop goes on with its own images
+
+
+def readable(table: Table) -> tuple[Table, ImageStore]:
+    store = ImageStore.decode(list(table.path), 32, progress=False)
+    return table.with_problems(store.problem), store
 
 
 def test_held_out_images_that_cannot_be_read_at_all(trained, tmp_path):
@@ -175,7 +205,7 @@ def test_held_out_images_that_cannot_be_read_at_all(trained, tmp_path):
         known=loop.table.known,
         truth=np.array(["colour 0"], dtype=object),
     )
-    found = score_held_out(loop, test, progress=False)
+    found = score_held_out(loop, *readable(test))
     assert (found["n"], found["all"]) == (0, None)
 
 
@@ -196,7 +226,7 @@ def make(world: World, loop, **settings) -> dict:
         setattr(experiment, name, value)
     data = Data(world.table, 4)
     fabric = Fabric(accelerator="cpu", devices=1, precision="32-true")
-    identity = identify(experiment, data, BACKBONE)
+    identity = identify(experiment, data, BACKBONE, None)
     facts = describe(BACKBONE, data.table, fabric)
     return make_record(experiment, data, BACKBONE, loop, loop.predict(), facts, identity)
 
@@ -217,6 +247,8 @@ def test_a_record_says_what_was_run_and_how_it_was_scored(world):
         "scored_on": "unlabelled training images",
         "precision": "32-true",
         "processes": 1,
+        "mode": "exact",
+        "captured": False,
     }
     assert {key: found[key] for key in expected} == expected
     r = found["share_old"]

@@ -203,7 +203,7 @@ def functions(file: Path) -> Iterator[tuple[str, int]]:
 
 
 def test_files_and_functions_are_short() -> None:
-    every = python_files("src", "tests", "examples")
+    every = python_files("src", "tests", "examples", "benchmarks")
     assert len(every) > 50
     lengths = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in every}
     assert {str(file): n for file, n in lengths.items() if n > MAX_LINES} == {}
@@ -214,7 +214,7 @@ def test_files_and_functions_are_short() -> None:
 def test_every_file_says_what_it_is_for() -> None:
     silent = [
         str(file)
-        for file in python_files("src", "examples")
+        for file in python_files("src", "examples", "benchmarks")
         if ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) is None
     ]
     assert silent == []

@@ -46,6 +46,13 @@ def test_a_folder_takes_its_own_run_back(tmp_path):
     folder.claim(IDENTITY)  # tuples have become lists on the way, and floats are what they were
 
 
+def test_a_folder_of_the_time_before_the_token_cache_holds_an_exact_run(tmp_path):
+    RunFolder(tmp_path).write_json("identity.json", IDENTITY)
+    RunFolder(tmp_path).claim(IDENTITY | {"cache_views": "off"})
+    with pytest.raises(InputError, match=r"cache_views = 'off', not '4\+2'"):
+        RunFolder(tmp_path).claim(IDENTITY | {"cache_views": "4+2"})
+
+
 def test_tuples_within_tuples_come_back_as_well(tmp_path):
     identity = {"method": {"layers": ((8, "relu"), (4, None)), "by_name": {"a": {"b": (1,)}}}}
     RunFolder(tmp_path).write_json("identity.json", identity)
@@ -134,7 +141,7 @@ def written(tmp_path) -> dict[str, pd.DataFrame]:
     probability = np.array([0.5, 1 / 3, 1.0, 0.25, np.nan], dtype=np.float32)
     known_score = np.array([1.0, 0.0, np.nan, 0.125, np.nan], dtype=np.float32)
     note = np.array(["", "first of 3 frames used", "", "", ""], dtype=object)
-    RunFolder(tmp_path).write_assignments(table, CATEGORY, probability, known_score, note)
+    RunFolder(tmp_path).write_assignments(table, 20, CATEGORY, probability, known_score, note)
     return {
         "parquet": pd.read_parquet(tmp_path / "assignments.parquet"),
         "csv": read_assignments(tmp_path / "assignments.csv"),
@@ -170,19 +177,24 @@ def test_an_image_that_was_not_placed_has_no_probability(written):
 
 
 def test_names_of_categories_are_all_different_and_sort_as_they_are_numbered():
-    names = [category_name(index, ("b", "a")) for index in range(60)]
-    assert names[:3] == ["b", "a", "new-01"]
-    assert len(set(names)) == 60
-    assert names[2:] == sorted(names[2:])
-    assert category_name(-1, ("b", "a")) == ""
+    for k, first, last in ((60, "new-01", "new-58"), (101, "new-01", "new-99"), (102, "new-001", "new-100")):
+        names = [category_name(index, ("b", "a"), k) for index in range(k)]
+        assert names[:3] == ["b", "a", first]
+        assert names[-1] == last
+        assert len(set(names)) == k
+        assert names[2:] == sorted(names[2:])
+    assert category_name(-1, ("b", "a"), 60) == ""
 
 
 def test_a_class_that_was_new_in_an_earlier_run_keeps_its_name_to_itself():
     """Somebody labels the images of new-01 and new-03 with these very names and looks for more."""
     known = ("new-01", "robin", "new-03")
-    names = [category_name(index, known) for index in range(8)]
-    assert names[:3] == list(known)
-    assert len(set(names)) == 8
+    for k in (8, 200):  # with 200 the new ones have three digits: new-001 beside new-01 would only confuse
+        names = [category_name(index, known, k) for index in range(k)]
+        assert names[:3] == list(known)
+        numbers = [int(name.removeprefix("new-")) for name in names if name != "robin"]
+        assert len(set(numbers)) == k - 1
+        assert names[3:] == sorted(names[3:])
 
 
 # -- the log ------------------------------------------------------------------------------------------
@@ -231,7 +243,7 @@ def test_a_full_disk_keeps_the_old_files(tmp_path, full_disk):
             lambda: folder.write_config({"lr": value}),
             lambda: folder.write_json("scores.json", {"all": value}),
             lambda: folder.write_model({"a": torch.full((3,), value)}),
-            lambda: folder.write_assignments(table, np.zeros(1, int), one * value, one, note),
+            lambda: folder.write_assignments(table, 2, np.zeros(1, int), one * value, one, note),
         ]
 
     metrics.append(counter=1)

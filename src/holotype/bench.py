@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from holotype.errors import InputError
-from holotype.experiment import Data, Experiment, load_data, run_experiment
-from holotype.models.backbone import load_backbone
+from holotype.experiment import Experiment, run_experiment
+from holotype.methods import find_method
+from holotype.prepared import Shelf, make_fabric, sharing_key, wanted_views
 from holotype.record import config_hash, identify
-from holotype.results import read_results, result_name, write_result
+from holotype.results import Record, read_results, result_name, write_result
+from holotype.together import run_together
 from holotype.train.gather import rank
 
-if TYPE_CHECKING:
-    from holotype.models.backbone import Backbone
+Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -30,54 +31,98 @@ class Planned:
     """The result that is there already."""
 
 
-def plan_runs(experiments: Sequence[Experiment], results: Path, out: Path) -> list[Planned]:
+def plan_runs(experiments: Sequence[Experiment], results: Path, out: Path, shelf: Shelf) -> list[Planned]:
     """Find out before anything is trained that all inputs are there, and which runs are done.
 
     A run is done when `results` holds one with the same config_hash (all that decides the weights but the
-    seed) and seed. The others get run folders in `out`.
+    seed) and seed. The others get run folders in `out`. Runs that can share data stand together.
     """
     done = {(r["config_hash"], r["seed"]): path for path, r in read_results(results).items()}
-    data: dict[str, Data] = {}
-    backbones: dict[str, Backbone] = {}
     planned: dict[str, Planned] = {}
-    for experiment in experiments:
-        source = json.dumps([experiment.dataset, experiment.root, experiment.labels, experiment.k])
-        if source not in data:
-            data[source] = load_data(experiment)
-        network = json.dumps(asdict(experiment.backbone), sort_keys=True)
-        if network not in backbones:
-            backbones[network] = load_backbone(experiment.backbone)
-        identity = identify(experiment, data[source], backbones[network])
-        facts = {
-            "method": experiment.method_name,
-            "dataset": data[source].table.name,
-            "variant": experiment.preset,
-        }
-        name = result_name({**facts, "seed": experiment.seed, "config_hash": config_hash(identity)})
-        experiment.out = str(out / name)
-        planned[name] = Planned(experiment, name, done.get((config_hash(identity), experiment.seed)))
+    for group in groups(experiments, sharing_key):
+        for experiment in group:
+            ready = shelf.get(experiment, make_fabric(experiment))
+            views = wanted_views(experiment, ready.data, ready.backbone)
+            identity = identify(experiment, ready.data, ready.backbone, views)
+            facts = {
+                "method": experiment.method_name,
+                "dataset": ready.data.table.name,
+                "variant": experiment.preset,
+            }
+            name = result_name({**facts, "seed": experiment.seed, "config_hash": config_hash(identity)})
+            experiment.out = str(out / name)
+            planned[name] = Planned(experiment, name, done.get((config_hash(identity), experiment.seed)))
     return list(planned.values())
 
 
-def run_planned(planned: Sequence[Planned], results: Path, say: Callable[[str], None]) -> None:
-    """Make the runs that are not done. One that fails does not keep the others from running."""
-    failed = []
-    for number, run in enumerate(planned, start=1):
-        place = f"[{number}/{len(planned)}] {run.name}"
+def run_planned(
+    planned: Sequence[Planned], results: Path, say: Say, shelf: Shelf, *, parallel: int = 1
+) -> None:
+    """Make the runs that are not done, `parallel` at a time. One that fails does not keep the others from running."""
+    place = {run.name: f"[{number}/{len(planned)}] {run.name}" for number, run in enumerate(planned, start=1)}
+    for run in planned:
         if run.done:
-            say(f"{place}: done before, {run.done}")
-            continue
-        try:
-            record = run_experiment(run.experiment)
-        except InputError as error:
-            say(f"{place}: failed: {error}")
-            failed.append(f"{run.name}: {error}")
-            continue
-        if rank() == 0:
-            write_result(results, record)
-        say(f"{place}: All {_percent(record['all'])}, {record['seconds']} s")
+            say(f"{place[run.name]}: done before, {run.done}")
+    open_runs = [run for run in planned if not run.done]
+    shelf.planned = [run.experiment for run in open_runs]
+    failed = []
+    for batch in batches(open_runs, parallel, say):
+        if len(batch) > 1:
+            say(f"{len(batch)} runs at once: {', '.join(run.name for run in batch)}")
+        for run, outcome in zip(batch, run_batch(batch, shelf), strict=True):
+            if isinstance(outcome, InputError):
+                say(f"{place[run.name]}: failed: {outcome}")
+                failed.append(f"{run.name}: {outcome}")
+                continue
+            if rank() == 0:
+                write_result(results, outcome)
+            say(f"{place[run.name]}: All {_percent(outcome['all'])}, {outcome['seconds']} s")
     if failed:
         raise InputError(f"{len(failed)} of {len(planned)} runs failed; the first, {failed[0]}")
+
+
+def run_batch(batch: Sequence[Planned], shelf: Shelf) -> list[Record | InputError]:
+    """The records of runs that are made at once, or what was wrong with them."""
+    try:
+        if len(batch) == 1:
+            return [run_experiment(batch[0].experiment, shelf)]
+        return run_together([run.experiment for run in batch], shelf)
+    except InputError as error:
+        return [error] * len(batch)
+
+
+def batches(runs: Sequence[Planned], parallel: int, say: Say) -> Iterator[list[Planned]]:
+    """Runs that can train together, at most `parallel` at a time; the others one by one, with a word why."""
+    if parallel == 1:
+        yield from ([run] for run in runs)
+        return
+    for group in groups(runs, lambda run: f"{sharing_key(run.experiment)} {run.experiment.train.matmul}"):
+        together = []
+        for run in group:
+            if reason := why_alone(run.experiment):
+                say(f"{run.name} runs by itself: {reason}")
+                yield [run]
+            else:
+                together.append(run)
+        for first in range(0, len(together), parallel):
+            yield together[first : first + parallel]
+
+
+def why_alone(experiment: Experiment) -> str:
+    """Why a run cannot share the device with others; "" if it can."""
+    if experiment.devices > 1:
+        return f"it takes {experiment.devices} processes"
+    if find_method(experiment.method_name).needs == "images":
+        return f"{experiment.method_name} takes images instead of tokens"
+    return ""
+
+
+def groups(items: Sequence[T], key: Callable[[T], str]) -> list[list[T]]:
+    """Items with the same key, in the order in which the keys first come up."""
+    found: dict[str, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return list(found.values())
 
 
 def _percent(share: float | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import hashlib
 import json
@@ -16,12 +15,16 @@ from holotype.data.table import Table
 from holotype.device import pick_precision
 from holotype.evaluate import SCORES, has_truth, score
 from holotype.methods import Prediction
+from holotype.run import LATER
 from holotype.train.encode import place
 from holotype.train.loop import Loop
+from holotype.train.sources import FreshViews, table_features
 
 if TYPE_CHECKING:
-    from holotype.experiment import Data, Experiment
+    from holotype.experiment import Experiment
     from holotype.models.backbone import Backbone
+    from holotype.models.cache import CacheViews
+    from holotype.prepared import Data
 
 
 def score_table(table: Table, prediction: Prediction) -> dict[str, Any]:
@@ -36,10 +39,15 @@ def headline(scores: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in scores.items() if key != "per_class"}
 
 
-def identify(experiment: Experiment, data: Data, backbone: Backbone) -> dict[str, Any]:
-    """What must be equal for a run folder to be continued; settings that do not change the weights are left out."""
+def identify(
+    experiment: Experiment, data: Data, backbone: Backbone, cache_views: CacheViews | None
+) -> dict[str, Any]:
+    """What must be equal for a run folder to be continued; settings that do not change the weights are left out.
+
+    cache_views: of the token cache that the run asks for (prepared.wanted_views).
+    """
     train = dataclasses.asdict(experiment.train)
-    for key in ("eval_every", "save_seconds"):
+    for key in ("eval_every", "save_seconds", "eager"):
         train.pop(key)
     train["precision"] = pick_precision(experiment)
     return {
@@ -56,12 +64,16 @@ def identify(experiment: Experiment, data: Data, backbone: Backbone) -> dict[str
             "train_blocks": experiment.backbone.train_blocks,
             "image_size": backbone.image_size,
         },
+        "cache_views": str(cache_views) if cache_views else "off",
     }
 
 
 def config_hash(identity: dict[str, Any]) -> str:
     """Names what runs over several seeds have in common: the identity but for the seed."""
     hashed = {key: value for key, value in identity.items() if key != "seed"}
+    for key, value in LATER.items():  # runs are called what they were called before there was such a setting
+        if hashed.get(key) == value:
+            del hashed[key]
     return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -84,7 +96,8 @@ def make_record(
         "dataset": data.table.name,
         "variant": experiment.preset,
         "seed": experiment.seed,
-        "mode": "exact",
+        "mode": loop.mode,
+        "captured": loop.captured,
         "epochs": sum(loop.epochs(stage) for stage in loop.method.stages()),
         "backbone": backbone.name,
         **scores,
@@ -115,13 +128,11 @@ def count_placed(table: Table, prediction: Prediction) -> dict[str, int]:
     }
 
 
-def score_held_out(loop: Loop, test: Table, progress: bool) -> dict[str, Any]:
-    """Inductive scores: the official test split, which training never saw."""
-    encoder = copy.copy(loop.encoder)
-    store = ImageStore.decode(list(test.path), encoder.store.size, progress=progress)
-    encoder.store = store.to(encoder.device)
-    test = test.with_problems(store.problem)
+def score_held_out(loop: Loop, test: Table, store: ImageStore) -> dict[str, Any]:
+    """Inductive scores: the official test split, which training never saw. store: its images."""
     rows = torch.from_numpy(np.flatnonzero(test.usable))
+    source = FreshViews(store, loop.source.encoder)
     with torch.no_grad():
-        placed = place(loop.method, encoder.table_features(rows, len(test)), rows)
+        placed = place(loop.method, table_features(source, rows, len(test)), rows)
+    source.close()
     return headline(score_table(test, placed))

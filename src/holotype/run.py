@@ -2,6 +2,7 @@
 
 config.yaml         the resolved settings; `holotype train --config` repeats the run with it alone
 provenance.json     versions, hardware, precision, backbone and table digests
+cache.json          the views of the token cache that the run trains on, where it does
 metrics.jsonl       one line per epoch and per scoring
 state.*             the resume state (train/state.py)
 model.safetensors   tail and method after the last epoch
@@ -12,6 +13,7 @@ scores.json         All, Old, New and the rest, where the truth is known
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,9 @@ from torch import Tensor
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.files import write_beside, write_bytes, write_text
+
+LATER = {"cache_views": "off"}
+"""What identities did not hold from the start, with the value that held then."""
 
 
 class RunFolder:
@@ -39,7 +44,8 @@ class RunFolder:
         stored = self.read_json("identity.json")
         if not isinstance(stored, dict):
             raise InputError(f"{self.path / 'identity.json'} is not that of a run; choose another --out.")
-        before, now = _flat(stored), _flat(json.loads(json.dumps(identity)))
+        now = _flat(json.loads(json.dumps(identity)))
+        before = {**_flat(stored), **{key: LATER[key] for key in LATER.keys() - stored.keys() if key in now}}
         for key in now | before:
             if before.get(key) != now.get(key):
                 raise InputError(
@@ -72,6 +78,7 @@ class RunFolder:
     def write_assignments(
         self,
         table: Table,
+        k: int,
         category: np.ndarray,
         probability: np.ndarray,
         known_score: np.ndarray,
@@ -79,10 +86,11 @@ class RunFolder:
     ) -> None:
         """Every row of the table with its category by name: a known class, or `new-01`, `new-02`, ...
 
-        problem: why an image was left out. note: what was done to an unusual one ("first of 3 frames used").
+        k: number of categories. problem: why an image was left out. note: what was done to an unusual one
+        ("first of 3 frames used").
         """
         n_known = len(table.known)
-        name_of = {int(index): category_name(int(index), table.known) for index in np.unique(category)}
+        name_of = {int(index): category_name(int(index), table.known, k) for index in np.unique(category)}
         names = [name_of[int(index)] for index in category]
         kind = np.where(category < 0, "", np.where(category < n_known, "known", "novel"))
         frame = pd.DataFrame(
@@ -132,15 +140,20 @@ class Metrics:
             ) from error
 
 
-def category_name(index: int, known: tuple[str, ...]) -> str:
-    """The name of a category before anybody has given it a better one; "" for an image that was not placed."""
+def category_name(index: int, known: tuple[str, ...], k: int) -> str:
+    """The name of a category before anybody has given it a better one; "" for an image that was not placed.
+
+    k: number of categories, known and novel; it decides how many digits there are, so that names sort.
+    """
     if index < 0:
         return ""
     if index < len(known):
         return known[index]
     # a known class may be called new-01 itself, after an earlier discovery
-    free = [name for number in range(1, index + 2) if (name := f"new-{number:02d}") not in known]
-    return free[index - len(known)]
+    taken = {int(found[1]) for name in known if (found := re.fullmatch(r"new-(\d+)", name))}
+    highest = max(k, index + 1) - len(known) + len(taken)
+    free = [number for number in range(1, highest + 1) if number not in taken]
+    return f"new-{free[index - len(known)]:0{max(2, len(str(highest)))}d}"
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

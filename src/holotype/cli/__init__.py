@@ -62,7 +62,10 @@ def _dispatch(words: list[str]) -> int:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {close[0]}" if close else f"the commands are {', '.join(COMMANDS)}"
         raise InputError(f"There is no command {name!r}; {hint} (holotype --help)?")
-    code: int = importlib.import_module(f"holotype.cli.{name}").command(words[1:])
+    from holotype.cli.words import messages
+
+    with messages():
+        code: int = importlib.import_module(f"holotype.cli.{name}").command(words[1:])
     return code
 
 

@@ -14,7 +14,7 @@ from holotype.errors import InputError
 if TYPE_CHECKING:
     from holotype.experiment import Experiment
 
-FIXED = ("method_name", "dataset", "preset", "seed", "root", "out")
+FIXED = ("method_name", "dataset", "preset", "seed", "root", "out", "cache_views")
 """Settings that have a flag of their own here."""
 
 
@@ -34,10 +34,14 @@ def _run(given: argparse.Namespace, results: Path) -> None:
     for name in ("methods", "datasets"):
         if not getattr(given, name):
             raise InputError(f"holotype bench needs --{name}, separated by commas (or --table-only).")
+    if given.parallel < 1:
+        raise InputError(f"--parallel must be at least 1, not {given.parallel}.")
     from holotype.bench import plan_runs, run_planned
+    from holotype.prepared import Shelf
 
-    planned = plan_runs(make_experiments(given), results, Path(given.out))
-    run_planned(planned, results, _say)
+    shelf = Shelf()
+    planned = plan_runs(make_experiments(given), results, Path(given.out), shelf)
+    run_planned(planned, results, _say, shelf, parallel=given.parallel)
 
 
 def _say(text: str) -> None:
@@ -66,6 +70,20 @@ def make_parser() -> Parser:
         help="a setting of holotype train, for all methods or for one (METHOD or METHOD@PRESET); repeatable",
     )
     parser.add_argument(
+        "--cache-views",
+        metavar="M+S",
+        default="off",
+        help="train on a token cache of M weak and S strong views of each image, as in 16+8; such runs are never "
+        "averaged with exact ones (default: off, exact mode)",
+    )
+    parser.add_argument(
+        "--parallel",
+        metavar="R",
+        type=int,
+        default=1,
+        help="train R runs at once, where they share data set, backbone, device, precision and store (default: 1)",
+    )
+    parser.add_argument(
         "--results", metavar="DIR", default="results", help="where results and table go (default: results)"
     )
     parser.add_argument("--out", metavar="DIR", default="runs", help="where run folders go (default: runs)")
@@ -89,9 +107,9 @@ def make_experiments(given: argparse.Namespace) -> list[Experiment]:
         for method in methods:
             name, _, preset = method.partition("@")
             for seed in seeds:
-                words = [*flags[method], ("--seed", str(seed))]
+                words = [*flags[method], ("--seed", str(seed)), ("--cache_views", given.cache_views)]
                 words += [("--root", given.root)] if given.root else []
-                words += [("--no-progress", None)] if given.no_progress else []
+                words += [("--no_progress", None)] if given.no_progress else []
                 experiments.append(resolve(Request(name, dataset, preset or "default", [], Words([], words))))
     return experiments
 
@@ -104,6 +122,7 @@ def _flags_of(method: str, settings: Sequence[str], methods: Sequence[str]) -> l
         scope, _, key = name.rpartition(":")
         if not equals or not key:
             raise InputError(f"--set {entry} is not of the form SETTING=VALUE or METHOD:SETTING=VALUE.")
+        key = key.replace("-", "_")
         if key in FIXED:
             raise InputError(f"--set {entry} is not possible; holotype bench --help lists the flag for it.")
         if scope and scope not in methods and scope not in {m.partition("@")[0] for m in methods}:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -21,13 +22,16 @@ from jsonargparse import ActionConfigFile, ArgumentParser, set_parsing_settings
 from holotype.data.benchmarks import BENCHMARKS
 from holotype.errors import InputError
 from holotype.experiment import Experiment, default_experiment
+from holotype.models.cache import CacheViews
 
-BARE = ("--help", "-h", "--print_config", "--no-progress")
+BARE = ("--help", "-h", "--print_config", "--no_progress")
 """Flags that take no value."""
 USAGE = """holotype train METHOD DATASET [--root DIR] [--SETTING VALUE ...]
        holotype train --config FILE [--SETTING VALUE ...]"""
 COUNTS = ("k", "devices", "train.epochs", "train.batch_size", "train.eval_every")
 """Settings that are numbers of something, and at least 1."""
+AMOUNTS = ("memory.device_gb", "memory.host_gb", "memory.disk_gb")
+"""Settings that are larger than 0."""
 
 
 @dataclass
@@ -53,18 +57,24 @@ def read_words(argv: Sequence[str]) -> Words:
     words, rest = Words(), iter(argv)
     for word in rest:
         name, equals, value = word.partition("=")
+        flag = with_underscores(name)
         if not word.startswith("-") or word == "-":
             words.places.append(word)
         elif equals:
-            words.flags.append((name, value))
-        elif word in BARE:
-            words.flags.append((word, None))
+            words.flags.append((flag, value))
+        elif flag in BARE:
+            words.flags.append((flag, None))
         else:
             given = next(rest, None)
             if given is None or given.startswith("--"):
                 raise InputError(f"The flag {word} needs a value; write {word} VALUE.")
-            words.flags.append((word, given))
+            words.flags.append((flag, given))
     return words
+
+
+def with_underscores(flag: str) -> str:
+    """A flag as settings are spelled: --cache-views is --cache_views."""
+    return "--" + flag[2:].replace("-", "_") if flag.startswith("--") else flag
 
 
 @dataclass
@@ -124,7 +134,7 @@ def resolve(request: Request) -> Experiment:
     argv = [word for file in request.files for word in ("--config", str(file))]
     argv += ["--method_name", request.method, "--dataset", request.dataset, "--preset", request.preset]
     for flag, value in request.words.flags:
-        if flag == "--no-progress":
+        if flag == "--no_progress":
             argv.append("--progress=false")
         else:
             argv.append(flag if value is None else f"{flag}={value}")
@@ -133,9 +143,7 @@ def resolve(request: Request) -> Experiment:
     except argparse.ArgumentError as error:
         raise InputError(_explain(str(error), experiment)) from error
     _fill(experiment, parsed)
-    for key, value, _ in settings(experiment):
-        if key in COUNTS and value is not None and value < 1:
-            raise InputError(f"{key} must be at least 1, not {value}.")
+    _check_values(experiment)
     return experiment
 
 
@@ -232,6 +240,17 @@ def _check_flags(words: Words, experiment: Experiment) -> None:
             raise InputError(f"There is no flag {flag}; {_hint(flag, known)}")
 
 
+def _check_values(experiment: Experiment) -> None:
+    """What a type cannot say."""
+    for key, value, _ in settings(experiment):
+        if key in COUNTS and value is not None and value < 1:
+            raise InputError(f"{key} must be at least 1, not {value}.")
+        if key in AMOUNTS and value is not None and not (math.isfinite(value) and value > 0):
+            raise InputError(f"{key} must be a number of GB above 0, not {value}.")
+    if experiment.cache_views not in ("auto", "off"):
+        CacheViews.parse(experiment.cache_views)
+
+
 def _hint(given: str, known: Sequence[str]) -> str:
     """The setting that was probably meant: of the same name in another group, or spelled alike."""
     last = given.lstrip("-").rpartition(".")[2]
@@ -272,6 +291,6 @@ def _fill(target: Any, values: dict[str, Any]) -> None:
     for one in fields(target):
         current = getattr(target, one.name)
         if is_dataclass(current):
-            _fill(current, values[one.name])
+            _fill(current, values.get(one.name, {}))  # a method may have no settings
         else:
             setattr(target, one.name, values[one.name])

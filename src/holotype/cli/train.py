@@ -82,7 +82,7 @@ def summary(experiment: Experiment, record: dict[str, Any], finished: bool) -> s
             f"{placed['novel_categories']:,} new categories{unread}"
         )
     lines.append(f"Every image with its category: {experiment.folder / 'assignments.csv'}")
-    lines.append(f"{record['seconds']:,} s of training; run folder {experiment.folder}")
+    lines.append(f"{record['seconds']:,} s of training, {record['mode']}; run folder {experiment.folder}")
     if record.get("caveat"):
         lines.append(f"Backbone {record['backbone']}: {record['caveat']}")
     return "\n".join(lines)

@@ -1,10 +1,15 @@
-"""What is read and said: the parser of the commands with few flags, and which of several processes speaks."""
+"""What is read and said: the parser of the commands with few flags, which of several processes speaks, and
+how the library's messages reach the terminal."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
+import logging
 import os
+import sys
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from holotype.errors import InputError
@@ -15,6 +20,34 @@ def speaks() -> bool:
     return os.environ.get("LOCAL_RANK", "0") == "0"
 
 
+class _OnStderr(logging.Handler):
+    """Prints the bare message; looks stderr up each time, because a progress bar may have replaced it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if speaks():
+            print(record.getMessage(), file=sys.stderr)
+
+
+@contextlib.contextmanager
+def messages() -> Iterator[None]:
+    """Show what the library has to say for as long as a command runs."""
+    logger, handler = logging.getLogger("holotype"), _OnStderr(logging.INFO)
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+def with_dashes(word: str) -> str:
+    """A flag in the spelling of the commands with few flags: --no_progress is --no-progress."""
+    flag, equals, value = word.partition("=")
+    return flag.replace("_", "-") + equals + value if word.startswith("--") else word
+
+
 class Parser(argparse.ArgumentParser):
     """argparse without abbreviations, whose complaints become one sentence."""
 
@@ -22,7 +55,8 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{**settings, "allow_abbrev": False})  # type: ignore[arg-type]
 
     def parse_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
-        given, rest = self.parse_known_args(args, namespace)
+        words: Sequence[str] = sys.argv[1:] if args is None else args
+        given, rest = self.parse_known_args([with_dashes(word) for word in words], namespace)
         if rest:
             flags = [flag for action in self._actions for flag in action.option_strings]
             close = difflib.get_close_matches(rest[0].partition("=")[0], flags, n=1)

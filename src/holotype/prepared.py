@@ -1,0 +1,297 @@
+"""What runs share: the table, the backbone, the decoded images, the token cache.
+
+Each part is made when it is first asked for and kept while runs need the same, so that a sweep over methods and
+seeds decodes once and runs the frozen trunk once.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from lightning_fabric import Fabric
+
+from holotype.data.benchmarks import BENCHMARKS, load_benchmark
+from holotype.data.placement import place
+from holotype.data.protocol import gcd_split, held_out
+from holotype.data.scratch import Spill
+from holotype.data.sources import check_trainable, load_table
+from holotype.data.store import ImageStore
+from holotype.data.table import Table
+from holotype.device import PRECISIONS, pick_device, pick_precision
+from holotype.errors import InputError
+from holotype.memory import Budget, Level, cache_folder, find_budget
+from holotype.methods import Method, Task, find_method
+from holotype.methods.base import Views
+from holotype.models.backbone import Backbone, load_backbone
+from holotype.models.cache import CacheViews, TokenCache
+from holotype.train.caching import open_cache
+
+if TYPE_CHECKING:
+    from holotype.experiment import Experiment
+
+AUTO_VIEWS = CacheViews(4, 2)
+"""Of the cache on a CPU, where running the trunk in every step is out of the question."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Data:
+    """What a run is trained and scored on."""
+
+    table: Table
+    k: int
+    test: Table | None = None
+
+
+def load_data(experiment: Experiment) -> Data:
+    """The table under the GCD protocol for a benchmark, or as it stands for a collection of one's own."""
+    if experiment.dataset in BENCHMARKS:
+        benchmark = load_benchmark(experiment.dataset, Path(experiment.root) if experiment.root else None)
+        table = gcd_split(benchmark)
+        data = Data(table, len(benchmark.known) + len(benchmark.novel), held_out(benchmark))
+    else:
+        labels = Path(experiment.labels) if experiment.labels else None
+        data = Data(load_table(Path(experiment.dataset), labels), 0)
+    data.k = experiment.k or data.k
+    check_trainable(data.table)
+    n_known = len(data.table.known)
+    if not data.k:
+        raise InputError(
+            f"{experiment.dataset} does not say how many categories there are; give their number, known and novel "
+            "together, with --k."
+        )
+    if data.k < n_known:
+        raise InputError(
+            f"--k {data.k} is smaller than the {n_known} known classes of {experiment.dataset}; "
+            "it counts known and novel categories together."
+        )
+    return data
+
+
+def make_fabric(experiment: Experiment) -> Fabric:
+    device = pick_device(experiment.device)
+    if device == "cuda" and experiment.devices > torch.cuda.device_count():
+        raise InputError(
+            f"--devices {experiment.devices} asks for more GPUs than the {torch.cuda.device_count()} here; "
+            "lower it, or use --device cpu."
+        )
+    strategy = "ddp" if experiment.devices > 1 else "auto"
+    # its notices (precision, process group) stand in provenance.json, where they can be found again
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    return Fabric(
+        accelerator=device,
+        devices=experiment.devices,
+        strategy=strategy,
+        precision=PRECISIONS[pick_precision(experiment)],
+    )
+
+
+def make_method(experiment: Experiment, data: Data, backbone: Backbone) -> Method:
+    """The method with fresh heads, drawn from torch's generator."""
+    table = data.table
+    task = Task(
+        n_known=len(table.known),
+        k=data.k,
+        dim=backbone.dim,
+        n_images=len(table),
+        n_labelled=int(table.labelled.sum()),
+        epochs=experiment.train.epochs,
+    )
+    return find_method(experiment.method_name)(experiment.method, task)
+
+
+# -- the token cache of a run ---------------------------------------------------------------------------
+
+
+def views_needed(methods: Iterable[Method]) -> Views | None:
+    """The most views that a step of these methods takes; None where none of them trains on tokens."""
+    views = [s.views for method in methods if method.needs == "tokens" for s in method.stages()]
+    if not views:
+        return None
+    return Views(weak=max(v.weak for v in views), strong=max(v.strong for v in views))
+
+
+def wanted_views(experiment: Experiment, data: Data, backbone: Backbone) -> CacheViews | None:
+    """The token cache that a run asks for, None for exact mode. auto: 4+2 on a CPU, off elsewhere."""
+    asked = experiment.cache_views
+    if asked == "off" or find_method(experiment.method_name).needs == "images":
+        return None
+    with torch.random.fork_rng(devices=[]):  # the caller's generator is not to notice
+        if views_needed([make_method(experiment, data, backbone)]) is None:
+            return None
+    if asked == "auto":
+        return AUTO_VIEWS if pick_device(experiment.device) == "cpu" else None
+    return CacheViews.parse(asked)
+
+
+# -- what is shared -------------------------------------------------------------------------------------
+
+
+def sharing_key(experiment: Experiment) -> str:
+    """Equal for runs that can share everything here."""
+    network = [dataclasses.asdict(experiment.backbone), pick_precision(experiment)]
+    return json.dumps([image_key(experiment), *network], sort_keys=True)
+
+
+def image_key(experiment: Experiment) -> str:
+    """Equal for runs that can share their images, if these are of the same size."""
+    data = [experiment.dataset, experiment.root, experiment.labels, experiment.k]
+    place = [experiment.store, pick_device(experiment.device), experiment.devices]
+    return json.dumps([*data, *place, dataclasses.asdict(experiment.memory)], sort_keys=True)
+
+
+class Prepared:
+    """A data set and a backbone, made ready for runs."""
+
+    def __init__(self, experiment: Experiment, fabric: Fabric, planned: Sequence[Experiment] = ()) -> None:
+        """planned: the runs to come, this one or not; a cache is made to serve all of them."""
+        self.fabric, self.planned = fabric, planned
+        self.choice, self.memory, self.progress = experiment.store, experiment.memory, experiment.progress
+        self.key, self.image_key = sharing_key(experiment), image_key(experiment)
+        self.data = load_data(experiment)
+        self.backbone = load_backbone(experiment.backbone)
+        self.decode_seconds = 0.0
+        self.placed = ""
+        """The line that says where the images lie."""
+        self._caches: dict[str, TokenCache] = {}
+        self._idle: list[str] = []
+
+    @cached_property
+    def images(self) -> ImageStore:
+        """Every image of the table, decoded and placed; from here on the table knows which are broken."""
+        store = self._decode(self.data.table)
+        self.data.table = self.data.table.with_problems(store.problem)
+        check_trainable(self.data.table)
+        return store
+
+    @cached_property
+    def held_out(self) -> tuple[Table, ImageStore] | None:
+        """The test images, where the data set has some."""
+        if self.data.test is None:
+            return None
+        store = self._decode(self.data.test)
+        return self.data.test.with_problems(store.problem), store
+
+    def inherit(self, other: Prepared) -> None:
+        """Take over decoded images, where only the network differs (how many of its blocks learn)."""
+        mine, theirs = ((p.image_key, p.backbone.image_size) for p in (self, other))
+        if mine == theirs and "images" in vars(other):
+            self.data, self.decode_seconds, self.placed = other.data, other.decode_seconds, other.placed
+            vars(self).update(
+                {name: vars(other)[name] for name in ("images", "held_out") if name in vars(other)}
+            )
+
+    def _decode(self, table: Table) -> ImageStore:
+        started, device, folder = time.monotonic(), self.fabric.device, cache_folder(self.memory)
+        budget = find_budget(self.memory, device, self.taken())
+        spill = Spill(0 if self.choice == "disk" else budget.host, folder, budget.disk)
+        store = ImageStore.decode(
+            list(table.path), self.backbone.image_size, progress=self.progress, spill=spill
+        )
+        store, self.placed = place(store, device, self.choice, budget, folder)
+        best = "host" if device.type == "cpu" else "device"
+        fell = store.level not in (self.choice, best)
+        log.log(logging.WARNING if fell else logging.INFO, f"{self.placed}.")
+        self.decode_seconds += time.monotonic() - started
+        return store
+
+    def taken(self) -> Budget:
+        """What images and tokens hold at this moment."""
+        held = [(cache.level, cache.nbytes) for cache in self._caches.values()]
+        if "images" in vars(self):
+            held.append((self.images.level, self.images.nbytes))
+        levels: tuple[Level, ...] = ("device", "host", "disk")
+        return Budget(*(sum(nbytes for at, nbytes in held if at == level) for level in levels))
+
+    def network(self) -> Backbone:
+        """The backbone for one run: the frozen trunk is everybody's, the tail that learns is its own."""
+        return dataclasses.replace(self.backbone, tail=copy.deepcopy(self.backbone.tail))
+
+    def release(self) -> None:
+        """Say that nobody trains on an open cache any more; it stays open until room for another is needed."""
+        self._idle = list(self._caches)
+
+    def cache(self, wanted: CacheViews, method: Method, fixed: CacheViews | None = None) -> TokenCache:
+        """The token cache for a run that asks for `wanted`; a resumed run takes the views it began with.
+
+        fixed: those views, which may be fewer than wanted where memory was short.
+        """
+        own = views_needed([method])
+        assert own is not None  # a method that takes no views never asks for a cache
+        others = self._others(wanted)
+        if fixed is not None and others and len(self.planned) > 1:
+            self.cache(wanted, others[-1])  # the others will need it, and mostly it holds these views
+        for name, cache in self._caches.items():
+            enough = cache.views.strong >= own.strong
+            if enough and (name == str(wanted) if fixed is None else holds(cache.views, fixed)):
+                self._idle = [idle for idle in self._idle if idle != name]
+                return cache
+        for idle in self._idle:
+            del self._caches[idle]
+        self._idle = []
+        needs = views_needed([method, *others]) if fixed is None else own
+        cache = self._open(fixed or wanted, needs or own, fixed is not None)
+        self._caches[f"{wanted}" if fixed is None else f"{fixed} fixed"] = cache
+        return cache
+
+    def _open(self, views: CacheViews, needs: Views, fixed: bool) -> TokenCache:
+        store, usable = self.images, torch.from_numpy(self.data.table.usable.copy()).nonzero().flatten()
+        return open_cache(
+            views,
+            needs,
+            store,
+            self.backbone,
+            self.fabric,
+            usable,
+            self.memory,
+            fixed=fixed,
+            progress=self.progress,
+        )
+
+    def _others(self, wanted: CacheViews) -> list[Method]:
+        """The methods of the planned runs that take the same cache, those that draw the most views last."""
+        kinds = {}  # seeds make no difference
+        for e in self.planned:
+            if sharing_key(e) == self.key:
+                kinds[repr((e.method_name, e.method, e.cache_views, e.train.epochs))] = e
+        with torch.random.fork_rng(devices=[]):
+            found = [
+                make_method(e, self.data, self.backbone)
+                for e in kinds.values()
+                if wanted_views(e, self.data, self.backbone) == wanted
+            ]
+        return sorted(found, key=lambda method: max(s.views.strong for s in method.stages()))
+
+
+def holds(views: CacheViews, fixed: CacheViews) -> bool:
+    """Whether a run that drew from `fixed` draws the same from `views`: without strong ones it never sees them."""
+    return views.weak == fixed.weak and fixed.strong in (0, views.strong)
+
+
+class Shelf:
+    """Keeps what the last run was made of, for the next one. Only the last: images take memory."""
+
+    def __init__(self, planned: Sequence[Experiment] = ()) -> None:
+        """planned: the runs to come, so that one cache serves all of them."""
+        self.planned = planned
+        self._last: Prepared | None = None
+
+    def get(self, experiment: Experiment, fabric: Fabric) -> Prepared:
+        """What `experiment` needs: what is there, or else anew."""
+        if self._last is None or self._last.key != sharing_key(experiment):
+            last, self._last = self._last, Prepared(experiment, fabric, self.planned)
+            if last is not None:
+                self._last.inherit(last)
+        self._last.fabric, self._last.planned = fabric, self.planned
+        return self._last

@@ -1,0 +1,240 @@
+"""Runs from settings to scores, one at a time or several at once in one process.
+
+Runs that train together share the images, the frozen trunk and the token cache (prepared.py) and take turns step
+by step (train/turns.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from holotype.errors import InputError, Stopped
+from holotype.evaluate import has_truth
+from holotype.methods import Method, Prediction
+from holotype.models.cache import CacheViews, TokenCache
+from holotype.prepared import (
+    Prepared,
+    Shelf,
+    make_fabric,
+    make_method,
+    sharing_key,
+    views_needed,
+    wanted_views,
+)
+from holotype.provenance import describe
+from holotype.record import headline, identify, make_record, score_held_out, score_table
+from holotype.run import RunFolder
+from holotype.train.gather import rank
+from holotype.train.loop import Loop
+from holotype.train.turns import train_in_turns
+
+if TYPE_CHECKING:
+    from holotype.experiment import Experiment
+
+Record = dict[str, Any]
+CACHE = "cache.json"
+"""Names the views that a run trains on, so that a resumed run takes the same."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Run:
+    """A run that is ready to train."""
+
+    experiment: Experiment
+    prepared: Prepared
+    folder: RunFolder
+    identity: dict[str, Any]
+    facts: dict[str, Any]
+    loop: Loop
+    cache: TokenCache | None
+    views: CacheViews | None
+    """Those it draws from; None in exact mode."""
+    started: float = field(default_factory=time.monotonic)
+
+
+def run_alone(experiment: Experiment, shelf: Shelf) -> Record:
+    """Train (or continue, or find finished), score, write the run folder; returns the record of the run."""
+    started = time.monotonic()
+    found = begin(experiment, shelf)
+    if not isinstance(found, Run):
+        return found
+    found.started = started
+    prediction = found.loop.fit()
+    return finish(found, prediction, found.loop.seconds(), parallel=1)
+
+
+def run_together(experiments: Sequence[Experiment], shelf: Shelf | None = None) -> list[Record | InputError]:
+    """The same for several runs at once; one that fails does not end the others, and its error takes its place.
+
+    They must share data, backbone, device, precision and store, and use one process each.
+    """
+    shelf, started = shelf or Shelf(), time.monotonic()
+    shelf.planned = [*shelf.planned, *(e for e in experiments if e not in shelf.planned)]
+    check_sharing(experiments)
+    names = name_runs(experiments)
+    outcome: dict[str, Record | InputError] = {}
+    runs: dict[str, Run] = {}
+    for name, experiment in zip(names, experiments, strict=True):
+        try:
+            found = begin(experiment, shelf, keep_caches=bool(runs))
+        except InputError as error:
+            outcome[name] = error
+            continue
+        if isinstance(found, Run):
+            found.started, runs[name] = started, found
+        else:
+            outcome[name] = found
+    stopped = []
+    for name, end in train_in_turns({name: run.loop for name, run in runs.items()}).items():
+        if isinstance(end.outcome, Stopped):
+            stopped.append(f"{name}: {end.outcome}")
+            continue
+        try:
+            outcome[name] = finish(runs[name], end.prediction(), end.seconds, parallel=len(runs))
+        except InputError as error:
+            outcome[name] = error
+    if stopped:
+        raise Stopped("; ".join(stopped))
+    return [outcome[name] for name in names]
+
+
+def check_sharing(experiments: Sequence[Experiment]) -> None:
+    """Refuse runs that cannot train together."""
+    together = {(sharing_key(e), e.train.matmul) for e in experiments}
+    if len(experiments) > 1 and (len(together) > 1 or any(e.devices > 1 for e in experiments)):
+        raise InputError(
+            "Runs that train together must share data set, backbone, device, precision, store and memory, and use "
+            "one process each; run the others by themselves."
+        )
+    folders = [e.folder for e in experiments]
+    if twice := [folder for folder in folders if folders.count(folder) > 1]:
+        raise InputError(f"Two runs cannot train together in one folder, {twice[0]}; give each its --out.")
+
+
+def name_runs(experiments: Sequence[Experiment]) -> list[str]:
+    """What tells runs apart in a line: method, preset and seed, or the folder where these are the same."""
+    names = []
+    for experiment in experiments:
+        preset = "" if experiment.preset == "default" else f"@{experiment.preset}"
+        names.append(f"{experiment.method_name}{preset} s{experiment.seed}")
+    if len(set(names)) < len(names):
+        return [str(experiment.folder) for experiment in experiments]
+    return names
+
+
+# -- the parts of a run ---------------------------------------------------------------------------------
+
+
+def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) -> Run | Record:
+    """Everything up to the first step, or the record of a run that is finished.
+
+    keep_caches: whether another run trains on the caches that are open.
+    """
+    torch.set_float32_matmul_precision(experiment.train.matmul)
+    fabric = make_fabric(experiment)
+    fabric.launch()
+    prepared = shelf.get(experiment, fabric)
+    folder = RunFolder(experiment.folder)
+    wanted = wanted_views(experiment, prepared.data, prepared.backbone)
+    identity = identify(experiment, prepared.data, prepared.backbone, wanted)
+    folder.claim(identity)
+    if record := folder.finished():
+        return dict(record)
+    images = prepared.images
+    facts = describe(prepared.backbone, prepared.data.table, fabric) | {"images": prepared.placed}
+    if rank() == 0:
+        folder.write_json("identity.json", identity)
+        folder.write_config(experiment.as_dict())
+        folder.write_json("provenance.json", facts)
+    torch.manual_seed(experiment.seed)
+    method = make_method(experiment, prepared.data, prepared.backbone)
+    if not keep_caches:
+        prepared.release()
+    if wanted is None and experiment.cache_views not in ("auto", "off"):
+        log.info(
+            f"{experiment.method_name} does not train on tokens, so that it runs without the token cache."
+        )
+    cache, views = take_cache(prepared, folder, wanted, method) if wanted else (None, None)
+    table = prepared.data.table
+
+    def score_now(prediction: Prediction) -> dict[str, Any]:
+        return headline(score_table(table, prediction))
+
+    loop = Loop(
+        experiment.train,
+        method,
+        prepared.network(),
+        images,
+        table,
+        fabric,
+        seed=experiment.seed,
+        folder=folder,
+        score=score_now if has_truth(table) else None,
+        progress=experiment.progress,
+        cache=cache,
+    )
+    return Run(experiment, prepared, folder, identity, facts, loop, cache, views)
+
+
+def take_cache(
+    prepared: Prepared, folder: RunFolder, wanted: CacheViews, method: Method
+) -> tuple[TokenCache, CacheViews]:
+    """The cache of a run, and the views it draws from, which are written down.
+
+    A run that goes on takes the views it began with. The cache may hold strong views for the sake of other runs:
+    they are not counted for a method that draws none, so that it is the same run alone and in a sweep.
+    """
+    fixed = None
+    if (folder.path / CACHE).exists():
+        stored = folder.read_json(CACHE)
+        try:
+            fixed = CacheViews.parse(stored["views"])
+        except (TypeError, KeyError, InputError) as error:
+            raise InputError(
+                f"{folder.path / CACHE} does not say which views the run was trained on ({error}); restore it "
+                "from a copy, or choose another --out."
+            ) from error
+    cache = prepared.cache(wanted, method, fixed)
+    needs = views_needed([method])
+    views = cache.views if needs and needs.strong else CacheViews(cache.views.weak, 0)
+    if fixed is None and rank() == 0:
+        folder.write_json(CACHE, {"views": str(views)})
+    return cache, views
+
+
+def finish(run: Run, prediction: Prediction, seconds: float, parallel: int) -> Record:
+    """Score, and write what the run leaves behind. seconds: of training. parallel: runs that trained at once."""
+    prepared, data, folder = run.prepared, run.prepared.data, run.folder
+    record = make_record(
+        run.experiment, data, prepared.backbone, run.loop, prediction, run.facts, run.identity
+    )
+    if prepared.held_out is not None:
+        record["test"] = score_held_out(run.loop, *prepared.held_out)
+    record |= {
+        "mode": f"cached {run.views}" if run.views else run.loop.mode,
+        "seconds": round(seconds, 1),
+        "parallel": parallel,
+        "decode_seconds": round(prepared.decode_seconds, 1),
+        "cache_seconds": round(run.cache.seconds, 1) if run.cache else 0.0,
+        "wall_seconds": round(time.monotonic() - run.started, 1),
+    }
+    if rank() == 0:
+        folder.write_model(run.loop.model_tensors())
+        folder.write_assignments(
+            data.table,
+            data.k,
+            prediction.category.numpy(),
+            prediction.probability.numpy(),
+            prediction.known_score.numpy(),
+            prepared.images.note,
+        )
+        folder.write_json("scores.json", record)
+    return record

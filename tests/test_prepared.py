@@ -1,0 +1,313 @@
+"""What runs share is made once, when it is asked for, and only while the next run needs the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+import pytest
+import torch
+
+from holotype import prepared as module
+from holotype.errors import InputError
+from holotype.experiment import Experiment, default_experiment, set_dotted
+from holotype.memory import Budget, MemoryConfig
+from holotype.methods.base import Views
+from holotype.models.cache import CacheViews
+from holotype.prepared import (
+    Prepared,
+    Shelf,
+    make_fabric,
+    make_method,
+    sharing_key,
+    views_needed,
+    wanted_views,
+)
+
+from .train.stubs import STUBS, TwoStages
+
+
+@pytest.fixture
+def tiny(squares_folder, tiny_backbone_file, tmp_path):
+    """A run on 64 squares of 4 classes with a network of two blocks, on the CPU."""
+
+    def make(method: str = "simgcd", **settings) -> Experiment:
+        found = default_experiment(method, str(squares_folder / "squares.csv"))
+        found.k, found.device, found.progress = 4, "cpu", False
+        found.backbone.name = str(tiny_backbone_file)
+        found.memory.cache_dir = str(tmp_path / "cache")
+        for key, value in settings.items():
+            set_dotted(found, key.replace("__", "."), value)
+        return found
+
+    return make
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How often data are read, a backbone is loaded, images are decoded, and a cache is built."""
+    calls: list[str] = []
+
+    def count(target, name, label):
+        original = getattr(target, name)
+
+        def counting(*given, **named):
+            calls.append(label)
+            return original(*given, **named)
+
+        monkeypatch.setattr(target, name, counting)
+
+    count(module, "load_data", "data")
+    count(module, "load_backbone", "backbone")
+    count(module.ImageStore, "decode", "decode")
+    count(module, "open_cache", "cache")
+    return calls
+
+
+def get(shelf: Shelf, experiment: Experiment) -> Prepared:
+    return shelf.get(experiment, make_fabric(experiment))
+
+
+def method_of(ready: Prepared, experiment: Experiment):
+    return make_method(experiment, ready.data, ready.backbone)
+
+
+# -- which views ----------------------------------------------------------------------------------------
+
+
+def methods(*names: str) -> list:
+    experiment = default_experiment("simgcd", "cub")
+    made = []
+    for name in names:
+        kind = STUBS.get(name) or module.find_method(name)
+        made.append(kind(default_experiment(name, "cub").method if name not in STUBS else None, TASK))
+    assert experiment
+    return made
+
+
+TASK = module.Task(n_known=2, k=4, dim=32, n_images=10, n_labelled=4)
+
+
+@pytest.mark.parametrize(
+    ("names", "most"),
+    [
+        (("simgcd",), (2, 0)),
+        (("rpc",), (2, 1)),
+        (("simgcd", "kmeans", "rpc"), (2, 1)),
+        (("two stages",), (2, 1)),
+        (("kmeans",), None),
+        (("images",), None),
+        (("images", "simgcd"), (2, 0)),
+    ],
+)
+def test_views_needed_are_the_most_of_all_stages_and_methods(names, most):
+    found = views_needed(methods(*names))
+    assert found == (most and Views(weak=most[0], strong=most[1]))
+
+
+@pytest.mark.parametrize(
+    ("method", "asked", "views"),
+    [
+        ("simgcd", "off", None),
+        ("simgcd", "auto", CacheViews(4, 2)),  # on the CPU
+        ("simgcd", "16+8", CacheViews(16, 8)),
+        ("kmeans", "auto", None),
+        ("kmeans", "16+8", None),
+    ],
+)
+def test_a_run_asks_for_a_cache_where_it_can_use_one(tiny, method, asked, views):
+    experiment = tiny(method, cache_views=asked)
+    ready = get(Shelf(), experiment)
+    state = torch.get_rng_state()
+    assert wanted_views(experiment, ready.data, ready.backbone) == views
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_on_a_gpu_auto_is_exact(tiny, monkeypatch):
+    ready = get(Shelf(), tiny())
+    monkeypatch.setattr(module, "pick_device", lambda name: "cuda")
+    assert wanted_views(tiny(), ready.data, ready.backbone) is None
+    assert wanted_views(tiny(cache_views="4+2"), ready.data, ready.backbone) == CacheViews(4, 2)
+
+
+def test_a_cache_that_cannot_be_read_is_refused(tiny):
+    ready = get(Shelf(), tiny())
+    with pytest.raises(InputError, match="16"):
+        wanted_views(tiny(cache_views="16"), ready.data, ready.backbone)
+
+
+# -- what is shared -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "same"),
+    [
+        ("seed", 3, True),
+        ("train.lr", 0.3, True),
+        ("cache_views", "8+4", True),
+        ("method_name", "rpc", True),
+        ("k", 5, False),
+        ("store", "disk", False),
+        ("memory.host_gb", 1.0, False),
+        ("backbone.train_blocks", 2, False),
+        ("train.precision", "fp64", False),
+        ("devices", 2, False),
+    ],
+)
+def test_runs_share_where_nothing_that_is_shared_differs(tiny, setting, value, same):
+    other = tiny()
+    set_dotted(other, setting, value)
+    assert (sharing_key(other) == sharing_key(tiny())) == same
+
+
+def test_nothing_is_decoded_before_it_is_asked_for(tiny, counted):
+    shelf = Shelf()
+    ready = get(shelf, tiny())
+    assert counted == ["data", "backbone"]
+    assert get(shelf, tiny("kmeans", seed=4)) is ready
+    store = ready.images
+    assert ready.images is store
+    assert ready.held_out is None
+    assert counted == ["data", "backbone", "decode"]
+    assert ready.decode_seconds > 0
+
+
+def test_only_the_last_is_kept(tiny, counted):
+    shelf = Shelf()
+    first = get(shelf, tiny())
+    assert get(shelf, tiny(k=5)) is not first
+    assert get(shelf, tiny()) is not first
+    assert counted.count("data") == 3
+
+
+def test_another_depth_takes_the_decoded_images_over(tiny, counted):
+    """Two trained blocks instead of one: another trunk, other tokens, the same images."""
+    shelf = Shelf()
+    first = get(shelf, tiny())
+    images = first.images
+    deeper = get(shelf, tiny(backbone__train_blocks=2))
+    assert deeper is not first
+    assert deeper.images is images
+    assert deeper.data.table is first.data.table  # which knows the broken ones
+    assert deeper.decode_seconds == first.decode_seconds
+    assert get(shelf, tiny(k=5, backbone__train_blocks=2)).images is not images
+    assert counted.count("decode") == 2
+
+
+def test_every_run_has_a_tail_of_its_own_on_the_trunk_of_all(tiny):
+    ready = get(Shelf(), tiny())
+    one, other = ready.network(), ready.network()
+    assert one.trunk is other.trunk is ready.backbone.trunk
+    with torch.no_grad():
+        for parameter in one.tail.parameters():
+            parameter.zero_()
+    for mine, whole in zip(other.tail.parameters(), ready.backbone.tail.parameters(), strict=True):
+        assert torch.equal(mine, whole)
+    assert any(parameter.abs().sum() > 0 for parameter in other.tail.parameters())
+
+
+# -- where images lie -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "level", "severity"),
+    [
+        ({}, "host", "INFO"),
+        ({"store": "disk"}, "disk", "INFO"),
+        ({"memory__host_gb": 1e-5}, "disk", "WARNING"),  # 64 squares take 0.3 MB
+        ({"store": "host", "memory__host_gb": 1e-5}, "disk", "WARNING"),
+    ],
+)
+def test_where_the_images_lie_is_said_in_a_line(tiny, caplog, settings, level, severity):
+    caplog.set_level(logging.INFO, "holotype")
+    ready = get(Shelf(), tiny(**settings))
+    assert ready.images.level == level
+    ((name, message),) = [(r.levelname, r.getMessage()) for r in caplog.records]
+    assert name == severity
+    assert message == f"{ready.placed}."
+    assert message.startswith("64 images, ")
+    assert ready.taken() == Budget.at(level, ready.images.nbytes)
+
+
+def test_a_disk_that_is_too_small_is_an_error(tiny):
+    with pytest.raises(InputError, match="disk"):
+        _ = get(Shelf(), tiny(memory__host_gb=1e-5, memory__disk_gb=1e-5)).images
+
+
+# -- the token cache ------------------------------------------------------------------------------------
+
+
+def test_a_cache_is_built_once_for_all_seeds_and_methods(tiny, counted):
+    """SimGCD comes first and draws no strong view; the cache holds those that RPC will need."""
+    runs = [tiny("simgcd", cache_views="5+3"), tiny("rpc", cache_views="5+3"), tiny("kmeans")]
+    shelf = Shelf(runs)
+    ready = get(shelf, runs[0])
+    caches = [ready.cache(CacheViews(5, 3), method_of(ready, run)) for run in runs[:2]]
+    assert caches[0] is caches[1]
+    assert caches[0].views == CacheViews(5, 3)
+    assert counted.count("cache") == 1
+    assert ready.taken().host >= caches[0].nbytes
+    alone = get(Shelf(), runs[0])
+    assert alone.cache(CacheViews(5, 3), method_of(alone, runs[0])).views == CacheViews(5, 0)
+
+
+def test_runs_that_ask_for_something_else_do_not_count(tiny):
+    shelf = Shelf([tiny("rpc", cache_views="off"), tiny("rpc", cache_views="6+3"), tiny("rpc", k=5)])
+    ready = get(shelf, tiny("simgcd", cache_views="5+3"))
+    found = ready.cache(CacheViews(5, 3), method_of(ready, tiny()))
+    assert found.views == CacheViews(5, 0)
+
+
+def test_a_resumed_run_takes_an_open_cache_of_its_views(tiny, counted):
+    ready = get(Shelf(), tiny("rpc"))
+    method = method_of(ready, tiny("rpc"))
+    cache = ready.cache(CacheViews(5, 3), method)
+    assert ready.cache(CacheViews(5, 3), method, fixed=CacheViews(5, 3)) is cache
+    assert ready.cache(CacheViews(5, 3), method_of(ready, tiny()), fixed=CacheViews(5, 0)) is cache
+    assert ready.cache(CacheViews(5, 3), method_of(ready, tiny())) is cache
+    fewer = ready.cache(CacheViews(5, 3), method, fixed=CacheViews(4, 2))
+    assert fewer.views == CacheViews(4, 2)
+    assert counted.count("cache") == 2
+    # both are in use until somebody says that they are not
+    assert ready.cache(CacheViews(5, 3), method) is cache
+    ready.release()
+    assert ready.cache(CacheViews(5, 3), method) is cache
+    ready.cache(CacheViews(6, 2), method)
+    ready.cache(CacheViews(5, 3), method, fixed=CacheViews(4, 2))
+    assert counted.count("cache") == 4  # 4+2 was let go for 6+2
+
+
+def test_a_cache_without_strong_views_is_none_for_a_method_that_draws_them(tiny, counted):
+    """Nobody said that RPC would come."""
+    ready = get(Shelf(), tiny())
+    assert ready.cache(CacheViews(5, 3), method_of(ready, tiny())).views == CacheViews(5, 0)
+    assert ready.cache(CacheViews(5, 3), method_of(ready, tiny("rpc"))).views == CacheViews(5, 3)
+    assert counted.count("cache") == 2
+
+
+def test_a_resumed_run_in_a_sweep_opens_the_cache_of_all(tiny, counted):
+    """It was stopped; the same sweep goes on. What it drew from is a part of what the others need."""
+    runs = [tiny("simgcd", cache_views="5+3"), tiny("rpc", cache_views="5+3")]
+    ready = get(Shelf(runs), runs[0])
+    resumed = ready.cache(CacheViews(5, 3), method_of(ready, runs[0]), fixed=CacheViews(5, 0))
+    assert resumed.views == CacheViews(5, 3)
+    assert ready.cache(CacheViews(5, 3), method_of(ready, runs[1])) is resumed
+    assert counted.count("cache") == 1
+
+
+def test_a_small_budget_shrinks_the_views_of_a_fresh_run_only(tiny):
+    """About 9 kB a view of all images: 20 weak and 10 strong ones do not fit 0.6 MB beside the images."""
+    wanted, method = CacheViews(20, 10), "rpc"
+    free = get(Shelf(), tiny(method))
+    per_view = free.cache(CacheViews(4, 2), method_of(free, tiny(method))).nbytes / 7
+    small = dataclasses.asdict(MemoryConfig()) | {"host_gb": 12 * per_view / 1e9}
+    experiment = tiny(method, memory__host_gb=small["host_gb"], store="disk")
+    ready = get(Shelf(), experiment)
+    shrunk = ready.cache(wanted, method_of(ready, experiment))
+    assert (shrunk.level, shrunk.views.weak < 20) == ("host", True)
+    fixed = ready.cache(wanted, method_of(ready, experiment), fixed=wanted)
+    assert (fixed.level, fixed.views) == ("disk", wanted)
+
+
+def test_stages_of_ones_own_count(tiny):
+    assert views_needed([TwoStages(None, TASK)]) == Views(weak=2, strong=1)
