@@ -1,0 +1,220 @@
+"""Figures as Markdown: the tables of docs/performance.md, from nothing but the files that speed.py wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from holotype.errors import InputError
+from holotype.files import write_text
+
+Record = dict[str, Any]
+
+BEGIN, END = "<!-- tables of benchmarks/speed.py -->", "<!-- end of the tables -->"
+REFERENCE = "reference style"
+NAMES = {"simgcd": "SimGCD", "rpc": "RPC"}
+
+
+def insert(text: str, document: Path) -> None:
+    """Replace what stands between the two marks of a document."""
+    old = document.read_text(encoding="utf-8") if document.is_file() else ""
+    head, begin, rest = old.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise InputError(f"{document} has no place for the tables; give it two lines, {BEGIN} and {END}.")
+    write_text(document, f"{head}{begin}\n\n{text}\n\n{end}{tail}")
+
+
+def tables(records: Sequence[Record]) -> str:
+    """One section per file."""
+    return "\n\n".join(section(record) for record in records)
+
+
+def section(record: Record) -> str:
+    """All tables of one file; parts that were not measured are left out."""
+    parts = record["parts"]
+    blocks = [f"### {record['hardware']}", conditions(record)]
+    if rows := [row for name in ("reference", "exact", "cached") for row in parts.get(name, [])]:
+        blocks += [steps_table(rows, record["costs"]), SECONDS_NOTE]
+    if record["costs"]:
+        blocks.append(costs_table(record["costs"]))
+    if "ceilings" in parts:
+        blocks.append(ceiling_line(parts["ceilings"]))
+    if "images" in parts:
+        blocks.append(images_table(parts["images"]))
+    if "batch" in parts:
+        blocks.append(growth_table(parts["batch"], "batch", "Batch"))
+    if "k" in parts:
+        blocks.append(growth_table(parts["k"], "k", "K"))
+    if "together" in parts:
+        blocks.append(together_table(parts["together"]))
+    return "\n\n".join(blocks)
+
+
+SECONDS_NOTE = (
+    "A step: the median over blocks of steps. Times faster: reference style's step over this one. 200 epochs: "
+    "**extrapolated**, start + 200 x (images // batch) x the mean step, with decoding and caching added where the "
+    "pipeline has them, without scoring. Start: what the first steps took beyond steady ones (compilation, capture, "
+    "first reads; for RPC's own rows also one pass over all images for its prototypes)."
+)
+
+
+def conditions(record: Record) -> str:
+    """What stands beside the figures."""
+    commands = list(dict.fromkeys(record["commands"].values())) or [record["command"]]
+    lines = [
+        f"- {record['hardware']}, {record['cores']} CPU cores in all; Python {record['python']}, torch "
+        f"{record['torch']}, torchvision {record['torchvision']}, timm {record['timm']}",
+        f"- commit: {record['commit'] or 'not a checkout'}",
+        *(f"- command: `{command}`" for command in commands),
+        f"- images: {record['photographs']}",
+        f"- network: {record['arch']} at {record['image_size']} pixels, "
+        f"{'its weights' if record['arch'] == 'embedded' else 'random weights'}; batch {record['batch']}, "
+        f"K = {record['k']}",
+    ]
+    if record.get("load") is not None:
+        lines.append(f"- load average of the machine before the start: {record['load']}")
+    if record.get("quick"):
+        lines.append("- measured with `--quick`: rough")
+    return "\n".join(lines)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Markdown; the first two columns are words, the others numbers."""
+    rule = ["---" if i < 2 else "---:" for i in range(len(head))]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))
+
+
+def steps_table(rows: Sequence[Record], costs: Record) -> str:
+    found = {(row["method"], row["arithmetic"]): row for row in rows if row["pipeline"] == REFERENCE}
+    kinds = list(dict.fromkeys(arithmetic for _, arithmetic in found))
+    on_gpu = any("device_bytes" in row for row in rows)
+    head = ["pipeline", "method", "ms a step", "images/s", *(f"times faster than {kind}" for kind in kinds)]
+    head += ["200 epochs, s", "start, s", *(["GPU memory"] if on_gpu else []), "host memory"]
+    body = []
+    for row in rows:
+        ratios = [ratio(found.get((row["method"], kind)), row) for kind in kinds]
+        memory = [size(row["device_bytes"])] if on_gpu else []
+        body.append(
+            [
+                pipeline(row),
+                method(row),
+                short(row["ms"]),
+                f"{row['images_per_second']:,.0f}",
+                *ratios,
+                f"{whole_run(row, costs):,.0f}",
+                f"{row['start_seconds']:.1f}",
+                *memory,
+                size(row["host_bytes"]),
+            ]
+        )
+    return table(head, body)
+
+
+def pipeline(row: Record) -> str:
+    """`reference style, fp16, 8 workers`, or `cached 16+8, bf16, captured`."""
+    words = [row["pipeline"], row["arithmetic"]]
+    if "workers" in row:
+        words.append(f"{row['workers']} workers")
+    if row.get("captured"):
+        words.append("captured")
+    return ", ".join(words)
+
+
+def method(row: Record) -> str:
+    name = str(row["method"])
+    return NAMES.get(name, name)
+
+
+def ratio(reference: Record | None, row: Record) -> str:
+    return "" if reference is None else f"{reference['ms'] / row['ms']:.1f}"
+
+
+def whole_run(row: Record, costs: Record) -> float:
+    """Seconds of 200 epochs, with what is paid before the first step."""
+    seconds = float(row["extrapolated_seconds"])
+    if row["pipeline"] != REFERENCE:
+        seconds += costs.get("store", {}).get("seconds", 0.0)
+    if row["pipeline"].startswith("cached"):
+        seconds += costs.get("cache", {}).get("seconds", 0.0)
+    return seconds
+
+
+def costs_table(costs: Record) -> str:
+    """What is paid once for all runs on the same images."""
+    body = []
+    if store := costs.get("store"):
+        rate = store["images"] / max(store["seconds"], 1e-9)
+        body.append(
+            ["decoding", "image store", f"{store['seconds']:.1f}", size(store["bytes"]), f"{rate:,.0f}"]
+        )
+    if cache := costs.get("cache"):
+        rate = cache["images"] / max(cache["seconds"], 1e-9)
+        where = f"{cache['mode']}, in {LEVELS[cache['level']]}"
+        body.append(["caching", where, f"{cache['seconds']:.1f}", size(cache["bytes"]), f"{rate:,.0f}"])
+    return table(["paid once", "what", "seconds", "size", "images/s"], body)
+
+
+LEVELS = {"device": "GPU memory", "host": "host memory", "disk": "a file"}
+
+
+def ceiling_line(found: Record) -> str:
+    return (
+        f"The trunk alone, {found['views']} views of {found['gmac_per_view']:.2f} GMAC in {found['arithmetic']}: "
+        f"{short(found['trunk_ms'])} ms, {short(found['trunk_tflops'])} TFLOP/s, **{100 * found['share']:.0f} %** of "
+        f"the {short(found['matmul_tflops'])} TFLOP/s of a matrix product of side {found['matmul_side']:,} in the "
+        "same run and arithmetic."
+    )
+
+
+def growth_table(rows: Sequence[Record], key: str, title: str) -> str:
+    """One line per pipeline and method, one column per value of `key`."""
+    values = sorted({row[key] for row in rows})
+    lines: dict[tuple[str, str], dict[int, str]] = {}
+    for row in rows:
+        name = (pipeline(row), method(row))
+        lines.setdefault(name, {})[row[key]] = short(row["ms"])
+    body = [[*name, *(cells.get(value, "") for value in values)] for name, cells in lines.items()]
+    return table(["ms a step", "method", *(f"{title} {value:,}" for value in values)], body)
+
+
+def together_table(rows: Sequence[Record]) -> str:
+    """Runs at once: a step of each of them, against a step of one alone."""
+    alone = {(pipeline(row), method(row)): row["ms"] for row in rows if row["runs"] == 1}
+    head = ["runs at once", "method", "runs", "ms for a step of each", "times one run", "GPU memory"]
+    body = []
+    for row in rows:
+        one = alone.get((pipeline(row), method(row)))
+        times = f"{row['ms'] / one:.2f}" if one else ""
+        memory = size(row["device_bytes"]) if "device_bytes" in row else ""
+        body.append([pipeline(row), method(row), str(row["runs"]), short(row["ms"]), times, memory])
+    return table(head, body)
+
+
+def images_table(rows: Sequence[Record]) -> str:
+    head = ["images", "pipeline", "decoding, s", "store", "caching, s", "cache", "ms a step"]
+    body = [
+        [
+            f"{row['images']:,}",
+            pipeline(row),
+            f"{row['decode_seconds']:.1f}",
+            size(row["store_bytes"]),
+            f"{row['cache']['seconds']:.1f}",
+            size(row["cache"]["bytes"]),
+            short(row["ms"]),
+        ]
+        for row in sorted(rows, key=lambda row: int(row["images"]))
+    ]
+    return table(head, body)
+
+
+def short(value: float) -> str:
+    """Three figures that mean something."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def size(n: int) -> str:
+    return f"{n / 1e9:.2f} GB" if n >= 1e9 else f"{n / 1e6:.1f} MB"

@@ -1,0 +1,80 @@
+"""What every measurement starts from: a table of photographs, a network, a method."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+
+from holotype import _torchvision
+from holotype.data.table import Table
+from holotype.device import PRECISIONS
+from holotype.errors import InputError
+from holotype.methods import Method, Task, find_method
+from holotype.models.backbone import IMAGENET_MEAN, IMAGENET_STD, Backbone, BackboneConfig, load_backbone
+from holotype.models.tails import Model, split
+
+EMBEDDED_ARCH, EMBEDDED_SIZE = "vit_tiny_patch16_224", 128
+
+
+@dataclass(frozen=True)
+class World:
+    """The conditions under which everything is compared."""
+
+    paths: list[str]
+    arch: str
+    """timm's name of a network, which gets random weights (they do not matter for speed), or "embedded"."""
+    image_size: int
+    batch: int
+    k: int
+    device: torch.device
+    epochs: int = 200
+
+    def table(self, n: int | None = None, k: int | None = None) -> Table:
+        """The first n photographs, half of k classes known, and a quarter of the images labelled, as in CUB."""
+        n, k = n or len(self.paths), k or self.k
+        known = tuple(f"class {c:04d}" for c in range(max(k // 2, 1)))
+        label = ["" if i % 4 else known[i // 4 % len(known)] for i in range(n)]
+        return Table(
+            np.array(self.paths[:n], dtype=object), np.array(label, dtype=object), known, name="speed"
+        )
+
+    def method(self, name: str, dim: int, n: int | None = None, k: int | None = None) -> Method:
+        """With its default settings and fresh heads."""
+        table, cls = self.table(n, k), find_method(name)
+        torch.manual_seed(0)
+        task = Task(len(table.known), k or self.k, dim, len(table), int(table.labelled.sum()), self.epochs)
+        return cls(cls.Config(), task)
+
+    def model(self) -> Model:
+        """The whole network as timm builds it, with random weights."""
+        _torchvision.cure()
+        import timm
+
+        arch = EMBEDDED_ARCH if self.arch == "embedded" else self.arch
+        if not timm.is_model(arch):
+            raise InputError(f"timm knows no network {arch}; give --arch another name.")
+        torch.manual_seed(0)
+        return timm.create_model(arch, img_size=self.image_size, num_classes=0)
+
+    def backbone(self) -> Backbone:
+        """The same network as trunk and tail."""
+        if self.arch == "embedded" and self.image_size == EMBEDDED_SIZE:
+            return load_backbone(BackboneConfig())
+        model = self.model()
+        dim = int(model.num_features)
+        trunk, tail = split(model, 1)
+        digest = hashlib.sha256(f"random {self.arch} {self.image_size}".encode()).hexdigest()
+        return Backbone(
+            trunk, tail, dim, self.image_size, IMAGENET_MEAN, IMAGENET_STD, self.arch, digest, caveat=""
+        )
+
+    def fabric(self) -> Fabric:
+        """One process on this device: bf16 for the backbone on a GPU, fp32 on a CPU, as runs have it."""
+        precision = PRECISIONS["bf16" if self.device.type == "cuda" else "fp32"]
+        logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+        return Fabric(accelerator=self.device.type, devices=1, precision=precision)

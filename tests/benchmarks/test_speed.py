@@ -1,0 +1,151 @@
+"""The command: it measures what it is asked for, keeps what it has, and tells mistakes in a sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import parts
+import pytest
+import speed
+import torch
+from measure import Plan
+from parts import PARTS, Effort
+
+SMALL = [
+    "--device",
+    "cpu",
+    "--n-images",
+    "32",
+    "--arch",
+    "test_vit",
+    "--image-size",
+    "32",
+    "--batch",
+    "8",
+    "--k",
+    "4",
+]
+SMALL += ["--cache-views", "2+1"]
+
+
+@pytest.fixture(autouse=True)
+def little_effort(monkeypatch) -> None:
+    plan = Plan(1, 1, 1)
+    monkeypatch.setitem(parts.EFFORTS, "cpu", Effort(plan, plan, plan, plan, 1, runs=(1, 2), ks=(4, 6)))
+    monkeypatch.setattr(parts, "WORKERS", 1)
+    monkeypatch.setattr("ceilings.SIDES", {"cpu": 64})
+    monkeypatch.setattr("logging.basicConfig", lambda **given: None)
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        monkeypatch.setenv(name, "")  # so that they are as before when the test is over
+
+
+def test_a_whole_run(tmp_path: Path, capsys) -> None:
+    out = tmp_path / "new" / "speed.json"
+    assert speed.main([*SMALL, "--out", str(out)]) == 0
+    record = json.loads(out.read_text())
+    assert list(record["parts"]) == list(PARTS)
+    found = {
+        (row["pipeline"], row["method"], row["arithmetic"])
+        for name in ("reference", "exact", "cached")
+        for row in record["parts"][name]
+    }
+    kinds = ("reference style", "exact", "cached 2+1")
+    assert found == {(kind, method, "fp32") for kind in kinds for method in ("simgcd", "rpc")}
+    assert [row["batch"] for row in record["parts"]["batch"]] == [4, 8, 16] * 2
+    assert [row["k"] for row in record["parts"]["k"]] == [4, 6] * 2
+    assert [row["runs"] for row in record["parts"]["together"]] == [1, 2] * 2
+    grown = record["parts"]["images"]
+    assert [row["images"] for row in grown] == [32, 16, 8]
+    assert grown[0]["cache"]["bytes"] == 4 * grown[2]["cache"]["bytes"]
+    assert grown[0]["store_bytes"] > grown[1]["store_bytes"] > grown[2]["store_bytes"]
+    assert record["parts"]["ceilings"]["share"] > 0
+    assert record["torch"] == torch.__version__
+    assert record["command"].startswith("python benchmarks/speed.py --device cpu --n-images 32")
+    assert record["n_images"] == 32
+    # the tables of the file are those that the run printed last
+    printed = capsys.readouterr().out
+    assert speed.main(["--table", str(out)]) == 0
+    assert printed.endswith(capsys.readouterr().out)
+
+
+def test_parts_join_a_file_and_a_killed_run_keeps_what_it_has(tmp_path: Path, monkeypatch, capsys) -> None:
+    out = tmp_path / "speed.json"
+    words = [*SMALL, "--out", str(out), "--only"]
+    assert speed.main([*words, "exact"]) == 0
+    first = json.loads(out.read_text())
+
+    def broken(bench, effort):
+        yield {**first["parts"]["exact"][0], "pipeline": "cached 2+1"}
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(parts.PARTS, "cached", broken)
+    with pytest.raises(KeyboardInterrupt):
+        speed.main([*words, "cached,ceilings"])
+    record = json.loads(out.read_text())
+    assert record["parts"]["exact"] == first["parts"]["exact"]
+    assert record["costs"] == first["costs"]
+    assert len(record["parts"]["cached"]) == 1
+    capsys.readouterr()
+    assert speed.main([*words[:-1], "--k", "6", "--only", "exact"]) == 2
+    assert "another k" in capsys.readouterr().err
+    assert json.loads(out.read_text()) == record
+
+
+def test_a_part_that_fails_does_not_end_the_others(tmp_path: Path, monkeypatch, capsys) -> None:
+    def broken(bench, effort):
+        raise torch.OutOfMemoryError("too large")
+
+    monkeypatch.setitem(parts.PARTS, "exact", broken)
+    out = tmp_path / "speed.json"
+    assert speed.main([*SMALL, "--out", str(out), "--only", "exact,ceilings"]) == 1
+    assert list(json.loads(out.read_text())["parts"]) == ["ceilings"]
+    assert "failed, as told above: exact." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--only", "exact,nothing"], ("'nothing'", "--only")),
+        (["--table", "nowhere.json"], ("nowhere.json", "measure again")),
+        ([*SMALL, "--n-images", "0"], ("--n-images",)),
+        ([*SMALL, "--arch", "vit_of_nobody", "--only", "exact"], ("vit_of_nobody", "--arch")),
+        ([*SMALL, "--cache-views", "many", "--only", "cached"], ("'many'",)),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(
+    words: list[str], told: tuple[str, ...], tmp_path, capsys, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert speed.main(words) == 2
+    message = capsys.readouterr().err
+    assert all(word in message for word in told)
+    assert "Traceback" not in message
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path, capsys) -> None:
+    (tmp_path / "run.json").write_text('{"method": "rpc"}')
+    assert speed.main(["--table", str(tmp_path / "run.json")]) == 2
+    assert "lacks hardware" in capsys.readouterr().err
+
+
+def test_tables_go_into_a_document(tmp_path: Path, capsys) -> None:
+    from tables import BEGIN, END
+
+    out, page = tmp_path / "speed.json", tmp_path / "page.md"
+    speed.main([*SMALL, "--out", str(out), "--only", "ceilings"])
+    page.write_text(f"{BEGIN}\n{END}\n")
+    assert speed.main(["--table", str(out), "--into", str(page)]) == 0
+    assert "The trunk alone" in page.read_text()
+
+
+def test_defaults_are_those_of_the_target() -> None:
+    gpu, cpu = speed.DEFAULTS["cuda"], speed.DEFAULTS["cpu"]
+    assert (gpu.n_images, gpu.arch, gpu.batch, gpu.k, gpu.cache_views) == (
+        5994,
+        "vit_base_patch16_224",
+        128,
+        200,
+        "16+8",
+    )
+    assert (cpu.arch, cpu.batch, cpu.cache_views) == ("embedded", 64, "4+2")
