@@ -62,7 +62,9 @@ def test_the_logged_terms_are_means_of_the_epoch(world, tmp_path):
     loop.fit()
     sums = loop.step.named_sums()
     for name in seen[0]:
-        assert float(sums[name]) == pytest.approx(sum(float(terms[name].detach()) for terms in seen), rel=1e-5)
+        assert float(sums[name]) == pytest.approx(
+            sum(float(terms[name].detach()) for terms in seen), rel=1e-5
+        )
 
 
 def test_a_cpu_an_encoder_of_images_and_a_wish_keep_steps_eager(world, monkeypatch):
