@@ -149,6 +149,8 @@ CALLS: dict[str, Callable[[], Tensor]] = {
     ),
     "self_distillation": lambda: classification.self_distillation(floats(2, B, K), torch.rand(())),
     "mean_entropy_deficit": lambda: classification.mean_entropy_deficit(floats(2, B, K)),
+    "prior_mismatch": lambda: classification.prior_mismatch(floats(2, B, K), floats(K).softmax(-1)),
+    "tempered": lambda: classification.tempered(floats(K).softmax(-1), 0.5)[0],
     "ova_hard_negative": lambda: ova.ova_hard_negative(floats(2, B, K).sigmoid(), indices(), mask()),
     "ova_entropy": lambda: ova.ova_entropy(floats(2, B, K).sigmoid(), mask()),
     "ova_consistency": lambda: ova.ova_consistency(floats(2, B, K).sigmoid(), mask()),

@@ -7,7 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from holotype.losses.classification import mean_entropy_deficit, self_distillation, supervised_cross_entropy
+from holotype.losses.classification import (
+    mean_entropy_deficit,
+    prior_mismatch,
+    self_distillation,
+    supervised_cross_entropy,
+    tempered,
+)
 from holotype.losses.contrastive import info_nce, sup_con
 
 EPOCHS = [0, 15, 29, 30, 199]
@@ -50,6 +56,44 @@ def test_entropy_deficit_is_the_slow_loop(batch) -> None:
     mean = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
     expected = math.log(4) + sum(p * math.log(p) for p in mean)
     assert mean_entropy_deficit(batch[0]).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_mismatch_is_the_slow_loop(batch) -> None:
+    prior = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+    rows = [softmax(row, 0.1) for view in batch[0] for row in view]
+    mean = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+    expected = sum(p * math.log(p / t) for p, t in zip(mean, prior.tolist(), strict=True))
+    assert prior_mismatch(batch[0], prior).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_mismatch_with_equal_parts_is_the_entropy_deficit(batch) -> None:
+    """In value and in gradient, and it is 0 where the prediction is the prior."""
+    equal = torch.full((4,), 0.25, dtype=torch.float64)
+    a, b = (batch[0].clone().requires_grad_() for _ in range(2))
+    prior_mismatch(a, equal).backward()
+    mean_entropy_deficit(b).backward()
+    torch.testing.assert_close(a.grad, b.grad)
+    torch.testing.assert_close(prior_mismatch(batch[0], equal), mean_entropy_deficit(batch[0]))
+    own = (batch[0] / 0.1).softmax(-1).flatten(0, 1).mean(0)
+    assert prior_mismatch(batch[0], own).item() == pytest.approx(0, abs=1e-12)
+
+
+def test_mismatch_of_a_class_that_nobody_predicts_is_finite() -> None:
+    logits = torch.tensor([1.0, -40.0, -40.0]).expand(2, 3, 3).clone().requires_grad_()
+    loss = prior_mismatch(logits, tempered(torch.tensor([1.0, 0.0, 0.0]), 0.5))
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert torch.isfinite(logits.grad).all()
+
+
+def test_tempering_lies_between_equal_parts_and_the_shares() -> None:
+    share = torch.tensor([0.64, 0.32, 0.04], dtype=torch.float64)
+    torch.testing.assert_close(tempered(share, 0), torch.full_like(share, 1 / 3))
+    torch.testing.assert_close(tempered(share, 1), share)
+    torch.testing.assert_close(tempered(share, 0.5), share.sqrt() / share.sqrt().sum())
+    empty = tempered(torch.tensor([1.0, 0.0]), 0.5)
+    assert 0 < empty[1] < 0.05
+    assert empty.sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("case", ["b16_k20", "b1_k20", "confident_b8_k20", "dup_images_b4"])

@@ -71,3 +71,43 @@ def test_known_ness_is_the_mass_on_known_classes():
     placed = method.predict(features)
     torch.testing.assert_close(placed.known_score, p[:, :5].sum(-1))
     assert torch.equal(placed.category, p.argmax(-1))
+
+
+# -- a long tail --------------------------------------------------------------------------------------
+
+
+def a_batch(n=16):
+    generator = torch.Generator().manual_seed(0)
+    z, q = torch.randn(2, n, 8, generator=generator), torch.rand(2, n, 20, generator=generator)
+    q[..., 3] += 1.0  # one large class
+    batch = Batch(z, torch.zeros(n, dtype=torch.long), torch.arange(n) < n // 2, torch.arange(n))
+    return z, q, batch, {"teacher_temp": torch.tensor(0.04)}
+
+
+def test_the_estimated_target_begins_at_equal_parts_and_then_eases_the_large_class():
+    z, q, batch, now = a_batch()
+    uniform, estimated = (
+        SimGCD(SimGCDConfig(memax_target=target), Task(5, 20, 8, 16, 8))
+        for target in ("uniform", "estimated")
+    )
+    before = estimated.baseline(z, q, batch, now)
+    torch.testing.assert_close(before, uniform.baseline(z, q, batch, now))
+    for _ in range(300):
+        later = estimated.baseline(z, q, batch, now)
+    assert 0 < later["me"] < before["me"] / 2
+    assert estimated.class_share.argmax() == 3
+    assert estimated.class_share.sum() == pytest.approx(1, abs=1e-4)
+    others = {name: term for name, term in later.items() if name != "me"}
+    torch.testing.assert_close(others, {name: before[name] for name in others})
+
+
+def test_the_estimate_is_saved_and_takes_no_gradient():
+    z, q, batch, now = a_batch()
+    method = SimGCD(SimGCDConfig(memax_target="estimated"), Task(5, 20, 8, 16, 8))
+    q.requires_grad_()
+    method.baseline(z, q, batch, now)["me"].backward()
+    assert not method.class_share.requires_grad
+    again = SimGCD(SimGCDConfig(memax_target="estimated"), Task(5, 20, 8, 16, 8))
+    again.load_state_dict(method.state_dict())
+    assert torch.equal(again.class_share, method.class_share)
+    assert "class_share" not in SimGCD(SimGCDConfig(), Task(5, 20, 8, 16, 8)).state_dict()

@@ -41,3 +41,24 @@ def mean_entropy_deficit(logits: Tensor, tau: float = 0.1) -> Tensor:
     # Clamped inside the logarithm only: at p = 0 value and gradient stay finite (xlogy's gradient does not).
     log_p = mean_p.clamp_min(torch.finfo(mean_p.dtype).tiny).log()
     return (mean_p * log_p).sum() + math.log(logits.shape[-1])
+
+
+def prior_mismatch(logits: Tensor, prior: Tensor, tau: float = 0.1) -> Tensor:
+    """L_me = KL(pbar || pi) = sum_k pbar_k log(pbar_k / pi_k), pbar = mean over rows of softmax(q / tau).
+
+    The entropy term for classes of unequal size; with pi = 1 / K it is `mean_entropy_deficit`.
+    logits: (V, B, K) cosines q. prior: (K,) pi > 0, sums to 1, takes no gradient.
+    """
+    mean_p = (full(logits) / tau).softmax(-1).flatten(0, 1).mean(0)
+    log_p = mean_p.clamp_min(torch.finfo(mean_p.dtype).tiny).log()
+    return (mean_p * (log_p - full(prior).detach().log())).sum()
+
+
+def tempered(share: Tensor, power: float) -> Tensor:
+    """pi_k = s_k^power / sum_j s_j^power: power 0 is uniform, 1 the shares themselves. share: (K,), >= 0.
+
+    No class gets less than a thousandth of an equal part, so that one which is empty now can come back.
+    """
+    floor = 1e-3 / len(share)
+    raised = full(share).clamp_min(floor) ** power
+    return raised / raised.sum()

@@ -6,7 +6,8 @@ over two weak views of every image. L_cls_s and L_con_s see the labelled images,
 Values are those of the released code, which differ from the paper's text: the unsupervised contrastive
 temperature is 1.0 and the supervised one 0.07, the teacher warms up linearly, and the entropy term
 L_me = log K - H(mean prediction) stands inside (1 - lam). `temps = "rpc_text"` gives the values that the
-RPC paper prints instead (0.07, 0.1, entropy outside).
+RPC paper prints instead (0.07, 0.1, entropy outside). `memax_target = "estimated"`, for classes of unequal size,
+is ours: L_me pulls the mean prediction to the square root of its own running mean instead of to equal parts.
 """
 
 from __future__ import annotations
@@ -14,9 +15,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
-from holotype.losses.classification import mean_entropy_deficit, self_distillation, supervised_cross_entropy
+from holotype.losses.classification import (
+    mean_entropy_deficit,
+    prior_mismatch,
+    self_distillation,
+    supervised_cross_entropy,
+    tempered,
+)
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.methods.base import Batch, Method, Now, Prediction, Stage, Task
 from holotype.methods.schedule import linear_warmup
@@ -31,6 +39,9 @@ class SimGCDConfig:
     """Weight of the supervised terms; the unsupervised ones get 1 - lam."""
     memax_weight: float = 1.0
     """Weight eps of the mean-entropy term, which keeps every category in use; 2 on CUB, 4 on CIFAR-100."""
+    memax_target: Literal["uniform", "estimated"] = "uniform"
+    """What the entropy term pulls the mean prediction to: classes of equal size, or, for a long tail, half-way from
+    there to the sizes that the classifier itself finds (docs/long-tail.md)."""
     tau: float = 0.1
     """Temperature of the classifier."""
     teacher_temp_start: float = 0.07
@@ -45,6 +56,9 @@ class SimGCDConfig:
 
 TEMPERATURES = {"simgcd_code": (1.0, 0.07), "rpc_text": (0.07, 0.1)}
 """tau of the unsupervised and of the supervised contrastive loss."""
+SHARE_MOMENTUM = 0.99
+SHARE_POWER = 0.5
+"""At power 1 the target is what is predicted anyway: nothing holds small classes, and they die out."""
 
 
 class SimGCD(Method):
@@ -52,11 +66,14 @@ class SimGCD(Method):
 
     Config = SimGCDConfig
     config: SimGCDConfig
+    class_share: Tensor
 
     def __init__(self, config: SimGCDConfig, task: Task) -> None:
         super().__init__(config, task)
         self.projector = Projector(task.dim)
         self.classifier = CosineClassifier(task.dim, task.k)
+        if config.memax_target == "estimated":
+            self.register_buffer("class_share", torch.full((task.k,), 1 / task.k))
 
     def schedule(self, stage: Stage, epoch: int, epochs: int) -> dict[str, float]:
         c = self.config
@@ -74,11 +91,22 @@ class SimGCD(Method):
         inside = 1 - c.lam if c.temps == "simgcd_code" else 1.0
         return {
             "cls_u": (1 - c.lam) * self_distillation(q, now["teacher_temp"], c.tau),
-            "me": inside * c.memax_weight * mean_entropy_deficit(q, c.tau),
+            "me": inside * c.memax_weight * self.balance(q, now),
             "cls_s": c.lam * supervised_cross_entropy(q, batch.label, batch.labelled, c.tau),
             "con_u": (1 - c.lam) * info_nce(z, tau_u),
             "con_s": c.lam * sup_con(z, batch.label, batch.labelled, tau_s),
         }
+
+    def balance(self, q: Tensor, now: Now) -> Tensor:
+        """L_me against the target that is set; the running mean of sharpened predictions takes this batch in."""
+        if self.config.memax_target == "uniform":
+            return mean_entropy_deficit(q, self.config.tau)
+        prior = tempered(self.class_share, SHARE_POWER)
+        with torch.no_grad():
+            seen = (q / now["teacher_temp"]).softmax(-1).flatten(0, 1).mean(0)
+            moved = SHARE_MOMENTUM * self.class_share + (1 - SHARE_MOMENTUM) * seen
+            self.class_share.copy_(moved)
+        return prior_mismatch(q, prior, self.config.tau)
 
     def predict(self, features: Tensor) -> Prediction:
         """Arg-max of the classifier; how known an image is = the probability mass on known classes."""

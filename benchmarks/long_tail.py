@@ -1,0 +1,142 @@
+"""Discovery in a long tail: classes of very different size, beside as many images in classes of equal size.
+
+    python benchmarks/long_tail.py --root DIR/cifar100-200
+
+Half of the classes are known, and half of their images labelled. Every combination is one run, told in one line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holotype.data.benchmarks import load_benchmark
+from holotype.data.protocol import gcd_split
+from holotype.data.table import Table
+from holotype.experiment import default_experiment, run_experiment, set_dotted
+from holotype.prepared import Data, Shelf
+
+TARGETS = ("uniform", "estimated")
+"""Values of method.memax_target that are compared."""
+SCORES = ("all", "old", "new", "nmi", "seconds")
+"""Of the record of a run, told in its line."""
+
+
+@dataclass(frozen=True)
+class Tail:
+    """A collection: so many classes, the largest so many times as large as the smallest."""
+
+    classes: int = 40
+    largest: int = 200
+    ratio: float = 20.0
+
+    def sizes(self) -> np.ndarray:
+        """Images of each class: from the largest to the smallest in equal ratios."""
+        shares = np.linspace(0, 1, self.classes // 2)
+        return np.maximum(1, np.round(self.largest * self.ratio**-shares)).astype(int)
+
+    def balanced(self) -> np.ndarray:
+        """As many images in all, in classes of equal size."""
+        return np.full(self.classes // 2, round(float(self.sizes().mean())))
+
+
+def choose_classes(table: Table, classes: int, seed: int) -> tuple[list[str], list[str]]:
+    """The known and the novel classes that take part, half of each, in an order drawn with the seed."""
+    assert table.truth is not None
+    random, each = np.random.default_rng(seed), classes // 2
+    known, novel = list(table.known), sorted(set(table.truth) - set(table.known))
+    return [known[i] for i in random.permutation(len(known))[:each]], [
+        novel[i] for i in random.permutation(len(novel))[:each]
+    ]
+
+
+def thin(table: Table, names: Sequence[Sequence[str]], sizes: np.ndarray, seed: int) -> Table:
+    """The table with sizes[i] images of the i-th known and of the i-th novel class; half of the known are labelled.
+
+    names: known classes, novel classes, as many of each as there are sizes.
+    """
+    assert table.truth is not None
+    random = np.random.default_rng(seed)
+    rows: list[int] = []
+    label = np.full(len(table), "", dtype=object)
+    for known, group in zip((True, False), names, strict=True):
+        for name, size in zip(group, sizes, strict=True):
+            drawn = random.permutation(np.flatnonzero(table.truth == name))[:size]
+            rows.extend(drawn)
+            if known:
+                label[drawn[: max(1, size // 2)]] = name
+    order = np.sort(rows)
+    return Table(
+        path=table.path[order],
+        label=label[order],
+        known=tuple(sorted(names[0])),
+        truth=table.truth[order],
+        name=table.name,
+        root=table.root,
+    )
+
+
+def run(data: Data, shelf: Shelf, method: str, changes: dict[str, Any], steps: int) -> dict[str, Any]:
+    """The record of one run on the embedded backbone and the token cache; epochs give about `steps` steps."""
+    experiment, batch = default_experiment(method, "cifar100-200"), 64
+    settings = {
+        "progress": False,
+        "train.batch_size": batch,
+        "train.epochs": max(1, round(steps * batch / len(data.table))),
+        "train.eval_every": 1000,
+        "cache_views": "4+2",
+        **changes,
+    }
+    for key, value in settings.items():
+        set_dotted(experiment, key, value)
+    with tempfile.TemporaryDirectory() as folder:
+        experiment.out = str(Path(folder) / "run")
+        return run_experiment(experiment, shelf)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--root", type=Path, required=True, help="folder of the cifar100-200 sample")
+    parser.add_argument("--method", default="simgcd", choices=("simgcd", "debgcd", "rpc"))
+    parser.add_argument(
+        "--weight", type=float, nargs="+", default=[4.0], help="memax_weight; 4 is the recipe's"
+    )
+    parser.add_argument("--collection", nargs="+", default=["tail", "flat"], choices=("tail", "flat"))
+    parser.add_argument("--target", nargs="+", default=list(TARGETS), choices=TARGETS)
+    parser.add_argument(
+        "--seed", type=int, nargs="+", default=[0], help="of training; the collections stay the same"
+    )
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--classes", type=int, default=40)
+    parser.add_argument("--largest", type=int, default=200, help="images of the largest class")
+    parser.add_argument("--ratio", type=float, default=20.0, help="largest class to smallest")
+    given = parser.parse_args(words)
+    tail = Tail(given.classes, given.largest, given.ratio)
+    table = gcd_split(load_benchmark("cifar100-200", given.root))
+    names = choose_classes(table, tail.classes, seed=0)
+    for collection in given.collection:
+        thinned = thin(table, names, tail.sizes() if collection == "tail" else tail.balanced(), seed=0)
+        data = Data(thinned, tail.classes)
+        shelf = Shelf(data=data)
+        for seed, weight, target in product(given.seed, given.weight, given.target):
+            changes = {"seed": seed, "method.memax_weight": weight, "method.memax_target": target}
+            record = run(data, shelf, given.method, changes, given.steps)
+            line = {"collection": collection, "images": len(thinned), "method": given.method, **changes}
+            line |= {key: record[key] for key in SCORES}
+            line["novel_categories"] = record["placed"]["novel_categories"]
+            line["class_mean"] = float(np.mean([c["accuracy"] for c in record["per_class"]]))
+            print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()
