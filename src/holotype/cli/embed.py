@@ -1,0 +1,129 @@
+"""`holotype embed`: the backbone's features of every image, as Parquet shards that a rerun continues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holotype.cli.words import Parser, speaks
+
+if TYPE_CHECKING:
+    from holotype.data.table import Table
+    from holotype.embed import Embeddings
+
+
+@dataclass
+class Collection:
+    """Images that a command was given."""
+
+    table: Table
+    """As found, before any image is read."""
+    name: str
+    classes: int | None = None
+    """How many classes there are, known and novel, where that is known: of a benchmark."""
+
+
+def command(argv: Sequence[str]) -> int:
+    given = make_parser().parse_args(argv)
+    collection = read_collection(given)
+    folder = Path(given.out) if given.out else Path("runs") / f"{collection.name}-embeddings"
+    embedded, _ = embed(collection.table, given, folder)
+    if speaks():
+        print(summary(embedded, folder))
+    return 0
+
+
+def make_parser() -> Parser:
+    parser = Parser(
+        prog="holotype embed",
+        description="Write the features that a frozen backbone gives to every image, as Parquet shards with the "
+        "columns path, feature, problem and note. Ctrl-C and the same command goes on.",
+    )
+    add_image_flags(parser)
+    parser.add_argument("--out", metavar="DIR", help="folder for the shards (default: runs/NAME-embeddings)")
+    return parser
+
+
+def add_image_flags(parser: Parser) -> None:
+    """What embed and estimate-k take: images, labels, backbone, device."""
+    parser.add_argument(
+        "images",
+        metavar="IMAGES",
+        help="folder of images, CSV or Parquet file that lists them, or the name of a benchmark",
+    )
+    parser.add_argument(
+        "--labels",
+        metavar="FILE",
+        help="CSV or Parquet file with the columns path and label (default: sub-folders)",
+    )
+    parser.add_argument(
+        "--root", metavar="DIR", help="folder in which a benchmark lies, in its official layout"
+    )
+    parser.add_argument(
+        "--backbone",
+        "--backbone.name",
+        default="auto",
+        metavar="NAME",
+        help="auto (default), embedded, timm's name, or a .safetensors file",
+    )
+    parser.add_argument(
+        "--arch", "--backbone.arch", metavar="NAME", help="timm's name of the network in a .safetensors file"
+    )
+    parser.add_argument(
+        "--image-size",
+        "--backbone.image-size",
+        type=int,
+        metavar="PIXELS",
+        help="side of the backbone's input",
+    )
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda", "mps"),
+        default="auto",
+        help="where to compute (default: auto)",
+    )
+    parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
+
+
+def read_collection(given: Any) -> Collection:
+    """A benchmark under the GCD protocol, or a collection of one's own."""
+    from holotype.cli.settings import check_dataset
+    from holotype.data.benchmarks import BENCHMARKS, load_benchmark
+    from holotype.data.protocol import gcd_split
+    from holotype.data.sources import load_table
+
+    check_dataset(given.images)
+    if given.images in BENCHMARKS:
+        benchmark = load_benchmark(given.images, Path(given.root) if given.root else None)
+        return Collection(gcd_split(benchmark), given.images, len(benchmark.known) + len(benchmark.novel))
+    table = load_table(Path(given.images), Path(given.labels) if given.labels else None)
+    return Collection(table, Path(given.images).resolve().stem)
+
+
+def embed(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:
+    """The features of a table as the flags ask, and the digest of the backbone."""
+    from holotype.best_backbone import choose_backbone
+    from holotype.device import pick_device
+    from holotype.embed import embed_table
+    from holotype.finding import fresh_fabric
+    from holotype.models.backbone import BackboneConfig
+
+    config = BackboneConfig(given.backbone, arch=given.arch, image_size=given.image_size)
+    chosen = choose_backbone(config, pick_device(given.device))
+    if speaks() and given.backbone == "auto":
+        print(chosen.words)
+    embedded = embed_table(
+        table, chosen.backbone, fresh_fabric(given.device), folder, progress=not given.no_progress
+    )
+    return embedded, chosen.backbone.digest
+
+
+def summary(embedded: Embeddings, folder: Path) -> str:
+    n, dim = embedded.features.shape
+    lines = [f"{n:,} images, {dim} numbers each: {folder}"]
+    broken = [problem for problem in embedded.problem if problem]
+    if broken:
+        lines.append(f"{len(broken):,} could not be read and have zeros, for example: {broken[0]}")
+    return "\n".join(lines)

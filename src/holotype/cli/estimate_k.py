@@ -1,0 +1,120 @@
+"""`holotype estimate-k`: how many categories there may be, as a range with its curve."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holotype.cli.embed import Collection, add_image_flags, embed, read_collection
+from holotype.cli.words import Parser, speaks
+
+if TYPE_CHECKING:
+    from holotype.cluster.count import CountEstimate, CountPoint
+    from holotype.data.table import Table
+    from holotype.embed import Embeddings
+
+WIDTH = 30
+"""Characters of the longest bar of the curve."""
+
+
+def command(argv: Sequence[str]) -> int:
+    given = make_parser().parse_args(argv)
+    collection = read_collection(given)
+    folder = Path(given.out) if given.out else Path("runs") / f"{collection.name}-estimate-k"
+    embedded, digest = embed(collection.table, given, folder / "embeddings")
+    table = collection.table.with_problems(embedded.problem)
+    estimate = _estimate(table, embedded, given)
+    path = _write(folder, estimate, table, digest, given)
+    if speaks():
+        print(summary(estimate, collection))
+        print(f"The curve as numbers: {path}")
+    return 0
+
+
+def make_parser() -> Parser:
+    parser = Parser(
+        prog="holotype estimate-k",
+        description="Say how many categories there may be, known ones included: a range, with the curve that it was "
+        "read from. Labels of two classes at least make it much better.",
+    )
+    add_image_flags(parser)
+    parser.add_argument(
+        "--k-max", type=int, metavar="N", help="largest number to consider (default: two images in each)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of k-means (default: 0)")
+    parser.add_argument(
+        "--out", metavar="DIR", help="folder for embeddings and count.json (default: runs/NAME-estimate-k)"
+    )
+    return parser
+
+
+def _estimate(table: Table, embedded: Embeddings, given: Any) -> CountEstimate:
+    import torch
+
+    from holotype.cluster.count import estimate_count
+    from holotype.device import pick_device
+    from holotype.errors import InputError
+
+    usable = table.usable
+    if not usable.any():
+        raise InputError(
+            f"None of the {len(table):,} images of {given.images} can be read ({table.problem[0]}); check the files."
+        )
+    # k-means draws its starts in float64, which MPS does not have
+    device = "cuda" if pick_device(given.device) == "cuda" else "cpu"
+    return estimate_count(
+        torch.from_numpy(embedded.features[usable]).to(device),
+        torch.from_numpy(table.target[usable]),
+        len(table.known),
+        k_max=given.k_max,
+        seed=given.seed,
+        progress=not given.no_progress,
+    )
+
+
+def _write(folder: Path, estimate: CountEstimate, table: Table, digest: str, given: Any) -> Path:
+    """count.json as `discover` writes and reads it."""
+    from holotype.files import write_text
+
+    of = {"table": table.fingerprint(), "backbone": digest, "seed": given.seed}
+    if given.k_max is not None:
+        of["k_max"] = given.k_max
+    path = folder / "count.json"
+    write_text(path, json.dumps(estimate.as_dict() | {"of": of}, indent=1) + "\n")
+    return path
+
+
+def summary(estimate: CountEstimate, collection: Collection) -> str:
+    """The range in words and the curve as bars."""
+    lines = [estimate.words]
+    if collection.classes is not None:
+        lines.append(f"{collection.name} has {collection.classes} classes.")
+    return "\n".join([*lines, "", *curve_lines(estimate), ""])
+
+
+def curve_lines(estimate: CountEstimate) -> list[str]:
+    """One line per K: range and best marked, bars of the accuracy, or of the silhouette where nothing is labelled."""
+    labelled = not all(math.isnan(p.labelled_accuracy) for p in estimate.points)
+    values = [p.labelled_accuracy if labelled else p.silhouette for p in estimate.points]
+    top = max((value for value in values if value > 0), default=1.0)
+    best = min(estimate.points, key=lambda p: abs(p.k - estimate.best))  # smoothing may put it between two
+    lines = [f"        K  {'labelled right':>14}  silhouette  runs agree"]
+    for point, value in zip(estimate.points, values, strict=True):
+        bar = "#" * round(WIDTH * max(value, 0) / top) if value == value else ""
+        lines.append(f"{_mark(point, best, estimate)} {point.k:>6}  {_cells(point)}  {bar}".rstrip())
+    return [*lines, "  * best, | in the range"]
+
+
+def _mark(point: CountPoint, best: CountPoint, estimate: CountEstimate) -> str:
+    if point is best:
+        return " *"
+    return " |" if estimate.low <= point.k <= estimate.high else "  "
+
+
+def _cells(point: CountPoint) -> str:
+    right = "-" if math.isnan(point.labelled_accuracy) else f"{100 * point.labelled_accuracy:.1f} %"
+    silhouette = "-" if math.isnan(point.silhouette) else f"{point.silhouette:.3f}"
+    return f"{right:>14}  {silhouette:>10}  {point.stability:>10.2f}"

@@ -1,0 +1,208 @@
+"""Reading the number of categories off a curve: smoothing, the range, and the words for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from holotype.errors import InputError
+
+RUNS = 4
+"""k-means runs per K, each from one greedy k-means++ start."""
+BANDWIDTH = 0.2
+"""Of the smoothing, in log K."""
+SILHOUETTE_TOLERANCE = 0.1
+"""Silhouettes that differ by less than this share of the highest one are held for equal."""
+
+
+@dataclass(frozen=True)
+class CountPoint:
+    """What k-means with K clusters looks like: means over the runs. NaN where a criterion says nothing."""
+
+    k: int
+    labelled_accuracy: float
+    """Share of the labelled images in the cluster matched to their class."""
+    silhouette: float
+    """Between -1 and 1, higher is better."""
+    stability: float
+    """Mean adjusted Rand index of two runs: 1 where they agree."""
+    spread: float = 0.0
+    """Standard deviation of the accuracy over the runs."""
+
+
+@dataclass(frozen=True)
+class CountEstimate:
+    """How many categories there are, known ones included."""
+
+    best: int
+    low: int
+    high: int
+    """low to high: the K that the labels cannot tell from the best one."""
+    points: tuple[CountPoint, ...]
+    """The curve, by K."""
+    words: str
+    """The same for people."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, which knows no NaN: None instead."""
+        content = dataclasses.asdict(self)
+        content["points"] = [
+            {key: None if value != value else value for key, value in dataclasses.asdict(p).items()}
+            for p in self.points
+        ]
+        return content
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> CountEstimate:
+        """The inverse of as_dict."""
+        try:
+            points: list[dict[str, Any]] = [
+                {key: math.nan if value is None else value for key, value in point.items()}
+                for point in content["points"]
+            ]
+            curve = tuple(CountPoint(**point) for point in points)
+            return cls(content["best"], content["low"], content["high"], curve, content["words"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"The estimate of the number of categories cannot be read ({error!r}); remove it and estimate again."
+            ) from error
+
+
+def informed(n_known: int, n_labelled: int) -> bool:
+    """Can the labels say anything? Of a single class any split looks wrong, so that the answer would always be 1."""
+    return n_known >= 2 and n_labelled > 0
+
+
+def conclude(points: Sequence[CountPoint], n_known: int, n_labelled: int, k_max: int) -> CountEstimate:
+    """Read the range off a curve (by K). k_max: where the search had to end.
+
+    The range is where the smoothed accuracy is within one standard error of its highest value.
+    """
+    if not informed(n_known, n_labelled):
+        return _by_silhouette(points, n_known, k_max)
+    k = np.arange(points[0].k, points[-1].k + 1)
+    smooth = smoothed(points, [p.labelled_accuracy for p in points], k)
+    peak = int(smooth.argmax())
+    sharp = max(points, key=lambda p: p.labelled_accuracy)
+    spread = float(np.sqrt(np.mean([p.spread**2 for p in points])))
+    tolerance = standard_error(sharp.labelled_accuracy, n_labelled, spread)
+    if sharp.labelled_accuracy > smooth[peak] + tolerance:  # no noise: smoothing would hide it
+        smooth = np.interp(k, [p.k for p in points], [p.labelled_accuracy for p in points])
+        peak = int(smooth.argmax())
+    low, high = _around(smooth, peak, smooth[peak] - tolerance)
+    labels = CountEstimate(int(k[peak]), int(k[low]), int(k[high]), tuple(points), "")
+    estimate, by = _with_silhouette(labels)
+    words = [
+        _range_words(estimate),
+        _accuracy_words(labels, float(smooth[peak]), n_labelled, tolerance),
+        by,
+        *_end_words(estimate, n_known, k_max),
+    ]
+    return dataclasses.replace(estimate, words=_sentences(words))
+
+
+def _by_silhouette(points: Sequence[CountPoint], n_known: int, k_max: int) -> CountEstimate:
+    """Without labels of two classes at least, the silhouette is all there is."""
+    usable = [p for p in points if not math.isnan(p.silhouette)]
+    if not usable:
+        only = points[0].k
+        told = f"{only} is the only number of categories that so few images allow."
+        return CountEstimate(only, only, only, tuple(points), told)
+    values = np.array([p.silhouette for p in usable])
+    peak = int(values.argmax())
+    low, high = _around(values, peak, values[peak] - SILHOUETTE_TOLERANCE * abs(values[peak]))
+    estimate = CountEstimate(usable[peak].k, usable[low].k, usable[high].k, tuple(points), "")
+    words = [
+        _range_words(estimate),
+        f"Labels of fewer than two classes cannot help, so that this is the silhouette alone: {values[peak]:.2f} at "
+        f"{estimate.best}, and within {SILHOUETTE_TOLERANCE:.0%} of it in the range. Take it as a hint.",
+        *_end_words(estimate, n_known, k_max),
+    ]
+    return dataclasses.replace(estimate, words=_sentences(words))
+
+
+def standard_error(accuracy: float, n_labelled: int, spread: float) -> float:
+    """How far off an accuracy may be: the labelled images are a sample, and so are the runs.
+
+    One more image right and one more wrong, so that a handful of images that are all right proves little (Laplace).
+    """
+    share = (accuracy * n_labelled + 1) / (n_labelled + 2)
+    return math.sqrt(share * (1 - share) / n_labelled + spread**2 / RUNS)
+
+
+def smoothed(points: Sequence[CountPoint], values: Sequence[float], k: np.ndarray) -> np.ndarray:
+    """Local linear regression on log K with Gaussian weights. values: one per point; k: (n,) -> (n,)."""
+    at, y = np.log([p.k for p in points]), np.asarray(values, dtype=float)
+    if len(points) < 4:
+        return np.interp(k, [p.k for p in points], y)
+    away = at[None] - np.log(k)[:, None]
+    weight = np.exp(-0.5 * (away / BANDWIDTH) ** 2)
+    w0, w1, w2 = (weight.sum(1), (weight * away).sum(1), (weight * away**2).sum(1))
+    y0, y1 = (weight * y).sum(1), (weight * away * y).sum(1)
+    flat = w0 * w2 - w1**2
+    return np.where(flat > 1e-12, (w2 * y0 - w1 * y1) / np.maximum(flat, 1e-12), y0 / w0)
+
+
+def _around(values: np.ndarray, peak: int, least: float) -> tuple[int, int]:
+    """First and last index of the stretch around `peak` whose values reach `least`."""
+    low = high = peak
+    while low > 0 and values[low - 1] >= least:
+        low -= 1
+    while high < len(values) - 1 and values[high + 1] >= least:
+        high += 1
+    return low, high
+
+
+def _with_silhouette(labels: CountEstimate) -> tuple[CountEstimate, str]:
+    """A clear peak of the silhouette decides within what the labels leave open, and widens it where they disagree.
+
+    Clear: higher than at both ends of the curve by SILHOUETTE_TOLERANCE. A silhouette that only falls prefers the
+    smallest K because distances in many dimensions do, and says nothing.
+    """
+    usable = [p for p in labels.points if not math.isnan(p.silhouette)]
+    if len(usable) < 3:
+        return labels, ""
+    top = max(usable, key=lambda p: p.silhouette)
+    ends = max(usable[0].silhouette, usable[-1].silhouette)
+    told = "The silhouette, which needs no labels,"
+    if top.silhouette - ends <= SILHOUETTE_TOLERANCE * abs(top.silhouette):
+        trend = "falls from" if top is usable[0] else "rises to" if top is usable[-1] else "is flat around"
+        return labels, f"{told} {trend} {top.k} and does not decide."
+    both = dataclasses.replace(labels, best=top.k, low=min(labels.low, top.k), high=max(labels.high, top.k))
+    agrees = "decides" if labels.low <= top.k <= labels.high else "is clear, so that the range covers both"
+    return both, f"{told} is highest at {top.k} and {agrees}."
+
+
+def _sentences(words: Sequence[str]) -> str:
+    return " ".join(word for word in words if word)
+
+
+def _accuracy_words(labels: CountEstimate, accuracy: float, n_labelled: int, tolerance: float) -> str:
+    told = f"k-means puts {accuracy:.0%} of the {n_labelled:,} labelled images right at {labels.best}"
+    if labels.low == labels.high:
+        return f"{told}, and fewer elsewhere."
+    apart = f"{labels.low} to {labels.high} apart (one standard error is {tolerance:.1%})"
+    return f"{told}; they cannot tell {apart}."
+
+
+def _range_words(estimate: CountEstimate) -> str:
+    if estimate.low == estimate.high:
+        return f"{estimate.best} categories, known ones included."
+    return f"{estimate.low} to {estimate.high} categories, known ones included, most likely {estimate.best}."
+
+
+def _end_words(estimate: CountEstimate, n_known: int, k_max: int) -> list[str]:
+    """What a range that touches an end of the search means."""
+    words = []
+    if estimate.low == n_known and estimate.best == n_known:
+        words.append(f"That is, perhaps nothing beyond the {n_known} known classes.")
+    elif estimate.low == n_known:
+        words.append(f"That there is nothing beyond the {n_known} known classes is possible too.")
+    if estimate.high >= k_max > n_known:
+        words.append(f"The search ended at {k_max}: there may be more, which a larger k_max would show.")
+    return words

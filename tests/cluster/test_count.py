@@ -1,0 +1,182 @@
+"""How many categories: right on clouds that anybody would count, honest where they run into each other."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import holotype.cluster.count as module
+from holotype.cluster.count import CountEstimate, Curve, centre_silhouette, estimate_count
+from holotype.errors import InputError
+
+
+def clouds(
+    n_classes: int, each: int, n_known: int, noise: float = 0.15, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Gaussian clouds around random directions; half of the points of the known ones are labelled."""
+    draw = torch.Generator().manual_seed(seed)
+    centres = torch.nn.functional.normalize(torch.randn(n_classes, 16, generator=draw), dim=-1)
+    truth = torch.arange(n_classes).repeat_interleave(each)
+    features = centres[truth] + noise / 4 * torch.randn(len(truth), 16, generator=draw)
+    labelled = (truth < n_known) & (torch.arange(len(truth)) % 2 == 0)
+    return features * 3, torch.where(labelled, truth, -1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("n_classes", "n_known"), [(8, 4), (15, 5), (6, 2)])
+def test_separate_clouds_are_counted(n_classes: int, n_known: int, seed: int) -> None:
+    features, label = clouds(n_classes, 30, n_known, seed=seed)
+    found = estimate_count(features, label, n_known, seed=seed)
+    assert found.low <= n_classes <= found.high
+    assert found.best == n_classes
+    assert n_known <= found.low <= found.best <= found.high
+
+
+def test_nothing_new_is_an_answer() -> None:
+    features, label = clouds(5, 40, 5)
+    found = estimate_count(features, label, 5)
+    assert (found.best, found.low, found.high) == (5, 5, 5)
+    assert "nothing beyond the 5 known classes" in found.words
+
+
+@pytest.mark.parametrize("n_known", [0, 1])
+def test_without_labels_of_two_classes_the_silhouette_decides(n_known: int) -> None:
+    features, label = clouds(7, 30, n_known)
+    found = estimate_count(features, label, n_known)
+    assert found.best == 7
+    assert "silhouette alone" in found.words
+    assert math.isnan(found.points[0].labelled_accuracy) == (n_known == 0)
+
+
+def test_the_same_seed_gives_the_same_estimate() -> None:
+    features, label = clouds(9, 20, 4, noise=1.2)
+    first = estimate_count(features, label, 4, seed=3)
+    assert first == estimate_count(features, label, 4, seed=3)
+    assert first != estimate_count(features, label, 4, seed=4)
+
+
+def test_the_length_of_features_means_nothing() -> None:
+    features, label = clouds(6, 20, 3)
+    length = torch.rand(len(features), 1, generator=torch.Generator().manual_seed(1)) + 0.5
+    found = estimate_count(features * length, label, 3)
+    assert found.best == 6
+
+
+def test_each_k_is_clustered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    kmeans = module.kmeans
+
+    def counted(x, k, **named):
+        asked.append(k)
+        return kmeans(x, k, **named)
+
+    monkeypatch.setattr(module, "kmeans", counted)
+    features, label = clouds(9, 20, 4, noise=1.2)
+    found = estimate_count(features, label, 4)
+    ks, times = np.unique(asked, return_counts=True)
+    assert set(times) == {module.RUNS}
+    assert tuple(ks) == tuple(point.k for point in found.points)
+    assert max(ks) < 90  # half of the images, where the search might have gone
+
+
+def test_large_collections_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SAMPLE", 150)
+    monkeypatch.setattr(module, "SAMPLE_PER_CLASS", 10)
+    features, label = clouds(6, 100, 3)
+    x, kept = module._sample(features, label, 3, 0)
+    assert len(x) == len(kept) == 150
+    assert 15 < int((kept >= 0).sum()) < 60
+    assert estimate_count(features, label, 3).best == 6
+
+
+# -- what users give ------------------------------------------------------------------------------------
+
+
+def test_k_max_bounds_the_search() -> None:
+    features, label = clouds(12, 20, 3)
+    found = estimate_count(features, label, 3, k_max=6)
+    assert found.points[-1].k == 6
+    assert found.high <= 6
+    assert estimate_count(features, label, 3, k_max=3).best == 3
+    assert estimate_count(features, label, 3, k_max=10**6).best == 12
+    with pytest.raises(InputError, match="--k-max 2 is smaller than the 3 known classes"):
+        estimate_count(features, label, 3, k_max=2)
+
+
+def test_a_search_that_ended_too_early_says_so() -> None:
+    features, label = clouds(12, 20, 3, seed=1)
+    found = estimate_count(features, label, 3, k_max=4)
+    assert found.high == 4
+    assert "there may be more" in found.words
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_a_handful_of_images(n: int) -> None:
+    features = torch.randn(n, 8, generator=torch.Generator().manual_seed(0))
+    label = torch.tensor([0, 1, -1, -1, -1])[:n]
+    found = estimate_count(features, label, 2)
+    assert 2 <= found.low <= found.best <= found.high <= n
+    with pytest.raises(InputError, match="fewer than the 9 known classes"):
+        estimate_count(features, label, 9)
+
+
+def test_identical_images() -> None:
+    label = torch.tensor([0, 1] * 5 + [-1] * 10)
+    found = estimate_count(torch.ones(20, 8), label, 2)
+    assert found.low >= 2
+    assert all(math.isfinite(point.silhouette) for point in found.points)
+
+
+def test_every_image_labelled() -> None:
+    features, _ = clouds(4, 20, 4)
+    found = estimate_count(features, torch.arange(4).repeat_interleave(20), 4)
+    assert found.best == 4
+
+
+# -- a point of the curve -------------------------------------------------------------------------------
+
+
+def test_silhouette_against_a_loop() -> None:
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 5, generator=draw)
+    label = torch.randint(0, 4, (40,), generator=draw)
+    label[0] = 4  # alone in its cluster
+    centres = torch.stack([x[label == c].mean(0) for c in range(5)])
+    expected = []
+    for i in range(40):
+        others = x[(label == label[i]) & (torch.arange(40) != i)]
+        if len(others) == 0:
+            expected.append(0.0)
+            continue
+        a = float((x[i] - others.mean(0)).norm())
+        b = min(float((x[i] - centres[c]).norm()) for c in range(5) if c != label[i])
+        expected.append((b - a) / max(a, b))
+    assert centre_silhouette(x, centres, label) == pytest.approx(np.mean(expected), abs=1e-5)
+    assert math.isnan(centre_silhouette(x, x.mean(0)[None], torch.zeros(40, dtype=torch.long)))
+
+
+def test_point_of_separate_clouds() -> None:
+    features, label = clouds(6, 30, 3, noise=0.01)
+    curve = Curve(torch.nn.functional.normalize(features, dim=-1), label, 3, 0)
+    right, half = curve.at(6), curve.at(12)
+    assert right.labelled_accuracy == 1
+    assert right.stability == pytest.approx(1)
+    assert right.spread == 0
+    assert right.silhouette > 0.9 > half.silhouette
+    assert half.labelled_accuracy < 0.9
+    assert half.stability < 1
+
+
+def test_estimates_survive_json() -> None:
+    import json
+
+    for n_known in (0, 3):
+        features, label = clouds(6, 10, n_known)
+        found = estimate_count(features, label, n_known)
+        text = json.dumps(found.as_dict(), allow_nan=False)
+        again = CountEstimate.from_dict(json.loads(text) | {"of": "something"})
+        assert repr(again) == repr(found)  # NaN does not equal itself

@@ -1,0 +1,177 @@
+"""Embeddings: the same features as from the image store, in shards that a stopped run continues."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from lightning_fabric import Fabric
+from PIL import Image
+
+import holotype.embed as module
+from holotype.data.store import ImageStore
+from holotype.data.table import Table
+from holotype.embed import embed_table
+from holotype.errors import InputError, Stopped
+from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
+from holotype.train.encode import Encoder
+from holotype.train.sources import FreshViews
+
+SHAPES = [(40, 40), (80, 33), (31, 90), (37, 41), (64, 64), (20, 25), (50, 50)]
+BROKEN = 3
+"""Row of the image that cannot be read."""
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """Seven pictures of different shapes, the fourth cut off, in two known classes."""
+    folder, noise = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+    paths = [str(folder / f"{i}.png") for i in range(len(SHAPES))]
+    for path, shape in zip(paths, SHAPES, strict=True):
+        Image.fromarray(noise.integers(0, 255, (*shape, 3), dtype=np.uint8)).save(path)
+    Path(paths[BROKEN]).write_bytes(Path(paths[BROKEN]).read_bytes()[:200])
+    label = np.array(["a", "b", "", "", "", "", ""], dtype=object)
+    return Table(np.array(paths, dtype=object), label, ("a", "b"), root=str(folder))
+
+
+@pytest.fixture(scope="module")
+def network(tiny_backbone_file: Path) -> Backbone:
+    return load_backbone(BackboneConfig(str(tiny_backbone_file)))
+
+
+@pytest.fixture(scope="module")
+def fabric() -> Fabric:
+    return Fabric(accelerator="cpu", devices=1, precision="32-true")
+
+
+def read_by_hand(folder: Path) -> dict[str, list]:
+    """All shards one after the other, as anybody with a Parquet reader sees them."""
+    tables = [pq.read_table(file).to_pydict() for file in sorted(folder.glob("part-*.parquet"))]
+    return {name: [value for table in tables for value in table[name]] for name in tables[0]}
+
+
+def test_features_are_those_of_the_image_store(pictures, network, fabric, tmp_path) -> None:
+    """The stream cuts and encodes what decoding everything first gives."""
+    embedded = embed_table(pictures, network, fabric, tmp_path / "e", images_per_shard=3)
+    store = ImageStore.decode(list(pictures.path), network.image_size, progress=False)
+    rows = torch.tensor([i for i in range(len(pictures)) if i != BROKEN])
+    with torch.no_grad():
+        expected = FreshViews(store, Encoder(network, fabric)).centre(rows)
+    np.testing.assert_allclose(embedded.features[rows], expected, rtol=0, atol=1e-5)
+    assert embedded.features.dtype == np.float32
+    assert (embedded.features[BROKEN] == 0).all()
+    assert "damaged or cut off" in embedded.problem[BROKEN]
+    assert [i for i, problem in enumerate(embedded.problem) if problem] == [BROKEN]
+
+
+def test_shards_hold_what_is_returned(pictures, network, fabric, tmp_path) -> None:
+    embedded = embed_table(pictures, network, fabric, tmp_path, images_per_shard=3)
+    found = read_by_hand(tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "manifest.json",
+        *(f"part-0000{i}.parquet" for i in range(3)),
+    ]
+    assert found["path"] == list(pictures.path)
+    assert found["problem"] == list(embedded.problem)
+    assert found["note"] == list(embedded.note)
+    np.testing.assert_array_equal(np.array(found["feature"], dtype=np.float32), embedded.features)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert (manifest["n"], manifest["images_per_shard"], manifest["image_size"]) == (7, 3, 32)
+
+
+def test_only_missing_and_damaged_shards_are_computed(
+    pictures, network, fabric, tmp_path, monkeypatch
+) -> None:
+    first = embed_table(pictures, network, fabric, tmp_path, images_per_shard=2)
+    (tmp_path / "part-00001.parquet").unlink()
+    (tmp_path / "part-00003.parquet").write_bytes(b"PAR1 not really")
+    asked: list[str] = []
+    in_order = module.in_order
+
+    def watched(paths, *rest, **named):
+        asked.extend(paths)
+        return in_order(paths, *rest, **named)
+
+    monkeypatch.setattr(module, "in_order", watched)
+    again = embed_table(pictures, network, fabric, tmp_path)  # the folder knows the size of its shards
+    assert asked == list(pictures.path[[2, 3, 6]])
+    np.testing.assert_array_equal(again.features, first.features)
+    assert list(again.problem) == list(first.problem)
+    asked.clear()
+    embed_table(pictures, network, fabric, tmp_path)
+    assert asked == []
+
+
+def test_ctrl_c_keeps_finished_shards(pictures, network, fabric, tmp_path, monkeypatch) -> None:
+    whole = embed_table(pictures, network, fabric, tmp_path / "whole", images_per_shard=2)
+    fill, calls = module._fill, []
+
+    def press_in_second(*words):
+        calls.append(words)
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        fill(*words)
+
+    monkeypatch.setattr(module, "_fill", press_in_second)
+    with pytest.raises(Stopped, match="image 4 of 7"):
+        embed_table(pictures, network, fabric, tmp_path / "part", images_per_shard=2)
+    assert len(list((tmp_path / "part").glob("part-*"))) == 2
+    monkeypatch.setattr(module, "_fill", fill)
+    again = embed_table(pictures, network, fabric, tmp_path / "part", images_per_shard=2)
+    np.testing.assert_array_equal(again.features, whole.features)
+
+
+def test_other_labels_find_the_same_shards(pictures, network, fabric, tmp_path) -> None:
+    """Confirmed labels change the table and not the images."""
+    embed_table(pictures, network, fabric, tmp_path)
+    stamp = (tmp_path / "part-00000.parquet").stat().st_mtime_ns
+    label = np.array(["b", "b", "a", "", "", "", ""], dtype=object)
+    embed_table(dataclasses.replace(pictures, label=label), network, fabric, tmp_path)
+    assert (tmp_path / "part-00000.parquet").stat().st_mtime_ns == stamp
+
+
+def test_embeddings_of_something_else_are_refused(pictures, network, fabric, tmp_path) -> None:
+    embed_table(pictures, network, fabric, tmp_path)
+    with pytest.raises(InputError, match=r"the list of images, the number of images"):
+        embed_table(pictures.take([0, 1, 2]), network, fabric, tmp_path)
+    with pytest.raises(InputError, match=r"something else \(not the same: the backbone\)"):
+        embed_table(pictures, dataclasses.replace(network, digest="1" * 64), fabric, tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(InputError, match="cannot be read"):
+        embed_table(pictures, network, fabric, tmp_path)
+    (tmp_path / "manifest.json").unlink()
+    with pytest.raises(InputError, match="nobody knows of what"):
+        embed_table(pictures, network, fabric, tmp_path)
+
+
+# -- the command ----------------------------------------------------------------------------------------
+
+
+def test_command(holotype, squares_folder: Path, tiny_backbone_file: Path, tmp_path: Path) -> None:
+    words = ["embed", squares_folder, "--backbone", tiny_backbone_file, "--device", "cpu", "--no-progress"]
+    for _ in range(2):
+        outcome = holotype(*words, "--out", tmp_path / "e")
+        assert outcome.code == 0, outcome.err
+        assert "64 images" in outcome.out
+    assert len(read_by_hand(tmp_path / "e")["path"]) == 64
+    outcome = holotype(*words, "--image-size", "48", "--out", tmp_path / "e")
+    assert outcome.code == 2
+    assert "the image size" in outcome.err
+    outcome = holotype("embed", tmp_path / "nowhere")
+    assert outcome.code == 2
+    assert "nowhere" in outcome.err
+
+
+def test_command_takes_a_benchmark(holotype, tiny_backbone_file: Path, tmp_path: Path) -> None:
+    outcome = holotype(
+        "embed", "fashion-sample", "--backbone.name", tiny_backbone_file, "--device", "cpu", "--out", tmp_path
+    )
+    assert outcome.code == 0, outcome.err
+    assert "1,000 images" in outcome.out

@@ -1,0 +1,125 @@
+"""`holotype estimate-k`: the range, the curve on the terminal, and count.json."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from holotype.cli.embed import Collection
+from holotype.cli.estimate_k import curve_lines, make_parser, summary
+from holotype.cluster.count import CountEstimate, CountPoint
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "how-many.md"
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def words(tiny_backbone_file: Path) -> list[object]:
+    return ["--backbone", tiny_backbone_file, "--device", "cpu", "--no-progress"]
+
+
+def test_range_curve_and_file(holotype, squares_folder: Path, words, tmp_path: Path) -> None:
+    outcome = holotype("estimate-k", squares_folder, *words, "--out", tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert "known ones included" in outcome.out
+    content = json.loads((tmp_path / "count.json").read_text())
+    found = CountEstimate.from_dict(content)
+    assert 2 <= found.low <= found.best <= found.high <= 32
+    assert found.words in outcome.out
+    assert sum(line.startswith(" *") for line in outcome.out.splitlines()) == 1
+    assert (tmp_path / "embeddings" / "manifest.json").is_file()
+    assert content["of"].keys() == {"table", "backbone", "seed"}
+
+
+def test_labels_from_a_file_and_k_max(holotype, squares_folder: Path, words, tmp_path: Path) -> None:
+    labels = tmp_path / "labels.csv"
+    labels.write_text("path,label\nred/red-00.png,red\ngreen/green-00.png,green\n")
+    outcome = holotype(
+        "estimate-k", squares_folder, "--labels", labels, "--k-max", 6, *words, "--out", tmp_path / "o"
+    )
+    assert outcome.code == 0, outcome.err
+    content = json.loads((tmp_path / "o" / "count.json").read_text())
+    assert content["points"][-1]["k"] <= 6
+    assert content["of"]["k_max"] == 6
+
+
+def test_bad_input_is_one_sentence(holotype, squares_folder: Path, words, tmp_path: Path) -> None:
+    outcome = holotype("estimate-k", squares_folder, "--k-max", 1, *words, "--out", tmp_path / "a")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "--k-max 1 is smaller than the 2 known classes" in outcome.err
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "one.png").write_bytes(b"no picture")
+    outcome = holotype("estimate-k", broken, *words, "--out", tmp_path / "b")
+    assert outcome.code == 2
+    assert "None of the 1 images" in outcome.err
+    outcome = holotype("estimate-k", "cubb", *words)
+    assert outcome.code == 2
+    assert "did you mean cub" in outcome.err
+
+
+def test_images_without_labels(holotype, words, tmp_path: Path) -> None:
+    folder, noise = tmp_path / "plain", np.random.default_rng(0)
+    folder.mkdir()
+    for i in range(12):
+        Image.fromarray(noise.integers(0, 255, (40, 40, 3), dtype=np.uint8)).save(folder / f"{i}.png")
+    outcome = holotype("estimate-k", folder, *words, "--out", tmp_path / "o")
+    assert outcome.code == 0, outcome.err
+    assert "silhouette alone" in outcome.out
+
+
+def test_the_curve_as_text() -> None:
+    points = tuple(
+        CountPoint(k, a, s, 0.5)
+        for k, a, s in ((5, 0.4, 0.2), (8, 0.8, 0.3), (10, 0.7, 0.2), (20, 0.2, -0.1))
+    )
+    lines = curve_lines(CountEstimate(8, 8, 10, points, ""))
+    assert [line[:2] for line in lines[1:5]] == ["  ", " *", " |", "  "]
+    assert [line.count("#") for line in lines[1:5]] == [15, 30, 26, 8]
+    between = curve_lines(CountEstimate(7, 8, 10, points, ""))
+    assert between == lines
+    unlabelled = tuple(CountPoint(p.k, math.nan, p.silhouette, 1.0) for p in points)
+    lines = curve_lines(CountEstimate(8, 8, 10, unlabelled, ""))
+    assert [line.count("#") for line in lines[1:5]] == [20, 30, 20, 0]
+    assert "nan" not in "\n".join(lines)
+
+
+def test_a_benchmark_says_how_many_it_has() -> None:
+    estimate = CountEstimate(8, 8, 8, (CountPoint(8, 0.5, 0.1, 1.0),), "8 categories.")
+    assert "cub has 200 classes" in summary(estimate, Collection(None, "cub", 200))  # type: ignore[arg-type]
+    assert "classes" not in summary(estimate, Collection(None, "mine"))  # type: ignore[arg-type]
+
+
+# -- docs/how-many.md -----------------------------------------------------------------------------------
+
+
+def blocks(language: str) -> list[str]:
+    found = FENCE.findall(PAGE.read_text(encoding="utf-8"))
+    return [text for name, text in found if name == language]
+
+
+def test_the_page_runs(holotype, squares_folder: Path, words, tmp_path: Path, monkeypatch) -> None:
+    """Commands on the folder `photos` run as they stand, on coloured squares; those on benchmarks are parsed."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(squares_folder, "photos")
+    Path("photos/squares.csv").rename("labels.csv")
+    lines = [shlex.split(line, comments=True) for block in blocks("bash") for line in block.splitlines()]
+    assert len(lines) >= 5
+    for program, name, *rest in lines:
+        assert program == "holotype"
+        if rest[0] == "photos":
+            outcome = holotype(name, *rest, *words)
+            assert outcome.code == 0, outcome.err
+        else:
+            make_parser().parse_args(rest)
+    assert json.loads(Path("runs/photos-estimate-k/count.json").read_text())["of"]["k_max"] == 20
+    for block in blocks("python"):
+        exec(compile(block, str(PAGE), "exec"), {})
