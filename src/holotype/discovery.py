@@ -1,0 +1,129 @@
+"""What a discovery found: one row per image, one entry per category. Relations, report, edits and assign share it.
+
+On disk (docs/formats.md): `assignments.parquet` and `assignments.csv` hold the images, `discovery.json` the rest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+
+from holotype.errors import InputError
+from holotype.files import write_beside, write_text
+
+FORMAT = 1
+"""Raised when a file of an older version can no longer be read."""
+FILE = "discovery.json"
+COLUMNS = (
+    *("path", "label", "category", "kind", "probability", "known_score", "typicality", "doubtful", "x", "y"),
+    *("category_id", "problem", "note"),
+)
+"""Of the table of images. category: the name as it stands; category_id: what it was when it was found."""
+TEXTS = ("path", "label", "category", "category_id", "problem", "note")
+"""Those that hold whatever users called things."""
+
+
+def safe_cell(text: str) -> str:
+    """A cell of a CSV file that no spreadsheet takes for a formula: =, +, -, @ at its start get an apostrophe."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+@dataclass
+class Category:
+    """A known class or a discovered category."""
+
+    id: str
+    """Never changes within a run: the name of the known class, or new-01."""
+    name: str
+    """What people call it; at first the id."""
+    kind: Literal["known", "novel"]
+    n: int
+    """Images in it, labelled ones included."""
+    exemplars: list[str] = field(default_factory=list)
+    """Paths of the most typical images, best first."""
+    borderline: list[str] = field(default_factory=list)
+    """Paths of the images that fit another category almost as well."""
+    cohesion: float = float("nan")
+    """Mean cosine of its images with their centre."""
+    separation: float = float("nan")
+    """1 - cosine of its centre with the nearest other centre."""
+    nearest: str = ""
+    """Id of the category of that centre."""
+    signature: list[float] = field(default_factory=list)
+    """Mean cosine with the prototype of each known class, in the order of Discovery.known."""
+    words: str = ""
+    """The signature in words: closest to Sneaker 0.71 and Sandal 0.55; unlike Bag."""
+    suggested: str = ""
+    """A name until somebody finds a better one: near Sneaker, new 1."""
+
+
+@dataclass
+class Discovery:
+    """Everything that is known about a collection after a run."""
+
+    run_id: str
+    known: tuple[str, ...]
+    images: pd.DataFrame
+    """One row per image with the columns COLUMNS; category is "" for an image that could not be read."""
+    categories: list[Category]
+    count: dict[str, Any] | None = None
+    """How many categories: CountEstimate as a dictionary, None where --k was given."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Settings, backbone and its caveat, scores where the truth is known, versions: what a reader should know."""
+
+    def category(self, id: str) -> Category:
+        return next(category for category in self.categories if category.id == id)
+
+    def save(self, folder: Path) -> None:
+        """Write it; a kill at any moment leaves whole files."""
+        frame = self.images[list(COLUMNS)]
+        write_beside(folder / "assignments.parquet", lambda beside: frame.to_parquet(beside, index=False))
+        safe = frame.assign(**{name: [safe_cell(cell) for cell in frame[name]] for name in TEXTS})
+        write_beside(folder / "assignments.csv", lambda beside: safe.to_csv(beside, index=False))
+        content = {
+            "format": FORMAT,
+            "run_id": self.run_id,
+            "known": list(self.known),
+            "categories": [dataclasses.asdict(category) for category in self.categories],
+            "count": self.count,
+            "facts": self.facts,
+        }
+        write_text(folder / FILE, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> Discovery:
+        """Read what `save` wrote."""
+        path = folder / FILE
+        if not path.is_file():
+            raise InputError(f"{folder} holds no discovery (no {FILE}); make one with holotype discover.")
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content["format"] != FORMAT:
+                raise InputError(
+                    f"{folder} was written by another version (format {content['format']}, not {FORMAT}); "
+                    "run holotype discover again."
+                )
+            categories = [Category(**category) for category in content["categories"]]
+            images = pd.read_parquet(folder / "assignments.parquet")
+            return cls(
+                content["run_id"],
+                tuple(content["known"]),
+                images,
+                categories,
+                content["count"],
+                content["facts"],
+            )
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            raise InputError(
+                f"{path} or the assignments beside it cannot be read ({error}); run holotype discover again."
+            ) from error
+
+
+def load(folder: Path | str) -> Discovery:
+    """What a discovery found, from its run folder, with the edits that were applied."""
+    return Discovery.load(Path(folder))

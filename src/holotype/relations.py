@@ -1,0 +1,278 @@
+"""How discovered categories stand to the known classes, and how images stand to their category.
+
+Everything is a cosine between unit features: with the prototype of a known class (mean of its labelled images)
+or with the centre of a category (mean of the images placed in it). docs/relations.md says how to read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from holotype.discovery import Category
+
+CHUNK = 8192
+"""Images looked at together: a million of them are never copied at once."""
+EXEMPLARS, BORDERLINE = 9, 6
+"""Images named per category, at most."""
+WORST = 0.03
+"""Share of all images that each of the four signs of doubt may mark: at most 12 % are doubtful."""
+FAR = 3.0
+"""Deviations (1.4826 times the median one) beyond which an image is far from the centre of its category."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """What `describe` found; images keep their order."""
+
+    categories: list[Category]
+    """Those with an image in them, in the order of the ids, so known ones first."""
+    typicality: np.ndarray
+    """(N,) share of the category's images that are no nearer to its centre: 1 for the nearest. NaN if not placed."""
+    doubtful: np.ndarray
+    """(N,) bool: among the images that somebody should look at first."""
+
+
+def describe(
+    features: np.ndarray,
+    category: np.ndarray,
+    ids: Sequence[str],
+    known: Sequence[str],
+    label: Sequence[str],
+    probability: np.ndarray,
+    known_score: np.ndarray,
+    path: Sequence[str],
+) -> Described:
+    """Categories with their relations in numbers and in words; typicality and doubt of every image.
+
+    features: (N, D); a row with NaN counts as not placed. category: (N,) index into ids, -1 = not placed.
+    ids: the known classes, in the order of `known`, then the others. label: (N,) "" = none.
+    probability, known_score: (N,), NaN where nothing was said. path: (N,).
+    """
+    readable = finite_rows(features)
+    placed = np.where(readable, np.asarray(category), -1).astype(np.int64)
+    index = {name: i for i, name in enumerate(known)}
+    truth = np.where(readable, [index.get(name, -1) if name else -1 for name in label], -1).astype(np.int64)
+    mean, n = means(features, placed, len(ids))
+    centres = unit(mean)
+    cosine, margin = fits(features, placed, truth, centres, n > 0)
+    signs = [
+        lowest(np.asarray(probability, dtype=float), placed >= 0),
+        lowest(margin, placed >= 0),
+        far_out(cosine, placed),
+        contradicted(np.asarray(known_score, dtype=float), placed, truth, len(known)),
+    ]
+    signatures = mean @ known_prototypes(features, truth, centres[: len(known)]).T
+    categories = []
+    for k in (int(k) for k in np.flatnonzero(n)):
+        rows = np.flatnonzero(placed == k)
+        exemplars, borderline = shown(rows, cosine[rows], margin[rows])
+        separation, nearest = neighbour(k, centres, n > 0)
+        found = Category(ids[k], ids[k], "known" if k < len(known) else "novel", len(rows))
+        found.exemplars, found.borderline = [path[i] for i in exemplars], [path[i] for i in borderline]
+        found.cohesion, found.separation = float(cosine[rows].mean()), separation
+        found.nearest = "" if nearest is None else ids[nearest]
+        found.signature = [float(value) for value in signatures[k]]
+        categories.append(found)
+    for found, words in zip(categories, all_words(categories, known), strict=True):
+        found.words = words
+    for found, name in zip(categories, suggest_names(categories, known), strict=True):
+        found.suggested = name
+    return Described(categories, typicality(cosine, placed), np.logical_or.reduce(signs))
+
+
+# -- unit features, centres, prototypes ---------------------------------------------------------------
+
+
+def chunks(features: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Slices of rows with their unit features in float32; a zero row stays zero."""
+    for start in range(0, len(features), CHUNK):
+        rows = slice(start, start + CHUNK)
+        yield rows, unit(np.asarray(features[rows], dtype=np.float32))
+
+
+def unit(x: np.ndarray) -> np.ndarray:
+    """Rows of length 1; rows of length 0 stay, and rows with NaN become 0."""
+    length = np.linalg.norm(x, axis=-1, keepdims=True)
+    return np.divide(x, length, out=np.zeros_like(x), where=length > 0)
+
+
+def finite_rows(features: np.ndarray) -> np.ndarray:
+    """(N,) bool: does the row hold numbers only?"""
+    parts = [np.isfinite(features[s : s + CHUNK]).all(-1) for s in range(0, len(features), CHUNK)]
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
+
+
+def means(features: np.ndarray, group: np.ndarray, n_groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """(n_groups, D) mean unit feature of each group and (n_groups,) its number of images; -1 = in no group."""
+    total = np.zeros((n_groups, features.shape[1]), dtype=np.float64)
+    for rows, f in chunks(features):
+        inside = group[rows] >= 0
+        member = np.arange(n_groups)[:, None] == group[rows][inside]
+        total += member.astype(np.float32) @ f[inside]
+    n = np.bincount(group[group >= 0], minlength=n_groups)
+    return (total / np.maximum(n, 1)[:, None]).astype(np.float32), n
+
+
+def known_prototypes(features: np.ndarray, truth: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """(C, D) unit means of the labelled images; where a class has no readable one, the centre of its images."""
+    mean, n = means(features, truth, len(centres))
+    return np.where((n > 0)[:, None], unit(mean), centres)
+
+
+# -- how an image fits its category -------------------------------------------------------------------
+
+
+def fits(
+    features: np.ndarray, placed: np.ndarray, truth: np.ndarray, centres: np.ndarray, used: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(N,) cosine with the centre of its category, and (N,) margin: that minus the best of the other centres.
+
+    The margin of a labelled image is that of its label, so a label that the features contradict has a negative
+    one. NaN for an image that is not placed; the margin also where there is one category only.
+    """
+    cosine, margin = np.full(len(features), np.nan), np.full(len(features), np.nan)
+    for rows, f in chunks(features):
+        inside = np.flatnonzero(placed[rows] >= 0)
+        where = inside + rows.start
+        every = f[inside] @ centres.T
+        own = placed[where]
+        cosine[where] = every[np.arange(len(where)), own]
+        labelled = truth[where] >= 0
+        labelled[labelled] = used[truth[where][labelled]]
+        own = np.where(labelled, truth[where], own)
+        mine = every[np.arange(len(where)), own]
+        every[:, ~used] = -np.inf
+        every[np.arange(len(where)), own] = -np.inf
+        best = every.max(1, initial=-np.inf)
+        margin[where] = np.where(np.isfinite(best), mine - best, np.nan)
+    return cosine, margin
+
+
+def typicality(cosine: np.ndarray, placed: np.ndarray) -> np.ndarray:
+    """(N,) share of its category's images (itself included) that are no nearer to the centre than this one."""
+    typical = np.full(len(cosine), np.nan)
+    for k in np.unique(placed[placed >= 0]):
+        rows = np.flatnonzero(placed == k)
+        near = np.round(cosine[rows], 6)  # identical images are equally typical, whatever the last bit says
+        typical[rows] = np.searchsorted(np.sort(near), near, side="right") / len(rows)
+    return typical
+
+
+def shown(rows: np.ndarray, cosine: np.ndarray, margin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the most typical images and of the borderline ones (least margin), best and most doubtful first."""
+    exemplars = rows[np.argsort(-np.round(cosine, 6), kind="stable")][:EXEMPLARS]
+    order = rows[np.argsort(margin, kind="stable")][: np.isfinite(margin).sum()]
+    borderline = order[~np.isin(order, exemplars)][: min(BORDERLINE, len(rows) // 2)]
+    return exemplars, borderline
+
+
+# -- which images are doubtful ------------------------------------------------------------------------
+
+
+def lowest(value: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """(N,) bool: the WORST share by value; fewer where values are equal, none of a handful."""
+    among = among & np.isfinite(value)
+    if not among.any():
+        return among
+    most = np.sort(value[among])[int(WORST * among.sum())]
+    return among & (value < most)
+
+
+def far_out(cosine: np.ndarray, placed: np.ndarray) -> np.ndarray:
+    """(N,) bool: beyond FAR deviations from what is usual in its category, and among the WORST share of those."""
+    deviation = np.full(len(cosine), np.nan)
+    for k in np.unique(placed[placed >= 0]):
+        rows = np.flatnonzero(placed == k)
+        middle = np.median(cosine[rows])
+        spread = 1.4826 * np.median(np.abs(cosine[rows] - middle))
+        if spread > 1e-6:  # one image, or identical ones: nothing is far
+            deviation[rows] = (middle - cosine[rows]) / spread
+    return lowest(-deviation, placed >= 0) & (np.nan_to_num(deviation) > FAR)
+
+
+def contradicted(known_score: np.ndarray, placed: np.ndarray, truth: np.ndarray, n_known: int) -> np.ndarray:
+    """(N,) bool: unlabelled images in a known class that look least known, and in a novel one most known.
+
+    The WORST share of each of the two kinds: scores of methods differ in scale, so only their order counts.
+    """
+    free = (placed >= 0) & (truth < 0)
+    in_known = placed < n_known
+    return lowest(known_score, free & in_known) | lowest(-known_score, free & ~in_known)
+
+
+# -- how a category stands to the others --------------------------------------------------------------
+
+
+def neighbour(k: int, centres: np.ndarray, used: np.ndarray) -> tuple[float, int | None]:
+    """1 - cosine with the nearest other centre, and whose it is; (NaN, None) where there is no other."""
+    cosine = np.where(used, centres @ centres[k], -np.inf)
+    cosine[k] = -np.inf
+    nearest = int(cosine.argmax())
+    return (float(1 - cosine[nearest]), nearest) if np.isfinite(cosine[nearest]) else (float("nan"), None)
+
+
+def all_words(categories: Sequence[Category], known: Sequence[str]) -> list[str]:
+    """`in_words` for each category, compared with what is usual among the others."""
+    place = {name: i for i, name in enumerate(known)}
+    table = np.array([c.signature for c in categories]).reshape(len(categories), len(known))
+    for row, c in enumerate(categories):
+        if c.id in place:
+            table[row, place[c.id]] = np.nan  # a class is like itself: that says nothing, and is not usual
+    words = []
+    for row in range(len(categories)):
+        others = np.delete(table, row, axis=0)
+        seen = np.isfinite(others).any(0)
+        usual = np.full(len(known), np.nan)
+        usual[seen] = np.nanmedian(others[:, seen], axis=0)
+        words.append(in_words(table[row], known, usual=usual))
+    return words
+
+
+def in_words(
+    signature: Sequence[float] | np.ndarray,
+    known: Sequence[str],
+    *,
+    most: int = 2,
+    usual: np.ndarray | None = None,
+) -> str:
+    """A signature as a sentence: closest to Sneaker 0.71 and Sandal 0.55; unlike Bag.
+
+    signature: (C,) cosines, NaN = leave this class out. usual: (C,) what other categories have, as no cosine is high
+    or low by itself. A further class is named as close while it is nearer to the first than to the middle of the
+    signature. The last one is named as unlike where it lies lower in this signature than in the usual one.
+    """
+    values = np.asarray(signature, dtype=float)
+    ordinary = np.zeros(len(values)) if usual is None else np.asarray(usual, dtype=float)
+    order = [int(i) for i in np.argsort(-values, kind="stable") if np.isfinite(values[i])]
+    if not order:
+        return ""
+    first, last = order[0], order[-1]
+    if usual is not None and values[first] <= ordinary[first]:
+        close = [first]
+        text = f"like no known class in particular; nearest {known[first]} {values[first]:.2f}"
+    else:
+        half_way = (values[first] + np.median(values[order])) / 2
+        close = [i for i in order[:most] if i == first or values[i] > half_way]
+        text = "closest to " + " and ".join(f"{known[i]} {values[i]:.2f}" for i in close)
+    lower = values[last] - values[order].mean() < ordinary[last] - ordinary[order].mean()
+    if len(order) > 2 and last not in close and lower:
+        text += f"; unlike {known[last]}"
+    return text
+
+
+def suggest_names(categories: Sequence[Category], known: Sequence[str]) -> list[str]:
+    """A name for each: its own for a known class, else `near Sneaker, new 1`, numbered per known class."""
+    count: dict[str, int] = {}
+    names = []
+    for category in categories:
+        if category.kind == "known":
+            names.append(category.name)
+            continue
+        values = np.nan_to_num(np.array(category.signature), nan=-np.inf)
+        near = known[int(values.argmax())] if np.isfinite(values).any() else ""
+        count[near] = count.get(near, 0) + 1
+        names.append(f"near {near}, new {count[near]}" if near else f"new {count[near]}")
+    return names

@@ -1,0 +1,87 @@
+"""Writes the report: `report.html` with its style and script inside, `report/data.js` and the thumbnails beside it.
+
+A page opened from disk cannot fetch, so the data ride in a script. Nothing comes from the network.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from holotype import __version__
+from holotype.discovery import Discovery
+from holotype.edits import read_log
+from holotype.files import write_text
+from holotype.report.data import Chosen, choose, page_data, title, totals
+from holotype.report.thumbs import CELL, GRID, Thumbs, make_thumbs
+
+HERE = Path(__file__).parent
+SCRIPTS = ("state.js", "edits.js", "gallery.js", "charts.js", "map.js", "views.js", "report.js")
+"""In the order in which the page runs them."""
+
+
+def build_report(
+    discovery: Discovery, folder: Path, *, features: np.ndarray | None = None, progress: bool = False
+) -> Path:
+    """Write the report of a run folder and return the path of its page.
+
+    features: (N, D) of every image (NaN rows for unread ones), for the second guess of each image; without
+    them features.npy of the folder is taken where there is one.
+    """
+    folder = Path(folder)
+    chosen = choose(discovery)
+    thumbs = _thumbs(discovery, chosen, folder / "report" / "thumbs", progress)
+    data = page_data(discovery, chosen, folder, read_log(folder), _features(folder, features))
+    data["thumbs"] = {
+        "folder": "report/thumbs/", "side": CELL, "grid": GRID,
+        "cell": thumbs.cell.tolist(), "width": thumbs.width.tolist(), "height": thumbs.height.tolist(),
+    }  # fmt: skip
+    write_text(folder / "report" / "data.js", f"window.HOLOTYPE = {script(data)};\n")
+    write_text(folder / "report.html", page(discovery, folder))
+    return folder / "report.html"
+
+
+def _thumbs(discovery: Discovery, chosen: Chosen, folder: Path, progress: bool) -> Thumbs:
+    """Exemplars lie on the first sheets, so that the overview loads few of them."""
+    first = {path for category in discovery.categories for path in category.exemplars[:6]}
+    order = np.argsort([path not in first for path in chosen.paths], kind="stable")
+    made = make_thumbs([chosen.paths[i] for i in order], [chosen.files[i] for i in order], folder, progress)
+    back = np.argsort(order)
+    return Thumbs(made.cell[back], made.width[back], made.height[back])
+
+
+def _features(folder: Path, given: np.ndarray | None) -> np.ndarray | None:
+    file = folder / "features.npy"
+    if given is not None or not file.is_file():
+        return given
+    try:
+        return np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError):  # half written: the report does without
+        return None
+
+
+def script(data: object) -> str:
+    """JSON that is also JavaScript: no sign that could end a script, and ASCII only."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def page(discovery: Discovery, folder: Path) -> str:
+    """The HTML page; names are escaped by the template engine."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def include(name: str) -> Markup:
+        return Markup((HERE / name).read_text(encoding="utf-8"))
+
+    room = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
+    return room.get_template("template.html").render(
+        title=title(discovery, folder),
+        version=__version__,
+        total=totals(discovery, 0),
+        categories=discovery.categories,
+        style=include("report.css"),
+        scripts=[include(name) for name in SCRIPTS],
+    )

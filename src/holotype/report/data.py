@@ -1,0 +1,254 @@
+"""What the page knows: a discovery as one dictionary of plain lists, small enough for 20,000 images at once.
+
+Images are numbered in the order of galleries (category by category, the most typical first); every other list refers
+to these numbers. Shares are whole thousandths, places on the map whole ten-thousandths, and null stands for unknown.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pandas as pd
+
+from holotype.data.containers import split_container
+from holotype.discovery import Category, Discovery
+from holotype.edits import Edit
+
+FORMAT = 1
+LIMIT = 20_000
+"""Images in a report. Of more, each category shows its share: the most and least typical and the doubtful first."""
+SCALE = 10_000
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The images that the report shows, in its order."""
+
+    rows: np.ndarray
+    """(n,) rows of Discovery.images."""
+    paths: list[str]
+    files: list[str]
+    """Where to read them: absolute, with "#index" inside a container."""
+
+
+def choose(discovery: Discovery, limit: int = LIMIT) -> Chosen:
+    """Category by category, typical images first; images in no category at the end."""
+    frame = discovery.images
+    position = {category.id: i for i, category in enumerate(discovery.categories)}
+    place = frame["category_id"].map(position).fillna(len(position)).to_numpy(int)
+    typical = frame["typicality"].fillna(-1.0).to_numpy(float)
+    rows = np.lexsort((-typical, place))
+    if len(rows) > limit:
+        rows = np.concatenate([_share(part, frame, limit) for part in np.split(rows, _borders(place[rows]))])
+    paths = [str(path) for path in frame["path"].to_numpy()[rows]]
+    root = str(discovery.facts.get("root") or "")
+    return Chosen(rows, paths, [_absolute(path, root) for path in paths])
+
+
+def _borders(sorted_values: np.ndarray) -> np.ndarray:
+    return np.flatnonzero(np.diff(sorted_values)) + 1
+
+
+def _share(rows: np.ndarray, frame: pd.DataFrame, limit: int) -> np.ndarray:
+    """A category's share of the report: a quarter from the top, half evenly spread, a quarter doubtful or last."""
+    n = min(len(rows), max(24, limit * len(rows) // len(frame)))
+    doubtful = rows[frame["doubtful"].to_numpy(bool)[rows]]
+    top, last = rows[: n // 4], np.concatenate([doubtful, rows[::-1]])[: n // 4]
+    spread = rows[np.linspace(0, len(rows) - 1, n).astype(int)]
+    wanted = list(dict.fromkeys([*top, *last, *spread]))[:n]
+    return rows[np.isin(rows, wanted)]
+
+
+def _absolute(path: str, root: str) -> str:
+    if os.path.isabs(path) or os.path.exists(path) or not root:
+        return os.path.abspath(path)
+    return os.path.abspath(os.path.join(root, path))
+
+
+def page_data(
+    discovery: Discovery, chosen: Chosen, folder: Path, log: list[Edit], features: np.ndarray | None
+) -> dict[str, Any]:
+    """Everything but the thumbnails. features: (N, D) of every image, for what else an image may be."""
+    frame = discovery.images.iloc[chosen.rows]
+    number = {path: i for i, path in enumerate(chosen.paths)}
+    held = set(discovery.facts.get("edits", {}).get("applied", ()))
+    return {
+        "format": FORMAT,
+        "run_id": discovery.run_id,
+        "title": title(discovery, folder),
+        "known": list(discovery.known),
+        "categories": [_category(category, number) for category in discovery.categories],
+        "images": {
+            **_columns(frame, discovery),
+            **_links(chosen, folder),
+            "second": second_guess(discovery, chosen.rows, features),
+        },
+        "total": totals(discovery, len(chosen.rows)),
+        "count": _plain(discovery.count),
+        "facts": _plain({key: value for key, value in discovery.facts.items() if key != "edits"}),
+        "merged": dict(discovery.facts.get("edits", {}).get("merged", {})),
+        "confirmed": _confirmed(discovery, number),
+        "log": [[e.run_id, e.time, e.action, e.image, e.category, e.value] for e in log if e.digest in held],
+    }
+
+
+def title(discovery: Discovery, folder: Path) -> str:
+    facts = discovery.facts
+    told = str(facts.get("title") or facts.get("name") or folder.resolve().name)
+    return told.encode("utf-8", "replace").decode()  # a folder's name need not be Unicode
+
+
+def totals(discovery: Discovery, shown: int) -> dict[str, int]:
+    frame = discovery.images
+    return {
+        "images": len(frame),
+        "shown": shown,
+        "labelled": int((frame["label"].fillna("") != "").sum()),
+        "known": int((frame["kind"] == "known").sum()),
+        "novel": int((frame["kind"] == "novel").sum()),
+        "doubtful": int(frame["doubtful"].sum()),
+        "unread": int((frame["problem"].fillna("") != "").sum()),
+    }
+
+
+def _category(category: Category, number: dict[str, int]) -> dict[str, Any]:
+    return {
+        "id": category.id,
+        "name": category.name,
+        "kind": category.kind,
+        "n": category.n,
+        "exemplars": [number[path] for path in category.exemplars if path in number],
+        "borderline": [number[path] for path in category.borderline if path in number],
+        "cohesion": _plain(category.cohesion),
+        "separation": _plain(category.separation),
+        "nearest": category.nearest,
+        "signature": [None if v is None or not math.isfinite(v) else round(v, 4) for v in category.signature],
+        "words": category.words,
+        "suggested": category.suggested,
+    }
+
+
+def _columns(frame: pd.DataFrame, discovery: Discovery) -> dict[str, Any]:
+    position = {category.id: i for i, category in enumerate(discovery.categories)}
+    label = frame["label"].fillna("").astype(str)
+    labels = sorted(set(label) - {""})
+    code = {name: i for i, name in enumerate(labels)}
+    return {
+        "category": [position.get(id, -1) for id in frame["category_id"]],
+        "labels": labels,
+        "label": [code.get(name, -1) for name in label],
+        "probability": _whole(frame["probability"], 1000),
+        "known_score": _whole(frame["known_score"], 1000),
+        "typicality": _whole(frame["typicality"], 1000),
+        "doubtful": [int(doubtful) for doubtful in frame["doubtful"]],
+        **_map(frame),
+        "problem": _sparse(frame["problem"]),
+        "note": _sparse(frame["note"]),
+    }
+
+
+def _whole(column: pd.Series, scale: int) -> list[int | None]:
+    values = column.to_numpy(float)
+    return [round(v * scale) if math.isfinite(v) else None for v in values]
+
+
+def _map(frame: pd.DataFrame) -> dict[str, Any]:
+    """x and y in [0, SCALE], y upwards; the same scale for both, so that distances stay distances."""
+    xy = frame[["x", "y"]].to_numpy(float)
+    there = np.isfinite(xy).all(axis=1)
+    if not there.any():
+        return {"x": [None] * len(xy), "y": [None] * len(xy)}
+    low, high = xy[there].min(axis=0), xy[there].max(axis=0)
+    middle, span = (low + high) / 2, max(float((high - low).max()), 1e-12)
+    placed = np.where(there[:, None], (xy - middle) / span + 0.5, np.nan)
+    return {"x": _whole(pd.Series(placed[:, 0]), SCALE), "y": _whole(pd.Series(placed[:, 1]), SCALE)}
+
+
+def _sparse(column: pd.Series) -> dict[str, str]:
+    """Number of the image to text, where there is any."""
+    return {str(i): str(text) for i, text in enumerate(column.fillna("")) if text}
+
+
+def _confirmed(discovery: Discovery, number: dict[str, int]) -> dict[str, str]:
+    held = discovery.facts.get("edits", {}).get("confirmed", {})
+    return {str(number[path]): value for path, value in held.items() if path in number}
+
+
+def _links(chosen: Chosen, folder: Path) -> dict[str, Any]:
+    """root + path = name of the image as in the table; link + the quoted rest of `file` = its address on the page."""
+    root = _common(chosen.paths)
+    top = _common(chosen.files)
+    names = [path[len(root) :] for path in chosen.paths]
+    rest = [file[len(top) :].replace(os.sep, "/") for file in chosen.files]
+    inside = [i for i, file in enumerate(chosen.files) if split_container(file) is not None]
+    return {
+        "root": root,
+        "path": names,
+        "link": link_to(top, folder),
+        "file": [] if rest == names else rest,
+        "inside": inside,
+    }
+
+
+def _common(paths: list[str]) -> str:
+    """The folders that all paths begin with, with the last separator; "" where there are none."""
+    if not paths:
+        return ""
+    first, last = min(paths), max(paths)  # what these two share, all share
+    n = next(
+        (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last))
+    )
+    shared = first[:n]
+    return shared[: max(shared.rfind("/"), shared.rfind(os.sep)) + 1]
+
+
+def link_to(top: str, folder: Path) -> str:
+    """The address of a folder seen from the page, with a slash at its end."""
+    try:
+        way = os.path.relpath(top or os.sep, folder.resolve()).replace(os.sep, "/")
+    except ValueError:  # another drive
+        return Path(top).as_uri() + "/"
+    return quote(os.fsencode(way)) + "/"
+
+
+def second_guess(discovery: Discovery, rows: np.ndarray, features: np.ndarray | None) -> list[int]:
+    """(n,) for each image the category with the nearest centre other than its own; -1 = not known."""
+    k = len(discovery.categories)
+    if features is None or k < 2 or len(features) != len(discovery.images):
+        return [-1] * len(rows)
+    position = {category.id: i for i, category in enumerate(discovery.categories)}
+    place = discovery.images["category_id"].map(position).fillna(-1).to_numpy(int)
+    centre = np.zeros((k, features.shape[1]), np.float32)
+    for start in range(0, len(place), 65_536):
+        block = _unit(np.asarray(features[start : start + 65_536], np.float32))
+        own = place[start : start + 65_536]
+        np.add.at(centre, own[own >= 0], block[own >= 0])
+    likeness = _unit(np.asarray(features[rows], np.float32)) @ _unit(centre).T
+    own = place[rows]
+    likeness[np.flatnonzero(own >= 0), own[own >= 0]] = -np.inf
+    return [int(best) if o >= 0 else -1 for best, o in zip(likeness.argmax(axis=1), own, strict=True)]
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    rows = np.nan_to_num(rows)
+    unit: np.ndarray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return unit
+
+
+def _plain(value: Any) -> Any:
+    """Only what JSON has: numbers that are finite, text, lists and dictionaries."""
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set | np.ndarray):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

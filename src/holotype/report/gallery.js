@@ -1,0 +1,226 @@
+// Tiles, galleries that grow as one scrolls, and the selection.
+
+const selected = new Set();
+const CHUNK = 96;
+let lastTile = null; // where the keyboard was, to go on from there after an edit
+
+/** Thumbnails load when they come near the visible part of the page. */
+const nearby = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    if (!entry.isIntersecting) continue;
+    entry.target.style.backgroundImage = `url("${entry.target.dataset.sheet}")`;
+    nearby.unobserve(entry.target);
+  }
+}, { rootMargin: "400px" });
+
+/** A thumbnail. Its box is a square whose side is the CSS variable --side; cover: fill the square. */
+function thumb(i, { cover = false, lazy = true } = {}) {
+  const { cell, width, height, side, grid, folder } = data.thumbs;
+  const at = cell[i];
+  if (at === undefined || at < 0) return h("span", { class: "thumb missing", title: "no picture" }, "?");
+  const [w, t] = [width[i], height[i]];
+  const unit = cover ? Math.min(w, t) : Math.max(w, t);
+  const place = at % (grid * grid);
+  const left = (place % grid) * side + (cover ? (w - unit) / 2 : 0);
+  const top = Math.floor(place / grid) * side + (cover ? (t - unit) / 2 : 0);
+  const sheet = `${folder}${String(Math.floor(at / (grid * grid))).padStart(5, "0")}.jpg`;
+  const element = h("span", { class: "thumb", style: {
+    "--w": cover ? 1 : w / unit, "--h": cover ? 1 : t / unit,
+    "--b": (grid * side) / unit, "--x": -left / unit, "--y": -top / unit,
+  } });
+  element.dataset.sheet = sheet;
+  if (lazy) nearby.observe(element);
+  else element.style.backgroundImage = `url("${sheet}")`;
+  return element;
+}
+
+function describe(i) {
+  const category = now.categories[now.category[i]];
+  const parts = [shortName(i), category ? `in ${category.name}` : "in no category"];
+  if (images.probability[i] !== null) parts.push(`probability ${share(images.probability[i])}`);
+  if (images.label[i] >= 0) parts.push(`labelled ${images.labels[images.label[i]]}`);
+  if (now.confirmed.has(i)) parts.push(`confirmed as ${labelOf(i)}`);
+  if (now.doubtful[i]) parts.push("doubtful");
+  return parts.join(", ");
+}
+
+function badge(i) {
+  if (now.confirmed.has(i)) return h("span", { class: "badge ok", "aria-hidden": "true" }, "✓");
+  if (now.doubtful[i]) return h("span", { class: "badge doubt", "aria-hidden": "true" }, "?");
+  if (now.mark.get(i) === "moved") return h("span", { class: "badge moved", "aria-hidden": "true" }, "→");
+  if (images.label[i] >= 0) return h("span", { class: "badge label", "aria-hidden": "true" }, "L");
+  return null;
+}
+
+/** A grid of tiles. caption: image -> a line below its tile, or null. */
+class Gallery {
+  constructor(list, { caption = null, title = "Images" } = {}) {
+    this.list = list;
+    this.title = title;
+    this.caption = caption;
+    this.shown = 0;
+    this.last = 0;
+    this.grid = h("div", { class: "grid", role: "listbox", "aria-multiselectable": "true", "aria-label": title,
+      onclick: (event) => this.click(event), ondblclick: (event) => this.open(this.at(event)),
+      onkeydown: (event) => this.key(event) });
+    this.end = h("div", { class: "end", "aria-hidden": "true" });
+    this.element = h("div", { class: "gallery" }, this.grid, this.end);
+    this.element.gallery = this;
+    this.more();
+    this.watch = new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && this.more(),
+      { rootMargin: "900px" });
+    this.watch.observe(this.end);
+  }
+
+  more(until = this.shown + CHUNK) {
+    const part = document.createDocumentFragment();
+    for (; this.shown < Math.min(until, this.list.length); this.shown++) part.append(this.tile(this.shown));
+    this.grid.append(part);
+    if (this.shown >= this.list.length && this.watch) this.watch.disconnect();
+  }
+
+  tile(position) {
+    const i = this.list[position];
+    const chosen = selected.has(i);
+    return h("div", { class: "tile", role: "option", tabindex: position === 0 ? 0 : -1, "aria-selected": String(chosen),
+      "aria-label": describe(i), title: describe(i), "data-position": position, "data-image": i },
+    h("span", { class: "frame" }, thumb(i), badge(i)),
+    h("button", { class: "zoomer", type: "button", tabindex: -1, "aria-label": "Look closer", title: "Look closer (Enter)" }, "⤢"),
+    this.caption ? h("span", { class: "caption" }, this.caption(i)) : null);
+  }
+
+  at(event) {
+    const tile = event.target.closest(".tile");
+    return tile ? Number(tile.dataset.position) : null;
+  }
+
+  click(event) {
+    const position = this.at(event);
+    if (position === null) return;
+    if (event.target.closest(".zoomer")) return this.open(position);
+    if (event.shiftKey) {
+      const [from, to] = [Math.min(this.last, position), Math.max(this.last, position)];
+      for (let p = from; p <= to; p++) selected.add(this.list[p]);
+    } else toggle(this.list[position]);
+    this.last = position;
+    this.focus(position);
+    showSelection();
+  }
+
+  open(position) {
+    if (position !== null) showImage(this.list, position);
+  }
+
+  focus(position) {
+    this.more(Math.max(this.shown, Math.min(position + 1, this.list.length)));
+    const tile = this.grid.children[position];
+    if (!tile) return;
+    lastTile = { title: this.title, position };
+    this.grid.querySelectorAll('[tabindex="0"]').forEach((other) => other.setAttribute("tabindex", "-1"));
+    tile.setAttribute("tabindex", "0");
+    tile.focus();
+  }
+
+  key(event) {
+    const position = this.at(event);
+    if (position === null || event.target.closest(".zoomer")) return;
+    const columns = Math.max(1, getComputedStyle(this.grid).gridTemplateColumns.split(" ").length);
+    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns,
+      Home: -position, End: this.shown - 1 - position }[event.key];
+    if (step !== undefined) {
+      this.focus(Math.max(0, Math.min(this.list.length - 1, position + step)));
+    } else if (event.key === " ") {
+      toggle(this.list[position]);
+      this.last = position;
+      showSelection();
+    } else if (event.key === "Enter") this.open(position);
+    else return;
+    event.preventDefault();
+  }
+}
+
+/** After an edit the view is made anew: put the keyboard back where it was. */
+function returnFocus() {
+  if (!lastTile || document.querySelector("dialog[open]")) return;
+  for (const { gallery } of document.querySelectorAll("main .gallery")) {
+    if (gallery.title === lastTile.title && gallery.list.length) {
+      gallery.focus(Math.min(lastTile.position, gallery.list.length - 1));
+      return;
+    }
+  }
+}
+
+function toggle(i) {
+  if (selected.has(i)) selected.delete(i);
+  else selected.add(i);
+}
+
+/** Tiles follow the selection, and the bar at the bottom says what can be done with it. */
+function showSelection() {
+  document.querySelectorAll(".tile[data-image]").forEach((tile) =>
+    tile.setAttribute("aria-selected", String(selected.has(Number(tile.dataset.image)))));
+  const bar = document.getElementById("selection");
+  bar.hidden = selected.size === 0;
+  const first = [...selected].slice(0, 4);
+  bar.replaceChildren(
+    h("span", { class: "few" }, first.map((i) => thumb(i, { cover: true, lazy: false }))),
+    h("strong", {}, `${number(selected.size)} selected`),
+    h("span", { class: "buttons" },
+      h("button", { type: "button", onclick: moveSelected }, "Move to…"),
+      h("button", { type: "button", onclick: splitSelected }, "New category…"),
+      h("button", { type: "button", onclick: confirmSelected, title: "They belong where they are: use as labels in the next round" }, "Confirm"),
+      h("button", { type: "button", onclick: rejectSelected, title: "They belong to no category" }, "Reject"),
+      h("button", { type: "button", class: "quiet", onclick: clearSelected }, "Clear")),
+  );
+  if (typeof drawMap === "function") drawMap();
+}
+
+function clearSelected() {
+  selected.clear();
+  showSelection();
+}
+
+const idOf = (i) => now.categories[now.category[i]]?.id ?? "";
+
+function done(list, message) {
+  selected.clear();
+  addEdits(list, message);
+  showSelection();
+}
+
+function moveSelected() {
+  if (!selected.size) return;
+  pickCategory("Move to", { without: null }, (target) =>
+    done([...selected].map((i) => ({ action: "move", image: name(i), category: idOf(i), value: target.id })),
+      `${plural(selected.size, "image")} moved to ${target.name}.`));
+}
+
+function splitSelected() {
+  if (!selected.size) return;
+  askName("New category", `${plural(selected.size, "image")} will be split off as a category of their own.`, "", (word) => {
+    const taken = findCategory(word);
+    done([...selected].map((i) => ({ action: "move", image: name(i), category: idOf(i), value: taken ? taken.id : word })),
+      `${plural(selected.size, "image")} moved to ${word}.`);
+  });
+}
+
+/** They belong where they are. A new category needs a name first, since its name becomes the label. */
+function confirmSelected() {
+  const placed = [...selected].filter((i) => now.category[i] >= 0);
+  if (!placed.length) return;
+  const unnamed = placed.map((i) => now.categories[now.category[i]]).find((c) => c.kind === "novel" && /^new-\d+$/.test(c.name));
+  if (unnamed) {
+    askName(`What is ${unnamed.name}?`, "Confirmed images become labels of a class in the next round, so it needs a name.", unnamed.suggested, (word) => {
+      if (addEdits([{ action: "rename", category: unnamed.id, value: word }])) confirmSelected();
+    });
+    return;
+  }
+  done(placed.map((i) => ({ action: "confirm", image: name(i), category: idOf(i), value: idOf(i) })),
+    `${plural(placed.length, "image")} confirmed; the next round learns from ${placed.length === 1 ? "it" : "them"}.`);
+}
+
+function rejectSelected() {
+  if (!selected.size) return;
+  done([...selected].map((i) => ({ action: "reject", image: name(i), category: idOf(i), value: "" })),
+    `${plural(selected.size, "image")} rejected.`);
+}

@@ -1,0 +1,202 @@
+// Dialogues, navigation and the start of the page.
+
+const VIEWS = {
+  overview: ["Overview", overview],
+  category: ["Categories", categoryView],
+  map: ["Map", () => [h("h1", {}, "Map"), mapView()]],
+  relations: ["Relations", relationsView],
+  doubtful: ["Doubtful", doubtfulView],
+  settings: ["Settings", settingsView],
+};
+
+let toastTimer = 0;
+function toast(words, undoing = null) {
+  const place = document.getElementById("toast");
+  place.replaceChildren(h("span", {}, words), undoing ? h("button", { type: "button", onclick: undoing }, "Undo") : "");
+  place.classList.add("on");
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => place.classList.remove("on"), 7000);
+}
+
+/** A modal dialogue; goes when it is closed. */
+function dialogue(title, kind, ...children) {
+  const element = h("dialog", { class: kind, "aria-label": title, onclose: () => element.remove(),
+    onclick: (event) => event.target === element && element.close() }, h("div", { class: "inside" }, ...children));
+  document.body.append(element);
+  element.showModal();
+  return element;
+}
+
+const closer = () => h("button", { type: "button", class: "quiet close", "aria-label": "Close",
+  onclick: (event) => event.target.closest("dialog").close() }, "×");
+
+function askName(title, words, value, then) {
+  const field = h("input", { type: "text", "aria-label": "Name", value, maxlength: 200, spellcheck: "false" });
+  const form = h("form", { method: "dialog", onsubmit: () => {
+    if (field.value.trim()) then(field.value.trim());
+  } }, h("h2", {}, title), h("p", {}, words), field,
+  h("div", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, "Save"),
+    h("button", { type: "button", class: "quiet", onclick: (event) => event.target.closest("dialog").close() }, "Cancel")));
+  dialogue(title, "ask", form);
+  field.focus();
+  field.select();
+}
+
+function pickCategory(title, { without }, then) {
+  const rest = alive().filter((category) => category !== without);
+  const box = h("div", { class: "choices" });
+  const field = h("input", { type: "search", placeholder: "Find a category", "aria-label": "Find a category", oninput: () => list() });
+  const element = dialogue(title, "pick", closer(), h("h2", {}, title), field, box);
+  const list = () => {
+    const word = field.value.trim().toLowerCase();
+    const shown = rest.filter((category) => category.name.toLowerCase().includes(word)).slice(0, 200);
+    box.replaceChildren(...shown.map((category) => h("button", { type: "button", onclick: () => {
+      element.close();
+      then(category);
+    } }, category.exemplars.slice(0, 1).map((i) => thumb(i, { cover: true, lazy: false })), glyph(category.kind),
+    h("span", { class: "who" }, category.name), h("span", { class: "n" }, number(category.n)))));
+  };
+  list();
+  field.focus();
+}
+
+/** One image, large, with everything known about it. */
+function showImage(list, position) {
+  const inside = h("div", { class: "picture" });
+  const element = dialogue("Image", "look", inside);
+  const turn = (step) => {
+    position = Math.max(0, Math.min(list.length - 1, position + step));
+    inside.replaceChildren(...closeLook(list[position], position, list.length, turn));
+  };
+  element.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowRight") turn(1);
+    else if (event.key === "ArrowLeft") turn(-1);
+    else if (event.key === " " && event.target.tagName !== "BUTTON") {
+      event.preventDefault();
+      toggle(list[position]);
+      showSelection();
+      turn(0);
+    }
+  });
+  turn(0);
+}
+
+function closeLook(i, position, n, turn) {
+  const category = now.categories[now.category[i]];
+  const where = address(i);
+  const fallback = h("div", { class: "large" }, thumb(i, { lazy: false }));
+  const picture = where ? h("img", { class: "large", src: where, alt: describe(i), onerror: (event) => event.target.replaceWith(fallback) }) : fallback;
+  const facts = [
+    ["Category", category ? h("a", { href: link(category), onclick: (event) => event.target.closest("dialog").close() }, glyph(category.kind), " ", category.name) : "none"],
+    ["Could also be", images.second[i] >= 0 && now.categories[images.second[i]].index !== now.category[i] ? now.categories[images.second[i]].name : null],
+    ["Probability", share(images.probability[i])], ["Known score", share(images.known_score[i])], ["Typicality", share(images.typicality[i])],
+    ["Label", images.label[i] >= 0 ? images.labels[images.label[i]] : "none"], ["Confirmed as", labelOf(i) || null],
+    ["Doubtful", now.doubtful[i] ? "yes" : null], ["Note", images.note[i] || null], ["Problem", images.problem[i] || null],
+    ["File", where ? h("a", { href: where, target: "_blank", rel: "noopener" }, name(i)) : name(i)],
+  ];
+  return [closer(), picture, h("div", { class: "text" },
+    h("dl", { class: "facts" }, facts.filter(([, value]) => value !== null).map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))),
+    h("div", { class: "buttons" },
+      h("button", { type: "button", disabled: position === 0, onclick: () => turn(-1), "aria-label": "Previous image" }, "‹"),
+      h("span", { class: "soft" }, `${number(position + 1)} of ${number(n)}`),
+      h("button", { type: "button", disabled: position === n - 1, onclick: () => turn(1), "aria-label": "Next image" }, "›"),
+      h("button", { type: "button", class: "primary", onclick: () => { toggle(i); showSelection(); turn(0); } }, selected.has(i) ? "Unselect" : "Select")))];
+}
+
+function showEdits() {
+  const file = h("input", { type: "file", accept: ".csv,text/csv", class: "sr", "aria-label": "Import edits.csv", tabindex: -1, onchange: async () => {
+    if (file.files[0]) importCsv(await file.files[0].text());
+    element.close();
+    showEdits();
+  } });
+  const shortened = edits.slice(-300).reverse();
+  const element = dialogue("Edits", "edits", closer(), h("h2", {}, "Your edits"),
+    h("p", { class: "lead" }, "They are kept in this browser. Export them, then let Holotype apply names, merges and moves:"),
+    h("pre", {}, "holotype report RUN --edits edits.csv"),
+    h("p", { class: "lead" }, "or give them to holotype discover, which also learns from the images you confirmed."),
+    h("div", { class: "buttons" },
+      h("button", { type: "button", class: "primary", disabled: !edits.length, onclick: exportCsv }, "Export edits.csv"),
+      h("button", { type: "button", onclick: () => file.click() }, "Import…"), file,
+      h("button", { type: "button", disabled: !edits.length, onclick: () => { undo(); element.close(); showEdits(); } }, "Undo last")),
+    data.log.length ? h("p", { class: "soft" }, `${plural(data.log.length, "edit")} made earlier ${data.log.length === 1 ? "is" : "are"} part of this report.`) : null,
+    h("ol", { class: "log" }, shortened.map((edit) => h("li", {}, h("strong", {}, edit.action), ` ${edit.image ? edit.image.split(/[\\/]/).pop() : edit.category}`,
+      edit.value ? ` → ${edit.value}` : "", edit.problem ? h("em", {}, ` ${edit.problem}`) : null))));
+}
+
+// -- navigation ---------------------------------------------------------------------------------------
+
+function place() {
+  const [view, ...rest] = location.hash.slice(1).split("/");
+  let id = "";
+  try {
+    id = decodeURIComponent(rest.join("/"));
+  } catch { /* a broken address: the first category */ }
+  return [Object.hasOwn(VIEWS, view) ? view : "overview", id];
+}
+
+let shownAt = null;
+function show() {
+  const [view, id] = place();
+  const main = document.getElementById("main");
+  const key = `${view}/${id}`;
+  const top = key === shownAt ? scrollY : 0;
+  map.canvas = null;
+  document.getElementById("hover").hidden = true;
+  const content = VIEWS[view][1](id);
+  main.className = `view ${view}`;
+  main.replaceChildren(...[content].flat(3).filter(Boolean));
+  navigation(view);
+  if (shownAt !== null && key !== shownAt) main.focus({ preventScroll: true });
+  scrollTo(0, top);
+  shownAt = key;
+  drawMap();
+}
+
+function navigation(view) {
+  document.getElementById("nav").replaceChildren(...Object.entries(VIEWS).map(([key, [words]]) =>
+    h("a", { href: `#${key}`, "aria-current": key === view ? "page" : null }, words,
+      key === "doubtful" ? h("span", { class: "n" }, number(doubtful().length)) : null)));
+  document.querySelector("#nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  const button = document.getElementById("edits-button");
+  button.textContent = edits.length ? plural(edits.length, "edit") : "No edits";
+  button.classList.toggle("some", edits.length > 0);
+}
+
+const SHORTCUTS = { m: moveSelected, n: splitSelected, c: confirmSelected, r: rejectSelected, u: undo, Escape: clearSelected };
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (event.target.closest("input, select, textarea")) return;
+  const views = Object.keys(VIEWS);
+  if (/^[1-9]$/.test(event.key) && views[event.key - 1]) location.hash = `#${views[event.key - 1]}`;
+  else if (Object.hasOwn(SHORTCUTS, event.key)) {
+    if (event.key !== "Escape") event.preventDefault(); // else the letter lands in the field that opens
+    SHORTCUTS[event.key]();
+  }
+}
+
+function start() {
+  if (!data || data.format !== 1) {
+    document.getElementById("main").append(h("h1", {}, "The data are missing"), h("p", {},
+      "This page needs the folder “report” beside it, as Holotype wrote it. Copy both together, or build them again with holotype report RUN."));
+    return;
+  }
+  loadEdits();
+  rebuild();
+  storeEdits();
+  listeners.push(show, () => setTimeout(returnFocus)); // once the dialogue that made the edit has closed
+  document.getElementById("edits-button").addEventListener("click", showEdits);
+  addEventListener("hashchange", show);
+  addEventListener("keydown", onKey);
+  addEventListener("storage", (event) => {
+    if (event.key !== STORE) return;
+    loadEdits();
+    rebuild();
+    show();
+  });
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
+  show();
+  document.body.dataset.ready = "yes";
+}
+
+start();

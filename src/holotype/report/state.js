@@ -1,0 +1,85 @@
+// What the page knows: the data of the run, and how they stand after this browser's edits.
+
+const data = window.HOLOTYPE;
+const images = data ? data.images : null;
+const size = images ? images.path.length : 0;
+const CONTAINS = new Set(images ? images.inside : []);
+
+/** An element; children may be text, elements or null. Text is never read as HTML. */
+function h(tag, attributes, ...children) {
+  const element = tag === "svg" || h.svg.has(tag)
+    ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key === "style") for (const [name, v] of Object.entries(value)) element.style.setProperty(name, v);
+    else element.setAttribute(key, value === true ? "" : String(value));
+  }
+  element.append(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+h.svg = new Set(["path", "line", "circle", "rect", "text", "g", "polyline", "polygon"]);
+
+const number = (n) => Math.round(n).toLocaleString("en-GB");
+const plural = (n, one, many) => `${number(n)} ${n === 1 ? one : many || one + "s"}`;
+const share = (thousandths) => (thousandths === null ? "?" : (thousandths / 1000).toFixed(2));
+const fixed = (value) => (value === null || value === undefined ? "?" : value.toFixed(2));
+
+const name = (i) => images.root + images.path[i];
+const shortName = (i) => images.path[i].split(/[\\/]/).pop();
+
+/** Address of the image file as seen from this page; null where it has none of its own. */
+function address(i) {
+  if (CONTAINS.has(i)) return null;
+  const rest = images.file.length ? images.file[i] : images.path[i];
+  try {
+    return images.link + rest.split("/").map(encodeURIComponent).join("/");
+  } catch {
+    return null; // a file name that is not Unicode
+  }
+}
+
+/** How things stand now. Filled by `rebuild` in edits.js. */
+const now = {
+  categories: [], // those of the run, then those split off; merged and rejected ones have alive = false
+  byId: new Map(),
+  merged: new Map(),
+  category: new Int32Array(size), // -1 = in none
+  doubtful: new Uint8Array(size),
+  mark: new Map(), // image -> "moved", "rejected" or "confirmed"
+  confirmed: new Map(), // image -> label
+  members: [], // of each category, the most typical first
+};
+
+const alive = () => now.categories.filter((category) => category.alive);
+const novel = () => alive().filter((category) => category.kind === "novel")
+  .sort((a, b) => a.id.localeCompare(b.id, "en", { numeric: true }));
+const known = () => alive().filter((category) => category.kind === "known");
+const doubtful = () => {
+  const found = [];
+  for (let i = 0; i < size; i++) if (now.doubtful[i]) found.push(i);
+  return found.sort((a, b) => (images.probability[a] ?? 0) - (images.probability[b] ?? 0));
+};
+
+/** ● for a known class, ◆ for a new category: the two differ by shape as well as by colour. */
+const glyph = (kind) =>
+  h("span", { class: `glyph ${kind || "none"}`, role: "img", "aria-label": kind === "known" ? "known class"
+    : kind === "novel" ? "new category" : "in no category" });
+
+const link = (category) => `#category/${encodeURIComponent(category.id)}`;
+
+// Colours that people with any colour vision tell apart (Okabe and Ito), one set for light and one for dark ground.
+const PALETTE = {
+  light: ["#d55e00", "#0072b2", "#009e73", "#b5528c", "#8a7a00", "#3b9bd6", "#7a3fa0", "#8b4a1f"],
+  dark: ["#ff8a3d", "#56b4e9", "#2fd3a5", "#e79ac5", "#f0e442", "#9ad0ff", "#c79bf0", "#d9a27e"],
+};
+const dark = () => window.matchMedia("(prefers-color-scheme: dark)").matches;
+
+/** New categories take the colours in turn, then the known classes go on from there. */
+function colour(index) {
+  const kinds = data.categories.map((category) => category.kind);
+  const new_ = kinds.filter((kind) => kind === "novel").length;
+  const rank = kinds.slice(0, index).filter((kind) => kind === kinds[index]).length;
+  const turn = index >= kinds.length ? index : kinds[index] === "novel" ? rank : new_ + rank;
+  return PALETTE[dark() ? "dark" : "light"][turn % PALETTE.light.length];
+}

@@ -1,0 +1,83 @@
+"""The report is whole, escaped, and needs nothing from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from holotype.discovery import Discovery
+from holotype.report import build_report
+from report.made import KNOWN, make_discovery
+
+
+def read(page) -> dict:
+    text = (page.parent / "report" / "data.js").read_text(encoding="ascii")
+    assert text.startswith("window.HOLOTYPE = ")
+    return json.loads(text.removeprefix("window.HOLOTYPE = ").rstrip().rstrip(";"))
+
+
+def test_it_lies_beside_its_data(tmp_path):
+    found = make_discovery(tmp_path, 60)
+    page = build_report(found, tmp_path / "run")
+    assert page == tmp_path / "run" / "report.html"
+    data = read(page)
+    assert [c["id"] for c in data["categories"]] == [c.id for c in found.categories]
+    sheets = {cell // 64 for cell in data["thumbs"]["cell"]}
+    assert all((page.parent / "report" / "thumbs" / f"{sheet:05d}.jpg").is_file() for sheet in sheets)
+
+
+def test_names_are_escaped_in_the_page_and_in_the_script(tmp_path):
+    found = make_discovery(tmp_path, 30)
+    found.facts["title"] = "</title><script>alert(2)</script>"
+    found.category("new-01").name = "</script><img src=x onerror=alert(3)>"
+    page = build_report(found, tmp_path)
+    html = page.read_text(encoding="utf-8")
+    assert html.count("<script") == 2
+    for odd in ("<img src=x", "alert(2)</script>", KNOWN[3]):
+        assert odd not in html
+    script = (tmp_path / "report" / "data.js").read_text(encoding="utf-8")
+    assert "<" not in script
+    assert read(page)["known"] == list(found.known)
+
+
+def test_nothing_comes_from_the_network(tmp_path):
+    html = build_report(make_discovery(tmp_path, 20), tmp_path).read_text(encoding="utf-8")
+    addresses = set(re.findall(r"https?://[^\s'\"`)]+", html))
+    assert addresses == {"http://www.w3.org/2000/svg"}  # the name of a language, not a place
+    assert re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="([^"]+)"', html)[-1] == "report/data.js"
+    assert "default-src 'none'" in html
+
+
+@pytest.mark.parametrize("lacking", ["categories", "known", "signature", "map", "count", "files"])
+def test_it_is_built_whatever_is_lacking(lacking, tmp_path):
+    found = make_discovery(tmp_path, 20)
+    if lacking == "categories":
+        found = Discovery("r", (), found.images.assign(category="", category_id="", kind=""), [])
+    elif lacking == "known":
+        found = make_discovery(tmp_path / "b", 20, known=0)
+    elif lacking == "signature":
+        for category in found.categories:
+            category.signature, category.exemplars = [], []
+    elif lacking == "map":
+        found.images[["x", "y", "probability", "typicality"]] = float("nan")
+    elif lacking == "count":
+        found.count = None
+    else:
+        for path in (tmp_path / "my pictures").iterdir():
+            path.unlink()
+    data = read(build_report(found, tmp_path / "run"))
+    assert len(data["images"]["path"]) == 20
+    if lacking == "files":
+        assert set(data["thumbs"]["cell"]) == {-1}
+
+
+def test_features_of_the_folder_give_second_guesses(tmp_path):
+    import numpy as np
+
+    found = make_discovery(tmp_path, 20)
+    np.save(tmp_path / "features.npy", np.random.default_rng(0).normal(size=(20, 4)).astype(np.float16))
+    assert min(read(build_report(found, tmp_path))["images"]["second"]) >= 0
+    (tmp_path / "features.npy").write_bytes(b"cut off")
+    assert set(read(build_report(found, tmp_path))["images"]["second"]) == {-1}

@@ -1,0 +1,100 @@
+"""The page's data say what the discovery says, in numbers that JSON has."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import numpy as np
+import pytest
+
+from holotype.report.data import choose, link_to, page_data, second_guess
+from report.made import ODD, make_discovery
+
+
+def test_images_are_numbered_category_by_category_most_typical_first(tmp_path):
+    found = make_discovery(tmp_path, 90)
+    chosen = choose(found)
+    assert sorted(chosen.rows) == list(range(90))
+    frame = found.images.iloc[chosen.rows]
+    ids = [category.id for category in found.categories]
+    places = [ids.index(id) for id in frame["category_id"]]
+    assert places == sorted(places)
+    for _, part in frame.groupby("category_id", sort=False):
+        assert part["typicality"].is_monotonic_decreasing
+
+
+def test_of_many_images_each_category_shows_its_share(tmp_path):
+    found = make_discovery(tmp_path, 3000, files=10)
+    chosen = choose(found, limit=900)
+    assert 850 <= len(chosen.rows) <= 950
+    shown = found.images.iloc[chosen.rows]
+    sizes = shown["category_id"].value_counts()
+    assert len(sizes) == 9
+    assert sizes.min() > 80
+    best = {path for category in found.categories for path in category.exemplars}
+    assert best <= set(chosen.paths)
+    assert shown["doubtful"].sum() > 0.8 * min(found.images["doubtful"].sum(), 900 / 4)
+
+
+def test_every_column_is_what_the_table_says(tmp_path):
+    found = make_discovery(tmp_path, 40)
+    found.images.loc[3, ["probability", "x"]] = math.nan
+    found.images.loc[5, "problem"] = "is empty"
+    chosen = choose(found)
+    data = page_data(found, chosen, tmp_path, [], None)
+    json.dumps(data, allow_nan=False)
+    images = data["images"]
+    for i, row in enumerate(found.images.iloc[chosen.rows].itertuples()):
+        assert images["root"] + images["path"][i] == row.path
+        assert data["categories"][images["category"][i]]["id"] == row.category_id
+        label = images["labels"][images["label"][i]] if images["label"][i] >= 0 else ""
+        assert label == row.label
+        known = None if math.isnan(row.probability) else round(1000 * row.probability)
+        assert images["probability"][i] == known
+        assert images["problem"].get(str(i), "") == row.problem
+    assert (data["total"]["images"], data["total"]["unread"]) == (40, 1)
+
+
+def test_the_map_keeps_its_shape(tmp_path):
+    found = make_discovery(tmp_path, 40)
+    images = page_data(found, choose(found), tmp_path, [], None)["images"]
+    xy = np.array([images["x"], images["y"]], float)
+    assert xy.min() >= 0
+    assert xy.max() <= 10_000
+    before = found.images.iloc[choose(found).rows][["x", "y"]].to_numpy().T
+    ratio = np.ptp(xy, axis=1) / np.ptp(before, axis=1)
+    assert ratio[0] == pytest.approx(ratio[1], rel=1e-3)
+
+
+def test_links_lead_to_the_files(tmp_path):
+    found = make_discovery(tmp_path, 30)
+    run = tmp_path / "runs" / "a b"
+    run.mkdir(parents=True)
+    images = page_data(found, choose(found), run, [], None)["images"]
+    for rest in images["path"]:
+        address = images["link"] + "/".join(quote(part, safe="") for part in rest.split("/"))
+        assert "#" not in address
+        assert os.path.isfile(run / unquote(address))
+    assert {Path(rest).name for rest in images["path"]} >= set(ODD)
+
+
+def test_a_folder_is_linked_relative_to_the_page(tmp_path):
+    assert link_to(f"{tmp_path}/my pictures/", tmp_path / "run") == "../my%20pictures/"
+
+
+def test_the_second_guess_is_the_nearest_other_centre(tmp_path):
+    """Three groups on a line: the middle one is the second guess of both others."""
+    found = make_discovery(tmp_path, 30, known=1, novel=2)
+    angle = {"Sneaker": 0.0, "new-01": 0.5, "new-02": 1.2}
+    turn = np.array([angle[id] for id in found.images["category_id"]])
+    features = np.stack([np.cos(turn), np.sin(turn)], axis=1).astype(np.float16)
+    rows = np.arange(30)
+    guess = second_guess(found, rows, features)
+    names = [found.categories[g].id for g in guess]
+    expected = {"Sneaker": "new-01", "new-01": "Sneaker", "new-02": "new-01"}
+    assert names == [expected[id] for id in found.images["category_id"]]
+    assert second_guess(found, rows, None) == [-1] * 30

@@ -1,0 +1,184 @@
+"""What people correct is corrected, what contradicts is told, and nothing is applied twice."""
+
+from __future__ import annotations
+
+import copy
+
+import pandas as pd
+import pytest
+
+from holotype.discovery import Discovery
+from holotype.edits import Applied, Edit, apply_edits
+from report.made import make_discovery
+
+RUN = "run-made-1"
+
+
+@pytest.fixture
+def found(tmp_path) -> Discovery:
+    return make_discovery(tmp_path, 60)
+
+
+def edit(
+    action: str, image: str = "", category: str = "", value: str = "", *, time: str = "t", run: str = RUN
+) -> Edit:
+    return Edit(run, time, action, image, category, value)
+
+
+def paths(found: Discovery, id: str) -> list[str]:
+    return list(found.images["path"][found.images["category_id"] == id])
+
+
+def row(applied: Applied, path: str) -> pd.Series:
+    return applied.discovery.images.set_index("path").loc[path]
+
+
+def test_the_given_discovery_is_not_changed(found):
+    before, categories = found.images.copy(), copy.deepcopy(found.categories)
+    apply_edits(found, [edit("rename", "", "new-01", "Hawk"), edit("merge", "", "new-02", "new-03")])
+    pd.testing.assert_frame_equal(found.images, before)
+    assert [(c.id, c.name, c.n) for c in found.categories] == [(c.id, c.name, c.n) for c in categories]
+
+
+def test_rename(found):
+    applied = apply_edits(found, [edit("rename", "", "new-01", " Hawk ")])
+    assert applied.discovery.category("new-01").name == "Hawk"
+    assert (row(applied, paths(found, "new-01")[0])[["category", "category_id"]] == ["Hawk", "new-01"]).all()
+    assert (applied.count, applied.problems, applied.confirmed) == (1, [], {})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (edit("rename", "", "new-01", "Sandal"), "another category is called so"),
+        (edit("rename", "", "new-01", "  "), "the new name is empty"),
+        (edit("rename", "", "new-99", "Hawk"), "'new-99' is not in this run"),
+        (edit("merge", "", "new-01", "new-01"), "one category already"),
+        (edit("merge", "", "Sandal", "new-01"), "a known class stays"),
+        (edit("merge", "", "new-01", "new-99"), "'new-99' is not in this run"),
+        (edit("move", "gone.png", "new-01", "new-02"), "no such image"),
+        (edit("confirm", "gone.png", "new-01", "new-02"), "no such image"),
+        (edit("rename", "", "new-01", "Hawk", run="other"), "1 edit of run 'other' cannot be applied"),
+    ],
+)
+def test_what_cannot_be_applied_is_told_and_the_rest_goes_on(wrong, words, found):
+    applied = apply_edits(found, [wrong, edit("rename", "", "new-04", "Owl")])
+    assert len(applied.problems) == 1
+    assert words in applied.problems[0]
+    assert applied.discovery.category("new-04").name == "Owl"
+    assert applied.count == 1
+
+
+def test_merge(found):
+    both = {*paths(found, "new-01"), *paths(found, "new-02")}
+    applied = apply_edits(
+        found, [edit("merge", "", "new-01", "new-02"), edit("rename", "", "new-01", "Hawk")]
+    )
+    target = applied.discovery.category("new-02")
+    assert target.n == len(both)
+    assert set(paths(applied.discovery, "new-02")) == both
+    assert target.name == "Hawk"  # what is said of a merged category holds for the one that it is in
+    assert set(target.exemplars) <= both
+    one, two = (found.category(id) for id in ("new-01", "new-02"))
+    mean = (one.n * one.signature[0] + two.n * two.signature[0]) / (one.n + two.n)
+    assert target.signature[0] == pytest.approx(mean)
+    assert applied.discovery.facts["edits"]["merged"] == {"new-01": "new-02"}
+    assert all(c.nearest != "new-01" for c in applied.discovery.categories)
+
+
+def test_moves_to_a_category_and_to_a_new_one(found):
+    one, two, *_ = paths(found, "new-01")
+    applied = apply_edits(
+        found, [edit("move", one, "new-01", "Sandal"), edit("move", two, "new-01", "odd ones")]
+    )
+    assert list(row(applied, one)[["category", "kind", "note"]]) == ["Sandal", "known", "moved by hand"]
+    assert list(row(applied, two)[["category", "kind", "category_id"]]) == ["odd ones", "novel", "odd ones"]
+    split = applied.discovery.category("odd ones")
+    assert (split.n, split.exemplars) == (1, [two])
+    assert applied.discovery.category("new-01").n == found.category("new-01").n - 2
+    assert one not in applied.discovery.category("new-01").exemplars
+
+
+def test_an_image_that_has_gone_elsewhere_is_moved_all_the_same_and_told(found):
+    one = paths(found, "new-01")[0]
+    applied = apply_edits(
+        found, [edit("move", one, "new-01", "new-02"), edit("move", one, "new-01", "new-03")]
+    )
+    assert row(applied, one)["category_id"] == "new-03"
+    assert "the image was in 'new-02' by then" in applied.problems[0]
+
+
+def test_reject_an_image_and_a_category(found):
+    one, rest = paths(found, "new-01")[0], paths(found, "new-02")
+    applied = apply_edits(found, [edit("reject", one, "new-01"), edit("reject", "", "new-02")])
+    for path in (one, *rest):
+        assert list(row(applied, path)[["category", "category_id", "kind", "note"]]) == [
+            "",
+            "",
+            "",
+            "rejected",
+        ]
+    assert "new-02" not in {c.id for c in applied.discovery.categories}
+    again = apply_edits(applied.discovery, [edit("rename", "", "new-02", "Hawk")])
+    assert "'new-02' was rejected" in again.problems[0]
+
+
+def test_confirmed_labels_carry_the_name_at_the_end(found):
+    one, two = paths(found, "new-01")[0], paths(found, "Sandal")[0]
+    edits = [
+        edit("confirm", one, "new-01", "new-01"),
+        edit("rename", "", "new-01", "Hawk"),
+        edit("confirm", two, "Sandal", "Boot"),
+    ]
+    applied = apply_edits(found, edits)
+    assert applied.confirmed == {one: "Hawk", two: "Boot"}
+    assert not row(applied, one)["doubtful"]
+    assert row(applied, two)["category"] == "Sandal"  # nothing is called Boot before the next round
+
+
+def test_a_category_without_a_name_lends_its_suggested_one(found):
+    """The next round calls its own categories new-01 and so on: a class of that name would be mixed up with them."""
+    one = paths(found, "new-01")[0]
+    confirmed = apply_edits(found, [edit("confirm", one, "new-01", "new-01")]).confirmed
+    assert confirmed == {one: found.category("new-01").suggested}
+    found.category("new-01").suggested = ""
+    assert apply_edits(found, [edit("confirm", one, "new-01", "new-01")]).confirmed == {
+        one: "new-01 (confirmed)"
+    }
+
+
+def test_confirming_twice_and_against_the_label_is_told(found):
+    labelled = found.images[found.images["label"] != ""].iloc[0]
+    edits = [edit("confirm", labelled["path"], "", "new-01"), edit("confirm", labelled["path"], "", "new-02")]
+    applied = apply_edits(found, edits)
+    assert applied.confirmed == {labelled["path"]: found.category("new-02").suggested}
+    assert f"came with the label {labelled['label']!r}" in applied.problems[0]
+    assert "confirmed as 'new-01' before; the later one counts" in applied.problems[1]
+
+
+def test_applying_again_changes_nothing(found, tmp_path):
+    one = paths(found, "new-01")[0]
+    edits = [
+        edit("merge", "", "new-02", "new-03"), edit("move", one, "new-01", "split"), edit("reject", "", "new-04"),
+        edit("confirm", paths(found, "new-01")[1], "new-01", "new-01"),
+    ]  # fmt: skip
+    first = apply_edits(found, edits)
+    first.discovery.save(tmp_path)
+    again = apply_edits(Discovery.load(tmp_path), edits)
+    assert (again.count, again.problems) == (0, [])
+    assert again.confirmed == first.confirmed
+    pd.testing.assert_frame_equal(again.discovery.images, first.discovery.images)
+
+
+def test_categories_that_lost_all_images_vanish(found):
+    edits = [edit("move", path, "new-01", "new-02") for path in paths(found, "new-01")]
+    assert "new-01" not in {c.id for c in apply_edits(found, edits).discovery.categories}
+
+
+def test_edits_of_earlier_rounds_count_only_as_labels(found):
+    found.facts["earlier_runs"] = ["run-0"]
+    one = paths(found, "new-01")[0]
+    edits = [edit("confirm", one, "", "Hawk", run="run-0"), edit("rename", "", "new-01", "Owl", run="run-0")]
+    applied = apply_edits(found, edits)
+    assert (applied.confirmed, applied.problems) == ({one: "Hawk"}, [])
+    assert applied.discovery.category("new-01").name == "new-01"

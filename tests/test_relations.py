@@ -1,0 +1,286 @@
+"""Relations against slow loops, doubt that stays a minority, and the odd collections that users have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from holotype.discovery import Category
+from holotype.relations import WORST, Described, describe, in_words, suggest_names
+
+KNOWN = ("Sneaker", "Sandal", "Bag")
+IDS = [*KNOWN, "new-01", "new-02", "new-03"]
+
+
+def unit(x: np.ndarray) -> np.ndarray:
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def world(n_each: int = 40, seed: int = 0) -> dict:
+    """Six groups around random directions, of which new-01 lies beside Sneaker; half of the known are labelled."""
+    random = np.random.default_rng(seed)
+    centre = unit(random.normal(size=(6, 16)))
+    centre[3] = unit(centre[0] + 0.5 * centre[3])
+    category = np.repeat(np.arange(6), n_each)
+    features = 3 * (centre[category] + 0.1 * random.normal(size=(len(category), 16)))
+    known = category < 3
+    label = [IDS[c] if k and i % 2 else "" for i, (c, k) in enumerate(zip(category, known, strict=True))]
+    n = len(category)
+    return {
+        "features": features.astype(np.float32),
+        "category": category,
+        "ids": IDS,
+        "known": KNOWN,
+        "label": label,
+        "probability": random.uniform(0.3, 1, n),
+        "known_score": np.where(known, 0.9, 0.1) + random.uniform(-0.1, 0.1, n),
+        "path": [f"{i}.png" for i in range(n)],
+    }
+
+
+@pytest.fixture(scope="module")
+def described() -> Described:
+    return describe(**world())
+
+
+# -- numbers ------------------------------------------------------------------------------------------
+
+
+def test_numbers_are_the_slow_loop(described) -> None:
+    w = world()
+    f, category = unit(w["features"].astype(np.float64)), w["category"]
+    labels = np.array(w["label"])
+    prototype = {name: unit(f[labels == name].mean(0)) for name in KNOWN}
+    centre = [unit(f[category == k].mean(0)) for k in range(6)]
+    assert [c.id for c in described.categories] == IDS
+    for k, found in enumerate(described.categories):
+        inside = f[category == k]
+        assert found.n == len(inside)
+        assert found.kind == ("known" if k < 3 else "novel")
+        assert found.cohesion == pytest.approx(np.mean([x @ centre[k] for x in inside]), abs=1e-5)
+        mean_cosines = [np.mean([x @ prototype[name] for x in inside]) for name in KNOWN]
+        assert found.signature == pytest.approx(mean_cosines, abs=1e-5)
+        other = {j: centre[k] @ centre[j] for j in range(6) if j != k}
+        nearest = max(other, key=other.__getitem__)
+        assert found.nearest == IDS[nearest]
+        assert found.separation == pytest.approx(1 - other[nearest], abs=1e-5)
+
+
+def test_typicality_is_the_share_that_is_no_nearer(described) -> None:
+    w = world()
+    f, category = unit(w["features"].astype(np.float64)), w["category"]
+    for k in range(6):
+        rows = np.flatnonzero(category == k)
+        near = f[rows] @ unit(f[rows].mean(0))
+        slow = [np.mean(near <= own + 5e-7) for own in near]
+        assert described.typicality[rows] == pytest.approx(slow)
+    assert described.typicality.max() == 1
+    assert described.typicality.min() > 0
+
+
+def test_exemplars_are_typical_and_borderline_images_fit_another(described) -> None:
+    w = world()
+    f, category = unit(w["features"].astype(np.float64)), w["category"]
+    centre = np.array([unit(f[category == k].mean(0)) for k in range(6)])
+    typical = dict(zip(w["path"], described.typicality, strict=True))
+    cosine = dict(zip(w["path"], f @ centre.T, strict=True))
+    for k, found in enumerate(described.categories):
+        rows = [p for p, c in zip(w["path"], category, strict=True) if c == k]
+        assert found.exemplars == sorted(rows, key=lambda p: -typical[p])[:9]
+        margin = {p: cosine[p][k] - np.delete(cosine[p], k).max() for p in rows}
+        left = sorted((p for p in rows if p not in found.exemplars), key=margin.__getitem__)
+        assert found.borderline == left[:6]
+
+
+def test_the_order_of_images_and_the_length_of_features_mean_nothing(described) -> None:
+    w, order = world(), np.random.default_rng(1).permutation(240)
+    w["features"] = w["features"] * np.random.default_rng(2).uniform(0.5, 4, (240, 1)).astype(np.float32)
+    for key in ("features", "category", "probability", "known_score"):
+        w[key] = w[key][order]
+    for key in ("label", "path"):
+        w[key] = [w[key][i] for i in order]
+    again = describe(**w)
+    np.testing.assert_allclose(again.typicality, described.typicality[order])
+    np.testing.assert_array_equal(again.doubtful, described.doubtful[order])
+    assert [c.words for c in again.categories] == [c.words for c in described.categories]
+
+
+def test_half_precision_and_several_chunks_change_nothing(described, monkeypatch) -> None:
+    monkeypatch.setattr("holotype.relations.CHUNK", 37)
+    w = world()
+    w["features"] = w["features"].astype(np.float16)
+    again = describe(**w)
+    assert [c.id for c in again.categories] == IDS
+    for mine, theirs in zip(again.categories, described.categories, strict=True):
+        assert mine.signature == pytest.approx(theirs.signature, abs=1e-3)
+        assert mine.cohesion == pytest.approx(theirs.cohesion, abs=1e-3)
+
+
+# -- doubt --------------------------------------------------------------------------------------------
+
+
+def test_a_minority_is_doubtful(described) -> None:
+    assert 0 < described.doubtful.mean() <= 4 * WORST
+
+
+@pytest.mark.parametrize("what", ["probability", "known_score"])
+def test_an_image_that_the_method_doubts_is_doubtful(what) -> None:
+    w = world()
+    w[what][4] = -5.0  # unlabelled, in a known class
+    assert w["label"][4] == ""
+    assert describe(**w).doubtful[4]
+
+
+def test_an_image_far_from_its_category_is_doubtful() -> None:
+    w = world()
+    w["features"][200] = np.random.default_rng(5).normal(size=16)
+    found = describe(**w)
+    assert found.doubtful[200]
+    assert found.typicality[200] == found.typicality[w["category"] == 5].min()
+
+
+def test_a_label_that_the_features_contradict_is_doubtful() -> None:
+    w = world()
+    w["label"][7] = "Bag"  # it lies among the sneakers, and is placed there
+    assert describe(**w).doubtful[7]
+    w["category"] = w["category"].copy()
+    w["category"][7] = 2  # or where its label says
+    assert describe(**w).doubtful[7]
+
+
+def test_without_scores_nothing_breaks() -> None:
+    w = world()
+    w["probability"] = w["known_score"] = np.full(240, np.nan)
+    assert describe(**w).doubtful.mean() <= 2 * WORST
+
+
+# -- odd collections ----------------------------------------------------------------------------------
+
+
+def test_empty_categories_vanish_and_unread_images_count_nowhere(described) -> None:
+    w = world()
+    w["category"] = np.where(w["category"] == 4, -1, w["category"])
+    w["features"][w["category"] == -1] = np.nan
+    w["features"][0] = np.nan  # placed, but not read
+    found = describe(**w)
+    assert [c.id for c in found.categories] == [id for id in IDS if id != "new-02"]
+    assert found.categories[0].n == 39
+    lost = (w["category"] == -1) | (np.arange(240) == 0)
+    assert np.isnan(found.typicality[lost]).all()
+    assert not found.doubtful[lost].any()
+    assert np.isfinite(found.typicality[~lost]).all()
+    assert "new-02" not in {c.nearest for c in found.categories}
+
+
+def three(**changes) -> Described:
+    settings = {
+        "features": np.eye(3, 4, dtype=np.float32),
+        "category": np.array([0, 1, 2]),
+        "ids": ["a", "b", "new-01"],
+        "known": ("a", "b"),
+        "label": ["a", "b", ""],
+        "probability": np.ones(3),
+        "known_score": np.ones(3),
+        "path": ["1", "2", "3"],
+    }
+    return describe(**{**settings, **changes})
+
+
+def test_categories_of_one_image() -> None:
+    found = three()
+    assert [c.n for c in found.categories] == [1, 1, 1]
+    assert found.typicality.tolist() == [1, 1, 1]
+    assert not found.doubtful.any()
+    assert [c.cohesion for c in found.categories] == [1, 1, 1]
+    assert [c.exemplars for c in found.categories] == [["1"], ["2"], ["3"]]
+    assert [c.borderline for c in found.categories] == [[], [], []]
+
+
+def test_one_category_and_no_known_class() -> None:
+    found = three(category=np.zeros(3, dtype=int), ids=["new-01"], known=(), label=["", "", ""])
+    (only,) = found.categories
+    assert (only.kind, only.nearest, only.words, only.suggested) == ("novel", "", "", "new 1")
+    assert np.isnan(only.separation)
+    assert only.borderline == []
+
+
+def test_nothing_could_be_read() -> None:
+    found = three(features=np.full((3, 4), np.nan, dtype=np.float32))
+    assert found.categories == []
+    assert np.isnan(found.typicality).all()
+    nothing = np.zeros(0)
+    empty = three(
+        features=np.zeros((0, 4)),
+        category=nothing.astype(int),
+        label=[],
+        probability=nothing,
+        known_score=nothing,
+        path=[],
+    )
+    assert empty.categories == []
+
+
+def test_identical_images_are_equally_typical_and_none_is_doubtful() -> None:
+    n = 50
+    found = describe(
+        np.ones((n, 8), dtype=np.float32),
+        np.arange(n) % 2,
+        ["a", "new-01"],
+        ["a"],
+        ["a" if i % 4 == 0 else "" for i in range(n)],
+        np.full(n, 0.5),
+        np.full(n, 0.5),
+        [str(i) for i in range(n)],
+    )
+    assert (found.typicality == 1).all()
+    assert not found.doubtful.any()
+
+
+def test_a_known_class_whose_labelled_images_are_unread_is_judged_by_what_lies_in_it() -> None:
+    w = world()
+    w["features"][[i for i, name in enumerate(w["label"]) if name == "Bag"]] = np.nan
+    bag = describe(**w).categories[2]
+    assert bag.signature[2] == pytest.approx(bag.cohesion, abs=1e-5)
+
+
+# -- words --------------------------------------------------------------------------------------------
+
+
+def test_the_category_beside_a_known_class_says_so(described) -> None:
+    beside = described.categories[3]
+    assert beside.words.startswith("closest to Sneaker 0.")
+    assert beside.suggested == "near Sneaker, new 1"
+    assert described.categories[0].suggested == "Sneaker"
+    assert "Sneaker" not in described.categories[0].words  # a class is not compared with itself
+
+
+@pytest.mark.parametrize(
+    ("signature", "usual", "words"),
+    [
+        ([0.71, 0.55, 0.05, 0.2], None, "closest to Sneaker 0.71 and Sandal 0.55; unlike Bag"),
+        ([0.71, 0.40, 0.05, 0.2], None, "closest to Sneaker 0.71; unlike Bag"),
+        ([0.72, 0.6, 0.5, 0.71], None, "closest to Sneaker 0.72 and Boot 0.71; unlike Bag"),
+        ([0.71, np.nan, np.nan, np.nan], None, "closest to Sneaker 0.71"),
+        ([np.nan] * 4, None, ""),
+        # everything here is like a sneaker, and nothing like a bag: that is not worth a word
+        (
+            [0.71, 0.55, 0.05, 0.2],
+            [0.8, 0.1, 0.05, 0.9],
+            "like no known class in particular; nearest Sneaker 0.71",
+        ),
+        ([0.71, 0.5, 0.3, 0.4], [0.4, 0.4, 0.0, 0.3], "closest to Sneaker 0.71"),
+    ],
+)
+def test_words(signature, usual, words) -> None:
+    usual = None if usual is None else np.array(usual)
+    assert in_words(signature, ["Sneaker", "Sandal", "Bag", "Boot"], usual=usual) == words
+
+
+def test_suggested_names_are_numbered_per_neighbour() -> None:
+    near = {"a": [1.0, 0.0], "b": [0.0, 1.0]}
+    categories = [Category("a", "a", "known", 1, signature=near["a"])]
+    categories += [
+        Category(f"new-{i}", f"new-{i}", "novel", 1, signature=near[x]) for i, x in enumerate("aba")
+    ]
+    expected = ["a", "near a, new 1", "near b, new 1", "near a, new 2"]
+    assert suggest_names(categories, ["a", "b"]) == expected

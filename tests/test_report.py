@@ -1,0 +1,64 @@
+"""`holotype report`: says what was applied and what could not be, and the page shows it."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from holotype.cli.report import command
+from holotype.discovery import Discovery
+from holotype.edits import Edit, to_csv
+from holotype.errors import InputError
+from report.made import make_discovery
+
+
+@pytest.fixture
+def run(tmp_path):
+    make_discovery(tmp_path, 40).save(tmp_path / "run")
+    return tmp_path / "run"
+
+
+def write(tmp_path, *edits: Edit):
+    (tmp_path / "edits.csv").write_text(to_csv(edits), encoding="utf-8")
+    return str(tmp_path / "edits.csv")
+
+
+def test_without_edits_it_builds_the_page(run, capsys):
+    assert command([str(run), "--no-progress"]) == 0
+    assert (run / "report.html").is_file()
+    assert "No edits to apply." in capsys.readouterr().out
+
+
+def test_edits_reach_the_page_the_assignments_and_the_log(run, tmp_path, capsys):
+    image = Discovery.load(run).images["path"].iloc[0]
+    file = write(
+        tmp_path,
+        Edit("run-made-1", "t", "rename", "", "new-01", "=Hawk & <Owl>"),
+        Edit("run-made-1", "t", "confirm", image, "", "Sandal"),
+        Edit("run-made-1", "t", "merge", "", "new-07", "new-01"),
+    )
+    assert command([str(run), "--edits", file]) == 0
+    said = capsys.readouterr().out
+    assert "3 edits, 3 of them new" in said
+    assert "2 edits applied." in said
+    assert "1 confirmed label counts in the next round" in said
+    assert (
+        "Merge of 'new-07' into 'new-01' was not applied: the category 'new-07' is not in this run." in said
+    )
+    assert Discovery.load(run).category("new-01").name == "=Hawk & <Owl>"
+    assert set(pd.read_parquet(run / "assignments.parquet")["category"]) >= {"=Hawk & <Owl>"}
+    assert len((run / "edits.csv").read_text().splitlines()) == 4
+    assert "Hawk" in (run / "report" / "data.js").read_text()
+    command([str(run), "--edits", file])
+    assert "0 of them new" in capsys.readouterr().out
+    assert len((run / "edits.csv").read_text().splitlines()) == 4
+
+
+def test_edits_of_another_run_are_one_sentence(run, tmp_path):
+    with pytest.raises(InputError, match="made in the report of run 'other'"):
+        command([str(run), "--edits", write(tmp_path, Edit("other", "t", "rename", "", "new-01", "x"))])
+
+
+def test_what_is_no_run_is_one_sentence(tmp_path):
+    with pytest.raises(InputError, match="holds no discovery"):
+        command([str(tmp_path)])
