@@ -1,0 +1,84 @@
+"""`holotype assign`: new images into the categories of a discovery, without training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holotype.cli.words import Parser, speaks
+
+if TYPE_CHECKING:
+    from holotype.assign import Assigned
+
+SHOWN = 20
+"""Categories that are listed on the terminal; the file has them all."""
+
+
+def command(argv: Sequence[str]) -> int:
+    given = make_parser().parse_args(argv)
+    from holotype.assign import assign_images
+
+    assigned = assign_images(
+        Path(given.run),
+        Path(given.images),
+        out=Path(given.out) if given.out else None,
+        copy_to=Path(given.copy_to) if given.copy_to else None,
+        device=given.device,
+        progress=not given.no_progress,
+    )
+    if speaks():
+        print(summary(assigned))
+        if given.copy_to:
+            print(f"Folders of links, one per category: {given.copy_to}")
+    return 0
+
+
+def make_parser() -> Parser:
+    parser = Parser(
+        prog="holotype assign",
+        description="Place new images in the categories that holotype discover found, without training, and mark those "
+        "that fit nothing.",
+    )
+    parser.add_argument("run", metavar="RUN", help="run folder of a holotype discover")
+    parser.add_argument(
+        "images",
+        metavar="NEW_IMAGES",
+        help="folder of images, CSV or Parquet file with a column path, or one image",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="where the table goes, .csv or .parquet (default: RUN/assigned/NEW_IMAGES.csv)",
+    )
+    parser.add_argument(
+        "--copy-to", metavar="DIR", help="also make a folder of links per category there; overwrites nothing"
+    )
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda", "mps"),
+        default="auto",
+        help="where to compute (default: auto)",
+    )
+    parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
+    return parser
+
+
+def summary(assigned: Assigned) -> str:
+    """What a person wants to see afterwards."""
+    kinds = assigned.kinds
+    lines = [
+        f"{assigned.n:,} images: {kinds['known']:,} in known classes, {kinds['novel']:,} in new categories."
+    ]
+    common = assigned.categories.most_common(SHOWN)
+    lines += [f"  {n:>7,}  {name or 'no category (rejected)'}" for name, n in common]
+    if len(assigned.categories) > SHOWN:
+        lines.append(f"  and {len(assigned.categories) - SHOWN} smaller categories")
+    if assigned.unfit:
+        lines.append(
+            f"{assigned.unfit:,} of them fit nothing well (fits = False in the table); look at these first."
+        )
+    if assigned.unread:
+        lines.append(f"{assigned.unread:,} could not be read; the column problem says why.")
+    lines.append(f"Every image with its category: {assigned.out}")
+    return "\n".join(lines)

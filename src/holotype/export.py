@@ -1,0 +1,177 @@
+"""The trained model as one ONNX file: pixels in, features and logits out, checked against torch."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from holotype.data.store import CROP_SHARE
+from holotype.data.views import normalise
+from holotype.errors import InputError
+from holotype.files import write_beside
+from holotype.methods import Method
+from holotype.methods.kmeans import SOFTNESS
+from holotype.trained import Trained, load_trained
+
+PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+"""Of the extra onnx; torch's exporter needs the last one."""
+OPSET = 18
+TRACED, CHECKED = 2, (1, 5)
+"""Images in a batch: while the graph is recorded, and when it is compared with torch."""
+TOLERANCE = 1e-3
+"""Largest difference of features and logits, as a share of the largest value, that is only another order of sums."""
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How far ONNX and torch are apart on random images."""
+
+    features: float
+    """Largest difference of any feature."""
+    logits: float
+    """Largest difference of any logit."""
+    size: float
+    """Largest absolute value among the features and logits, to compare with."""
+
+
+class Exported(nn.Module):
+    """images (B, 3, S, S) uint8 RGB -> features (B, D), logits (B, K); softmax(logits) is the probability."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, trained: Trained) -> None:
+        super().__init__()
+        backbone = trained.backbone
+        self.trunk, self.tail, self.method = backbone.trunk, backbone.tail, trained.method
+        self.register_buffer("mean", torch.tensor(backbone.mean))
+        self.register_buffer("std", torch.tensor(backbone.std))
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.tail(self.trunk(normalise(images, self.mean, self.std, torch.float32)))
+        return features, logits(self.method, features)
+
+
+def logits(method: Method, features: Tensor) -> Tensor:
+    """(B, D) -> (B, K), whose softmax is what the method's predict takes the largest of."""
+    if hasattr(method, "classifier"):
+        return method.classifier(features) / method.config.tau  # type: ignore[operator]
+    if hasattr(method, "centres"):
+        unit = nn.functional.normalize(features, dim=-1)
+        return -(unit[:, None] - method.centres).square().sum(-1) / SOFTNESS  # type: ignore[operator]
+    raise InputError(
+        f"{type(method).__name__} has neither a classifier nor centres, so that it has no logits to export."
+    )
+
+
+def export_onnx(run: Path, file: Path) -> Parity:
+    """Write the model in the folder `run` as ONNX, and compare it with torch.
+
+    The graph takes any number of images; categories, crop and normalisation stand in the file's metadata.
+    """
+    onnx, runtime = _packages()
+    if file.suffix.lower() != ".onnx":
+        raise InputError(f"The model is written as .onnx, not as {file.name!r}.")
+    trained = load_trained(run, "cpu")
+    if trained.method.needs == "images":
+        raise InputError(f"{type(trained.method).__name__} encodes images itself and cannot be exported.")
+    model = Exported(trained).float().eval()
+    proto = _record(model, trained.backbone.image_size)
+    onnx.helper.set_model_props(proto, facts(trained))
+    content = proto.SerializeToString()
+    parity = compare(model, runtime.InferenceSession(content), trained.backbone.image_size)
+    if max(parity.features, parity.logits) > TOLERANCE * max(parity.size, 1.0):
+        raise InputError(
+            f"The ONNX model differs from the trained one by {max(parity.features, parity.logits):.2g}, so that "
+            "nothing was written; another version of onnxruntime or torch may help."
+        )
+    write_beside(file, lambda beside: _write(beside, content))
+    return parity
+
+
+def _write(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+
+
+def _packages() -> tuple[ModuleType, ModuleType]:
+    try:
+        onnx, runtime, _ = (import_module(name) for name in PACKAGES)
+    except ImportError as error:
+        raise InputError(
+            f"holotype export needs the package {error.name}; install it with pip install 'holotype[onnx]'."
+        ) from error
+    return onnx, runtime
+
+
+def _record(model: Exported, size: int):  # type: ignore[no-untyped-def]
+    """The graph of the model as an onnx.ModelProto, for batches of any size."""
+    example = torch.zeros(TRACED, 3, size, size, dtype=torch.uint8)
+    batch = torch.export.Dim("batch", min=1)
+    with _quiet():
+        program = torch.onnx.export(
+            model,
+            (example,),
+            dynamo=True,
+            input_names=["images"],
+            output_names=["features", "logits"],
+            dynamic_shapes=({0: batch},),
+            opset_version=OPSET,
+            verbose=False,
+        )
+    assert program is not None  # it is None only where a file is written
+    return program.model_proto
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Torch's exporter prints and warns of its own doings."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        before = logging.root.manager.disable
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(before)
+
+
+def facts(trained: Trained) -> dict[str, str]:
+    """What a user of the file needs to know, as text."""
+    size = trained.backbone.image_size
+    return {
+        "run_id": trained.run_id,
+        "categories": json.dumps(list(trained.ids), ensure_ascii=False),
+        "known": json.dumps(list(trained.known), ensure_ascii=False),
+        "image_size": str(size),
+        "resize": f"shorter side to {int(size / CROP_SHARE)} pixels (bicubic), then the middle {size} x {size}",
+        "input": "images: uint8 (batch, 3, height, width), RGB; normalisation is part of the model",
+        "backbone": trained.backbone.name,
+        "caveat": trained.backbone.caveat,
+    }
+
+
+@torch.no_grad()
+def compare(model: Exported, session, size: int) -> Parity:  # type: ignore[no-untyped-def]
+    """The largest differences on random images, in batches of several sizes."""
+    rng = np.random.default_rng(0)
+    apart = np.zeros(2)
+    largest = 0.0
+    for n in CHECKED:
+        images = rng.integers(0, 256, (n, 3, size, size), dtype=np.uint8)
+        ours = [tensor.numpy() for tensor in model(torch.from_numpy(images))]
+        theirs = session.run(["features", "logits"], {"images": images})
+        apart = np.maximum(apart, [float(np.abs(a - b).max()) for a, b in zip(ours, theirs, strict=True)])
+        largest = max(largest, *(float(np.abs(a).max()) for a in ours))
+    return Parity(float(apart[0]), float(apart[1]), largest)

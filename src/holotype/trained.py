@@ -1,0 +1,291 @@
+"""A trained model as it lies in the folder of a discovery: all that is needed to place images it never saw.
+
+model.safetensors   tail and method, and the centres of the categories (centres.py)
+model.json          the backbone and the method they belong to, the categories by index
+
+The frozen trunk is not stored: the backbone is loaded by its name again, and its digest is compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import os
+import tempfile
+import typing
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from lightning_fabric import Fabric
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from holotype.centres import Centres
+from holotype.data.pictures import Picture, as_paths
+from holotype.data.store import ImageStore
+from holotype.device import PRECISIONS, pick_device
+from holotype.errors import InputError
+from holotype.files import write_bytes, write_text
+from holotype.methods import Method, Task, find_method
+from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
+from holotype.train.encode import PREDICTED_AT_ONCE, Encoder
+from holotype.train.progress import counting
+from holotype.train.sources import FreshViews, evaluation_features
+
+if TYPE_CHECKING:
+    from holotype.experiment import Experiment
+
+FORMAT = 1
+"""Raised when a file of an older version can no longer be read."""
+FILE, WEIGHTS = "model.json", "model.safetensors"
+READ_AT_ONCE = 512
+"""Images that are decoded and lie in memory at a time."""
+
+
+class Read(NamedTuple):
+    """Images on their way through the network."""
+
+    features: np.ndarray
+    """(n, D) float32; NaN for an image that could not be read."""
+    problem: np.ndarray
+    """(n,) object str: why an image could not be read; "" if it could."""
+    note: np.ndarray
+    """(n,) object str: what was done to an unusual one."""
+
+
+@dataclass
+class Trained:
+    """A model that places images."""
+
+    run_id: str
+    known: tuple[str, ...]
+    """Names of the known classes."""
+    ids: tuple[str, ...]
+    """Category ids in the order of the method's indices, known classes first."""
+    backbone: Backbone
+    """Its tail has the trained weights."""
+    method: Method
+    centres: Centres
+    fabric: Fabric
+    encoder: Encoder
+
+    def features(self, images: Iterable[Picture], progress: bool = False) -> Read:
+        """Features of the centre crops of paths, PIL images or arrays (data/pictures.py)."""
+        with tempfile.TemporaryDirectory(prefix="holotype-") as folder:
+            parts = list(self.stream(as_paths(images, Path(folder)), progress))
+        if not parts:
+            nothing = np.empty(0, dtype=object)
+            return Read(np.empty((0, self.backbone.dim), dtype=np.float32), nothing, nothing)
+        return Read(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def stream(self, paths: Sequence[str], progress: bool = False) -> Iterator[Read]:
+        """The same in parts of READ_AT_ONCE images, so that any number of images takes the same memory."""
+        with counting("Placing images", len(paths), progress) as advance:
+            for first in range(0, len(paths), READ_AT_ONCE):
+                part = self._read(list(paths[first : first + READ_AT_ONCE]))
+                yield part
+                advance(len(part.problem))
+
+    def _read(self, paths: list[str]) -> Read:
+        store = ImageStore.decode(paths, self.backbone.image_size, progress=False)
+        features = np.full((len(paths), self.backbone.dim), np.nan, dtype=np.float32)
+        usable = (store.height > 0).nonzero().flatten()
+        if len(usable):
+            found = evaluation_features(FreshViews(store, self.encoder), usable)
+            features[usable.numpy()] = found.float().cpu().numpy()
+        return Read(features, store.problem, store.note)
+
+    @torch.no_grad()
+    def place(self, features: np.ndarray) -> pd.DataFrame:
+        """(n, D) -> category_id, kind, probability, known_score, typicality, fits; "" and NaN for unread images.
+
+        fits: False where an image fits nothing (centres.py states the rule); its category is still the best guess.
+        """
+        read = np.isfinite(features).all(axis=1)
+        category, probability, known_score = predict(self.method, features[read])
+        category, typicality, fits = self.centres.judge(features[read], category)
+        kind = np.where(category < len(self.known), "known", "novel")
+        columns = {
+            "category_id": _spread(np.array(self.ids, dtype=object)[category], read, ""),
+            "kind": _spread(kind.astype(object), read, ""),
+            "probability": _spread(probability, read, np.nan),
+            "known_score": _spread(known_score, read, np.nan),
+            "typicality": _spread(typicality, read, np.nan),
+            "fits": _spread(fits, read, False),
+        }
+        return pd.DataFrame(columns)
+
+
+@torch.no_grad()
+def predict(method: Method, features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """category, probability, known_score (n,) of features (n, D), where the method is."""
+    like = next(t for t in (*method.parameters(), *method.buffers()) if t.is_floating_point())
+    parts = [
+        method.predict(part.to(like.device, like.dtype))
+        for part in torch.from_numpy(np.ascontiguousarray(features)).split(PREDICTED_AT_ONCE)
+        if len(part)
+    ]
+    if not parts:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32), np.empty(0, dtype=np.float32)
+    category = torch.cat([part.category for part in parts]).cpu().numpy()
+    probability = torch.cat([part.probability for part in parts]).float().cpu().numpy()
+    return category, probability, torch.cat([part.known_score for part in parts]).float().cpu().numpy()
+
+
+# -- on disk ------------------------------------------------------------------------------------------
+
+
+def save_trained(
+    folder: Path,
+    *,
+    experiment: Experiment,
+    backbone: Backbone,
+    method: Method,
+    tensors: dict[str, Tensor],
+    known: Sequence[str],
+    ids: Sequence[str],
+    features: np.ndarray,
+    category: np.ndarray,
+    run_id: str,
+) -> None:
+    """Write the model of a discovery; a kill between its two files is noticed when they are read.
+
+    tensors: Loop.model_tensors(). ids: of the method's categories by index, all task.k of them.
+    features (N, D): any float type; images with NaN do not count.
+    category (N,): the index of each image's category, -1 = not placed.
+    """
+    centres = Centres.measure(np.asarray(features), np.asarray(category), method.task.k)
+    stored = {
+        f"centres.{f.name}": torch.from_numpy(getattr(centres, f.name)) for f in dataclasses.fields(centres)
+    }
+    stored |= {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    config = dataclasses.asdict(experiment.backbone)
+    config["name"] = _lasting_name(experiment.backbone.name, backbone)
+    content = {
+        "format": FORMAT,
+        "run_id": run_id,
+        "known": list(known),
+        "ids": list(ids),
+        "method_name": experiment.method_name,
+        "method": dataclasses.asdict(method.config),
+        "task": dataclasses.asdict(method.task),
+        "backbone": config | {"image_size": backbone.image_size},
+        "digest": backbone.digest,
+        "double": experiment.train.precision == "fp64",
+    }
+    weights = save(stored)
+    # a kill between the two files leaves a pair that does not match, and that is recognised
+    content["weights"] = hashlib.sha256(weights).hexdigest()
+    write_bytes(folder / WEIGHTS, weights)
+    write_text(folder / FILE, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def _lasting_name(name: str, backbone: Backbone) -> str:
+    """What finds the backbone again from any folder: files by their absolute path."""
+    if name == "auto":
+        return backbone.name
+    file = Path(name).expanduser()
+    return os.path.abspath(file) if name != "embedded" and file.is_file() else name
+
+
+def load_trained(folder: Path | str, device: str = "auto") -> Trained:
+    """Read what `save_trained` wrote, ready on `device`."""
+    folder = Path(folder)
+    content = _read_sheet(folder)
+    try:
+        tensors = _read_weights(folder, content["weights"])
+        backbone_config = BackboneConfig(**content["backbone"])
+        method_class = find_method(content["method_name"])
+        settings = rebuild(method_class.Config, content["method"])
+        with torch.random.fork_rng(devices=[]):  # fresh heads are drawn, and overwritten at once
+            method = method_class(settings, Task(**content["task"]))
+        backbone = _find_backbone(folder, backbone_config, content["digest"])
+        fabric = _make_fabric(device, bool(content["double"]))
+        encoder = Encoder(backbone, fabric, method)
+        method = method.to(fabric.device, encoder.dtype)
+        modules = nn.ModuleDict({"tail": encoder.tail, "method": method})
+        names = modules.state_dict().keys()
+        modules.load_state_dict({name: tensors[name] for name in names})
+        found = {f.name: tensors[f"centres.{f.name}"].numpy() for f in dataclasses.fields(Centres)}
+        known, ids = tuple(content["known"]), tuple(content["ids"])
+        run_id = str(content["run_id"])
+    except (KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"The model in {folder} cannot be read ({type(error).__name__}: {reason}); "
+            "run holotype discover again."
+        ) from error
+    modules.eval().requires_grad_(False)
+    return Trained(run_id, known, ids, backbone, method, Centres(**found), fabric, encoder)
+
+
+def _read_sheet(folder: Path) -> dict[str, Any]:
+    path = folder / FILE
+    if not folder.is_dir():
+        raise InputError(f"There is no folder {folder}; give the run folder of a holotype discover.")
+    if not path.is_file() or not (folder / WEIGHTS).is_file():
+        raise InputError(
+            f"{folder} holds no trained model (no {FILE} with {WEIGHTS}); give the run folder of a finished "
+            "holotype discover."
+        )
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version = content["format"]
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise InputError(f"{path} cannot be read ({error}); run holotype discover again.") from error
+    if version != FORMAT:
+        raise InputError(
+            f"The model in {folder} was written by another version (format {version}, not {FORMAT}); "
+            "run holotype discover again."
+        )
+    return dict(content)
+
+
+def _read_weights(folder: Path, digest: str) -> dict[str, Tensor]:
+    content = (folder / WEIGHTS).read_bytes()
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise ValueError(f"{WEIGHTS} is not the one that {FILE} was written with")
+    return dict(load(content))
+
+
+def _find_backbone(folder: Path, config: BackboneConfig, digest: str) -> Backbone:
+    backbone = load_backbone(config)
+    if backbone.digest != digest:
+        raise InputError(
+            f"The backbone {config.name} is not the one that the model in {folder} was trained on (its weights "
+            "differ); put the old file back, or run holotype discover again."
+        )
+    return backbone
+
+
+def _make_fabric(device: str, double: bool) -> Fabric:
+    """One process; bf16 on CUDA and fp32 elsewhere, as in training, and fp64 where it was trained in it."""
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    where = pick_device(device)
+    precision = "fp64" if double else "bf16" if where == "cuda" else "fp32"
+    return Fabric(accelerator=where, devices=1, precision=PRECISIONS[precision])
+
+
+def rebuild(cls: type[Any], values: dict[str, Any]) -> Any:
+    """The dataclass, with dataclasses inside it, that dataclasses.asdict made `values` of."""
+    kinds = typing.get_type_hints(cls)
+    given = {
+        name: rebuild(kinds[name], value) if dataclasses.is_dataclass(kinds[name]) else value
+        for name, value in values.items()
+    }
+    return cls(**given)
+
+
+def _spread(values: np.ndarray, where: np.ndarray, nothing: Any) -> np.ndarray:
+    """(n,) values of the rows `where` in a column that holds `nothing` elsewhere."""
+    column = np.full(len(where), nothing, dtype=values.dtype)
+    column[where] = values
+    return column

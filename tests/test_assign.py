@@ -1,0 +1,200 @@
+"""New images find their place, by their present names, in a file and in folders; strangers are flagged."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from holotype.assign import COLUMNS, UNFIT, Called, assign_images, current_names
+from holotype.cli.assign import command
+from holotype.edits import Edit, apply_edits
+from holotype.errors import InputError
+from holotype.trained import load_trained
+from small_run import small_discovery, train_small
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, squares_folder, tiny_backbone_file) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    train_small(folder, squares_folder, tiny_backbone_file)
+    return folder
+
+
+@pytest.fixture
+def run(model, tmp_path) -> Path:
+    """The run folder, to be written to; its weights are links."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name in ("model.json", "model.safetensors"):
+        os.link(model / name, folder / name)
+    return folder
+
+
+@pytest.fixture
+def images(tmp_path) -> Path:
+    """New red and green squares under odd names, and a file that is no image."""
+    folder, rng = tmp_path / "new images", np.random.default_rng(5)
+    names = [
+        "=cmd().png",
+        "<b>.png",
+        "two  spaces.png",
+        "Käfer ✓.png",
+        "deeper/a 'quote'.png",
+        "deeper/=cmd().png",
+    ]
+    for number, name in enumerate(names):
+        colour = [(200, 40, 40), (40, 180, 60)][number % 2]
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.clip(colour + rng.integers(-30, 30, (40, 40, 3)), 0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(path)
+    (folder / "broken.jpg").write_bytes(b"not an image")
+    return folder
+
+
+def test_a_csv_with_every_image(run, images) -> None:
+    found = assign_images(run, images, device="cpu")
+    assert found.out == run / "assigned" / "new images.csv"
+    frame = pd.read_csv(found.out, keep_default_na=False)
+    assert tuple(frame.columns) == COLUMNS
+    assert (found.n, found.unread, len(frame)) == (7, 1, 7)
+    broken = frame[frame.path.str.endswith("broken.jpg")].iloc[0]
+    assert (broken.category, broken.kind, broken.fits) == ("", "", False)
+    assert "broken.jpg" in broken.problem
+    rest = frame[frame.problem == ""]
+    assert set(rest.path) == {str(path) for path in images.rglob("*.png")}
+    assert set(rest.kind) <= {"known", "novel"}
+    assert sum(found.categories.values()) == 6
+    direct = load_trained(run, "cpu")
+    again = direct.place(direct.features(list(rest.path)).features)
+    assert list(again.category_id) == list(rest.category_id)
+
+
+def test_parquet_holds_the_same_in_several_parts(run, images, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("holotype.trained.READ_AT_ONCE", 2)
+    csv = pd.read_csv(
+        assign_images(run, images, out=tmp_path / "a.csv", device="cpu").out, keep_default_na=False
+    )
+    parquet = pd.read_parquet(assign_images(run, images, out=tmp_path / "a.parquet", device="cpu").out)
+    assert tuple(parquet.columns) == COLUMNS
+    assert list(parquet.path) == list(csv.path)
+    assert list(parquet.category_id) == list(csv.category_id)
+    assert parquet.probability.isna().sum() == 1
+    assert parquet.fits.dtype == bool
+
+
+def test_one_image_and_a_table_of_paths(run, images, tmp_path) -> None:
+    one = assign_images(run, images / "<b>.png", device="cpu")
+    assert (one.n, one.out.name) == (1, "<b>.csv")
+    (tmp_path / "list.csv").write_text("path\nnew images/<b>.png\nnew images/two  spaces.png\n")
+    assert assign_images(run, tmp_path / "list.csv", device="cpu").n == 2
+
+
+def test_a_stranger_fits_nothing(run, tmp_path, monkeypatch) -> None:
+    """With the limits of a model that never saw such an image; how strange it must be is told in test_centres.py."""
+    trained = load_trained(run, "cpu")
+    trained.centres.limit = np.float32(0)  # nothing is near enough
+    monkeypatch.setattr("holotype.trained.load_trained", lambda *_: trained)
+    Image.new("RGB", (40, 40), (255, 0, 255)).save(tmp_path / "odd.png")
+    found = assign_images(run, tmp_path / "odd.png", copy_to=tmp_path / "sorted", device="cpu")
+    assert found.unfit == 1
+    assert (tmp_path / "sorted" / UNFIT / "odd.png").is_file()
+
+
+# -- names ------------------------------------------------------------------------------------------------
+
+
+def edited(run: Path, *edits: tuple[str, str, str]) -> dict[str, Called]:
+    """Names after (action, category, value) edits of the discovery in `run`."""
+    trained = load_trained(run, "cpu")
+    found = small_discovery(trained.known, list(trained.ids), trained.run_id)
+    made = [Edit(found.run_id, f"2026-01-01T00:00:0{i}Z", a, "", c, v) for i, (a, c, v) in enumerate(edits)]
+    apply_edits(found, made).discovery.save(run)
+    return current_names(run, trained)
+
+
+def test_names_after_edits(run) -> None:
+    assert edited(run)["new-01"] == Called("new-01", "novel")
+    names = edited(run, ("rename", "new-01", "=boots <b>"), ("rename", "red", "crimson"))
+    assert names["new-01"] == Called("=boots <b>", "novel")
+    assert names["red"] == Called("crimson", "known")
+
+
+def test_merged_and_rejected_categories(run) -> None:
+    names = edited(
+        run, ("merge", "new-01", "new-02"), ("rename", "new-02", "boots"), ("merge", "new-02", "red")
+    )
+    assert names["new-01"] == names["new-02"] == Called("red", "known")
+    assert edited(run, ("reject", "new-02", ""))["new-02"] == Called("", "")
+
+
+def test_a_discovery_of_another_round_does_not_name(run, caplog) -> None:
+    trained = load_trained(run, "cpu")
+    found = small_discovery(trained.known, list(trained.ids), "another")
+    found.categories[0].name = "wrong"
+    found.save(run)
+    assert current_names(run, trained)[trained.ids[0]].name == trained.ids[0]
+    assert "another round" in caplog.text
+
+
+def test_the_file_and_the_folders_have_the_present_names(run, images, tmp_path) -> None:
+    trained = load_trained(run, "cpu")
+    found = small_discovery(trained.known, list(trained.ids), trained.run_id)
+    for category in found.categories:
+        category.name = f"=it's <{category.id}>/x"
+    found.save(run)
+    out = assign_images(run, images, copy_to=tmp_path / "sorted", device="cpu").out
+    frame = pd.read_csv(out, keep_default_na=False)
+    placed = frame[frame.problem == ""]
+    shown = [f"'=it's <{id}>/x" for id in placed.category_id]  # with the apostrophe nothing is computed
+    assert list(placed.category) == shown
+    linked = [path for path in (tmp_path / "sorted").rglob("*") if path.is_file()]
+    assert len(linked) == 6  # both files called =cmd().png are there
+    assert {path.parent.name for path in linked} <= {f"=it's _{id}__x" for id in trained.ids} | {UNFIT}
+    for path in linked:
+        assert any(os.path.samefile(path, image) for image in images.rglob("*.png"))
+    assign_images(run, images, copy_to=tmp_path / "sorted", device="cpu")
+    assert len([path for path in (tmp_path / "sorted").rglob("*") if path.is_file()]) == 6
+
+
+# -- the command ------------------------------------------------------------------------------------------
+
+
+def test_the_command_sums_up(run, images, tmp_path, capsys) -> None:
+    words = [run, images, "--out", tmp_path / "a.csv", "--copy-to", tmp_path / "by category"]
+    assert command([*map(str, words), "--device", "cpu", "--no-progress"]) == 0
+    said = capsys.readouterr().out
+    assert "7 images:" in said
+    assert "1 could not be read" in said
+    assert str(tmp_path / "a.csv") in said
+    assert str(tmp_path / "by category") in said
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["{run}", "{tmp}/absent"], "does not exist"),
+        (["{tmp}", "{images}"], "holds no trained model"),
+        (["{run}", "{images}", "--out", "x.txt"], "must end in .csv or .parquet"),
+        (["{run}", "{images}", "--copy-to", "{images}/sorted"], "lies inside"),
+        (["{run}", "{run}"], "There is no image in"),
+        (["{run}"], "NEW_IMAGES"),
+    ],
+)
+def test_bad_input_is_one_sentence(words, says, run, images, tmp_path) -> None:
+    with pytest.raises(InputError, match=says) as told:
+        command([word.format(run=run, images=images, tmp=tmp_path) for word in words])
+    assert "\n" not in str(told.value)
+
+
+def test_a_discovery_of_an_older_version_is_one_sentence(run, images) -> None:
+    small_discovery(("green", "red"), ["green", "red"]).save(run)
+    text = (run / "discovery.json").read_text().replace('"format": 1', '"format": 0')
+    (run / "discovery.json").write_text(text)
+    with pytest.raises(InputError, match="written by another version"):
+        assign_images(run, images, device="cpu")

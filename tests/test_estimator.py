@@ -1,0 +1,166 @@
+"""Discoverer keeps scikit-learn's promises, whatever images are given as, and survives its folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from holotype.errors import InputError
+from holotype.estimator import PICTURES, Discoverer, as_labels
+
+
+@pytest.fixture(scope="module")
+def squares(squares_folder: Path) -> pd.DataFrame:
+    frame = pd.read_csv(squares_folder / "squares.csv", keep_default_na=False)
+    frame["path"] = [str(squares_folder / path) for path in frame.path]
+    return frame
+
+
+def small(backbone: Path, **settings: object) -> Discoverer:
+    return Discoverer(**{"k": 4, "steps": 30, "backbone": str(backbone), "device": "cpu", **settings})
+
+
+@pytest.fixture(scope="module")
+def fitted(squares, tiny_backbone_file, tmp_path_factory) -> Discoverer:
+    """On arrays, in a folder of its own."""
+    arrays = [np.asarray(Image.open(path)) for path in squares.path]
+    found = small(tiny_backbone_file, out=tmp_path_factory.mktemp("fitted") / "run")
+    assert found.fit(arrays, list(squares.label)) is found
+    return found
+
+
+def test_every_image_has_a_category(fitted, squares) -> None:
+    labels = fitted.labels_
+    assert len(labels) == len(squares)
+    given = (squares.label != "").to_numpy()
+    assert list(labels[given]) == list(squares.label[given])
+    assert set(labels) <= {category.id for category in fitted.categories_}
+    assert {"green", "red"} <= set(labels)
+
+
+def test_scores_and_relations_have_a_row_each(fitted, squares) -> None:
+    assert list(fitted.scores_.columns) == ["probability", "known_score", "typicality", "doubtful"]
+    assert len(fitted.scores_) == len(squares)
+    assert fitted.scores_.probability.between(0, 1).all()
+    relations = fitted.relations_
+    assert list(relations.columns) == ["green", "red"]
+    assert list(relations.index) == [category.id for category in fitted.categories_]
+    assert relations.loc["green", "green"] > relations.loc["green", "red"]
+
+
+def test_new_images_by_path_picture_and_array(fitted, squares) -> None:
+    paths = list(squares.path[:6])
+    pictures = [Image.open(path) for path in paths]
+    by_path, by_picture = fitted.predict(paths), fitted.predict(pictures)
+    by_array = fitted.predict(np.stack([np.asarray(picture) for picture in pictures]))
+    assert list(by_path) == list(by_picture) == list(by_array)
+    assert set(by_path) <= set(fitted.labels_)
+    features = fitted.transform(paths)
+    assert features.shape[0] == 6
+    assert np.isfinite(features).all()
+    placed = fitted.place([*paths, "absent.png"])
+    assert placed.category_id.iloc[-1] == ""
+    assert "is not a file" in placed.problem.iloc[-1]
+
+
+def test_pictures_in_memory_stay_with_the_run(fitted, squares) -> None:
+    paths = list(fitted.discovery_.images.path)
+    assert {Path(path).parent for path in paths} == {fitted.run_folder_.absolute() / PICTURES}
+    assert all(Path(path).is_file() for path in paths)
+    assert (fitted.run_folder_ / "report.html").is_file()
+
+
+def test_other_images_do_not_pass_for_those_of_the_run(fitted, squares) -> None:
+    again = clone(fitted)
+    with pytest.raises(InputError, match="choose another folder"):
+        again.fit([np.zeros((40, 40, 3), dtype=np.uint8)] * len(squares), list(squares.label))
+    assert list(Discoverer.load(fitted.run_folder_).labels_) == list(fitted.labels_)
+
+
+def test_save_and_load(fitted, squares, tmp_path) -> None:
+    fitted.save(tmp_path / "saved")
+    assert not (tmp_path / "saved" / PICTURES).exists()
+    again = Discoverer.load(tmp_path / "saved")
+    assert again.get_params() == fitted.get_params() | {"out": str(fitted.out)}
+    assert list(again.labels_) == list(fitted.labels_)
+    paths = list(squares.path[::7])
+    assert list(again.predict(paths)) == list(fitted.predict(paths))
+    assert np.array_equal(again.transform(paths), fitted.transform(paths))
+    (tmp_path / "saved" / "estimator.json").unlink()  # the run folder of a holotype discover has none
+    assert Discoverer.load(tmp_path / "saved").k == "auto"
+
+
+def test_what_cannot_be_loaded_is_one_sentence(fitted, tmp_path) -> None:
+    with pytest.raises(InputError, match="holds no discovery"):
+        Discoverer.load(tmp_path)
+    fitted.save(tmp_path)
+    (tmp_path / "estimator.json").write_text(json.dumps({"nonsense": 1}))
+    with pytest.raises(InputError, match="cannot be read"):
+        Discoverer.load(tmp_path)
+
+
+def test_without_a_folder_it_is_kept_as_long_as_the_object(squares, tiny_backbone_file) -> None:
+    found = small(tiny_backbone_file, steps=4, method="simgcd")
+    labels = found.fit_predict(list(squares.path), squares.label)
+    assert list(labels) == list(found.labels_)
+    folder = found.run_folder_
+    assert folder.is_dir()
+    before = found.predict(list(squares.path[:2]))
+    found.fit(list(squares.path[:40]), squares.label[:40])  # anew, in another folder
+    assert len(found.labels_) == 40
+    assert found.run_folder_ != folder
+    assert len(before) == 2
+    last = found.run_folder_
+    del found
+    assert not last.exists()
+
+
+def test_parameters_as_scikit_learn_wants_them() -> None:
+    one = Discoverer(method="simgcd", k=7, seed=3)
+    copy = clone(one)
+    assert copy is not one
+    assert copy.get_params() == one.get_params()
+    assert copy.set_params(k="auto", steps=5) is copy
+    assert (copy.k, copy.steps, one.k) == ("auto", 5, 7)
+    assert "simgcd" in repr(one)
+
+
+@pytest.mark.parametrize("name", ["labels_", "categories_", "scores_", "relations_"])
+def test_before_fit_it_says_so(name) -> None:
+    with pytest.raises(NotFittedError):
+        getattr(Discoverer(), name)
+    assert not hasattr(Discoverer(), "absent_")
+
+
+def test_before_fit_nothing_is_predicted_or_saved(tmp_path) -> None:
+    for call in (Discoverer().predict, Discoverer().transform):
+        with pytest.raises(NotFittedError):
+            call(["a.png"])
+    with pytest.raises(NotFittedError):
+        Discoverer().save(tmp_path)
+
+
+def test_labels_as_people_write_them() -> None:
+    assert as_labels(None, 2) == ["", ""]
+    assert as_labels(["a", None, "", float("nan"), " b "], 5) == ["a", "", "", "", "b"]
+    assert as_labels(np.array([0, -1, 2]), 3) == ["0", "", "2"]
+    assert as_labels([0, -1], 2) == ["0", "-1"]  # in a list, which can hold None, -1 is a name
+    assert as_labels(np.array([1.0, np.nan]), 2) == ["1", ""]
+    assert as_labels(pd.Series(["a", pd.NA], dtype="string"), 2) == ["a", ""]
+    assert as_labels(np.array(["a", ""]), 2) == ["a", ""]
+    with pytest.raises(InputError, match="2 images but 1 labels"):
+        as_labels(["a"], 2)
+
+
+def test_bad_input_is_one_sentence(squares, tiny_backbone_file) -> None:
+    with pytest.raises(InputError, match="put it into a list"):
+        Discoverer().fit(squares.path[0], ["a"])
+    with pytest.raises(InputError, match="is labelled"):
+        small(tiny_backbone_file).fit(list(squares.path))

@@ -1,0 +1,91 @@
+"""The ONNX file says what torch says, for any number of images, and knows its categories."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from holotype.errors import InputError
+from holotype.export import CHECKED, Parity, export_onnx
+from holotype.trained import load_trained
+from small_run import RUN_ID, train_small
+
+
+@pytest.fixture(scope="module", params=["rpc", "kmeans"])
+def run(request, tmp_path_factory, squares_folder, tiny_backbone_file):
+    folder = tmp_path_factory.mktemp("run")
+    train_small(folder, squares_folder, tiny_backbone_file, request.param, epochs=1)
+    return folder
+
+
+@pytest.fixture
+def runtime():
+    pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
+    return pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
+
+
+def test_onnx_places_images_as_torch_does(run, runtime, squares_folder, tmp_path) -> None:
+    parity = export_onnx(run, tmp_path / "model.onnx")
+    assert max(parity.features, parity.logits) < 1e-3
+    assert parity.size > 0
+    session = runtime.InferenceSession(tmp_path / "model.onnx")
+    paths = sorted(str(path) for path in squares_folder.rglob("*.png"))[:7]
+    assert len(paths) not in CHECKED  # a batch of a size that the export never saw
+    trained = load_trained(run, "cpu")
+    features = trained.features(paths).features
+    placed = trained.place(features)
+    # The squares are 40 x 40 and the network takes 32 x 32: shorter side to 36, then the middle.
+    from PIL import Image
+
+    pixels = [
+        np.asarray(Image.open(p).convert("RGB").resize((36, 36), Image.Resampling.BICUBIC)) for p in paths
+    ]
+    images = np.stack([p[2:34, 2:34].transpose(2, 0, 1) for p in pixels])
+    found, logits = session.run(["features", "logits"], {"images": images})
+    assert np.allclose(found, features, atol=1e-4)
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    told = session.get_modelmeta().custom_metadata_map
+    ids = json.loads(told["categories"])
+    assert [ids[i] for i in p.argmax(1)] == list(placed.category_id)
+    assert np.allclose(p.max(1), placed.probability, atol=1e-4)
+    assert (told["run_id"], told["image_size"]) == (RUN_ID, "32")
+    assert "36 pixels" in told["resize"]
+
+
+def test_the_command_prints_the_difference(run, tmp_path, monkeypatch, capsys) -> None:
+    from holotype.cli.export import command
+
+    monkeypatch.setattr("holotype.export.export_onnx", lambda *_: Parity(1e-6, 2e-5, 3.0))
+    assert command([str(run), str(tmp_path / "model.onnx")]) == 0
+    assert "features 1.0e-06, logits 2.0e-05" in capsys.readouterr().out
+
+
+def test_what_cannot_be_exported_is_one_sentence(run, runtime, tmp_path, monkeypatch) -> None:
+    with pytest.raises(InputError, match=r"written as \.onnx"):
+        export_onnx(run, tmp_path / "model.pt")
+    with pytest.raises(InputError, match="There is no folder"):
+        export_onnx(tmp_path / "absent", tmp_path / "model.onnx")
+    monkeypatch.setattr("holotype.export._record", lambda *_: runtime_model())
+    monkeypatch.setattr("holotype.export.compare", lambda *_: Parity(0.5, 0.0, 1.0))
+    with pytest.raises(InputError, match="differs from the trained one by"):
+        export_onnx(run, tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def runtime_model():
+    """Any ONNX model: one that returns what it is given."""
+    from onnx import TensorProto, helper
+
+    one = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", one[:1], one[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+def test_without_the_extra_it_is_one_sentence(run, tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(InputError, match=r"pip install 'holotype\[onnx\]'"):
+        export_onnx(run, tmp_path / "model.onnx")

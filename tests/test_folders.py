@@ -1,0 +1,91 @@
+"""Folders of links: names made safe, nothing overwritten, a copy where no link can be made."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from holotype.errors import InputError
+from holotype.folders import LONGEST, Folders, safe_name
+
+ODD = ["a/b", "a\\b", "a_b", "A/B", "..", ".", ".hidden", "", "  ", "CON", "nul.txt", 'he said "hi"', "=cmd()",
+       "<script>alert(1)</script>", "Käfer ✓", "end. ", "x" * 500, "ü" * 500, "line\nbreak", "-rf"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_safe_names(name) -> None:
+    safe = safe_name(name)
+    assert safe
+    assert not set(safe) & set('<>:"/\\|?*\n\0')
+    assert not safe.startswith(".")
+    assert not safe.endswith((".", " "))
+    assert len(safe.encode()) <= LONGEST + 1
+    assert safe.upper() != "CON"
+    assert safe_name("Sneaker 2 (red)") == "Sneaker 2 (red)"
+
+
+def test_names_that_look_alike_on_disk_stay_apart(tmp_path) -> None:
+    folders = Folders(tmp_path)
+    made = [folders.folder(name) for name in ODD]
+    assert len({path.name.casefold() for path in made}) == len(ODD)
+    assert all(path.parent == tmp_path for path in made)
+    assert folders.folder("a/b") == made[0]
+
+
+def picture(path: Path, value: int = 0) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full((4, 4, 3), value, dtype=np.uint8)).save(path)
+    return str(path)
+
+
+def test_links_overwrite_nothing_and_are_made_once(tmp_path) -> None:
+    one, two = picture(tmp_path / "x" / "same name.png", 1), picture(tmp_path / "y" / "same name.png", 2)
+    out = tmp_path / "out"
+    (out / "cat").mkdir(parents=True)
+    (out / "cat" / "same name.png").write_text("somebody's own")
+    folders = Folders(out)
+    first, second = folders.add(one, "cat"), folders.add(two, "cat")
+    assert (first.name, second.name) == ("same name (2).png", "same name (3).png")
+    assert os.path.samefile(first, one)
+    assert os.path.samefile(second, two)
+    assert (out / "cat" / "same name.png").read_text() == "somebody's own"
+    again = Folders(out)
+    assert [again.add(one, "cat"), again.add(two, "cat")] == [first, second]
+    assert len(list((out / "cat").iterdir())) == 3
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise OSError("no links here")
+
+
+def test_symbolic_links_and_copies_where_hard_links_fail(tmp_path, monkeypatch) -> None:
+    image = picture(tmp_path / "a.png", 7)
+    monkeypatch.setattr(os, "link", refuse)
+    link = Folders(tmp_path / "sym").add(image, "cat")
+    assert link.is_symlink()
+    assert link.read_bytes() == Path(image).read_bytes()
+    monkeypatch.setattr(os, "symlink", refuse)
+    copy = Folders(tmp_path / "copy").add(image, "cat")
+    assert not copy.is_symlink()
+    assert copy.read_bytes() == Path(image).read_bytes()
+
+
+def test_an_image_inside_a_container_is_written(tmp_path) -> None:
+    np.savez(tmp_path / "pack.npz", x=np.arange(2 * 5 * 5, dtype=np.uint8).reshape(2, 5, 5))
+    target = Folders(tmp_path / "out").add(f"{tmp_path / 'pack.npz'}#1", "cat")
+    assert target.name == "pack.npz-1.png"
+    assert np.asarray(Image.open(target))[0, 0, 0] == 25
+
+
+def test_a_file_in_the_way_is_one_sentence(tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is a file, not a folder"):
+        Folders(tmp_path / "file")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "cat").write_text("")
+    with pytest.raises(InputError, match="could not be linked"):
+        Folders(tmp_path / "out").add(picture(tmp_path / "a.png"), "cat")

@@ -1,0 +1,146 @@
+"""A trained model comes back from its folder and says of every image what it said before."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from holotype.errors import InputError
+from holotype.methods import METHODS
+from holotype.trained import FILE, WEIGHTS, load_trained, rebuild
+from small_run import RUN_ID, train_small
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, squares_folder, tiny_backbone_file):
+    folder = tmp_path_factory.mktemp("run")
+    return folder, *train_small(folder, squares_folder, tiny_backbone_file)
+
+
+@pytest.fixture
+def copied(trained, tmp_path) -> Path:
+    """The folder, to be damaged."""
+    shutil.copytree(trained[0], tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_it_says_what_it_said_before(trained) -> None:
+    folder, run, features, category = trained
+    model = load_trained(folder, "cpu")
+    assert (model.run_id, model.known, model.ids[:2]) == (RUN_ID, ("green", "red"), ("green", "red"))
+    read = model.features(list(run.loop.table.path))
+    assert np.allclose(read.features, features, atol=2e-2)  # the token cache keeps half precision
+    assert not any(read.problem)
+    placed = model.place(read.features)
+    before = run.loop.predict()
+    assert (placed.category_id == np.array(model.ids, dtype=object)[category]).mean() > 0.95
+    assert np.allclose(placed.probability, before.probability, atol=1e-2)
+    assert np.allclose(placed.known_score, before.known_score, atol=1e-2)
+    assert set(placed.kind) <= {"known", "novel"}
+    assert placed.typicality.between(0, 1).all()
+    assert placed.fits.mean() > 0.95
+
+
+def test_loading_leaves_the_generator_alone(trained) -> None:
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    load_trained(trained[0], "cpu")
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_paths_pictures_and_arrays_are_one(trained) -> None:
+    folder, run, _, _ = trained
+    model = load_trained(folder, "cpu")
+    paths = list(run.loop.table.path[:3])
+    pictures = [Image.open(path).convert("RGB") for path in paths]
+    arrays = np.stack([np.asarray(picture) for picture in pictures])
+    by_path, by_picture, by_array = (model.features(x).features for x in (paths, pictures, arrays))
+    assert np.array_equal(by_path, by_picture)
+    assert np.array_equal(by_path, by_array)
+    assert model.features([]).features.shape == (0, by_path.shape[1])
+
+
+def test_an_image_that_cannot_be_read_is_placed_nowhere(trained, tmp_path, monkeypatch) -> None:
+    folder, run, _, _ = trained
+    monkeypatch.setattr("holotype.trained.READ_AT_ONCE", 2)  # several parts
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"nothing")
+    model = load_trained(folder, "cpu")
+    read = model.features(
+        [run.loop.table.path[0], str(broken), run.loop.table.path[1], tmp_path / "absent.png"]
+    )
+    assert [bool(problem) for problem in read.problem] == [False, True, False, True]
+    placed = model.place(read.features)
+    assert list(placed.category_id[[1, 3]]) == ["", ""]
+    assert placed.probability[[1, 3]].isna().all()
+    assert not placed.fits[[1, 3]].any()
+    assert (placed.category_id[[0, 2]] != "").all()
+
+
+@pytest.mark.parametrize("method", ["kmeans", "simgcd"])
+def test_other_methods(method, tmp_path, squares_folder, tiny_backbone_file) -> None:
+    _, features, category = train_small(tmp_path, squares_folder, tiny_backbone_file, method, epochs=1)
+    model = load_trained(tmp_path, "cpu")
+    placed = model.place(features)
+    assert list(placed.category_id) == [model.ids[c] for c in category]
+
+
+def test_settings_within_settings_come_back() -> None:
+    import dataclasses
+
+    config = METHODS["rpc"].Config()
+    config.ova.mode, config.pairing.mu = "two_stage", 5
+    assert rebuild(METHODS["rpc"].Config, json.loads(json.dumps(dataclasses.asdict(config)))) == config
+
+
+# -- folders that are not what they should be -------------------------------------------------------------
+
+
+def test_a_folder_without_a_model_is_one_sentence(tmp_path) -> None:
+    with pytest.raises(InputError, match="There is no folder"):
+        load_trained(tmp_path / "absent")
+    with pytest.raises(InputError, match="holds no trained model"):
+        load_trained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"format": 0}, "written by another version"),
+        ({"task": {}}, "cannot be read"),
+        ({"weights": "0"}, "is not the one that model.json was written with"),
+        ({"digest": "0"}, "its weights differ"),
+        ({"method_name": "nonsense"}, "There is no method"),
+    ],
+)
+def test_an_old_or_foreign_sheet_is_one_sentence(copied, change, says) -> None:
+    sheet = json.loads((copied / FILE).read_text())
+    (copied / FILE).write_text(json.dumps({**sheet, **change}))
+    with pytest.raises(InputError, match=says):
+        load_trained(copied, "cpu")
+
+
+def test_damaged_files_are_one_sentence(copied) -> None:
+    (copied / WEIGHTS).write_bytes(b"half")
+    with pytest.raises(InputError, match="cannot be read"):
+        load_trained(copied, "cpu")
+    (copied / FILE).write_text("{")
+    with pytest.raises(InputError, match="cannot be read"):
+        load_trained(copied, "cpu")
+    (copied / FILE).write_text("[]")
+    with pytest.raises(InputError, match="cannot be read"):
+        load_trained(copied, "cpu")
+
+
+def test_a_backbone_that_is_gone_is_one_sentence(copied) -> None:
+    sheet = json.loads((copied / FILE).read_text())
+    sheet["backbone"]["name"] = str(copied / "gone.safetensors")
+    (copied / FILE).write_text(json.dumps(sheet))
+    with pytest.raises(InputError, match="There is no backbone file"):
+        load_trained(copied, "cpu")
