@@ -14,7 +14,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(READY)
 
-demo: $(READY)  ## train and score RPC on the embedded sample
+demo: $(READY)  ## discover the categories of the embedded sample, and score them
 	env -u OMP_NUM_THREADS $(BIN)/python -m holotype demo
 
 test: $(READY)  ## the whole test suite

@@ -212,7 +212,7 @@ class Nearest(Method):
 def test_types_in_words() -> None:
     hints = {key: describe_type(hint) for key, _, hint in settings(default_experiment("rpc", "cub"))}
     assert hints["seed"] == "a whole number"
-    assert hints["k"] == "a whole number or null"
+    assert hints["k"] == "a whole number, auto or null"
     assert hints["method.rho"] == "ova_ema, balanced_prior or a number"
 
 

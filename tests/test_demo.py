@@ -1,32 +1,36 @@
 """The demo runs on the embedded data and prints what it found."""
 
+import pandas as pd
+
 from holotype.cli import main
 from holotype.demo import run_demo, table
+from holotype.models.backbone import BackboneConfig
+from holotype.workflow import DiscoverConfig
 
 
-def test_the_demo_places_every_image_and_prints_both_methods(tmp_path, tiny_backbone_file):
-    """With a tiny random backbone; `make demo` runs the real one."""
-    changes = {
-        "backbone.name": str(tiny_backbone_file),
-        "train.epochs": 2,
-        "device": "cpu",
-        "progress": False,
-    }
-    records = run_demo(tmp_path, changes)
-    assert [r["method"] for r in records] == ["kmeans", "rpc"]
-    assert all(r["n"] == 750 and 0.2 < r["all"] <= 1 for r in records)
-    for record in records:
+def test_the_demo_places_every_image_and_scores_both_methods(tmp_path, tiny_backbone_file):
+    """With a tiny random backbone and a few steps; `make demo` runs the real one."""
+    config = DiscoverConfig(k=10, steps=20, backbone=BackboneConfig(str(tiny_backbone_file)), device="cpu")
+    shown = run_demo(tmp_path, config, progress=False)
+    assert list(shown.scores) == ["kmeans", "rpc"]
+    for record in shown.scores.values():
+        assert record["n"] == 750
+        assert 0.1 < record["all"] <= 1
         implied = record["share_old"] * record["old"] + (1 - record["share_old"]) * record["new"]
         assert abs(record["all"] - implied) < 1e-9
-    lines = table(records).splitlines()
+    lines = table(shown.scores).splitlines()
     assert "kmeans" in lines[1]
     assert "rpc" in lines[2]
-    assert [r["mode"] for r in records] == ["exact", "cached 4+2"]
-    rows = (tmp_path / "rpc" / "assignments.csv").read_text().splitlines()
+    assert shown.report.is_file()
+    assert len(list((tmp_path / "images").glob("*.png"))) == 1000
+    labels = pd.read_csv(tmp_path / "labels.csv")
+    assert (len(labels), labels.label.nunique()) == (250, 5)
+    rows = (tmp_path / "run" / "assignments.csv").read_text().splitlines()
     assert len(rows) == 1001
+    assert "truth" not in rows[0]
 
 
 def test_demo_help_names_its_flags(capsys):
     assert main(["demo", "--help"]) == 0
     printed = capsys.readouterr().out
-    assert all(flag in printed for flag in ("--out", "--device", "--no-progress"))
+    assert all(flag in printed for flag in ("--out", "--device", "--seed", "--no-progress"))

@@ -311,3 +311,29 @@ def test_a_small_budget_shrinks_the_views_of_a_fresh_run_only(tiny):
 
 def test_stages_of_ones_own_count(tiny):
     assert views_needed([TwoStages(None, TASK)]) == Views(weak=2, strong=1)
+
+
+# -- what is given, and what is estimated ---------------------------------------------------------------
+
+
+def test_data_and_backbone_can_be_given(tiny, counted):
+    """A discovery has both already; the experiment is not asked for them."""
+    experiment = tiny()
+    fabric = make_fabric(experiment)
+    first = Prepared(experiment, fabric)
+    counted.clear()
+    shelf = Shelf(data=first.data, backbone=first.backbone)
+    found = shelf.get(experiment, fabric)
+    assert (found.data, found.backbone) == (first.data, first.backbone)
+    assert counted == []
+
+
+def test_the_number_of_categories_can_be_estimated_for_any_method(tiny, caplog):
+    caplog.set_level(logging.INFO)
+    experiment = tiny(k="auto")
+    found = Prepared(experiment, make_fabric(experiment))
+    assert 2 <= found.data.k <= 32
+    assert "categories" in caplog.text
+    assert make_method(experiment, found.data, found.backbone).task.k == found.data.k
+    with pytest.raises(InputError, match="--k auto"):
+        Prepared(tiny(k=None), make_fabric(experiment))

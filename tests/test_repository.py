@@ -25,11 +25,13 @@ WEIGHTS = "src/holotype/models/weights/vit_tiny_patch16_128.safetensors"
 LARGE = {SAMPLE, WEIGHTS}
 """Files that may exceed MAX_BYTES."""
 MAX_BYTES = 300_000
-IMAGES = {SAMPLE}
+SCREENS = {"docs/report-light.png", "docs/report-phone.png"}
+"""The report of the demo, which shows the embedded sample."""
+IMAGES = {SAMPLE, *SCREENS}
 """Files that may hold pictures. Pictures of other data sets have terms of their own: none is shipped."""
 SYNTHETIC = {"tests/data/parity/transform_subset.npz"}
 """Arrays of pixels that no camera saw: gradients, chequers and noise."""
-BINARY = (SAMPLE, WEIGHTS, "tests/data/parity/*.npz")
+BINARY = (SAMPLE, WEIGHTS, *SCREENS, "tests/data/parity/*.npz")
 """Files that need not be text."""
 
 IMAGE_ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp", ".ico"}
@@ -79,6 +81,9 @@ SHIPPED = (
     "models/weights/vit_tiny_patch16_128.safetensors",
     "models/weights/MODEL_CARD.md",
     "models/weights/NOTICE.md",
+    "report/template.html",
+    "report/report.css",
+    *(f"report/{name}.js" for name in ("state", "edits", "gallery", "charts", "map", "views", "report")),
 )
 
 

@@ -9,16 +9,32 @@ from typing import Any
 __version__ = "0.1.0"
 
 PUBLIC = {
+    "Discoverer": "holotype.estimator",
+    "Discovery": "holotype.discovery",
     "METHODS": "holotype.methods",
     "Method": "holotype.methods",
     "Table": "holotype.data.table",
     "default_experiment": "holotype.experiment",
+    "discover": "holotype.workflow",
+    "load": "holotype.discovery",
     "load_table": "holotype.data.sources",
     "run_experiment": "holotype.experiment",
 }
 """Name and the module that it lives in."""
 
-__all__ = ["METHODS", "Method", "Table", "__version__", "default_experiment", "load_table", "run_experiment"]
+__all__ = [
+    "METHODS",
+    "Discoverer",
+    "Discovery",
+    "Method",
+    "Table",
+    "__version__",
+    "default_experiment",
+    "discover",
+    "load",
+    "load_table",
+    "run_experiment",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -33,8 +33,8 @@ class Experiment:
     """Folder in which the benchmark lies, in its official layout."""
     labels: str | None = None
     """CSV or Parquet file with the labels of the images, where DATASET is a folder of your own."""
-    k: int | None = None
-    """Number of categories, known and novel; a benchmark knows its own."""
+    k: int | Literal["auto"] | None = None
+    """Number of categories, known and novel; a benchmark knows its own. auto estimates it."""
     seed: int = 0
     """Seed of everything random in training; the split into labelled and unlabelled images is not affected."""
     out: str | None = None

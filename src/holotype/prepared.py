@@ -34,7 +34,10 @@ from holotype.methods import Method, Task, find_method
 from holotype.methods.base import Views
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.models.cache import CacheViews, TokenCache
+from holotype.plan import pick_k
 from holotype.train.caching import open_cache
+from holotype.train.encode import Encoder
+from holotype.train.sources import FreshViews, evaluation_features
 
 if TYPE_CHECKING:
     from holotype.experiment import Experiment
@@ -51,6 +54,7 @@ class Data:
 
     table: Table
     k: int
+    """Number of categories; 0 until it has been estimated."""
     test: Table | None = None
 
 
@@ -63,20 +67,27 @@ def load_data(experiment: Experiment) -> Data:
     else:
         labels = Path(experiment.labels) if experiment.labels else None
         data = Data(load_table(Path(experiment.dataset), labels), 0)
-    data.k = experiment.k or data.k
     check_trainable(data.table)
-    n_known = len(data.table.known)
+    if experiment.k == "auto":
+        data.k = 0
+        return data
+    data.k = experiment.k or data.k
     if not data.k:
         raise InputError(
             f"{experiment.dataset} does not say how many categories there are; give their number, known and novel "
-            "together, with --k."
+            "together, with --k, or have it estimated with --k auto."
         )
-    if data.k < n_known:
+    check_k(data.k, data.table, experiment.dataset)
+    return data
+
+
+def check_k(k: int, table: Table, name: str) -> None:
+    """Raise InputError where known classes alone are more than k."""
+    if k < len(table.known):
         raise InputError(
-            f"--k {data.k} is smaller than the {n_known} known classes of {experiment.dataset}; "
+            f"--k {k} is smaller than the {len(table.known)} known classes of {name}; "
             "it counts known and novel categories together."
         )
-    return data
 
 
 def make_fabric(experiment: Experiment) -> Fabric:
@@ -154,18 +165,30 @@ def image_key(experiment: Experiment) -> str:
 class Prepared:
     """A data set and a backbone, made ready for runs."""
 
-    def __init__(self, experiment: Experiment, fabric: Fabric, planned: Sequence[Experiment] = ()) -> None:
-        """planned: the runs to come, this one or not; a cache is made to serve all of them."""
+    def __init__(
+        self,
+        experiment: Experiment,
+        fabric: Fabric,
+        planned: Sequence[Experiment] = (),
+        data: Data | None = None,
+        backbone: Backbone | None = None,
+    ) -> None:
+        """planned: the runs to come, this one or not; a cache is made to serve all of them.
+
+        data, backbone: those of the experiment, where somebody has them already.
+        """
         self.fabric, self.planned = fabric, planned
         self.choice, self.memory, self.progress = experiment.store, experiment.memory, experiment.progress
         self.key, self.image_key = sharing_key(experiment), image_key(experiment)
-        self.data = load_data(experiment)
-        self.backbone = load_backbone(experiment.backbone)
+        self.data = data or load_data(experiment)
+        self.backbone = backbone or load_backbone(experiment.backbone)
         self.decode_seconds = 0.0
         self.placed = ""
         """The line that says where the images lie."""
         self._caches: dict[str, TokenCache] = {}
         self._idle: list[str] = []
+        if not self.data.k:
+            self.data.k = self._count()
 
     @cached_property
     def images(self) -> ImageStore:
@@ -205,6 +228,21 @@ class Prepared:
         log.log(logging.WARNING if fell else logging.INFO, f"{self.placed}.")
         self.decode_seconds += time.monotonic() - started
         return store
+
+    def _count(self) -> int:
+        """How many categories there are, from the backbone as it is; the same for all methods and seeds."""
+        from holotype.cluster.count import estimate_count
+
+        source = FreshViews(self.images, Encoder(self.backbone, self.fabric))
+        table = self.data.table
+        usable = torch.from_numpy(table.usable.copy()).nonzero().flatten()
+        with torch.no_grad():
+            features = evaluation_features(source, usable).float().cpu()
+        label = torch.from_numpy(table.target)[usable]
+        found = estimate_count(features, label, len(table.known), progress=self.progress)
+        k = pick_k(found.best, found.high)
+        log.info(f"{found.words} Training with {k}.")
+        return k
 
     def taken(self) -> Budget:
         """What images and tokens hold at this moment."""
@@ -282,16 +320,28 @@ def holds(views: CacheViews, fixed: CacheViews) -> bool:
 class Shelf:
     """Keeps what the last run was made of, for the next one. Only the last: images take memory."""
 
-    def __init__(self, planned: Sequence[Experiment] = ()) -> None:
-        """planned: the runs to come, so that one cache serves all of them."""
-        self.planned = planned
+    def __init__(
+        self,
+        planned: Sequence[Experiment] = (),
+        *,
+        data: Data | None = None,
+        backbone: Backbone | None = None,
+    ) -> None:
+        """planned: the runs to come, so that one cache serves all of them.
+
+        data, backbone: what every run here is made of, whatever its experiment says of them.
+        """
+        self.planned, self.data, self.backbone = planned, data, backbone
         self._last: Prepared | None = None
 
     def get(self, experiment: Experiment, fabric: Fabric) -> Prepared:
         """What `experiment` needs: what is there, or else anew."""
         if self._last is None or self._last.key != sharing_key(experiment):
-            last, self._last = self._last, Prepared(experiment, fabric, self.planned)
+            last, self._last = self._last, self._make(experiment, fabric)
             if last is not None:
                 self._last.inherit(last)
         self._last.fabric, self._last.planned = fabric, self.planned
         return self._last
+
+    def _make(self, experiment: Experiment, fabric: Fabric) -> Prepared:
+        return Prepared(experiment, fabric, self.planned, self.data, self.backbone)

@@ -19,6 +19,12 @@ DONE, BAD_INPUT, STOPPED = 0, 2, 130
 
 COMMANDS = {
     "demo": "discover categories in the embedded sample, with no data and no network",
+    "discover": "find the categories in a folder of images, and write a report",
+    "report": "build the report of a discovery again, with corrections",
+    "assign": "place new images in the categories of a discovery",
+    "estimate-k": "say how many categories there may be",
+    "embed": "write the backbone's features of every image",
+    "export": "write the trained model of a discovery as ONNX",
     "train": "train one method on one data set and score it",
     "bench": "methods x data sets x seeds, collected in one table",
     "data": "say which data sets there are, and whether a copy is complete",
@@ -65,12 +71,12 @@ def _dispatch(words: list[str]) -> int:
     from holotype.cli.words import messages
 
     with messages():
-        code: int = importlib.import_module(f"holotype.cli.{name}").command(words[1:])
+        code: int = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}").command(words[1:])
     return code
 
 
 def help_text() -> str:
-    lines = [f"  holotype {name:<6} {line}" for name, line in COMMANDS.items()]
+    lines = [f"  holotype {name:<10} {line}" for name, line in COMMANDS.items()]
     return "\n".join(
         [
             "Holotype finds the categories you know and the ones you don't.",

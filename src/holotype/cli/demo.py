@@ -10,18 +10,27 @@ from holotype.cli.words import Parser, speaks
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    from holotype.demo import run_demo, table
+    from holotype.cli.discover import summary
+    from holotype.demo import STEPS, run_demo, table
+    from holotype.models.backbone import BackboneConfig
+    from holotype.workflow import DiscoverConfig
 
+    out = Path(given.out)
     if speaks():
         print("Fashion-MNIST sample: 1,000 images, 10 categories of which 5 are known, 250 images labelled.")
-    records = run_demo(Path(given.out), {"progress": not given.no_progress, "device": given.device})
+        print(f"Written as a folder of PNG files, {out / 'images'}, with {out / 'labels.csv'}.", flush=True)
+    config = DiscoverConfig(
+        steps=STEPS, backbone=BackboneConfig("embedded"), seed=given.seed, device=given.device
+    )
+    shown = run_demo(out, config, progress=not given.no_progress)
     if speaks():
+        k, record = shown.discovery.facts["k"], shown.scores["rpc"]
+        print(summary(shown.discovery, out / "run"))
         print(
-            f"\n{table(records)}\n\n"
-            f"per cent of the {records[0]['n']} unlabelled images, one global assignment of categories to classes.\n"
+            f"\nAgainst the truth that training never saw, both with {k} categories:\n\n{table(shown.scores)}\n\n"
+            f"per cent of the {record['n']} unlabelled images, one global assignment of categories to classes.\n"
             "Old: images of the 5 known classes. New: images of the 5 that had to be discovered.\n"
-            f"Every image with its category: {Path(given.out) / 'rpc' / 'assignments.csv'}\n"
-            f"{records[0]['caveat']}"
+            "kmeans: on the features that the discovery began with."
         )
     return 0
 
@@ -29,10 +38,11 @@ def command(argv: Sequence[str]) -> int:
 def make_parser() -> Parser:
     parser = Parser(
         prog="holotype demo",
-        description="Train RPC on the embedded Fashion-MNIST sample with the embedded backbone, score it against the "
-        "hidden truth, and show k-means on the same features beside it.",
+        description="Write the embedded Fashion-MNIST sample as a folder of images, discover its categories with the "
+        "embedded backbone, score them against the hidden truth, and show k-means on the same features beside it.",
     )
     parser.add_argument("--out", metavar="DIR", default="runs/demo", help="run folder (default: runs/demo)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of everything random (default: 0)")
     parser.add_argument(
         "--device",
         choices=("auto", "cpu", "cuda", "mps"),

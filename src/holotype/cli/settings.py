@@ -243,7 +243,7 @@ def _check_flags(words: Words, experiment: Experiment) -> None:
 def _check_values(experiment: Experiment) -> None:
     """What a type cannot say."""
     for key, value, _ in settings(experiment):
-        if key in COUNTS and value is not None and value < 1:
+        if key in COUNTS and isinstance(value, int) and value < 1:  # k may be auto
             raise InputError(f"{key} must be at least 1, not {value}.")
         if key in AMOUNTS and value is not None and not (math.isfinite(value) and value > 0):
             raise InputError(f"{key} must be a number of GB above 0, not {value}.")

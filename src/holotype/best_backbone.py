@@ -1,0 +1,77 @@
+"""`--backbone auto`: the best network that can be had here, and what that means for the result."""
+
+from __future__ import annotations
+
+import os
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, replace
+
+from holotype.errors import InputError
+from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
+
+PUBLIC = ("vit_base_patch14_dinov2.lvd142m", "vit_small_patch14_dinov2.lvd142m")
+"""timm's names, best first; on a CPU the smaller one comes first, which takes a quarter of the time."""
+PUBLIC_SIZE = 224
+"""Side of their input in pixels; the weights were made for 518, at six times the work."""
+SECONDS_TO_ANSWER = 3.0
+"""The hub answers within this, or is taken for out of reach."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A backbone and a sentence about it."""
+
+    config: BackboneConfig
+    backbone: Backbone
+    words: str
+
+
+def choose_backbone(config: BackboneConfig, device: str) -> Chosen:
+    """Load the backbone that `config` names; "auto" takes a public one from the local cache or the hub if it can."""
+    if config.name != "auto":
+        backbone = load_backbone(config)
+        return Chosen(config, backbone, f"Backbone {backbone.name}, as asked for.")
+    order = PUBLIC if device == "cuda" else PUBLIC[::-1]
+    cached = [name for name in order if in_cache(name)]
+    if cached or hub_answers():
+        wanted = replace(config, name=(cached or order)[0], image_size=config.image_size or PUBLIC_SIZE)
+        try:
+            backbone = load_backbone(wanted)
+        except InputError as error:  # half a download, a full disk: said below, and never the end of a run
+            reason = f"{wanted.name} could not be loaded ({error})"
+        else:
+            place = "the local cache" if cached else "the Hugging Face hub"
+            return Chosen(wanted, backbone, f"Backbone {wanted.name}, a public network, from {place}.")
+    else:
+        reason = "no public network is in the local cache and the Hugging Face hub does not answer"
+    embedded = replace(config, name="embedded")
+    return Chosen(
+        embedded,
+        load_backbone(embedded),
+        f"Backbone embedded: {reason}. It is small and sees 128 x 128 pixels: expect coarser categories and more "
+        f"mistakes than with --backbone {PUBLIC[0]} on a machine with a network.",
+    )
+
+
+def in_cache(name: str) -> bool:
+    """Do the weights of timm's `name` lie in the hub's local cache?"""
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(f"timm/{name}", "model.safetensors"), str)
+
+
+def hub_answers() -> bool:
+    """Can weights be fetched from the hub? A quick look, since a client of its own tries for minutes."""
+    from huggingface_hub import constants
+
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
+        return False
+    asked = urllib.request.Request(
+        f"{constants.ENDPOINT}/timm/{PUBLIC[0]}/resolve/main/config.json", method="HEAD"
+    )
+    try:
+        with urllib.request.urlopen(asked, timeout=SECONDS_TO_ANSWER) as answer:
+            return 200 <= answer.status < 300
+    except (OSError, ValueError, urllib.error.URLError):
+        return False

@@ -1,0 +1,79 @@
+"""How a discovery is trained: on which images, for how many epochs, in which batches, from which views."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from holotype.data.table import Table
+
+STEPS = {"cpu": 1_000}
+"""Training steps, unless told: minutes on a CPU."""
+STEPS_ELSEWHERE = 6_000
+SAMPLE = {"cpu": 5_000}
+"""Images that are trained on, at most; the rest of a larger collection is placed afterwards, in a stream."""
+SAMPLE_ELSEWHERE = 200_000
+BATCH_SIZE = {"cpu": 64}
+BATCH_SIZE_ELSEWHERE = 128
+VIEWS_OF_A_STEP = 3
+"""That RPC draws per image: two weak ones and a strong one."""
+FEWEST_LABELLED = 10
+"""Labelled images of a class that a sample keeps whatever its size, as far as there are so many."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The length and the shape of training."""
+
+    batch_size: int
+    epochs: int
+    cache_views: str
+    """Of the token cache, as in --cache-views."""
+
+
+def make_plan(n: int, steps: int, device: str) -> Plan:
+    """For n images. Small collections get small batches, so that an epoch has at least four steps."""
+    largest = BATCH_SIZE.get(device, BATCH_SIZE_ELSEWHERE)
+    batch_size = max(2, min(largest, n // 4))
+    epochs = math.ceil(steps / max(n // batch_size, 1))
+    return Plan(batch_size, max(epochs, 1), pick_views(n, steps * batch_size * VIEWS_OF_A_STEP, device))
+
+
+def pick_views(n: int, drawn: int, device: str) -> str:
+    """The largest token cache that costs less than half of drawing every view anew; 4+2 on every CPU."""
+    if device == "cpu":
+        return "4+2"
+    worth = [views for views, entries in (("16+8", 25), ("4+2", 7)) if 2 * n * entries <= drawn]
+    return worth[0] if worth else "off"
+
+
+def pick_k(best: int, high: int) -> int:
+    """The number to train with, from an estimate: halfway from its best value to the upper end of its range.
+
+    The estimate errs towards too few where most classes are unknown, a category too many can stay empty, and merging
+    two in the report is one click, where taking one apart is many.
+    """
+    return math.ceil((best + high) / 2)
+
+
+def draw_sample(table: Table, limit: int, seed: int) -> np.ndarray:
+    """(n,) sorted rows to train on: all usable ones, or about `limit` of them where there are more.
+
+    Every class keeps its share of labelled images, but at least ten of them where it has so many, and unlabelled
+    images keep theirs.
+    """
+    usable = np.flatnonzero(table.usable)
+    if len(usable) <= limit:
+        return usable
+    generator = np.random.default_rng(seed)
+    share, target = limit / len(usable), table.target
+    drawn = []
+    for value in range(-1, len(table.known)):
+        rows = usable[target[usable] == value]
+        wanted = math.ceil(share * len(rows))
+        if value >= 0:
+            wanted = max(wanted, min(FEWEST_LABELLED, len(rows)))
+        drawn.append(generator.choice(rows, wanted, replace=False))
+    return np.sort(np.concatenate(drawn))

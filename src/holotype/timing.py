@@ -1,0 +1,25 @@
+"""How long each step of a discovery took, and where it was stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from holotype.errors import Stopped
+
+
+class Clock:
+    """Seconds by step. Ctrl-C within a step becomes a stop that can be gone on from."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        except KeyboardInterrupt as stop:
+            raise Stopped(name) from stop
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - started, 1)

@@ -1,0 +1,77 @@
+"""`--backbone auto` takes the best that can be had, and says which and why."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from holotype import best_backbone
+from holotype.best_backbone import PUBLIC, choose_backbone, hub_answers, in_cache
+from holotype.errors import InputError
+from holotype.models.backbone import BackboneConfig
+
+
+@pytest.fixture
+def world(monkeypatch, tiny_backbone_file):
+    """Sets what there is: names in the local cache, whether the hub answers. Loads a tiny network for any of them."""
+    load = best_backbone.load_backbone
+    asked = []
+
+    def set_up(cached=(), online=False, broken=()):
+        monkeypatch.setattr(best_backbone, "in_cache", lambda name: name in cached)
+        monkeypatch.setattr(best_backbone, "hub_answers", lambda: online)
+
+        def fake(config):
+            asked.append((config.name, config.image_size))
+            if config.name in broken:
+                raise InputError("half a file.")
+            return load(BackboneConfig(str(tiny_backbone_file)))
+
+        monkeypatch.setattr(best_backbone, "load_backbone", fake)
+        return asked
+
+    return set_up
+
+
+def test_a_name_is_taken_as_it_is(world) -> None:
+    asked = world(cached=PUBLIC)
+    assert choose_backbone(BackboneConfig("embedded"), "cpu").config.name == "embedded"
+    assert asked == [("embedded", None)]
+
+
+def test_the_larger_one_on_a_gpu_and_the_smaller_one_on_a_cpu(world) -> None:
+    world(online=True)
+    assert choose_backbone(BackboneConfig("auto"), "cuda").config.name == PUBLIC[0]
+    chosen = choose_backbone(BackboneConfig("auto"), "cpu")
+    assert (chosen.config.name, chosen.config.image_size) == (PUBLIC[1], 224)
+    assert "public" in chosen.words
+    assert "hub" in chosen.words
+
+
+def test_the_cache_comes_before_the_hub(world) -> None:
+    world(cached=PUBLIC[:1])
+    chosen = choose_backbone(BackboneConfig("auto"), "cpu")
+    assert chosen.config.name == PUBLIC[0]
+    assert "local cache" in chosen.words
+
+
+@pytest.mark.parametrize("broken", [(), PUBLIC])
+def test_otherwise_the_embedded_one_with_what_that_means(world, broken) -> None:
+    world(online=bool(broken), broken=broken)
+    chosen = choose_backbone(BackboneConfig("auto"), "cpu")
+    assert chosen.config.name == "embedded"
+    assert "coarser categories" in chosen.words
+    assert ("half a file" if broken else "does not answer") in chosen.words
+
+
+def test_a_hub_out_of_reach_is_found_out_quickly(monkeypatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    started = time.monotonic()
+    assert not hub_answers()
+    assert time.monotonic() - started < 5
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert not hub_answers()
+    assert not in_cache("vit_nobody_has.this")

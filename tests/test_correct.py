@@ -1,0 +1,70 @@
+"""docs/correct.md, run as it stands on coloured squares with a tiny network; docs/formats.md says what is written."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from holotype import discovery, edits
+from holotype.discovery import Discovery
+from holotype.edits import Edit, read_edits, to_csv
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return [block for name, block in FENCE.findall(text) if name == language]
+
+
+@pytest.fixture
+def photos(tmp_path, monkeypatch, squares_folder) -> None:
+    """photos/ and labels.csv, in the folder in which the commands run."""
+    monkeypatch.chdir(tmp_path)
+    Path("photos").mkdir()
+    frame = pd.read_csv(squares_folder / "squares.csv", keep_default_na=False)
+    for path in frame.path:
+        shutil.copy(squares_folder / path, Path("photos") / Path(path).name)
+    labelled = frame[frame.label != ""].assign(path=frame.path.map(lambda path: Path(path).name))
+    labelled[["path", "label"]].to_csv("labels.csv", index=False)
+
+
+def test_the_commands_run(photos, holotype, tiny_backbone_file) -> None:
+    small = ("--backbone", tiny_backbone_file, "--k", 4, "--steps", 4, "--device", "cpu", "--no-progress")
+    first = holotype("discover", "photos/", "--labels", "labels.csv", *small)
+    assert first.code == 0, first.err
+    run = Path("runs/photos-discover")
+    found = Discovery.load(run)
+    odd = [path for path in found.images.path if "blue" in path][:4]  # so short a training finds nothing new
+    made = [Edit(found.run_id, "t", "move", path, "", "blue ones") for path in odd]
+    made += [Edit(found.run_id, "t", "confirm", path, "blue ones", "blue ones") for path in odd]
+    Path("edits.csv").write_text(to_csv(made), encoding="utf-8")
+    report, discover = (
+        shlex.split(line) for block in blocks("correct.md", "bash") for line in block.splitlines()
+    )
+    outcome = holotype(*report[1:])
+    assert outcome.code == 0, outcome.err
+    assert "8 edits applied." in outcome.out
+    assert Discovery.load(run).category("blue ones").n == 4
+    outcome = holotype(*discover[1:], *small)
+    assert outcome.code == 0, outcome.err
+    again = Discovery.load(run)
+    assert again.run_id != found.run_id
+    assert "blue ones" in again.known
+    assert (run / "rounds" / "1" / "discovery.json").is_file()
+
+
+def test_formats_are_told(tmp_path) -> None:
+    text = (DOCS / "formats.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| (`.+?`) \|", text, re.MULTILINE)
+    names = {name for cell in told for name in re.findall(r"`([\w.]+)`", cell)}
+    assert names >= {*discovery.COLUMNS, *edits.COLUMNS, *edits.ACTIONS}
+    (example,) = blocks("formats.md", "csv")
+    (tmp_path / "edits.csv").write_text(example, encoding="utf-8")
+    assert {edit.action for edit in read_edits(tmp_path / "edits.csv")} == set(edits.ACTIONS)

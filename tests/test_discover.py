@@ -1,0 +1,117 @@
+"""`holotype discover`: its flags, what it refuses, and what it prints. The work behind it: test_workflow.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holotype import workflow
+from holotype.cli.discover import make_parser, read_k, summary
+from holotype.discovery import Discovery
+from holotype.errors import Stopped
+
+from .test_rounds import make
+
+
+def test_flags_reach_the_settings(holotype, squares_folder, tmp_path, monkeypatch) -> None:
+    asked = []
+
+    def fake(table, config, folder, *, progress, edits):
+        asked.append((config, folder, progress, edits))
+        return small()
+
+    monkeypatch.setattr(workflow, "discover_table", fake)
+    flags = (
+        "--k",
+        7,
+        "--steps",
+        20,
+        "--sample",
+        30,
+        "--seed",
+        3,
+        "--backbone",
+        "embedded",
+        "--image-size",
+        64,
+    )
+    more = ("--device", "cpu", "--long-tail", "--no-progress", "--out", tmp_path, "--edits", "edits.csv")
+    assert holotype("discover", squares_folder, *flags, *more).code == 0
+    ((config, folder, progress, edits),) = asked
+    assert (config.k, config.steps, config.sample, config.seed, config.long_tail) == (7, 20, 30, 3, True)
+    assert (config.backbone.name, config.backbone.image_size, config.device) == ("embedded", 64, "cpu")
+    assert (folder, progress, edits) == (tmp_path, False, Path("edits.csv"))
+    assert holotype("discover", squares_folder).code == 0
+    assert asked[1][0].k == "auto"
+    assert asked[1][0].backbone.name == "auto"
+    assert asked[1][1] == Path("runs") / f"{squares_folder.name}-discover"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--k", "many"), "--k many is neither auto nor a number"),
+        (("--k", "0"), "--k 0 is neither auto nor a number"),
+        (("--steps", "0"), "'0' is not a number of at least 1"),
+        (("--label", "x.csv"), "did you mean --labels"),
+        (("--labels", "nothing.csv"), "nothing.csv"),
+    ],
+)
+def test_bad_words_are_one_sentence(words, said, holotype, squares_folder) -> None:
+    outcome = holotype("discover", squares_folder, *words)
+    assert outcome.code == 2
+    assert said in outcome.err
+    assert len(outcome.err.strip().splitlines()) == 1
+
+
+def test_labels_for_missing_files_are_one_sentence(holotype, squares_folder, tmp_path) -> None:
+    labels = tmp_path / "labels.csv"
+    labels.write_text("path,label\nnobody.png,red\n")
+    outcome = holotype("discover", squares_folder, "--labels", labels)
+    assert outcome.code == 2
+    assert "1 of the 1 images" in outcome.err
+    assert holotype("discover", tmp_path / "nowhere").code == 2
+
+
+def test_a_stop_says_that_the_same_command_goes_on(holotype, squares_folder, monkeypatch) -> None:
+    def stop(*_, **__):
+        raise Stopped("the step of counting")
+
+    monkeypatch.setattr(workflow, "discover_table", stop)
+    outcome = holotype("discover", squares_folder)
+    assert outcome.code == 130
+    assert "the same command goes on" in outcome.err
+
+
+def small() -> Discovery:
+    found = make("r-1", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
+    found.facts |= {
+        "seconds": {"embedding": 2.0},
+        "backbone": {"name": "embedded", "caveat": "A stand-in."},
+        "k": 4,
+    }
+    found.category("new-01").words = "closest to a 0.71"
+    return found
+
+
+def test_the_summary_says_what_was_found_and_where(tmp_path: Path) -> None:
+    found = small()
+    found.count = {"low": 2, "high": 4, "best": 3}
+    found.images.loc[0, "problem"] = "broken"
+    text = summary(found, tmp_path)
+    for part in (
+        "12 images, 1 known classes, 2 new categories; 1 images could not be read",
+        "How many there are: 2 to 4, most likely 3; trained with 4",
+        "closest to a 0.71",
+        "embedding 2 s",
+        str(tmp_path / "report.html"),
+        "A stand-in.",
+    ):
+        assert part in text, part
+
+
+def test_k_and_help() -> None:
+    assert read_k("auto") == "auto"
+    assert read_k("30") == 30
+    assert "--edits" in make_parser().format_help()

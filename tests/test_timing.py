@@ -1,0 +1,18 @@
+"""Seconds by step, and Ctrl-C within one."""
+
+import pytest
+
+from holotype.errors import Stopped
+from holotype.timing import Clock
+
+
+def test_steps_are_added_up_and_a_stop_names_its_step():
+    clock = Clock()
+    for _ in range(2):
+        with clock.step("counting"):
+            pass
+    assert clock.seconds == {"counting": 0.0}
+    with pytest.raises(Stopped, match="counting"), clock.step("counting"):
+        raise KeyboardInterrupt
+    with pytest.raises(ValueError, match="other"), clock.step("counting"):
+        raise ValueError("other")

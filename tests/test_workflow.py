@@ -1,0 +1,289 @@
+"""From images to categories: the whole way on coloured squares, stopped and gone on, corrected, and bad input."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from holotype.data.sources import load_table
+from holotype.discovery import COLUMNS, Discovery
+from holotype.edits import Edit, to_csv
+from holotype.errors import InputError, Stopped
+from holotype.models.backbone import BackboneConfig
+from holotype.plan import pick_k
+from holotype.workflow import DiscoverConfig, discover, discover_table
+
+
+@pytest.fixture
+def small(tiny_backbone_file: Path):
+    """Makes settings that turn a discovery into a matter of seconds."""
+
+    def make(**changes) -> DiscoverConfig:
+        settings = {"k": 4, "steps": 12, "backbone": BackboneConfig(str(tiny_backbone_file)), "device": "cpu"}
+        return DiscoverConfig(**{**settings, **changes})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def first_run(squares_folder: Path, tiny_backbone_file: Path, tmp_path_factory) -> Path:
+    """A finished discovery of the squares; copy it before changing anything."""
+    folder = tmp_path_factory.mktemp("first") / "run"
+    backbone = BackboneConfig(str(tiny_backbone_file))
+    config = DiscoverConfig(k=4, steps=12, backbone=backbone, device="cpu")
+    discover_table(load_table(squares_folder / "squares.csv"), config, folder, progress=False)
+    return folder
+
+
+def test_the_run_folder_holds_everything(first_run: Path, squares_folder: Path) -> None:
+    found = Discovery.load(first_run)
+    table = load_table(squares_folder / "squares.csv")
+    assert list(found.images.path) == list(table.path)
+    assert list(found.images.columns) == list(COLUMNS)
+    assert found.known == ("green", "red")
+    assert {c.kind for c in found.categories[:2]} == {"known"}
+    assert sum(c.n for c in found.categories) == len(table)
+    assert found.count is None  # --k was given
+    labelled = found.images[found.images.label != ""]
+    assert (labelled.category == labelled.label).all()  # a label has the last word
+    assert found.images.probability.between(0, 1).all()
+    assert np.isfinite(found.images[["x", "y", "typicality"]]).all().all()
+    novel = [c for c in found.categories if c.kind == "novel"]
+    assert [c.id for c in novel] == sorted(c.id for c in novel)
+    assert {"all", "old", "new"} <= set(found.facts["scores"])
+    features = np.load(first_run / "features.npy")
+    assert features.shape[0] == len(table)
+    for name in (
+        "report.html",
+        "model.safetensors",
+        "model.json",
+        "assignments.csv",
+        "rounds/1/discovery.json",
+    ):
+        assert (first_run / name).is_file(), name
+
+
+def test_a_finished_discovery_is_not_made_again(
+    first_run, squares_folder, small, tmp_path, monkeypatch
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(first_run, run)
+    monkeypatch.setattr("holotype.workflow.run_round", lambda round: pytest.fail("trained again"))
+    found = discover_table(load_table(squares_folder / "squares.csv"), small(), run, progress=False)
+    assert found.run_id == Discovery.load(first_run).run_id
+
+
+def test_the_same_command_goes_on_where_it_was_stopped(
+    first_run, squares_folder, small, tmp_path, monkeypatch
+) -> None:
+    """Stopped after training; the outcome is that of a run that was never stopped, and nothing is embedded twice."""
+    table, run = load_table(squares_folder / "squares.csv"), tmp_path / "run"
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("holotype.finding.layout", stop)
+        with pytest.raises(Stopped, match="describing"):
+            discover_table(table, small(), run, progress=False)
+    assert not (run / "discovery.json").exists()
+    monkeypatch.setattr("holotype.embed._embed_missing", lambda *_: pytest.fail("embedded again"))
+    found = discover_table(table, small(), run, progress=False)
+    pd.testing.assert_frame_equal(found.images, Discovery.load(first_run).images)
+
+
+def test_k_is_estimated_where_it_is_not_given(squares_folder, small, tmp_path) -> None:
+    table = load_table(squares_folder / "squares.csv")
+    found = discover_table(table, small(k="auto"), tmp_path / "run", progress=False)
+    assert found.count is not None
+    assert found.count["low"] <= found.count["best"] <= found.count["high"]
+    assert found.facts["k"] == pick_k(found.count["best"], found.count["high"])
+    assert (tmp_path / "run" / "count.json").is_file()
+
+
+def test_nothing_new_is_a_legal_answer(squares_folder, small, tmp_path) -> None:
+    table = load_table(squares_folder / "squares.csv")
+    found = discover_table(table, small(k=2), tmp_path / "run", progress=False)
+    assert [c.kind for c in found.categories] == ["known", "known"]
+    assert set(found.images.category) == {"green", "red"}
+
+
+def test_beyond_the_budget_a_sample_is_trained_on_and_the_rest_is_placed(
+    squares_folder, small, tmp_path
+) -> None:
+    table = load_table(squares_folder / "squares.csv")
+    found = discover_table(table, small(sample=40), tmp_path / "run", progress=False)
+    assert 40 <= found.facts["trained_on"] < len(table)
+    assert (found.images.category != "").all()
+    assert np.isfinite(np.load(tmp_path / "run" / "features.npy")).all()
+
+
+def test_settings_by_name_in_python(squares_folder, tiny_backbone_file, tmp_path) -> None:
+    settings = {"k": 4, "steps": 4, "backbone": str(tiny_backbone_file), "device": "cpu", "progress": False}
+    found = discover(squares_folder, out=tmp_path / "run", **settings)
+    assert len(found.images) == 64  # squares.csv is no image
+    with pytest.raises(InputError, match="does not take this setting"):
+        discover(squares_folder, out=tmp_path / "other", epochs=3)
+
+
+def test_images_that_cannot_be_read_are_told(squares_folder, small, tmp_path) -> None:
+    shutil.copytree(squares_folder, tmp_path / "photos")
+    broken = tmp_path / "photos" / "unlabelled" / "broken.png"
+    broken.write_bytes(b"no picture")
+    found = discover_table(load_table(tmp_path / "photos"), small(), tmp_path / "run", progress=False)
+    row = found.images[found.images.path == str(broken)].iloc[0]
+    assert (row.category, row.kind, row.category_id) == ("", "", "")
+    assert "not an image" in row.problem
+
+
+def test_names_may_be_anything(small, tmp_path) -> None:
+    """Spaces, quotes, HTML, Unicode and formulas, in folders and files: taken as they are, guarded in the CSV."""
+    colours = {"=cmd()": GREYS[:4], "<b>'Käfer'\" &amp;": GREYS[-4:], "unlabelled": GREYS[4:-4]}
+    folder = paint(tmp_path / "my photos #1", colours)
+    (folder / "unlabelled" / "0.png").rename(folder / "unlabelled" / "a 'b' <i>ü %20 100%.png")
+    found = discover_table(load_table(folder), small(), tmp_path / "run", progress=False)
+    assert found.known == tuple(sorted(set(colours) - {"unlabelled"}))
+    assert set(found.images.label) == {"", *found.known}
+    assert all(Path(path).is_file() for path in found.images.path)
+    sheet = pd.read_csv(tmp_path / "run" / "assignments.csv", keep_default_na=False)
+    assert {"'=cmd()", "<b>'Käfer'\" &amp;"} <= set(sheet.category)
+    assert "<b>'Käfer'" not in (tmp_path / "run" / "report.html").read_text()
+
+
+# -- edits --------------------------------------------------------------------------------------------------
+
+
+def edits_file(run: Path, *rows: tuple[str, str, str, str]) -> Path:
+    run_id = Discovery.load(run).run_id
+    edits = [Edit(run_id, f"2026-01-01T00:00:{i:02d}Z", *row) for i, row in enumerate(rows)]
+    path = run.parent / "edits.csv"
+    path.write_text(to_csv(edits), encoding="utf-8")
+    return path
+
+
+def test_names_count_at_once_and_nothing_is_trained(
+    first_run, squares_folder, small, tmp_path, monkeypatch
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(first_run, run)
+    monkeypatch.setattr("holotype.workflow.run_round", lambda round: pytest.fail("trained again"))
+    novel = next(c for c in Discovery.load(run).categories if c.kind == "novel")
+    file = edits_file(run, ("rename", "", novel.id, "=sky()"))
+    table = load_table(squares_folder / "squares.csv")
+    for _ in range(2):  # the second time nothing is new
+        found = discover_table(table, small(), run, progress=False, edits=file)
+        assert found.category(novel.id).name == "=sky()"
+    assert "'=sky()" in (run / "assignments.csv").read_text()
+    assert Discovery.load(run / "rounds" / "1").category(novel.id).name == novel.id
+
+
+def test_confirmed_labels_lead_to_another_round(first_run, squares_folder, small, tmp_path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(first_run, run)
+    before = Discovery.load(run)
+    table = load_table(squares_folder / "squares.csv")
+    blue = [path for path in table.path if "blue" in path][:6]
+    file = edits_file(run, *[("confirm", path, "", "blue") for path in blue])
+    found = discover_table(table, small(), run, progress=False, edits=file)
+    assert found.known == ("green", "red", "blue")
+    assert (found.facts["round"], found.facts["confirmed_labels"]) == (2, 6)
+    assert found.facts["earlier_runs"] == [before.run_id]
+    assert found.run_id != before.run_id
+    assert set(found.images.label[found.images.path.isin(blue)]) == {"blue"}
+    assert Discovery.load(run / "rounds" / "1").run_id == before.run_id  # nothing is lost
+    again = discover_table(table, small(), run, progress=False)
+    assert again.run_id == found.run_id
+
+
+def test_more_known_classes_than_k_raise_it(first_run, squares_folder, small, tmp_path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(first_run, run)
+    table = load_table(squares_folder / "squares.csv")
+    names = [
+        ("confirm", path, "", f"kind {i % 3}")
+        for i, path in enumerate(p for p in table.path if "yellow" in p)
+    ]
+    found = discover_table(table, small(), run, progress=False, edits=edits_file(run, *names))
+    assert found.facts["k"] == len(found.known) == 5
+
+
+def test_edits_of_another_run_are_refused(first_run, squares_folder, small, tmp_path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(first_run, run)
+    file = tmp_path / "edits.csv"
+    file.write_text(to_csv([Edit("somebody-1", "2026-01-01T00:00:00Z", "rename", "", "new-01", "Boots")]))
+    table = load_table(squares_folder / "squares.csv")
+    with pytest.raises(InputError, match="somebody-1"):
+        discover_table(table, small(), run, progress=False, edits=file)
+    with pytest.raises(InputError, match="without --edits first"):
+        discover_table(table, small(), tmp_path / "new", progress=False, edits=file)
+
+
+# -- bad input, as users produce it ---------------------------------------------------------------------------
+
+
+def paint(folder: Path, colours: dict[str, list[tuple[int, int, int]]]) -> Path:
+    for name, values in colours.items():
+        (folder / name).mkdir(parents=True)
+        for number, colour in enumerate(values):
+            Image.new("RGB", (40, 40), colour).save(folder / name / f"{number}.png")
+    return folder
+
+
+GREYS = [(i, i, i) for i in range(0, 200, 10)]
+
+
+@pytest.mark.parametrize(
+    ("photos", "said"),
+    [
+        ({"a": GREYS[:1], "b": GREYS[1:2], "unlabelled": GREYS[2:3]}, "only 3 images"),
+        ({"a": GREYS[:6], "b": GREYS[6:12]}, "Every usable image"),
+        ({"unlabelled": GREYS}, "No usable image"),
+        ({"a": GREYS[:4], "unlabelled": GREYS[4:]}, "Only one known class"),
+        ({"a": [(9, 9, 9)] * 4, "b": [(9, 9, 9)] * 4, "unlabelled": [(9, 9, 9)] * 8}, "look the same"),
+    ],
+)
+def test_collections_with_nothing_to_discover(photos, said, small, tmp_path) -> None:
+    folder = paint(tmp_path / "photos", photos)
+    with pytest.raises(InputError, match=said) as caught:
+        discover_table(load_table(folder), small(k="auto"), tmp_path / "run", progress=False)
+    assert "\n" not in str(caught.value)
+
+
+def test_one_labelled_image_per_class_is_enough(small, tmp_path) -> None:
+    folder = paint(tmp_path / "photos", {"a": GREYS[:1], "b": GREYS[-1:], "unlabelled": GREYS[1:-1]})
+    found = discover_table(load_table(folder), small(k="auto"), tmp_path / "run", progress=False)
+    assert (found.images.category != "").all()
+
+
+def test_settings_that_cannot_be(squares_folder, small, tmp_path) -> None:
+    table = load_table(squares_folder / "squares.csv")
+    with pytest.raises(InputError, match="smaller than the 2 known classes"):
+        discover_table(table, small(k=1), tmp_path / "run", progress=False)
+    with pytest.raises(InputError, match="more than the 64 images"):
+        discover_table(table, small(k=65), tmp_path / "run", progress=False)
+
+
+def test_a_folder_of_something_else_is_refused(first_run, squares_folder, small, tmp_path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(first_run, run)
+    table = load_table(squares_folder / "squares.csv")
+    with pytest.raises(InputError, match="seed = 0, not 1"):
+        discover_table(table, small(seed=1), run, progress=False)
+    first = np.arange(64) == np.flatnonzero(table.labelled)[0]
+    fewer = dataclasses.replace(table, label=np.where(first, "", table.label))
+    with pytest.raises(InputError, match="with other labels"):
+        discover_table(fewer, small(), run, progress=False)
+    with pytest.raises(InputError, match="with other images"):
+        discover_table(table.take(range(60)), small(), run, progress=False)
+    identity = json.loads((run / "identity.json").read_text())
+    (run / "identity.json").write_text(json.dumps({**identity, "format": 0}))
+    with pytest.raises(InputError, match="another kind or version"):
+        discover_table(table, small(), run, progress=False)
