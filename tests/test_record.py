@@ -132,6 +132,18 @@ def test_an_exact_run_is_called_what_it_was_before_there_was_a_cache():
     )
 
 
+def test_a_setting_that_came_later_does_not_rename_old_runs():
+    """memax_target joined the methods' settings after results had been recorded."""
+    identity = identity_of(default_experiment("simgcd", "fashion-sample"))
+    assert identity["method"]["memax_target"] == "uniform"
+    before = json.loads(json.dumps(identity))
+    del before["method"]["memax_target"]
+    assert config_hash(before) == config_hash(identity)
+    assert identity["method"]["memax_target"] == "uniform"  # hashing changes nothing
+    eased = {**identity, "method": {**identity["method"], "memax_target": "estimated"}}
+    assert config_hash(eased) != config_hash(identity)
+
+
 def test_an_identity_survives_a_file():
     identity = identity_of(default_experiment("rpc", "cub"))
     assert json.loads(json.dumps(identity)) == identity

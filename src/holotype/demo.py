@@ -29,6 +29,7 @@ from holotype.files import write_text
 from holotype.finding import fresh_fabric
 from holotype.methods import Task, find_method
 from holotype.models.backbone import BackboneConfig, load_backbone
+from holotype.report import build_report
 from holotype.train.encode import place
 from holotype.workflow import DiscoverConfig, discover_table
 
@@ -57,7 +58,11 @@ def run_demo(out: Path, config: DiscoverConfig | None = None, *, progress: bool 
         "kmeans": score_kmeans(judged, config, found, out / "run"),
         "rpc": score(judged, *placed_index(found)),
     }
-    return Demo(found, scores, out / "run" / "report.html")
+    found.facts["scores"] = {
+        name: {key: record[key] for key in ("all", "old", "new")} for name, record in scores.items()
+    }
+    found.save(out / "run")
+    return Demo(found, scores, build_report(found, out / "run", progress=progress))
 
 
 def write_sample(split: Table, out: Path) -> Table:

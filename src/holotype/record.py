@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -70,10 +71,17 @@ def identify(
 
 def config_hash(identity: dict[str, Any]) -> str:
     """Names what runs over several seeds have in common: the identity but for the seed."""
-    hashed = {key: value for key, value in identity.items() if key != "seed"}
-    for key, value in LATER.items():  # runs are called what they were called before there was such a setting
-        if hashed.get(key) == value:
-            del hashed[key]
+    hashed = copy.deepcopy({key: value for key, value in identity.items() if key != "seed"})
+    for (
+        dotted,
+        value,
+    ) in LATER.items():  # runs are called what they were called before there was such a setting
+        *parents, last = dotted.split(".")
+        place = hashed
+        for parent in parents:
+            place = place.get(parent, {})
+        if place.get(last) == value:
+            del place[last]
     return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -250,7 +250,9 @@ def in_words(
     if not order:
         return ""
     first, last = order[0], order[-1]
-    if usual is not None and values[first] <= ordinary[first]:
+    # rounded, so that nobody reads of a closeness of -0.00
+    values = np.round(values, 2) + 0.0
+    if values[first] <= max(ordinary[first], 0):
         close = [first]
         text = f"like no known class in particular; nearest {known[first]} {values[first]:.2f}"
     else:

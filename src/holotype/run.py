@@ -27,8 +27,8 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.files import write_beside, write_bytes, write_text
 
-LATER = {"cache_views": "off"}
-"""What identities did not hold from the start, with the value that held then."""
+LATER = {"cache_views": "off", "method.memax_target": "uniform"}
+"""What identities did not hold from the start, as dotted keys, with the value that held then."""
 
 
 class RunFolder:
@@ -45,7 +45,8 @@ class RunFolder:
         if not isinstance(stored, dict):
             raise InputError(f"{self.path / 'identity.json'} is not that of a run; choose another --out.")
         now = _flat(json.loads(json.dumps(identity)))
-        before = {**_flat(stored), **{key: LATER[key] for key in LATER.keys() - stored.keys() if key in now}}
+        before = _flat(stored)
+        before |= {key: LATER[key] for key in LATER.keys() - before.keys() if key in now}
         for key in now | before:
             if before.get(key) != now.get(key):
                 raise InputError(

@@ -77,7 +77,7 @@ function drawMap() {
   if (!map.canvas || !map.canvas.isConnected || waiting) return;
   waiting = requestAnimationFrame(() => {
     waiting = 0;
-    paintMap();
+    if (map.canvas && map.canvas.isConnected) paintMap(); // another view may have been opened in between
   });
 }
 
