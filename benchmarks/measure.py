@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from holotype.device import processors
 from holotype.provenance import commit, hardware
 
 EPOCHS = 200
@@ -143,17 +144,12 @@ def _peak_resident() -> int:
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def cores() -> int:
-    """Processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def facts(device: torch.device) -> dict[str, Any]:
     """What stands beside every figure."""
     return {
         "hardware": hardware(device),
         "device": device.type,
-        "cores": cores(),
+        "cores": processors(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "timm": version("timm"),

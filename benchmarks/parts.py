@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 from ceilings import count_macs, measure_trunk
-from measure import Peak, Plan, cores, time_steps
+from measure import Peak, Plan, time_steps
 from ours import Bench, cache_record, free, measure_loop, measure_together
 from reference_style import WORKERS, Arithmetic, ReferenceStyle
 
+from holotype.device import processors
 from holotype.train.encode import Encoder
 
 METHODS = ("simgcd", "rpc")
@@ -75,7 +76,7 @@ def reference(bench: Bench, effort: Effort) -> Iterator[Row]:
 def reference_row(bench: Bench, plan: Plan, method: str, arithmetic: Arithmetic) -> Row:
     world = bench.world
     torch.set_float32_matmul_precision("highest")  # no TF32
-    model, workers = world.model(), min(WORKERS, cores())
+    model, workers = world.model(), min(WORKERS, processors())
     learner = world.method(method, int(model.num_features))
     # more than the plan takes, so that the loader is not running dry while it is measured
     steps = plan.steps + 2 * workers

@@ -27,12 +27,13 @@ from typing import Any
 
 import torch
 from jpegs import make_photographs
-from measure import command, cores, facts
+from measure import command, facts
 from ours import Bench
 from parts import EFFORTS, PARTS, Effort
 from tables import insert, tables
 from world import EMBEDDED_SIZE, World
 
+from holotype.device import processors
 from holotype.errors import InputError
 from holotype.files import write_text
 
@@ -130,7 +131,7 @@ def measure(given: argparse.Namespace, told: str) -> int:
         os.environ["TRITON_CACHE_DIR"] = str(Path(scratch) / "triton")
         start = time.perf_counter()
         folder = Path(scratch) / "photographs"
-        made = make_photographs(folder, setting.n_images, images=given.images, threads=cores())
+        made = make_photographs(folder, setting.n_images, images=given.images, threads=processors())
         print(f"made {made.description} ({time.perf_counter() - start:.1f} s)", flush=True)
         world = World(made.paths, setting.arch, setting.image_size, setting.batch, setting.k, device)
         found = {**facts(device), "command": told, "photographs": made.description, "quick": given.quick}

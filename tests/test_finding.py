@@ -45,7 +45,7 @@ def test_an_estimate_is_kept_and_made_anew_for_other_labels(round: Round, monkey
     first = count_categories(round, features)
     stored = json.loads((round.folder / COUNT).read_text())
     assert stored["best"] == first.best
-    monkeypatch.setattr("holotype.finding.estimate_count", lambda *_, **__: pytest.fail("counted again"))
+    monkeypatch.setattr("holotype.finding.estimate_table", lambda *_, **__: pytest.fail("counted again"))
     assert count_categories(round, features) == first
     round.config.seed = 1
     with pytest.raises(pytest.fail.Exception, match="counted again"):

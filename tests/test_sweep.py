@@ -12,30 +12,7 @@ from holotype.results import read_results
 from .test_bad_input import pressed
 from .test_bench import bench as bench  # the fixture: the command on coloured squares
 from .test_bench import experiments
-
-
-@pytest.fixture
-def counted(monkeypatch):
-    """How often data are read, a backbone is loaded, images are decoded, and a cache is built."""
-    from holotype import prepared
-
-    calls: list[str] = []
-
-    def count(target, name, label):
-        original = getattr(target, name)
-
-        def counting(*given, **named):
-            calls.append(label)
-            return original(*given, **named)
-
-        monkeypatch.setattr(target, name, counting)
-
-    count(prepared, "load_data", "data")
-    count(prepared, "load_backbone", "backbone")
-    count(prepared.ImageStore, "decode", "decode")
-    count(prepared, "open_cache", "cache")
-    return calls
-
+from .test_prepared import counted as counted  # the fixture: how often things are made
 
 ONCE = ["data", "backbone", "decode", "cache"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from holotype.data.sources import IMAGE_EXTENSIONS, load_table
 from holotype.discovery import FILE as DISCOVERY
-from holotype.discovery import Discovery, safe_cell
+from holotype.discovery import Discovery, safe_texts
 from holotype.errors import InputError
 from holotype.files import write_beside
 from holotype.folders import Folders
@@ -189,8 +189,7 @@ def _sink(out: Path) -> Sink:
 def _write_csv(file: Path, frames: Iterator[pd.DataFrame]) -> None:
     with file.open("w", encoding="utf-8", newline="") as stream:
         for number, frame in enumerate(frames):
-            texts = ("path", "category", "category_id", "problem")
-            safe = frame.assign(**{name: [safe_cell(cell) for cell in frame[name]] for name in texts})
+            safe = safe_texts(frame, ("path", "category", "category_id", "problem"))
             safe.to_csv(stream, index=False, header=number == 0)
 
 

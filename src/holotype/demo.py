@@ -22,11 +22,11 @@ from holotype.data.protocol import gcd_split
 from holotype.data.sampling import keyed_generator
 from holotype.data.sources import load_table
 from holotype.data.table import Table
+from holotype.device import fresh_fabric
 from holotype.discovery import Discovery
 from holotype.embed import embed_table
 from holotype.evaluate import score
 from holotype.files import write_text
-from holotype.finding import fresh_fabric
 from holotype.methods import Task, find_method
 from holotype.models.backbone import BackboneConfig, load_backbone
 from holotype.report import build_report

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from typing import TYPE_CHECKING
 
 from holotype.errors import InputError
@@ -31,7 +33,41 @@ def pick_precision(experiment: Experiment) -> str:
     """auto: bf16 on CUDA, fp32 elsewhere (CPUs without bf16 units are ten times slower in it)."""
     if experiment.train.precision != "auto":
         return experiment.train.precision
-    return "bf16" if pick_device(experiment.device) == "cuda" else "fp32"
+    return usual_precision(pick_device(experiment.device))
+
+
+def usual_precision(where: str) -> str:
+    """bf16 on CUDA, fp32 elsewhere."""
+    return "bf16" if where == "cuda" else "fp32"
+
+
+def open_fabric(where: str, precision: str, processes: int = 1) -> Fabric:
+    """Lightning Fabric on a device that `pick_device` gave, in one of our precisions; not launched yet."""
+    from lightning_fabric import Fabric
+
+    # its notices (precision, process group) stand in provenance.json, where they can be found again
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    return Fabric(
+        accelerator=where,
+        devices=processes,
+        strategy="ddp" if processes > 1 else "auto",
+        precision=PRECISIONS[precision],
+    )
+
+
+def fresh_fabric(device: str) -> Fabric:
+    """One process on `device`, in the precision of training."""
+    where = pick_device(device)
+    fabric = open_fabric(where, usual_precision(where))
+    fabric.launch()
+    return fabric
+
+
+def processors() -> int:
+    """Processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def arithmetic(fabric: Fabric) -> str:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
 
+from holotype.edits import FORMULA
 from holotype.errors import InputError
 from holotype.files import write_beside, write_text
 
@@ -30,7 +32,12 @@ TEXTS = ("path", "label", "category", "category_id", "problem", "note")
 
 def safe_cell(text: str) -> str:
     """A cell of a CSV file that no spreadsheet takes for a formula: =, +, -, @ at its start get an apostrophe."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def safe_texts(frame: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
+    """The frame with safe cells in `columns`, for a CSV file."""
+    return frame.assign(**{name: [safe_cell(cell) for cell in frame[name]] for name in columns})
 
 
 @dataclass
@@ -83,7 +90,7 @@ class Discovery:
         """Write it; a kill at any moment leaves whole files."""
         frame = self.images[list(COLUMNS)]
         write_beside(folder / "assignments.parquet", lambda beside: frame.to_parquet(beside, index=False))
-        safe = frame.assign(**{name: [safe_cell(cell) for cell in frame[name]] for name in TEXTS})
+        safe = safe_texts(frame, TEXTS)
         write_beside(folder / "assignments.csv", lambda beside: safe.to_csv(beside, index=False))
         content = {
             "format": FORMAT,

@@ -25,8 +25,10 @@ LOG = "edits.csv"
 """The log in a run folder. Lines are added and never changed."""
 COLUMNS = ("run_id", "time", "action", "image", "category", "value")
 ACTIONS = ("rename", "merge", "move", "reject", "confirm")
-RISKY = ("=", "+", "-", "@", "\t", "\r", "'")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet takes a cell that begins like this for a formula; such a cell gets an apostrophe in front."""
+RISKY = (*FORMULA, "'")
+"""The same in files that are read again, where an apostrophe of one's own must be told from ours."""
 
 
 @dataclass(frozen=True)

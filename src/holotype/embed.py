@@ -19,6 +19,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
+from holotype.bars import counting
 from holotype.data.ingest import Decoded, in_order
 from holotype.data.store import CROP_SHARE
 from holotype.data.table import Table
@@ -27,7 +28,7 @@ from holotype.errors import InputError
 from holotype.files import write_beside, write_text
 from holotype.models.backbone import Backbone
 from holotype.train.encode import Encoder
-from holotype.train.progress import StopRequest, counting
+from holotype.train.progress import StopRequest
 
 FORMAT = 1
 """Raised when shards of an older version can no longer be read."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import logging
 import shutil
@@ -14,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import torch
-from lightning_fabric import Fabric
 
 from holotype.best_backbone import Chosen
-from holotype.cluster.count import CountEstimate, estimate_count
+from holotype.cluster.count import CountEstimate, count_key, estimate_table, write_count
 from holotype.data.table import Table
-from holotype.device import PRECISIONS, pick_device
+from holotype.device import pick_device
 from holotype.discovery import Discovery
 from holotype.embed import Embeddings, embed_table
 from holotype.errors import InputError
 from holotype.evaluate import has_truth, score
 from holotype.experiment import Experiment, default_experiment
-from holotype.files import write_beside, write_text
+from holotype.files import write_beside
 from holotype.layout import layout
+from holotype.models.backbone import state_digest
 from holotype.plan import draw_sample, make_plan
 from holotype.prepared import Data, Shelf
 from holotype.relations import describe
@@ -81,22 +80,13 @@ class Round:
         return run_id(self.folder, self.number)
 
 
-def fresh_fabric(device: str) -> Fabric:
-    """One process on `device`, in the precision of training."""
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-    where = pick_device(device)
-    fabric = Fabric(accelerator=where, devices=1, precision=PRECISIONS["bf16" if where == "cuda" else "fp32"])
-    fabric.launch()
-    return fabric
-
-
 # -- how many -------------------------------------------------------------------------------------------
 
 
 def count_categories(round: Round, features: np.ndarray) -> CountEstimate:
     """Estimate k from the embeddings, or read what an earlier call with the same input found."""
     table, config = round.table, round.config
-    key = {"table": table.fingerprint(), "backbone": round.chosen.backbone.digest, "seed": config.seed}
+    key = count_key(table, round.chosen.backbone.digest, config.seed)
     path = round.folder / COUNT
     if path.is_file():
         try:
@@ -105,15 +95,8 @@ def count_categories(round: Round, features: np.ndarray) -> CountEstimate:
                 return CountEstimate.from_dict(content)
         except (ValueError, KeyError, TypeError, AttributeError):
             log.warning(f"{path} cannot be read, and is made anew.")
-    usable = table.usable
-    count = estimate_count(
-        torch.from_numpy(features[usable]),
-        torch.from_numpy(table.target[usable]),
-        len(table.known),
-        seed=config.seed,
-        progress=round.progress,
-    )
-    write_text(path, json.dumps(count.as_dict() | {"of": key}, indent=1) + "\n")
+    count = estimate_table(table, features, config.device, seed=config.seed, progress=round.progress)
+    write_count(path, count, key)
     return count
 
 
@@ -193,11 +176,9 @@ def all_features(round: Round, run: Run, rows: np.ndarray) -> np.ndarray:
     features[rows] = trained
     rest = np.setdiff1d(np.flatnonzero(table.usable), rows)
     if len(rest):
-        weights = hashlib.sha256()
-        for name, tensor in sorted(loop.source.encoder.tail.state_dict().items()):
-            weights.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
+        tail = loop.source.encoder.tail
         learned = dataclasses.replace(
-            run.prepared.backbone, tail=loop.source.encoder.tail, digest=weights.hexdigest()
+            run.prepared.backbone, tail=tail, digest=state_digest(tail.state_dict())
         )
         folder = round.folder / "training" / "rest"
         streamed = embed_table(table.take(rest), learned, loop.fabric, folder, progress=round.progress)

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 Level = Literal["device", "host", "disk"]
 """Where images or tokens lie: on the GPU, in the host's memory, in a memory-mapped file."""
+LEVELS: tuple[Level, ...] = ("device", "host", "disk")
+"""From the fastest to the roomiest."""
+PLACE: dict[Level, str] = {"device": "GPU memory", "host": "host memory", "disk": "disk space"}
+"""How people call them."""
 
 GB = 1_000_000_000
 DEVICE_RESERVE = 0.15
@@ -61,7 +65,7 @@ class Budget:
     @classmethod
     def at(cls, level: Level, nbytes: int) -> Budget:
         """`nbytes` at one level and nothing at the others."""
-        return cls(**{name: nbytes if name == level else 0 for name in ("device", "host", "disk")})
+        return cls(**{name: nbytes if name == level else 0 for name in LEVELS})
 
 
 NOTHING = Budget(0, 0, 0)
@@ -132,9 +136,9 @@ def _within(free: int, wanted: int) -> int:
 
 def _processes() -> int:
     """Processes of this run, which share the machine's memory and disk."""
-    from torch import distributed
+    from holotype.train.gather import world_size
 
-    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+    return world_size()
 
 
 def _device_memory(device: torch.device) -> tuple[int, int]:

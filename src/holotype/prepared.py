@@ -27,9 +27,9 @@ from holotype.data.scratch import Spill
 from holotype.data.sources import check_trainable, load_table
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
-from holotype.device import PRECISIONS, pick_device, pick_precision
+from holotype.device import open_fabric, pick_device, pick_precision
 from holotype.errors import InputError
-from holotype.memory import Budget, Level, cache_folder, find_budget
+from holotype.memory import LEVELS, Budget, cache_folder, find_budget
 from holotype.methods import Method, Task, find_method
 from holotype.methods.base import Views
 from holotype.models.backbone import Backbone, load_backbone
@@ -97,15 +97,7 @@ def make_fabric(experiment: Experiment) -> Fabric:
             f"--devices {experiment.devices} asks for more GPUs than the {torch.cuda.device_count()} here; "
             "lower it, or use --device cpu."
         )
-    strategy = "ddp" if experiment.devices > 1 else "auto"
-    # its notices (precision, process group) stand in provenance.json, where they can be found again
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-    return Fabric(
-        accelerator=device,
-        devices=experiment.devices,
-        strategy=strategy,
-        precision=PRECISIONS[pick_precision(experiment)],
-    )
+    return open_fabric(device, pick_precision(experiment), experiment.devices)
 
 
 def make_method(experiment: Experiment, data: Data, backbone: Backbone) -> Method:
@@ -249,8 +241,7 @@ class Prepared:
         held = [(cache.level, cache.nbytes) for cache in self._caches.values()]
         if "images" in vars(self):
             held.append((self.images.level, self.images.nbytes))
-        levels: tuple[Level, ...] = ("device", "host", "disk")
-        return Budget(*(sum(nbytes for at, nbytes in held if at == level) for level in levels))
+        return Budget(*(sum(nbytes for at, nbytes in held if at == level) for level in LEVELS))
 
     def network(self) -> Backbone:
         """The backbone for one run: the frozen trunk is everybody's, the tail that learns is its own."""

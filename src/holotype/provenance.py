@@ -14,7 +14,7 @@ import torch
 
 import holotype
 from holotype.data.table import Table
-from holotype.device import arithmetic
+from holotype.device import arithmetic, processors
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -73,5 +73,4 @@ def hardware(device: torch.device, processes: int = 1) -> str:
     """`1 x NVIDIA H200`, or `2 CPU cores`."""
     if device.type == "cuda":
         return f"{processes} x {torch.cuda.get_device_name(device)}"
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{cores} CPU cores" if device.type == "cpu" else f"{platform.machine()} {device.type}"
+    return f"{processors()} CPU cores" if device.type == "cpu" else f"{platform.machine()} {device.type}"

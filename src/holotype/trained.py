@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import logging
 import os
 import tempfile
 import typing
@@ -28,16 +27,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from holotype.bars import counting
 from holotype.centres import Centres
 from holotype.data.pictures import Picture, as_paths
 from holotype.data.store import ImageStore
-from holotype.device import PRECISIONS, pick_device
+from holotype.device import open_fabric, pick_device, usual_precision
 from holotype.errors import InputError
 from holotype.files import write_bytes, write_text
 from holotype.methods import Method, Task, find_method
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
 from holotype.train.encode import PREDICTED_AT_ONCE, Encoder
-from holotype.train.progress import counting
 from holotype.train.sources import FreshViews, evaluation_features
 
 if TYPE_CHECKING:
@@ -268,10 +267,8 @@ def _find_backbone(folder: Path, config: BackboneConfig, digest: str) -> Backbon
 
 def _make_fabric(device: str, double: bool) -> Fabric:
     """One process; bf16 on CUDA and fp32 elsewhere, as in training, and fp64 where it was trained in it."""
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     where = pick_device(device)
-    precision = "fp64" if double else "bf16" if where == "cuda" else "fp32"
-    return Fabric(accelerator=where, devices=1, precision=PRECISIONS[precision])
+    return open_fabric(where, "fp64" if double else usual_precision(where))
 
 
 def rebuild(cls: type[Any], values: dict[str, Any]) -> Any:

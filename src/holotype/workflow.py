@@ -24,11 +24,11 @@ import numpy as np
 from holotype.best_backbone import Chosen, choose_backbone
 from holotype.data.sources import check_trainable, load_table
 from holotype.data.table import Table
-from holotype.device import pick_device
+from holotype.device import fresh_fabric, pick_device
 from holotype.discovery import Discovery
 from holotype.embed import embed_table
 from holotype.errors import InputError
-from holotype.finding import Round, count_categories, find_categories, fresh_fabric, put_together
+from holotype.finding import Round, count_categories, find_categories, put_together
 from holotype.models.backbone import BackboneConfig
 from holotype.plan import SAMPLE, SAMPLE_ELSEWHERE, STEPS, STEPS_ELSEWHERE, pick_k
 from holotype.prepared import check_k

@@ -251,10 +251,10 @@ def test_a_hub_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert hub.asked == {"name": f"{TINY}.augreg_in21k", "num_classes": 0, "img_size": 32}
     assert (found.name, found.mean, found.caveat) == (f"{TINY}.augreg_in21k", (0.5, 0.5, 0.5), "")
     assert len(found.digest) == 64
-    assert found.digest == backbone_module._state_digest(model.state_dict())
+    assert found.digest == backbone_module.state_digest(model.state_dict())
     with torch.no_grad():
         model.norm.bias[0] += 1
-    assert found.digest != backbone_module._state_digest(model.state_dict())
+    assert found.digest != backbone_module.state_digest(model.state_dict())
 
 
 def test_parameter_counts_of_the_reference() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from holotype.errors import Stopped
 from holotype.train import progress
-from holotype.train.progress import StopRequest, TrainingBar, counting, score_line
+from holotype.train.progress import StopRequest, TrainingBar, score_line
 
 
 @pytest.fixture
@@ -141,14 +141,6 @@ def test_a_part_of_a_bar_that_is_not_shown_is_silent(capfd):
     assert not part.show
     assert term.readings == 0
     assert capfd.readouterr() == ("", "")
-
-
-def test_counting_shows_nothing_unless_asked_to(capfd):
-    with counting("Caching views", 10, False) as advance:
-        advance(10)
-    assert capfd.readouterr() == ("", "")
-    with counting("Caching views", 10, True) as advance:
-        advance(4)
 
 
 def test_scores_in_a_line():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, speaks
+from holotype.cli.words import Parser, add_running_flags, speaks
 
 if TYPE_CHECKING:
     from holotype.assign import Assigned
@@ -54,13 +54,7 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--copy-to", metavar="DIR", help="also make a folder of links per category there; overwrites nothing"
     )
-    parser.add_argument(
-        "--device",
-        choices=("auto", "cpu", "cuda", "mps"),
-        default="auto",
-        help="where to compute (default: auto)",
-    )
-    parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
+    add_running_flags(parser)
     return parser
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from holotype.cli.words import Parser, speaks
+from holotype.cli.words import Parser, add_running_flags, speaks
 
 
 def command(argv: Sequence[str]) -> int:
@@ -43,11 +43,5 @@ def make_parser() -> Parser:
     )
     parser.add_argument("--out", metavar="DIR", default="runs/demo", help="run folder (default: runs/demo)")
     parser.add_argument("--seed", type=int, default=0, help="seed of everything random (default: 0)")
-    parser.add_argument(
-        "--device",
-        choices=("auto", "cpu", "cuda", "mps"),
-        default="auto",
-        help="where to compute (default: auto)",
-    )
-    parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
+    add_running_flags(parser)
     return parser

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, speaks
+from holotype.cli.words import Parser, add_labels_flag, add_running_flags, speaks
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,11 +50,7 @@ def make_parser() -> Parser:
     parser.add_argument(
         "images", metavar="IMAGES", help="folder of images, or a CSV or Parquet file that lists them"
     )
-    parser.add_argument(
-        "--labels",
-        metavar="FILE",
-        help="CSV or Parquet file with the columns path and label (default: sub-folders)",
-    )
+    add_labels_flag(parser)
     parser.add_argument(
         "--k", default="auto", help="number of categories, known and new together, or auto (default)"
     )
@@ -79,13 +75,7 @@ def make_parser() -> Parser:
     parser.add_argument("--seed", type=int, default=0, help="seed of everything random (default: 0)")
     parser.add_argument("--edits", metavar="FILE", help="edits.csv as exported from the report of this run")
     parser.add_argument("--long-tail", action="store_true", help="expect categories of very different sizes")
-    parser.add_argument(
-        "--device",
-        choices=("auto", "cpu", "cuda", "mps"),
-        default="auto",
-        help="where to compute (default: auto)",
-    )
-    parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
+    add_running_flags(parser)
     return parser
 
 

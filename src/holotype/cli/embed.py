@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.cli.words import Parser, speaks
+from holotype.cli.words import Parser, add_labels_flag, add_running_flags, speaks
 
 if TYPE_CHECKING:
     from holotype.data.table import Table
@@ -53,11 +53,7 @@ def add_image_flags(parser: Parser) -> None:
         metavar="IMAGES",
         help="folder of images, CSV or Parquet file that lists them, or the name of a benchmark",
     )
-    parser.add_argument(
-        "--labels",
-        metavar="FILE",
-        help="CSV or Parquet file with the columns path and label (default: sub-folders)",
-    )
+    add_labels_flag(parser)
     parser.add_argument(
         "--root", metavar="DIR", help="folder in which a benchmark lies, in its official layout"
     )
@@ -78,13 +74,7 @@ def add_image_flags(parser: Parser) -> None:
         metavar="PIXELS",
         help="side of the backbone's input",
     )
-    parser.add_argument(
-        "--device",
-        choices=("auto", "cpu", "cuda", "mps"),
-        default="auto",
-        help="where to compute (default: auto)",
-    )
-    parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
+    add_running_flags(parser)
 
 
 def read_collection(given: Any) -> Collection:
@@ -105,9 +95,8 @@ def read_collection(given: Any) -> Collection:
 def embed(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:
     """The features of a table as the flags ask, and the digest of the backbone."""
     from holotype.best_backbone import choose_backbone
-    from holotype.device import pick_device
+    from holotype.device import fresh_fabric, pick_device
     from holotype.embed import embed_table
-    from holotype.finding import fresh_fabric
     from holotype.models.backbone import BackboneConfig
 
     config = BackboneConfig(given.backbone, arch=given.arch, image_size=given.image_size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,23 +51,17 @@ def make_parser() -> Parser:
 
 
 def _estimate(table: Table, embedded: Embeddings, given: Any) -> CountEstimate:
-    import torch
-
-    from holotype.cluster.count import estimate_count
-    from holotype.device import pick_device
+    from holotype.cluster.count import estimate_table
     from holotype.errors import InputError
 
-    usable = table.usable
-    if not usable.any():
+    if not table.usable.any():
         raise InputError(
             f"None of the {len(table):,} images of {given.images} can be read ({table.problem[0]}); check the files."
         )
-    # k-means draws its starts in float64, which MPS does not have
-    device = "cuda" if pick_device(given.device) == "cuda" else "cpu"
-    return estimate_count(
-        torch.from_numpy(embedded.features[usable]).to(device),
-        torch.from_numpy(table.target[usable]),
-        len(table.known),
+    return estimate_table(
+        table,
+        embedded.features,
+        given.device,
         k_max=given.k_max,
         seed=given.seed,
         progress=not given.no_progress,
@@ -77,13 +70,10 @@ def _estimate(table: Table, embedded: Embeddings, given: Any) -> CountEstimate:
 
 def _write(folder: Path, estimate: CountEstimate, table: Table, digest: str, given: Any) -> Path:
     """count.json as `discover` writes and reads it."""
-    from holotype.files import write_text
+    from holotype.cluster.count import count_key, write_count
 
-    of = {"table": table.fingerprint(), "backbone": digest, "seed": given.seed}
-    if given.k_max is not None:
-        of["k_max"] = given.k_max
     path = folder / "count.json"
-    write_text(path, json.dumps(estimate.as_dict() | {"of": of}, indent=1) + "\n")
+    write_count(path, estimate, count_key(table, digest, given.seed, given.k_max))
     return path
 
 

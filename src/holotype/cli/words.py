@@ -66,3 +66,23 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{self.prog}: {message}; {self.prog} --help says more.")
+
+
+def add_labels_flag(parser: Parser) -> None:
+    """Of the commands that take a collection of one's own."""
+    parser.add_argument(
+        "--labels",
+        metavar="FILE",
+        help="CSV or Parquet file with the columns path and label (default: sub-folders)",
+    )
+
+
+def add_running_flags(parser: Parser) -> None:
+    """Where a command computes, and whether it shows how far it is."""
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda", "mps"),
+        default="auto",
+        help="where to compute (default: auto)",
+    )
+    parser.add_argument("--no-progress", action="store_true", help="show no progress bars")

@@ -13,19 +13,28 @@ size is known; a geometric grid finds the region before Brent's search, which lo
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from holotype.bars import counting
 from holotype.cluster.curve import RUNS, CountEstimate, CountPoint, conclude, informed
 from holotype.cluster.kmeans import CHUNK, kmeans
+from holotype.device import pick_device
 from holotype.errors import InputError
+from holotype.files import write_text
 
-__all__ = ["CountEstimate", "CountPoint", "estimate_count"]
+if TYPE_CHECKING:
+    from holotype.data.table import Table
+
+__all__ = ["CountEstimate", "CountPoint", "count_key", "estimate_count", "estimate_table", "write_count"]
 
 MAX_ITER = 100
 """Of a k-means run; a curve needs no last digits."""
@@ -55,8 +64,6 @@ def estimate_count(
     features: (N, D) of images that could be read, from the frozen backbone; normalised here. label: (N,) long, -1 =
     unlabelled. The answer is n_known (nothing new) at least, k_max at most; by default k_max leaves two images each.
     """
-    from holotype.train.progress import counting
-
     x, label = _sample(F.normalize(features.float(), dim=-1), label, n_known, seed)
     low, high = _bounds(len(x), n_known, k_max)
     grid = _grid(low, high)
@@ -67,6 +74,34 @@ def estimate_count(
             _search(curve)
         _fill(curve)
     return conclude(curve.points, n_known, curve.n_labelled, high)
+
+
+def estimate_table(
+    table: Table,
+    features: np.ndarray,
+    device: str,
+    *,
+    k_max: int | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> CountEstimate:
+    """The same for the readable images of a table. features: (N, D) of all of its rows; device: as in --device."""
+    # k-means draws its starts in float64, which MPS does not have
+    where = "cuda" if pick_device(device) == "cuda" else "cpu"
+    usable = table.usable
+    rows, target = torch.from_numpy(features[usable]).to(where), torch.from_numpy(table.target[usable])
+    return estimate_count(rows, target, len(table.known), k_max=k_max, seed=seed, progress=progress)
+
+
+def count_key(table: Table, digest: str, seed: int, k_max: int | None = None) -> dict[str, Any]:
+    """All that decides an estimate. digest: of the backbone that the features come from."""
+    key: dict[str, Any] = {"table": table.fingerprint(), "backbone": digest, "seed": seed}
+    return key if k_max is None else key | {"k_max": k_max}
+
+
+def write_count(path: Path, estimate: CountEstimate, key: dict[str, Any]) -> None:
+    """Keep an estimate with what it is of, so that the same need not be estimated again."""
+    write_text(path, json.dumps(estimate.as_dict() | {"of": key}, indent=1) + "\n")
 
 
 def _sample(x: Tensor, label: Tensor, n_known: int, seed: int) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,10 +10,10 @@ from itertools import islice
 
 import numpy as np
 from PIL import Image
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from holotype.bars import counting
 from holotype.data.decode import ImageProblem, read_image
+from holotype.device import processors
 from holotype.errors import InputError
 
 LONGEST = 4
@@ -72,13 +71,9 @@ def in_order(paths: Sequence[str], short: int, workers: int | None, progress: bo
     count = processors() if workers is None else workers
     if count < 1:
         raise InputError(f"{count} decoding workers cannot work; give at least 1.")
-    console = Console(stderr=True)
-    columns = (TextColumn("Reading images"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    silent = not (progress and console.is_terminal)
     ahead: deque[Future[Decoded]] = deque()
     waiting = iter(paths)
-    with Progress(*columns, console=console, disable=silent) as bar, ThreadPoolExecutor(count) as pool:
-        task = bar.add_task("", total=len(paths))
+    with counting("Reading images", len(paths), progress) as advance, ThreadPoolExecutor(count) as pool:
         while True:
             # A short queue keeps the threads busy and few decoded images outside the buffer.
             for path in islice(waiting, 4 * count - len(ahead)):
@@ -86,11 +81,4 @@ def in_order(paths: Sequence[str], short: int, workers: int | None, progress: bo
             if not ahead:
                 return
             yield ahead.popleft().result()
-            bar.advance(task)
-
-
-def processors() -> int:
-    """Processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+            advance(1)

@@ -12,14 +12,12 @@ from torch import Tensor
 
 from holotype.data.scratch import Scratch, Spill, too_little_disk
 from holotype.errors import InputError
-from holotype.memory import Budget, Level, human
+from holotype.memory import LEVELS, PLACE, Budget, Level, human
 
 if TYPE_CHECKING:
     from holotype.data.store import ImageStore
 
 Choice = Literal["auto", "device", "host", "disk"]
-LEVELS: tuple[Level, ...] = ("device", "host", "disk")
-"""From the fastest to the roomiest."""
 CHUNK = 1 << 26
 """Bytes that are moved to a file at a time."""
 
@@ -47,14 +45,11 @@ def place(
             except (MemoryError, RuntimeError) as error:
                 if not _ran_out(error):
                     raise
-                refusal = f"{_NAME[level]} ran out while they were copied"
+                refusal = f"{PLACE[level]} ran out while they were copied"
             else:
                 return placed, _line(placed, choice, budget, folder, reasons)
         reasons.append(refusal)
     raise AssertionError("the disk takes the images or says why not")
-
-
-_NAME: dict[Level, str] = {"device": "GPU memory", "host": "host memory", "disk": "disk"}
 
 
 def _refusal(store: ImageStore, level: Level, budget: Budget, folder: Path) -> str:
@@ -64,7 +59,7 @@ def _refusal(store: ImageStore, level: Level, budget: Budget, folder: Path) -> s
         return ""
     if level == "disk":
         raise too_little_disk(store.nbytes, room, folder)
-    return f"{human(store.nbytes)} do not fit the {human(room)} of {_NAME[level]} that may be used"
+    return f"{human(store.nbytes)} do not fit the {human(room)} of {PLACE[level]} that may be used"
 
 
 def _move(store: ImageStore, level: Level, device: torch.device, folder: Path) -> ImageStore:
@@ -100,7 +95,7 @@ def _ran_out(error: BaseException) -> bool:
 
 def _line(store: ImageStore, choice: Choice, budget: Budget, folder: Path, reasons: list[str]) -> str:
     """Where the images lie and why, for people."""
-    where = f"in a memory-mapped file in {folder}" if store.level == "disk" else f"in {_NAME[store.level]}"
+    where = f"in a memory-mapped file in {folder}" if store.level == "disk" else f"in {PLACE[store.level]}"
     line = f"{len(store):,} images, {human(store.nbytes)}, {where}"
     if reasons:
         return f"{line}: {'; '.join(reasons)}"

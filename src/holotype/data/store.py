@@ -20,10 +20,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from holotype.data.ingest import in_order, processors
+from holotype.data.ingest import in_order
 from holotype.data.placement import place
 from holotype.data.scratch import PixelBuffer, Spill
 from holotype.data.views import Crops
+from holotype.device import processors
 from holotype.errors import InputError
 from holotype.files import write_beside
 from holotype.memory import Level

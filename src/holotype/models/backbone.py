@@ -110,7 +110,7 @@ def load_backbone(config: BackboneConfig) -> Backbone:
     # timm draws initial weights that are overwritten at once: the caller's generator is not to notice.
     with torch.random.fork_rng(devices=[]):
         model = _from_hub(origin, size) if origin.file is None else _from_file(origin, origin.file, size)
-    digest = origin.digest or _state_digest(model.state_dict())
+    digest = origin.digest or state_digest(model.state_dict())
     dim = int(model.num_features)
     trunk, tail = split(model, config.train_blocks)
     mean = origin.mean or _rgb(outline.pretrained_cfg["mean"])
@@ -283,11 +283,12 @@ def _filter(model: Model) -> Callable[..., dict[str, Tensor]]:
     return partial(vision_transformer.checkpoint_filter_fn, adapt_layer_scale=True)
 
 
-def _state_digest(state: Mapping[str, Tensor]) -> str:
+def state_digest(state: Mapping[str, Tensor]) -> str:
+    """sha256 of the values in the order of their names, wherever they lie."""
     digest = hashlib.sha256()
     for name in sorted(state):
         digest.update(name.encode())
-        digest.update(state[name].contiguous().view(torch.uint8).numpy().data)
+        digest.update(state[name].detach().cpu().contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

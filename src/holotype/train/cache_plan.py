@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import torch
 
 from holotype.errors import InputError
-from holotype.memory import Budget, Level, human
+from holotype.memory import PLACE, Budget, Level, human
 from holotype.methods.base import Views
 from holotype.models.cache import CacheViews, Shape
 
 LEAST = CacheViews(4, 2)
 """Views shrink to these before the cache moves from the device to the host or from there to a file."""
-PLACE: dict[Level, str] = {"device": "GPU memory", "host": "host memory", "disk": "disk space"}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -10,6 +11,18 @@ from torch import Tensor
 Inputs = dict[str, Tensor]
 WARM_UP = 3
 """Runs before the capture, in which libraries choose their kernels and allocate what they keep."""
+
+
+@contextmanager
+def undone(state: Iterable[Tensor]) -> Iterator[None]:
+    """What the block does to the tensors of `state` is undone when it ends, however it ends."""
+    kept = [(tensor, tensor.detach().clone()) for tensor in state]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, before in kept:
+                tensor.copy_(before)
 
 
 class Captured:
@@ -22,18 +35,13 @@ class Captured:
     def __init__(self, function: Callable[[Inputs], Tensor], inputs: Inputs, state: Iterable[Tensor]) -> None:
         self.inputs = {name: value.clone() for name, value in inputs.items()}
         self.graph, self.stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-        kept = [(tensor, tensor.detach().clone()) for tensor in state]
-        try:
+        with undone(state):
             self._warm_up(function)
             self._forget_workspaces()
             # other loops of this process may be working on other streams
             with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"):
                 self.output = function(self.inputs)
             self._forget_workspaces()
-        finally:
-            with torch.no_grad():
-                for tensor, before in kept:
-                    tensor.copy_(before)
 
     def _warm_up(self, function: Callable[[Inputs], Tensor]) -> None:
         """On a stream of its own, as captures require; nothing of it may stay alive on the default stream."""

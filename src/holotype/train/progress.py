@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
@@ -42,22 +41,6 @@ class StopRequest:
 
     def leave(self, where: str) -> None:
         raise Stopped(where)
-
-
-@contextlib.contextmanager
-def counting(title: str, total: int, show: bool) -> Iterator[Callable[[int], None]]:
-    """A bar for work that is not training; what it yields is told how much more is done."""
-    if not show:
-        yield lambda more: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(file=sys.stderr)
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda more: bar.advance(task, more)
 
 
 def score_line(scores: Mapping[str, Any]) -> str:

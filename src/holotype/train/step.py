@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from holotype.data.sampling import keyed_generator
 from holotype.methods.base import Batch, Method, Stage, Views
-from holotype.train.capture import Captured
+from holotype.train.capture import Captured, undone
 from holotype.train.gather import gather_rows, sum_gradients
 from holotype.train.optimiser import momentum_of
 from holotype.train.sources import Key, Source
@@ -144,11 +144,8 @@ class Step:
 
     def _find_terms(self, inputs: dict[str, Tensor]) -> None:
         """Run the loss once for its names, and undo what it changed."""
-        kept = [(tensor, tensor.detach().clone()) for tensor in self._state()]
-        self._learn(inputs)
-        with torch.no_grad():
-            for tensor, before in kept:
-                tensor.copy_(before)
+        with undone(self._state()):
+            self._learn(inputs)
         assert self.sums is not None
         self._begin_sums(self.names, self.sums)
 
