@@ -90,6 +90,7 @@ def test_settings_that_change_no_weight_are_left_out(field):
     [
         ("seed", 5, False),
         ("out", "elsewhere", True),
+        ("label", "another-name", True),
         ("progress", False, True),
         ("device", "cpu", True),
         ("devices", 2, True),
@@ -269,6 +270,13 @@ def test_a_record_says_what_was_run_and_how_it_was_scored(world):
     assert found["config_hash"] == make(world, loop, seed=4)["config_hash"]
     changed = dataclasses.replace(default_experiment("simgcd", "some/folder").train, lr=0.7)
     assert found["config_hash"] != make(world, loop, train=changed)["config_hash"]
+
+
+def test_a_label_names_the_variant_and_changes_nothing_else(world):
+    loop = world.loop("simgcd")
+    plain, labelled = make(world, loop), make(world, loop, label="no-new")
+    assert (plain["variant"], labelled["variant"]) == ("default", "no-new")
+    assert plain | {"variant": "no-new"} == labelled
 
 
 def test_where_the_unlabelled_images_went():

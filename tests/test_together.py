@@ -125,6 +125,7 @@ def test_runs_have_names(tiny):
     assert name_runs([tiny(), tiny("rpc", seed=3)]) == ["simgcd s0", "rpc s3"]
     reading = default_experiment("rpc", "cub", "reading")
     assert name_runs([reading]) == ["rpc@reading s0"]
+    assert name_runs([tiny("rpc", label="no-new"), tiny("rpc")]) == ["no-new s0", "rpc s0"]
     same = [tiny(out="a"), tiny(out="b", train__lr=0.3)]
     assert name_runs(same) == [str(run.folder) for run in same]
 

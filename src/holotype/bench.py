@@ -13,7 +13,7 @@ from holotype.methods import find_method
 from holotype.prepared import Shelf, make_fabric, sharing_key, wanted_views
 from holotype.record import config_hash, identify
 from holotype.results import Record, read_results, result_name, write_result
-from holotype.together import run_together
+from holotype.together import call, run_together
 from holotype.train.gather import rank
 
 Say = Callable[[str], None]
@@ -39,6 +39,7 @@ def plan_runs(experiments: Sequence[Experiment], results: Path, out: Path, shelf
     """
     done = {(r["config_hash"], r["seed"]): path for path, r in read_results(results).items()}
     planned: dict[str, Planned] = {}
+    first: dict[tuple[str, int], Planned] = {}
     for group in groups(experiments, sharing_key):
         for experiment in group:
             ready = shelf.get(experiment, make_fabric(experiment))
@@ -47,12 +48,24 @@ def plan_runs(experiments: Sequence[Experiment], results: Path, out: Path, shelf
             facts = {
                 "method": experiment.method_name,
                 "dataset": ready.data.table.name,
-                "variant": experiment.preset,
+                "variant": experiment.label or experiment.preset,
             }
             name = result_name({**facts, "seed": experiment.seed, "config_hash": config_hash(identity)})
             experiment.out = str(out / name)
-            planned[name] = Planned(experiment, name, done.get((config_hash(identity), experiment.seed)))
+            key = (config_hash(identity), experiment.seed)
+            planned[name] = Planned(experiment, name, done.get(key))
+            check_distinct(first.setdefault(key, planned[name]), planned[name])
     return list(planned.values())
+
+
+def check_distinct(one: Planned, other: Planned) -> None:
+    """Refuse two names for one run: the second result would be a copy of the first."""
+    if one.name != other.name:
+        raise InputError(
+            f"{call(one.experiment)} and {call(other.experiment)} are the same experiment on "
+            f"{one.experiment.dataset} with seed {one.experiment.seed}: nothing that decides the result differs; "
+            "leave one of them out."
+        )
 
 
 def run_planned(

@@ -41,6 +41,8 @@ class Experiment:
     """Run folder; a run found there is continued. Default: runs/DATASET-METHOD-PRESET-sSEED."""
     preset: str = "default"
     """Named settings of the method; rpc has default and reading."""
+    label: str | None = None
+    """Name of these settings in tables; default: the preset."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute; auto takes CUDA where there is a GPU."""
     devices: int = 1

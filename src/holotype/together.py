@@ -120,14 +120,18 @@ def check_sharing(experiments: Sequence[Experiment]) -> None:
 
 
 def name_runs(experiments: Sequence[Experiment]) -> list[str]:
-    """What tells runs apart in a line: method, preset and seed, or the folder where these are the same."""
-    names = []
-    for experiment in experiments:
-        preset = "" if experiment.preset == "default" else f"@{experiment.preset}"
-        names.append(f"{experiment.method_name}{preset} s{experiment.seed}")
+    """What tells runs apart in a line: label, or else method and preset, and seed; or the folder where these are
+    the same."""
+    names = [f"{call(experiment)} s{experiment.seed}" for experiment in experiments]
     if len(set(names)) < len(names):
         return [str(experiment.folder) for experiment in experiments]
     return names
+
+
+def call(experiment: Experiment) -> str:
+    """What a run is called, whatever its seed: its label, or else method and preset."""
+    preset = "" if experiment.preset == "default" else f"@{experiment.preset}"
+    return experiment.label or f"{experiment.method_name}{preset}"
 
 
 # -- the parts of a run ---------------------------------------------------------------------------------

@@ -1,46 +1,67 @@
-"""`holotype bench`: what to run, as flags."""
+"""`holotype bench`: what to run, as flags or as a study file."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holotype.cli.words import Parser, speaks
 from holotype.errors import InputError
+from holotype.study import ELSEWHERE, Study, StudyRow, pick_rows, read_study
 
 if TYPE_CHECKING:
     from holotype.experiment import Experiment
 
-FIXED = ("method_name", "dataset", "preset", "seed", "root", "out", "cache_views")
-"""Settings that have a flag of their own here."""
+Flags = list[tuple[str, str | None]]
+"""Flags of `holotype train` with their values; None for one that takes none."""
 
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
+    _check_given(given)
+    study = read_study(Path(given.study)) if given.study else None
     from holotype.results import write_table
 
-    results = Path(given.results)
+    folder = study.name if study else ""
+    results = Path(given.results or Path("results", folder))
     if not given.table_only:
-        _run(given, results)
+        _run(given, study, results, Path(given.out or Path("runs", folder)))
     if speaks():
         print(write_table(results), end="")
     return 0
 
 
-def _run(given: argparse.Namespace, results: Path) -> None:
+def _check_given(given: argparse.Namespace) -> None:
+    """Flags that do not go together, or lack another."""
     for name in ("methods", "datasets"):
-        if not getattr(given, name):
-            raise InputError(f"holotype bench needs --{name}, separated by commas (or --table-only).")
+        if given.study and getattr(given, name):
+            raise InputError(f"--{name} cannot be given with --study, whose file names them; leave out one.")
+        if not (given.study or given.table_only or getattr(given, name)):
+            raise InputError(
+                f"holotype bench needs --{name}, separated by commas (or --study FILE, or --table-only)."
+            )
+    if given.rows is not None and not given.study:
+        raise InputError("--rows picks rows of a study; name its file with --study.")
     if given.parallel < 1:
         raise InputError(f"--parallel must be at least 1, not {given.parallel}.")
+
+
+def _run(given: argparse.Namespace, study: Study | None, results: Path, out: Path) -> None:
+    experiments = make_experiments(given)
+    if study:
+        _say(f"{study.name}: {study.question}")
+        for row in _rows_of_study(study, given):
+            _say(f"  {row.name}{': ' if row.asks else ''}{row.asks}")
     from holotype.bench import plan_runs, run_planned
     from holotype.prepared import Shelf
 
     shelf = Shelf()
-    planned = plan_runs(make_experiments(given), results, Path(given.out), shelf)
+    planned = plan_runs(experiments, results, out, shelf)
     run_planned(planned, results, _say, shelf, parallel=given.parallel)
 
 
@@ -50,32 +71,16 @@ def _say(text: str) -> None:
         print(text, file=sys.stderr)
 
 
+# -- flags --------------------------------------------------------------------------------------------
+
+
 def make_parser() -> Parser:
     parser = Parser(
         prog="holotype bench",
-        description="Run methods on data sets with several seeds, one result file each, and collect them in "
-        "a table. Runs whose result is there are not run again.",
+        description="Run methods on data sets with several seeds, or the rows of a study file, one result file each, "
+        "and collect them in a table. Runs whose result is there are not run again.",
     )
-    parser.add_argument(
-        "--methods", metavar="M,M@PRESET", help="methods, separated by commas, each with its preset or not"
-    )
-    parser.add_argument("--datasets", metavar="D,D", help="data sets, separated by commas")
-    parser.add_argument("--seeds", metavar="S,S", default="0", help="seeds, separated by commas (default: 0)")
-    parser.add_argument("--root", metavar="DIR", help="folder in which the data sets lie")
-    parser.add_argument(
-        "--set",
-        metavar="[METHOD:]SETTING=VALUE",
-        action="append",
-        default=[],
-        help="a setting of holotype train, for all methods or for one (METHOD or METHOD@PRESET); repeatable",
-    )
-    parser.add_argument(
-        "--cache-views",
-        metavar="M+S",
-        default="off",
-        help="train on a token cache of M weak and S strong views of each image, as in 16+8; such runs are never "
-        "averaged with exact ones (default: off, exact mode)",
-    )
+    _add_what_flags(parser)
     parser.add_argument(
         "--parallel",
         metavar="R",
@@ -84,9 +89,15 @@ def make_parser() -> Parser:
         help="train R runs at once, where they share data set, backbone, device, precision and store (default: 1)",
     )
     parser.add_argument(
-        "--results", metavar="DIR", default="results", help="where results and table go (default: results)"
+        "--results",
+        metavar="DIR",
+        help="where results and table go (default: results, or results/NAME for the study NAME.yaml)",
     )
-    parser.add_argument("--out", metavar="DIR", default="runs", help="where run folders go (default: runs)")
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        help="where run folders go (default: runs, or runs/NAME for the study NAME.yaml)",
+    )
     parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
     parser.add_argument(
         "--table-only", action="store_true", help="build the table from the results that are there"
@@ -94,50 +105,153 @@ def make_parser() -> Parser:
     return parser
 
 
-def make_experiments(given: argparse.Namespace) -> list[Experiment]:
-    """Every method on every data set with every seed, settings checked."""
-    from holotype.cli.settings import Request, Words, check_dataset, resolve
+def _add_what_flags(parser: Parser) -> None:
+    """Those that say what is run."""
+    parser.add_argument(
+        "--methods", metavar="M,M@PRESET", help="methods, separated by commas, each with its preset or not"
+    )
+    parser.add_argument("--datasets", metavar="D,D", help="data sets, separated by commas")
+    parser.add_argument(
+        "--study",
+        metavar="FILE",
+        help="YAML file that names rows (a method with settings each), data sets and seeds, instead of --methods and "
+        "--datasets; docs/protocol.md shows one",
+    )
+    parser.add_argument("--rows", metavar="R,R", help="rows of the study, separated by commas (default: all)")
+    parser.add_argument(
+        "--seeds", metavar="S,S", help="seeds, separated by commas (default: those of the study, or 0)"
+    )
+    parser.add_argument("--root", metavar="DIR", help="folder in which the data sets lie")
+    parser.add_argument(
+        "--set",
+        metavar="[WHERE:]SETTING=VALUE",
+        action="append",
+        default=[],
+        help="a setting of holotype train, on top of the study's, for all runs or for those of a METHOD, a "
+        "METHOD@PRESET or a row of the study; repeatable, and the last one counts",
+    )
+    parser.add_argument(
+        "--cache-views",
+        metavar="M+S",
+        help="train on a token cache of M weak and S strong views of each image, as in 16+8; such runs are never "
+        "averaged with exact ones (default: that of the study, or off, exact mode)",
+    )
 
-    methods, datasets = _list(given.methods), _list(given.datasets)
-    seeds = [_seed(word) for word in _list(given.seeds)]
-    flags = {method: _flags_of(method, given.set, methods) for method in methods}
+
+# -- from flags to experiments ------------------------------------------------------------------------
+
+
+def make_experiments(given: argparse.Namespace) -> list[Experiment]:
+    """Every row, or method, on each of its data sets with each of its seeds, settings checked."""
+    study = read_study(Path(given.study)) if given.study else None
+    rows = _rows_of_study(study, given) if study else _rows_of_flags(given)
+    cache_views = given.cache_views or (study.cache_views if study else "off")
+    changes = _changes(given.set, rows, study)
+    running: Flags = [("--cache_views", cache_views)]
+    running += [("--root", given.root)] if given.root else []
+    running += [("--no_progress", None)] if given.no_progress else []
     experiments = []
-    for dataset in datasets:
-        check_dataset(dataset)
-        for method in methods:
-            name, _, preset = method.partition("@")
-            for seed in seeds:
-                words = [*flags[method], ("--seed", str(seed)), ("--cache_views", given.cache_views)]
-                words += [("--root", given.root)] if given.root else []
-                words += [("--no_progress", None)] if given.no_progress else []
-                experiments.append(resolve(Request(name, dataset, preset or "default", [], Words([], words))))
+    for dataset in dict.fromkeys(dataset for row in rows for dataset in row.datasets):
+        for row in rows:
+            if dataset in row.datasets:
+                flags: Flags = [(f"--{key}", as_word(value)) for key, value in row.settings.items()]
+                flags += changes[row.name] + running
+                try:
+                    experiments += _experiments_of(row, dataset, flags, label=study is not None)
+                except InputError as error:
+                    if study is None:
+                        raise
+                    raise InputError(f"Row {row.name} of {given.study}: {error}") from error
     return experiments
 
 
-def _flags_of(method: str, settings: Sequence[str], methods: Sequence[str]) -> list[tuple[str, str | None]]:
-    """The --set entries that concern a method, as flags of `holotype train`; later ones win."""
-    flags: list[tuple[str, str | None]] = []
-    for entry in settings:
-        name, equals, value = entry.partition("=")
-        scope, _, key = name.rpartition(":")
-        if not equals or not key:
-            raise InputError(f"--set {entry} is not of the form SETTING=VALUE or METHOD:SETTING=VALUE.")
-        key = key.replace("-", "_")
-        if key in FIXED:
+def _experiments_of(row: StudyRow, dataset: str, flags: Flags, *, label: bool) -> list[Experiment]:
+    """A row on one data set, seed by seed. label: whether the row's name is to stand in tables."""
+    from holotype.cli.settings import Request, Words, check_dataset, resolve
+
+    check_dataset(dataset)
+    made = []
+    for seed in row.seeds:
+        words = Words([], [*flags, ("--seed", str(seed))])
+        made.append(resolve(Request(row.method, dataset, row.preset, [], words)))
+        made[-1].label = row.name if label else None
+    return made
+
+
+def _rows_of_flags(given: argparse.Namespace) -> list[StudyRow]:
+    """Every method as a row; without a study, it has no settings but those of --set."""
+    datasets, seeds = tuple(_list(given.datasets)), _seeds(given.seeds or "0")
+    rows = []
+    for word in _list(given.methods):
+        method, _, preset = word.partition("@")
+        rows.append(StudyRow(word, method, preset or "default", "", {}, datasets, seeds))
+    return rows
+
+
+def _rows_of_study(study: Study, given: argparse.Namespace) -> list[StudyRow]:
+    """The rows that are asked for, with the seeds that are asked for."""
+    rows = list(study.rows.values()) if given.rows is None else pick_rows(study, _list(given.rows))
+    if not rows:
+        raise InputError(f"--rows names no row; the rows of {study.name} are {', '.join(study.rows)}.")
+    return rows if given.seeds is None else [replace(row, seeds=_seeds(given.seeds)) for row in rows]
+
+
+def as_word(value: Any) -> str:
+    """A value of a YAML file as it would be written on the command line."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _changes(entries: Sequence[str], rows: Sequence[StudyRow], study: Study | None) -> dict[str, Flags]:
+    """The --set entries that concern each row, as flags of `holotype train`; later ones win."""
+    flags: dict[str, Flags] = {row.name: [] for row in rows}
+    names = list(study.rows) if study else []
+    for entry in entries:
+        scope, key, value = _take_apart(entry, names)
+        if key in ELSEWHERE:
             raise InputError(f"--set {entry} is not possible; holotype bench --help lists the flag for it.")
-        if scope and scope not in methods and scope not in {m.partition("@")[0] for m in methods}:
+        concerned = [row for row in rows if _concerns(scope, row, names)]
+        if not concerned and study:
+            raise InputError(
+                f"--set {entry} names {scope!r}, which is neither a row that is run nor the method of one; the "
+                f"rows are {', '.join(row.name for row in rows)}."
+            )
+        if not concerned:
             raise InputError(f"--set {entry} names the method {scope!r}, which is not among --methods.")
-        if scope in ("", method, method.partition("@")[0]):
-            flags.append((f"--{key}", value))
+        for row in concerned:
+            flags[row.name].append((f"--{key}", value))
     return flags
+
+
+def _take_apart(entry: str, names: Sequence[str]) -> tuple[str, str, str]:
+    """Scope ("" for all), setting and value of a --set entry. names: of rows, which may hold an = themselves."""
+    head, colon, rest = entry.partition(":")
+    scope, setting = (head, rest) if colon and head in names else ("", entry)
+    name, equals, value = setting.partition("=")
+    if not scope:
+        scope, _, name = name.rpartition(":")
+    if not equals or not name:
+        raise InputError(f"--set {entry} is not of the form SETTING=VALUE or WHERE:SETTING=VALUE.")
+    return scope, name.replace("-", "_"), value
+
+
+def _concerns(scope: str, row: StudyRow, names: Sequence[str]) -> bool:
+    """Where a row is called like a method, its name means the row alone."""
+    if scope in names:
+        return scope == row.name
+    return scope in ("", row.method, f"{row.method}@{row.preset}")
 
 
 def _list(text: str) -> list[str]:
     return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 
-def _seed(word: str) -> int:
-    try:
-        return int(word)
-    except ValueError:
-        raise InputError(f"--seeds must be whole numbers separated by commas, not {word!r}.") from None
+def _seeds(text: str) -> tuple[int, ...]:
+    seeds = []
+    for word in _list(text):
+        try:
+            seeds.append(int(word))
+        except ValueError:
+            raise InputError(f"--seeds must be whole numbers separated by commas, not {word!r}.") from None
+    if not seeds:
+        raise InputError("--seeds names no seed; write whole numbers separated by commas.")
+    return tuple(dict.fromkeys(seeds))

@@ -55,12 +55,19 @@ def relational_consistency(
     r: (N, C) signatures. f: (N, D) features. w_new: (N,). image: (N,) id of the image a row shows.
     valid: (N,) bool. detach: S and w carry no gradient, else similar pairs part to weigh less.
     """
+    weight = pair_weights(f, w_new, image, valid, tau, norm)
+    weight = weight.detach() if detach else weight
+    return (weight * _squared_distance(r)).sum()
+
+
+def pair_weights(
+    f: Tensor, w_new: Tensor, image: Tensor, valid: Tensor, tau: float = 0.07, norm: Norm = "row_softmax"
+) -> Tensor:
+    """What each pair weighs in L_new: w_i w_j S_ij, scaled. Arguments as there -> (N, N)."""
     f = unit(full(f))
     pair = valid[:, None] & valid[None, :] & (image[:, None] != image[None, :])
     similarity = _affinity(inner(f, f), pair, valid.sum(), tau, norm)
-    weight = full(w_new)[:, None] * full(w_new)[None, :] * similarity
-    weight = weight.detach() if detach else weight
-    return (weight * _squared_distance(r)).sum()
+    return full(w_new)[:, None] * full(w_new)[None, :] * similarity
 
 
 def printed_new(r: Tensor, f: Tensor, w_new: Tensor, tau: float = 0.07) -> Tensor:

@@ -27,6 +27,7 @@ L_new exactly as printed overflows (one pair weighs up to 1.6 million); it stays
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -64,6 +65,8 @@ class RPC(SimGCD):
     prototypes: Tensor
     rho: Tensor
     w_table: Tensor
+    border: Tensor
+    prior: Tensor
 
     def __init__(self, config: RPCConfig, task: Task) -> None:
         super().__init__(config, task)
@@ -80,8 +83,10 @@ class RPC(SimGCD):
                 )
         self.register_buffer("rho", torch.tensor(start))
         self.register_buffer("prototypes", torch.zeros(task.n_known, task.dim))
-        if config.ova.mode == "static_table":
-            self.register_buffer("w_table", torch.zeros(task.n_images))
+        self.register_buffer("prior", torch.tensor(start))
+        self.register_buffer("border", torch.tensor(0.0))
+        if config.ova.mode == "static_table" or config.ova.memory:
+            self.register_buffer("w_table", torch.full((task.n_images,), -1.0))
 
     # -- the way through training -----------------------------------------------------------------
 
@@ -111,10 +116,18 @@ class RPC(SimGCD):
         """Start the prototypes at the labelled class means; fill the table of w_old where it is fixed."""
         c = self.config
         fill_table = c.ova.mode == "static_table" and stage.name == "train" and epoch == 0
-        if epoch > 0 and c.prototypes != "epoch_mean":
+        if epoch > 0 and c.prototypes not in ("epoch_mean", "samples"):
             return
         f = features()
-        self.prototypes.copy_(class_means(unit(f), label, label >= 0, self.task.n_known))
+        if c.prototypes == "samples":
+            first = (
+                (label[None, :] == torch.arange(self.task.n_known, device=label.device)[:, None])
+                .int()
+                .argmax(1)
+            )
+            self.prototypes.copy_(unit(f)[first])
+        else:
+            self.prototypes.copy_(class_means(unit(f), label, label >= 0, self.task.n_known))
         if fill_table:
             self.w_table.copy_(self.score(self.ova(f).sigmoid(), self.classifier(f)))
 
@@ -132,6 +145,7 @@ class RPC(SimGCD):
         self.update_rho(w_old, batch, now)
         self.update_prototypes(f, q, w_old, batch, now)
         partner, weight = self.groups(q, w_old, batch)
+        batch = self.with_strong_views(batch)
         z = self.projector(batch.features)
         terms = self.base_terms(f, z[:2], q, p_in, batch, now)
         if c.fusion.scope == "all_losses":
@@ -141,8 +155,16 @@ class RPC(SimGCD):
         if c.ova.mode == "joint":
             terms["sdl"] = l_sdl
         terms["align"] = now["ramp"] * c.lambda_1 * self.align(batch, z, partner, weight)
-        terms["new"] = now["ramp"] * c.lambda_2 * self.discover(f, w_old, batch)
+        terms["new"] = now["ramp"] * c.lambda_2 * self.discover(f, q, w_old, batch)
         return terms
+
+    def with_strong_views(self, batch: Batch) -> Batch:
+        """The batch in which only the rows that `strong_for` names have a strong third view."""
+        if self.config.strong_for == "all":
+            return batch
+        strong = batch.labelled if self.config.strong_for == "labelled" else ~batch.labelled
+        third = torch.where(strong[:, None], batch.features[2], batch.features[1])
+        return dataclasses.replace(batch, features=torch.cat([batch.features[:2], third[None]]))
 
     def base_terms(
         self, f: Tensor, z: Tensor, q: Tensor, p_in: Tensor, batch: Batch, now: Now
@@ -184,14 +206,14 @@ class RPC(SimGCD):
         amount = self.config.alpha * w_old * taken
         return f + amount[None, :, None] * (f[:, anchor].detach() - f)
 
-    def discover(self, f: Tensor, w_old: Tensor, batch: Batch) -> Tensor:
+    def discover(self, f: Tensor, q: Tensor, w_old: Tensor, batch: Batch) -> Tensor:
         """L_new (R6) over the unlabelled rows of both weak views."""
         c = self.config
         rows = f.flatten(0, 1)
         return relational_consistency(
-            signature(rows, self.reference()),
+            signature(rows, self.reference()) if c.new.space == "signature" else unit(rows),
             rows,
-            (1 - w_old).repeat(2),
+            self.novel_weight(q, w_old).repeat(2),
             batch.image.repeat(2),
             ~batch.labelled.repeat(2),
             tau=c.new.tau,
@@ -215,7 +237,44 @@ class RPC(SimGCD):
         """w_old (B,): the mean score of the two weak views; 1 for labelled images. (R1)"""
         fixed = self.config.ova.mode == "static_table"
         w = self.w_table[batch.image] if fixed else self.score(p_in, q).mean(0)
+        if self.config.ova.memory:
+            w = self.remembered(w, batch.image)
+        if self.config.ova.calibrate != "none":
+            w = self.calibrated(w, batch)
         return torch.where(batch.labelled, torch.ones_like(w), w)
+
+    def remembered(self, w: Tensor, image: Tensor) -> Tensor:
+        """The moving mean of each image's scores; rows of one image take part together, so that order is nothing."""
+        same = (image[:, None] == image[None, :]).to(w.dtype)
+        now = same @ w / same.sum(1)
+        before, m = self.w_table[image].to(w.dtype), self.config.ova.memory
+        moved = torch.where(before < 0, now, m * before + (1 - m) * now)
+        self.w_table[image] = moved.to(self.w_table.dtype)
+        return moved
+
+    def calibrated(self, w: Tensor, batch: Batch) -> Tensor:
+        """sigmoid(logit w - border), the border moving so that the prior's share of the unlabelled is known."""
+        logit = w.clamp(1e-6, 1 - 1e-6).logit()
+        free = ~batch.labelled
+        if self.config.ova.calibrate == "rank":
+            high = torch.where(free, logit, -torch.inf).sort(descending=True).values
+            place = (self.prior * (free.sum() - 1)).round().long().clamp_min(0)
+            moved = 0.98 * self.border + 0.02 * high.gather(0, place[None])[0]
+        else:
+            moved = self.border + 0.05 * (masked_mean((logit - self.border).sigmoid(), free) - self.prior)
+        self.border.copy_(torch.where(free.any(), moved, self.border))
+        return (logit - self.border).sigmoid()
+
+    @torch.no_grad()
+    def novel_weight(self, q: Tensor, w_old: Tensor) -> Tensor:
+        """w_new (B,) as L_new counts it."""
+        c, n_known = self.config, self.task.n_known
+        w_new = (1 - w_old) ** c.new.sharpen
+        if c.new.guard == "soft":
+            return w_new * (q / c.tau).softmax(-1)[..., n_known:].sum(-1).mean(0)
+        if c.new.guard == "hard":
+            return w_new * (q.mean(0).argmax(-1) >= n_known)
+        return w_new
 
     @torch.no_grad()
     def update_rho(self, w_old: Tensor, batch: Batch, now: Now) -> None:
@@ -264,7 +323,7 @@ class RPC(SimGCD):
         return draw_pairs(batch.random["pairing"], w_old, candidate, c.mu, mu_id)
 
     def diagnostics(self) -> dict[str, Tensor]:
-        return {"rho": self.rho}
+        return {"rho": self.rho, "border": self.border}
 
     def predict(self, features: Tensor) -> Prediction:
         placed = super().predict(features)

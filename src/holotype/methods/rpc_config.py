@@ -23,6 +23,12 @@ class OVAConfig:
     """True: the heads learn at full weight and only their gradient into the backbone is scaled by `weight`."""
     weight: float = 0.005
     """Weight beta of the heads' loss (decoupled: of its gradient into the backbone); differs between data sets."""
+    calibrate: Literal["none", "mean", "rank"] = "none"
+    """Move the scores' zero so that w_old fits the share of known images that balanced classes would give (rho's
+    prior): in the mean, or so that this share of images has w_old above 1/2."""
+    memory: float = 0.0
+    """Momentum with which w_old remembers an image's earlier scores, so that what L_new does to an image changes
+    its own weight slowly; 0 for none."""
     pretrain_epochs: int = 20
     """Epochs of the stage that trains the heads first, for the modes two_stage and static_table."""
 
@@ -71,6 +77,13 @@ class NewConfig:
     but for pairs of one image, which are left out."""
     tau: float = 0.07
     """Temperature of the similarities."""
+    sharpen: float = 1.0
+    """Power of w_new: above 1, half-novel images count less."""
+    guard: Literal["none", "soft", "hard"] = "none"
+    """Images that the classifier places in a known class: counted, weighted by the probability that it is wrong
+    (soft), or left out (hard)."""
+    space: Literal["signature", "feature"] = "signature"
+    """What is to be alike: how images stand to the prototypes, or their features themselves (for comparison)."""
     detach: bool = True
     """True: similarities and weights carry no gradient; otherwise similar pairs are pushed apart to weigh less."""
 
@@ -92,11 +105,13 @@ class RPCConfig(SimGCDConfig):
     rho: Literal["ova_ema", "balanced_prior"] | float = "ova_ema"
     """Estimated share of known images among the unlabelled: moving mean of w_old, the share that balanced classes
     would give, or a number."""
-    prototypes: Literal["soft_ema", "ema_mean", "epoch_mean", "classifier"] = "soft_ema"
+    prototypes: Literal["soft_ema", "ema_mean", "epoch_mean", "classifier", "samples"] = "soft_ema"
     """What signatures are measured against: moving class means with or without soft unlabelled members, class means
-    of each epoch, or the classifier's weights."""
+    of each epoch, the classifier's weights, or one labelled image of each class."""
     prototype_momentum: float = 0.99
     """Momentum of the moving class means."""
+    strong_for: Literal["all", "labelled", "unlabelled"] = "all"
+    """Whose strong view is strong: the other rows' is their second weak one."""
     share: Literal["batch", "group", "none"] = "batch"
     """Who shares the strong augmentation's operations: the whole batch, an eighth of it, nobody."""
     ova: OVAConfig = field(default_factory=OVAConfig)

@@ -1,0 +1,128 @@
+"""The tables of the documents, made of nothing but study files and the results of their runs.
+
+    python benchmarks/exhibits.py            rewrites every block
+    python benchmarks/exhibits.py --check    says which blocks are stale, and changes nothing
+
+A block of README.md or of a document in docs/ stands between two lines of its own:
+
+    <!-- table: STUDY [DATASET] [rows=a,b,c] [kind=study|comparison|ablation|overhead] -->
+    <!-- end of table -->
+
+STUDY names experiments/STUDY.yaml and the folder results/STUDY; for kind=overhead only the folder, which holds
+what benchmarks/overhead.py measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from overhead_table import overhead_table
+from study_table import KINDS, Choice, study_table
+
+from holotype.errors import InputError
+from holotype.files import write_text
+
+TOP = Path(__file__).resolve().parent.parent
+BEGIN = re.compile(r"^<!-- table:(.*)-->[ \t]*$", re.MULTILINE)
+END = re.compile(r"^<!-- end of table -->[ \t]*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A place for a table."""
+
+    mark: str
+    """The line that opens it."""
+    choice: Choice
+
+
+def parse(mark: str, words: Sequence[str], where: str) -> Block:
+    """The words of a mark; where: for the message."""
+    plain = [word for word in words if "=" not in word]
+    options = dict(word.split("=", 1) for word in words if "=" in word)
+    kind = options.pop("kind", "study")
+    rows = options.pop("rows", None)
+    if not 1 <= len(plain) <= 2 or options or kind not in (*KINDS, "overhead"):
+        raise InputError(
+            f"{where} has the mark {mark!r}, which cannot be read; write "
+            f"<!-- table: STUDY [DATASET] [rows=a,b,c] [kind={'|'.join((*KINDS, 'overhead'))}] -->."
+        )
+    dataset = plain[1] if len(plain) > 1 else None
+    return Block(mark, Choice(plain[0], dataset, tuple(rows.split(",")) if rows else None, kind))
+
+
+def split(text: str, where: str) -> Iterator[str | tuple[Block, str]]:
+    """A document as plain text and blocks, each block with what stands in it now."""
+    position = 0
+    for begin in BEGIN.finditer(text):
+        end, following = END.search(text, begin.end()), BEGIN.search(text, begin.end())
+        if end is None or (following and following.start() < end.start()):
+            raise InputError(
+                f"{where} has no line <!-- end of table --> after {begin[0].strip()!r}; add one."
+            )
+        yield text[position : begin.start()]
+        yield parse(begin[0].strip(), begin[1].split(), where), text[begin.end() : end.start()]
+        position = end.end()
+    yield text[position:]
+
+
+def rewrite(text: str, where: str, build: Callable[[Choice], str]) -> tuple[str, list[str]]:
+    """The document with its blocks made anew, and the marks of those that changed."""
+    parts, stale = [], []
+    for part in split(text, where):
+        if isinstance(part, str):
+            parts.append(part)
+            continue
+        block, old = part
+        new = f"\n\n{build(block.choice)}\n\n"
+        parts.append(f"{block.mark}{new}<!-- end of table -->")
+        if new != old:
+            stale.append(block.mark)
+    return "".join(parts), stale
+
+
+def build_table(choice: Choice, top: Path) -> str:
+    if choice.kind == "overhead":
+        return overhead_table(top / "results" / choice.study)
+    return study_table(choice, top)
+
+
+def documents(top: Path) -> list[Path]:
+    return [path for path in (top / "README.md", *sorted((top / "docs").rglob("*.md"))) if path.is_file()]
+
+
+def main(words: Sequence[str] | None = None, top: Path = TOP) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; exit with 1 if a block is stale"
+    )
+    given = parser.parse_args(words)
+    found = []
+    try:
+        for path in documents(top):
+            name = path.relative_to(top).as_posix()
+            old = path.read_text(encoding="utf-8")
+            new, stale = rewrite(old, name, lambda choice: build_table(choice, top))
+            found += [f"{name} ({mark})" for mark in stale]
+            if stale and not given.check:
+                write_text(path, new)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if given.check and found:
+        print(f"Stale: {', '.join(found)}; run python benchmarks/exhibits.py.", file=sys.stderr)
+        return 1
+    for line in found:
+        print(f"rewrote {line}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

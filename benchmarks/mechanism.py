@@ -1,0 +1,224 @@
+"""What RPC's weights do to known and novel images over the epochs.
+
+    python benchmarks/mechanism.py experiments/mechanism.yaml --root data --set backbone.name=W --out results/mechanism
+
+Trains the rows of a study (seed by seed, all at once) and, every few epochs, looks at every unlabelled image with
+its true class: evaluation only, nothing of it reaches the training. One JSON file per run:
+{"name", "seed", "epochs": [...], "series": {name: [...]}, "commit", "hardware"}.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holotype.cli.bench import make_experiments, make_parser
+from holotype.evaluate import score
+from holotype.experiment import Experiment
+from holotype.losses.precision import unit
+from holotype.losses.relational import pair_weights, relational_consistency, signature
+from holotype.methods.base import Prediction
+from holotype.methods.rpc import RPC
+from holotype.prepared import Shelf
+from holotype.together import Run, begin
+from holotype.train.encode import place
+from holotype.train.progress import StopRequest, TrainingBar
+from holotype.train.turns import train_in_turns
+
+BATCHES, BATCH = 40, 64
+"""Random batches of unlabelled images, as many as a training step has, over which pairs are counted."""
+
+
+class Watched:
+    """A loop that is looked at after every few epochs; everything else is the loop's."""
+
+    def __init__(self, run: Run, every: int) -> None:
+        self.run, self.every = run, every
+        self.epochs: list[int] = []
+        self.series: dict[str, list[float]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.run.loop, name)
+
+    def training(
+        self, stop: StopRequest, bar: TrainingBar | None = None
+    ) -> Generator[None, None, Prediction]:
+        loop = self.run.loop
+        inner = loop.training(stop, bar)
+        while True:
+            try:
+                next(inner)
+            except StopIteration as end:
+                prediction: Prediction = end.value
+                return prediction
+            epoch = loop.position.epoch + 1
+            if loop.position.step == loop.steps and (epoch % self.every == 0 or epoch == 1):
+                self.look(epoch)
+                loop.modules.train()
+            yield
+
+    @torch.no_grad()
+    def look(self, epoch: int) -> None:
+        loop, table = self.run.loop, self.run.prepared.data.table
+        loop.modules.eval()
+        features = loop._features()
+        placed = place(loop.method, features, loop.rows.usable)
+        values = headline_values(score(table, placed.category.numpy(), placed.known_score.numpy()))
+        true = true_classes(table)
+        values |= weight_values(placed.known_score.numpy(), true, table.labelled, len(table.known))
+        values |= collapse_values(features, true, table.labelled, len(table.known))
+        if isinstance(loop.method, RPC):
+            values["rho"] = float(loop.method.rho)
+            values |= pair_values(loop.method, features, true, table.labelled)
+        self.epochs.append(epoch)
+        for name, value in values.items():
+            self.series.setdefault(name, []).append(value)
+
+
+# -- what is measured -------------------------------------------------------------------------------------
+
+
+def true_classes(table: Any) -> np.ndarray:
+    """(N,) index of every image's true class, known ones first."""
+    names = [*table.known, *sorted(set(map(str, table.truth)) - set(table.known))]
+    index = {name: i for i, name in enumerate(names)}
+    return np.array([index[str(name)] for name in table.truth])
+
+
+def headline_values(scores: dict[str, Any]) -> dict[str, float]:
+    return {key: float(scores[key]) for key in ("all", "old", "new", "auroc") if scores[key] is not None}
+
+
+def weight_values(
+    w_old: np.ndarray, true: np.ndarray, labelled: np.ndarray, n_known: int
+) -> dict[str, float]:
+    """Mean w_old of labelled, unlabelled known and unlabelled novel images, and its calibration."""
+    known = true < n_known
+    free = ~labelled
+    values = {
+        "w_old/labelled": w_old[labelled].mean(),
+        "w_old/known": w_old[free & known].mean(),
+        "w_old/novel": w_old[free & ~known].mean(),
+        "w_old/unlabelled": w_old[free].mean(),
+        "calibration": calibration_error(w_old[free], known[free]),
+        "known taken for novel": (w_old[free & known] < 0.5).mean(),
+        "novel taken for known": (w_old[free & ~known] >= 0.5).mean(),
+    }
+    return {name: float(value) for name, value in values.items()}
+
+
+def calibration_error(w: np.ndarray, known: np.ndarray, bins: int = 10) -> float:
+    """Expected calibration error of w as the probability of being known: sum_b n_b/n |mean w - share known|."""
+    place = np.minimum((w * bins).astype(int), bins - 1)
+    gaps = [
+        (place == b).mean() * abs(w[place == b].mean() - known[place == b].mean()) for b in np.unique(place)
+    ]
+    return float(np.sum(gaps))
+
+
+def collapse_values(f: Tensor, true: np.ndarray, labelled: np.ndarray, n_known: int) -> dict[str, float]:
+    """Mean cosine of two images of one class and of different classes, and the number of directions in use."""
+    rows = torch.from_numpy(np.flatnonzero(~labelled & (true >= n_known))).to(f.device)
+    novel = unit(f[rows])
+    y = torch.from_numpy(true).to(f.device)[rows]
+    cosine, same = novel @ novel.T, y[:, None] == y[None, :]
+    off = ~torch.eye(len(rows), dtype=torch.bool, device=f.device)
+    variance = torch.linalg.svdvals(novel - novel.mean(0)).square()
+    share = variance / variance.sum()
+    return {
+        "cosine/same novel class": float(cosine[same & off].mean()),
+        "cosine/other novel class": float(cosine[~same].mean()),
+        "directions": float((-(share * share.clamp_min(1e-12).log()).sum()).exp()),
+    }
+
+
+def pair_values(method: RPC, features: Tensor, true: np.ndarray, labelled: np.ndarray) -> dict[str, float]:
+    """Which pairs carry L_new's weight, and where its gradient moves unlabelled images of known classes."""
+    n_known = method.task.n_known
+    free = np.flatnonzero(~labelled)
+    chance = np.random.default_rng(0)
+    sums: dict[str, float] = {}
+    for _ in range(BATCHES):
+        rows = torch.from_numpy(chance.choice(free, BATCH, replace=False)).to(features.device)
+        y = torch.from_numpy(true).to(features.device)[rows]
+        found = batch_values(method, features[rows], y, y < n_known)
+        for name, value in found.items():
+            sums[name] = sums.get(name, 0.0) + value
+    total = sum(value for name, value in sums.items() if name.startswith("weight/"))
+    share = {n: v / max(total, 1e-12) for n, v in sums.items() if n.startswith("weight/")}
+    return share | {"L_new": sums["L_new"] / BATCHES, "pull to own prototype": sums["pull"] / BATCHES}
+
+
+def batch_values(method: RPC, f: Tensor, y: Tensor, known: Tensor) -> dict[str, float]:
+    """The weight of each kind of pair in one batch, and the mean pull on known images towards their prototype."""
+    w_old = method.score(method.ova(f).sigmoid(), method.classifier(f))
+    w_new = method.novel_weight(method.classifier(f)[None], w_old)
+    image, valid = torch.arange(len(f), device=f.device), torch.ones_like(known)
+    c = method.config.new
+    weight = pair_weights(f, w_new, image, valid, c.tau, c.norm)
+    same = y[:, None] == y[None, :]
+    both = known[:, None] & known[None, :]
+    neither = ~known[:, None] & ~known[None, :]
+    with torch.enable_grad():
+        u = unit(f).detach().requires_grad_()
+        r = signature(u, method.reference())
+        loss = relational_consistency(r, f, w_new, image, valid, tau=c.tau, norm=c.norm)
+        (gradient,) = torch.autograd.grad(loss, u)
+    own = unit(method.reference())[y.clamp_max(method.task.n_known - 1)]
+    pull = -(gradient * own).sum(-1) / gradient.norm(dim=-1).clamp_min(1e-12)
+    return {
+        "weight/known-known, same class": float(weight[both & same].sum()),
+        "weight/known-known, other class": float(weight[both & ~same].sum()),
+        "weight/known-novel": float(weight[~both & ~neither].sum()),
+        "weight/novel-novel, same class": float(weight[neither & same].sum()),
+        "weight/novel-novel, other class": float(weight[neither & ~same].sum()),
+        "L_new": float(loss),
+        "pull": float(pull[known].mean()) if known.any() else 0.0,
+    }
+
+
+# -- the runs ---------------------------------------------------------------------------------------------
+
+
+def watch(experiments: list[Experiment], every: int, out: Path) -> None:
+    """Train all at once; write one file per run."""
+    shelf = Shelf()
+    shelf.planned = experiments
+    loops: dict[str, Any] = {}
+    for experiment in experiments:
+        run = begin(experiment, shelf, keep_caches=bool(loops))
+        assert isinstance(run, Run), f"{experiment.folder} holds a finished run; delete it first"
+        loops[f"{experiment.label}-s{experiment.seed}"] = Watched(run, every)
+    for name, end in train_in_turns(loops).items():
+        end.prediction()
+        watched = loops[name]
+        facts = {key: watched.run.facts[key] for key in ("commit", "hardware")}
+        label, seed = watched.run.experiment.label, watched.run.experiment.seed
+        content = {"name": label, "seed": seed, **facts, "epochs": watched.epochs, "series": watched.series}
+        out.mkdir(parents=True, exist_ok=True)
+        (out / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").split("\n")[0], epilog="Other flags are those of holotype bench."
+    )
+    parser.add_argument("study")
+    parser.add_argument("--every", type=int, default=10, help="epochs between two looks")
+    parser.add_argument("--out", type=Path, default=Path("results/mechanism"))
+    given, others = parser.parse_known_args()
+    experiments = make_experiments(make_parser().parse_args(["--study", given.study, *others]))
+    for experiment in experiments:
+        experiment.out = f"runs/mechanism/{experiment.label}-s{experiment.seed}"
+    watch(experiments, given.every, given.out)
+
+
+if __name__ == "__main__":
+    main()

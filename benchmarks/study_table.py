@@ -1,0 +1,310 @@
+"""The table of a study: its rows over seeds, and what each gains on the row that they are compared with.
+
+Gains are differences between runs of the same seed, which share the order of images and the first weights: their
+spread tells more than that of the two means.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import yaml
+from tables import table
+
+from holotype.data.benchmarks import BENCHMARKS
+from holotype.errors import InputError
+from holotype.published import find_published
+
+# the words and stars of results/table.md, so that published numbers are marked the same way everywhere
+from holotype.results import (
+    SCORES,
+    Record,
+    Row,
+    _footnotes,
+    _published_cells,
+    mean_and_std,
+    read_results,
+    summarise,
+)
+from holotype.study import Study, StudyRow, pick_rows, read_study
+
+KINDS = ("study", "comparison", "ablation")
+ABLATION = {
+    "rpc": "rpc",
+    "no-fusion": "without embedding fusion",
+    "no-align": "without L_align",
+    "no-new": "without L_discover",
+}
+"""Rows of a study and of the published ablation that ask the same."""
+FACTS = {"mode": "Mode", "epochs": "Epochs", "backbone": "Backbone", "train_blocks": "Blocks"}
+"""Facts of a run that become columns where they differ within a table, and stand below it where they do not."""
+EMBEDDED = "fashion-sample"
+"""The data set that needs no --root."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a table is to show."""
+
+    study: str
+    dataset: str | None = None
+    """None: every data set of the study, one table each."""
+    rows: tuple[str, ...] | None = None
+    kind: str = "study"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the study in one way of running it; another mode or length makes a line of its own."""
+
+    row: StudyRow
+    found: Row
+
+
+@dataclass(frozen=True)
+class Page:
+    """All that a table of one data set is made of."""
+
+    study: Study
+    choice: Choice
+    rows: list[StudyRow]
+    lines: list[Line]
+    reference: list[Row]
+    """Runs of the reference row; empty where there is none."""
+    own: dict[str, list[str]]
+    """Names of the settings that each row has on top of the study's."""
+    records: list[Record]
+
+
+def study_table(choice: Choice, top: Path) -> str:
+    """Markdown; top: the folder that holds experiments/ and results/."""
+    path = top / "experiments" / f"{choice.study}.yaml"
+    study = read_study(path)
+    own, rows = own_settings(path), choose(study, choice.rows)
+    records = list(read_results(top / "results" / choice.study).values())
+    planned = list(dict.fromkeys(name_of(dataset) for row in rows for dataset in row.datasets))
+    if choice.dataset and choice.dataset not in planned:
+        raise InputError(
+            f"The study {study.name} has no data set {choice.dataset}; a table can show {', '.join(planned)}."
+        )
+    names = [choice.dataset] if choice.dataset else planned
+    blocks = []
+    for name in names:
+        blocks += [f"**{name}**"] if len(names) > 1 else []
+        here = [row for row in rows if name in map(name_of, row.datasets)]
+        blocks.append(page(study, choice, here, own, [r for r in records if r["dataset"] == name]))
+    return "\n\n".join(blocks)
+
+
+def choose(study: Study, wanted: Sequence[str] | None) -> list[StudyRow]:
+    """The rows that are asked for, in the order of the file."""
+    return list(study.rows.values()) if wanted is None else pick_rows(study, wanted)
+
+
+def name_of(dataset: str) -> str:
+    """As records call a data set, which a study may give as a path."""
+    path = Path(dataset)
+    return path.stem if path.suffix.lower() in (".csv", ".parquet") else path.name
+
+
+def own_settings(path: Path) -> dict[str, list[str]]:
+    """A StudyRow has the study's settings mixed with its own; only the file tells which are which."""
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    common = (content.get("settings") or {}).items()
+    return {
+        str(name): [
+            str(key).replace("-", "_")
+            for key, value in (row.get("settings") or {}).items()
+            if (key, value) not in common
+        ]
+        for name, row in content["rows"].items()
+    }
+
+
+def page(
+    study: Study, choice: Choice, rows: list[StudyRow], own: dict[str, list[str]], records: list[Record]
+) -> str:
+    found: dict[str, list[Row]] = {}
+    for row in summarise(records):
+        found.setdefault(row.facts["variant"], []).append(row)
+    lines = [
+        Line(row, replace(one, published=printed(choice.kind, row, one.facts["dataset"])))
+        for row in rows
+        for one in found.get(row.name, [])
+    ]
+    reference = found.get(study.reference, []) if study.reference else []
+    facts = Page(study, choice, rows, lines, reference, own, records)
+    notes = "\n\n".join(footer(facts))
+    return f"{body(facts)}\n\n{notes}" if lines else notes
+
+
+def printed(kind: str, row: StudyRow, dataset: str) -> Any:
+    """The published scores that stand beside a row."""
+    if kind == "comparison":
+        return find_published(row.method, dataset)
+    if kind == "ablation" and row.name in ABLATION:
+        return find_published(ABLATION[row.name], dataset, "ablation")
+    return None
+
+
+# -- the table --------------------------------------------------------------------------------------------
+
+
+def body(facts: Page) -> str:
+    columns = differing(facts.lines)
+    head = ["Row", "What it changes", *(FACTS.get(key, "Config") for key in columns), "Seeds (n)"]
+    head += ["All", "Old", "New"]
+    head += ["Δ All", "Δ Old", "Δ New"] if facts.reference else []
+    head += [f"{name} (published)" for name in ("All", "Old", "New")] if facts.choice.kind != "study" else []
+    return table(head, [cells(line, facts, columns) for line in facts.lines])
+
+
+def cells(line: Line, facts: Page, columns: Sequence[str]) -> list[str]:
+    row, is_reference = line.found, line.row.name == facts.study.reference
+    told = [f"{line.row.name} (reference)" if is_reference else line.row.name]
+    told += [what_changes(line.row, facts.own.get(line.row.name, []))]
+    told += [str(row.facts[key])[:8] if key == "config_hash" else str(row.facts[key]) for key in columns]
+    told += [seeds(row.seeds), *(mean_and_std(row.scores[score]) for score in SCORES)]
+    if facts.reference:
+        other = None if is_reference else counterpart(row, facts.reference)
+        told += ["" if other is None else difference(paired(row, other, score)) for score in SCORES]
+    if facts.choice.kind != "study":
+        told += _published_cells(row.published)
+    return [cell.replace("|", r"\|") for cell in told]
+
+
+def differing(lines: Sequence[Line]) -> list[str]:
+    """Facts that the reader needs to tell lines apart or to compare them fairly."""
+    columns = [key for key in FACTS if len({line.found.facts[key] for line in lines}) > 1]
+    alike = {(line.row.name, *(line.found.facts[key] for key in FACTS)) for line in lines}
+    return columns if len(alike) == len(lines) else [*columns, "config_hash"]
+
+
+def what_changes(row: StudyRow, own: Sequence[str]) -> str:
+    """In the study's own words, else by its settings, else by its method."""
+    if row.asks:
+        return row.asks
+    if own:
+        return ", ".join(f"`{key} = {spelled(row.settings[key])}`" for key in own)
+    return row.method if row.preset == "default" else f"{row.method}, preset `{row.preset}`"
+
+
+def spelled(value: Any) -> str:
+    """As it stands in a study file."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def seeds(numbers: Sequence[int]) -> str:
+    """`0, 2 (2)`, or `0 to 7 (8)` where none is missing between."""
+    ordered = sorted(numbers)
+    whole = len(ordered) > 2 and ordered[-1] - ordered[0] + 1 == len(ordered)
+    told = f"{ordered[0]} to {ordered[-1]}" if whole else ", ".join(map(str, ordered))
+    return f"{told} ({len(ordered)})"
+
+
+def counterpart(row: Row, reference: Sequence[Row]) -> Row | None:
+    """The runs of the reference that were made most like those of a row; None where that is undecided."""
+
+    def likeness(other: Row) -> int:
+        return sum(other.facts[key] == row.facts[key] for key in FACTS)
+
+    most = max(map(likeness, reference))
+    best = [other for other in reference if likeness(other) == most]
+    return best[0] if len(best) == 1 else None
+
+
+def paired(row: Row, reference: Row, score: str) -> list[float]:
+    """Row minus reference in points, for every seed that both have."""
+    ours, theirs = row.scores[score], reference.scores[score]
+    if ours is None or theirs is None:
+        return []
+    by_seed = dict(zip(reference.seeds, theirs, strict=True))
+    return [value - by_seed[seed] for seed, value in zip(row.seeds, ours, strict=True) if seed in by_seed]
+
+
+def difference(values: Sequence[float]) -> str:
+    """`+1.2 ± 0.6 (5/5)`: mean, deviation, and how many of the seeds have the sign of the mean."""
+    if not values:
+        return ""
+    centre = mean(values)
+    spread = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{centre:+.1f}{spread} ({sum(value * centre > 0 for value in values)}/{len(values)})"
+
+
+# -- what stands below it -----------------------------------------------------------------------------------
+
+
+def footer(facts: Page) -> list[str]:
+    notes, name = [], facts.study.reference
+    if facts.lines:
+        caveats = {record["backbone"]: record["caveat"] for record in facts.records if record.get("caveat")}
+        shown = [line.found for line in facts.lines]
+        used = {row.facts["backbone"] for row in shown} if facts.choice.kind != "study" else set()
+        notes += [note for note in _footnotes(shown, {b: c for b, c in caveats.items() if b in used}) if note]
+    if facts.lines and facts.reference:
+        notes.append(
+            f"Δ: difference from {name} in points, paired by seed: mean ± standard deviation (ddof 1), and how many "
+            "of the seeds that both have share the sign of the mean."
+        )
+    elif facts.lines and name:
+        notes.append(f"Without differences: the reference {name} has no results here.")
+    if absent := not_run(facts):
+        notes.append(f"Not run: {'; '.join(absent)}.")
+    known = {record["variant"] for record in facts.records} - set(facts.study.rows)
+    if known:
+        notes.append(f"Left out: results of {', '.join(sorted(known))}, which are no rows of the study.")
+    return [*notes, provenance(facts)]
+
+
+def not_run(facts: Page) -> list[str]:
+    """Rows without results, and rows that lack seeds."""
+    told = []
+    for row in facts.rows:
+        done = {seed for line in facts.lines if line.row.name == row.name for seed in line.found.seeds}
+        missing = [str(seed) for seed in row.seeds if seed not in done]
+        if not done:
+            told.append(row.name)
+        elif missing:
+            told.append(f"{row.name}, seed{'s' if len(missing) > 1 else ''} {', '.join(missing)}")
+    return told
+
+
+def provenance(facts: Page) -> str:
+    """How the runs were made, where that is the same for all of them, and how to make them again."""
+    runs = [line.found for line in facts.lines]
+    how = []
+    if runs:
+        same, apart = runs[0].facts, differing(facts.lines)
+        blocks = f"{same['train_blocks']} trained block{'' if same['train_blocks'] == 1 else 's'}"
+        words = {"mode": f"{same['mode']} mode", "epochs": f"{same['epochs']} epochs"}
+        words |= {"backbone": f"backbone {same['backbone']}", "train_blocks": blocks}
+        commits = union(run.commits for run in (*runs, *facts.reference))
+        how += [", ".join(words[key] for key in FACTS if key not in apart)]
+        how += [f"commit {', '.join(commit or 'unknown' for commit in commits)}"]
+        how += [", ".join(union(run.hardware for run in (*runs, *facts.reference)))]
+        how = ["; ".join(part for part in how if part) + "."]
+        how[0] = how[0][0].upper() + how[0][1:]
+    return " ".join([*how, f"Runs: `{command(facts)}`; table: `python benchmarks/exhibits.py`."])
+
+
+def command(facts: Page) -> str:
+    words = ["holotype bench --study", f"experiments/{facts.study.name}.yaml"]
+    words += [f"--rows {','.join(row.name for row in facts.rows)}"] if facts.choice.rows else []
+    datasets = {dataset for row in facts.rows for dataset in row.datasets}
+    if any(dataset in BENCHMARKS and dataset != EMBEDDED for dataset in datasets):
+        words.append("--root DIR")
+    if any(
+        line.found.facts["backbone"] != "embedded" and "backbone.name" not in line.row.settings
+        for line in facts.lines
+    ):
+        words.append("--set backbone.name=BACKBONE")
+    return " ".join(words)
+
+
+def union(sets: Iterable[Iterable[str]]) -> list[str]:
+    return sorted({one for each in sets for one in each})

@@ -1,0 +1,228 @@
+"""Study files: the rows that are compared, on which data and seeds, and the question they answer.
+
+Only the shape of a file is checked here. Whether a setting exists and may have its value depends on the method;
+the parser of `holotype train` says so when the rows become experiments (cli/bench.py).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from holotype.errors import InputError
+
+STUDY_KEYS = ("question", "datasets", "seeds", "cache_views", "reference", "settings", "rows")
+ROW_KEYS = ("method", "preset", "asks", "settings", "datasets", "seeds")
+ELSEWHERE = {
+    "method_name": "the key `method` of a row",
+    "preset": "the key `preset` of a row",
+    "label": "the name of the row",
+    "dataset": "the key `datasets`",
+    "seed": "the key `seeds`",
+    "cache_views": "the key `cache_views` of the study",
+    "root": "the flag --root",
+    "out": "the flag --out",
+}
+"""Settings of a run that a benchmark gets in another way, and in which one."""
+ROW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+@-]*")
+"""It is part of file names, and stands before a colon and between commas on the command line."""
+
+
+@dataclass(frozen=True)
+class StudyRow:
+    """One method with its settings: a line of the table."""
+
+    name: str
+    method: str
+    preset: str
+    asks: str
+    """What the row is there for, in a few words; may be empty."""
+    settings: dict[str, Any]
+    """Dotted settings of `holotype train`: the study's with the row's on top."""
+    datasets: tuple[str, ...]
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a study file says."""
+
+    name: str
+    """The file's name without its ending; also that of the folder of its results."""
+    question: str
+    cache_views: str
+    reference: str | None
+    """The row that the others are compared with."""
+    rows: dict[str, StudyRow]
+    """In the order of the file."""
+
+
+def read_study(path: Path) -> Study:
+    """Read a study file; raises InputError where its shape is not that of a study."""
+    content, place = _load(path), str(path)
+    _check_keys(content, STUDY_KEYS, place)
+    rows = content.get("rows")
+    if not isinstance(rows, dict) or not rows:
+        raise InputError(f"{place} has no rows; write `rows:` with at least one `name: {{method: simgcd}}`.")
+    common = _settings(content, place)
+    made = {name: _row(name, row, content, common, path) for name, row in rows.items()}
+    reference = _text(content, "reference", place, "") or None
+    if reference is not None and reference not in made:
+        raise InputError(
+            f"{place} has the reference {reference!r}, which is not among its rows {_names(made)}."
+        )
+    cache_views = _text(content, "cache_views", place, "off")
+    return Study(path.stem, _text(content, "question", place), cache_views, reference, made)
+
+
+def pick_rows(study: Study, names: Sequence[str]) -> list[StudyRow]:
+    """Some rows of a study, in the order of the file."""
+    for name in names:
+        if name not in study.rows:
+            raise InputError(
+                f"The study {study.name} has no row {name!r}; its rows are {_names(study.rows)}."
+            )
+    return [row for row in study.rows.values() if row.name in names]
+
+
+def _row(name: Any, row: Any, study: dict[str, Any], common: dict[str, Any], path: Path) -> StudyRow:
+    place = f"The row {name!r} of {path}"
+    if not isinstance(name, str) or not ROW_NAME.fullmatch(name) or not isinstance(_parse(name), str):
+        raise InputError(
+            f"{place} cannot be called so; a name begins with a letter or digit, consists of letters, digits and "
+            ". _ = + @ -, and is no number, date, true, false or null."  # which config.yaml would not bring back
+        )
+    if not isinstance(row, dict):
+        raise InputError(f"{place} must say its method; write `{name}: {{method: simgcd}}`.")
+    _check_keys(row, ROW_KEYS, place)
+    return StudyRow(
+        name=name,
+        method=_text(row, "method", place),
+        preset=_text(row, "preset", place, "default"),
+        asks=_text(row, "asks", place, ""),
+        settings=common | _settings(row, place),
+        datasets=_list(str, "names or paths, as in [cub, scars]", "datasets", {path: study, place: row}),
+        seeds=_list(int, "whole numbers, as in [0, 1, 2]", "seeds", {path: study, place: row}),
+    )
+
+
+# -- the parts of a file ------------------------------------------------------------------------------
+
+
+def _check_keys(content: dict[Any, Any], known: Sequence[str], place: str) -> None:
+    for key in content:
+        if key not in known:
+            close = difflib.get_close_matches(str(key), known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"it may have {', '.join(known)}."
+            raise InputError(f"{place} has the unknown key {key!r}; {hint}")
+
+
+def _text(content: dict[str, Any], key: str, place: str, default: str | None = None) -> str:
+    """default: None where the key must be there."""
+    value = content.get(key, default)
+    if value is None and key not in content:
+        raise InputError(f"{place} lacks the key {key}; write `{key}: ...`.")
+    if not isinstance(value, str) or not (value.strip() or value == default):
+        raise InputError(f"{place} has {key} = {value!r}, where text belongs; write it in quotes.")
+    return value.strip()
+
+
+def _list(kind: type, meant: str, key: str, places: dict[Any, dict[str, Any]]) -> tuple[Any, ...]:
+    """Of the last place that has it: a row's own list, or else the study's."""
+    having = [place for place in places if key in places[place]]
+    if not having:
+        raise InputError(f"{next(iter(places))} lacks the key {key}; write a list of {meant}.")
+    value = places[having[-1]][key]
+    # type() and not isinstance: `true` is no seed
+    if not isinstance(value, list) or not value or any(type(one) is not kind or one == "" for one in value):
+        raise InputError(f"{having[-1]} has {key} = {value!r}; write a list of {meant}.")
+    if len(set(value)) < len(value):
+        raise InputError(f"{having[-1]} has {key} = {value!r}, in which one stands twice; leave it out.")
+    return tuple(value)
+
+
+def _settings(content: dict[str, Any], place: str) -> dict[str, Any]:
+    """Dotted names, spelled with underscores, and values that a flag could have."""
+    given = content.get("settings")
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise InputError(f"{place} has settings = {given!r}; write them as `train.epochs: 100`.")
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        key = str(name).replace("-", "_")
+        if key in ELSEWHERE:
+            raise InputError(f"{place} has {name} under settings; its place is {ELSEWHERE[key]}.")
+        if isinstance(value, dict):
+            raise InputError(
+                f"{place} has the group {name} under settings; write each setting by its whole name, as in "
+                "`train.epochs: 100`."
+            )
+        if not all(_is_plain(one) for one in (value if isinstance(value, list) else [value])):
+            raise InputError(f"{place} has {name} = {value!r}, which no setting can be; write it in quotes.")
+        found[key] = value
+    return found
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float | bool)
+
+
+def _names(rows: dict[str, StudyRow]) -> str:
+    return ", ".join(rows)
+
+
+# -- YAML ---------------------------------------------------------------------------------------------
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as people read it: `off` is text, 1e-4 a number, and a key that stands twice is a mistake."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  a copy, since PyYAML's own is everybody's
+        first: [(tag, pattern) for tag, pattern in found if not tag.endswith((":bool", ":float"))]
+        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Looked at before merge keys are resolved, after which a key may well come up twice."""
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.tag != "tag:yaml.org,2002:merge" and isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(
+                        problem=f"{key.value} stands twice", problem_mark=key.start_mark
+                    )
+                seen.add(key.value)
+        return node
+
+
+_NUMBER = re.compile(
+    r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?$|[-+]?\.(inf|Inf|INF)$|\.(nan|NaN|NAN)$"
+)
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+.0123456789"))
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"(true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+
+
+def _parse(text: str) -> Any:
+    return yaml.load(text, _Loader)
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        content = _parse(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"The study {path} cannot be read: {error.strerror}.") from error
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+        raise InputError(f"{path} is not valid YAML: {error}.") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path} is no study; it must hold question, datasets, seeds and rows.")
+    return content

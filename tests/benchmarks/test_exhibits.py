@@ -1,0 +1,86 @@
+"""Blocks of documents are rewritten, and a stale one is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import exhibits
+import pytest
+
+from made_study import add_run, write_study
+
+MARK, END = "<!-- table: parts rows=simgcd -->", "<!-- end of table -->"
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    write_study(tmp_path)
+    add_run(tmp_path, "simgcd", 0, 60, 40)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").write_text(f"Before.\n\n{MARK}\nold\n{END}\n\nAfter.\n")
+    (tmp_path / "README.md").write_text(f"# Read\n\n{MARK}\n{END}\n")
+    return tmp_path
+
+
+def test_the_documents_are_up_to_date(capsys) -> None:
+    """Tables in README.md and docs/ are never edited by hand."""
+    assert exhibits.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_blocks_are_rewritten_and_nothing_else(top: Path) -> None:
+    assert exhibits.main([], top) == 0
+    page = (top / "docs" / "page.md").read_text()
+    assert page.startswith(f"Before.\n\n{MARK}\n\n| Row |")
+    assert page.endswith(f"`python benchmarks/exhibits.py`.\n\n{END}\n\nAfter.\n")
+    assert "old" not in page
+    assert "| 60.0 | 40.0 |" in (top / "README.md").read_text()
+    assert exhibits.main([], top) == 0
+    assert (top / "docs" / "page.md").read_text() == page
+
+
+def test_a_stale_block_is_named_and_left(top: Path, capsys) -> None:
+    exhibits.main([], top)
+    assert exhibits.main(["--check"], top) == 0
+    add_run(top, "simgcd", 1, 70, 50)
+    before = (top / "docs" / "page.md").read_text()
+    capsys.readouterr()
+    assert exhibits.main(["--check"], top) == 1
+    told = capsys.readouterr().err
+    assert f"docs/page.md ({MARK})" in told
+    assert len(told.splitlines()) == 1
+    assert (top / "docs" / "page.md").read_text() == before
+
+
+def test_a_document_without_blocks_is_not_touched(top: Path) -> None:
+    plain = top / "docs" / "plain.md"
+    plain.write_text("Write `<!-- table: parts -->` for a table.\n")
+    exhibits.main([], top)
+    assert plain.read_text() == "Write `<!-- table: parts -->` for a table.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (MARK, "no line <!-- end of table -->"),
+        (f"{MARK}\n{MARK}\n{END}", "no line <!-- end of table -->"),
+        (f"<!-- table: parts kind=best -->\n{END}", "cannot be read"),
+        (f"<!-- table: parts colour=red -->\n{END}", "cannot be read"),
+        (f"<!-- table: -->\n{END}", "cannot be read"),
+        (f"<!-- table: missing -->\n{END}", "missing.yaml"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(top: Path, text: str, told: str, capsys) -> None:
+    (top / "docs" / "wrong.md").write_text(text)
+    assert exhibits.main([], top) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_marks_are_read_whole() -> None:
+    words = ["parts", "cub", "rows=a,b", "kind=ablation"]
+    choice = exhibits.parse("", words, "").choice
+    assert (choice.study, choice.dataset, choice.rows, choice.kind) == (
+        "parts",
+        "cub",
+        ("a", "b"),
+        "ablation",
+    )

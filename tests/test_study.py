@@ -1,0 +1,172 @@
+"""Study files: what is read from them, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from holotype.cli.bench import make_experiments, make_parser
+from holotype.errors import InputError
+from holotype.experiment import Experiment
+from holotype.study import ELSEWHERE, Study, StudyRow, pick_rows, read_study
+
+TOP = Path(__file__).resolve().parent.parent
+
+PARTS = """
+question: Which part costs the known classes?
+datasets: [cub]
+seeds: [0, 1]
+cache_views: 16+8
+reference: simgcd
+settings: &common
+  train.epochs: 100
+  train.lr: 1e-3
+rows:
+  simgcd: {method: simgcd}
+  no-new:
+    method: rpc
+    asks: L_new removed
+    settings: &no_new {method.lambda_2: 0, train.epochs: 50}
+  reading:
+    method: rpc
+    preset: reading
+    settings: {<<: *no_new, train.epochs: 20}
+    datasets: [cub, scars]
+    seeds: [4]
+"""
+
+
+@pytest.fixture
+def written(tmp_path: Path):
+    """A study file with this text."""
+
+    def write(text: str, name: str = "parts") -> Path:
+        (tmp_path / f"{name}.yaml").write_text(text)
+        return tmp_path / f"{name}.yaml"
+
+    return write
+
+
+def experiments(file: Path, *words: str) -> list[Experiment]:
+    return make_experiments(make_parser().parse_args(["--study", str(file), *words]))
+
+
+# -- what is read -------------------------------------------------------------------------------------
+
+
+def test_a_study_is_read_as_it_is_written(written) -> None:
+    study = read_study(written(PARTS))
+    common = {"train.epochs": 100, "train.lr": 0.001}
+    fewer = {"train.epochs": 50, "train.lr": 0.001, "method.lambda_2": 0}
+    rows = [
+        StudyRow("simgcd", "simgcd", "default", "", common, ("cub",), (0, 1)),
+        StudyRow("no-new", "rpc", "default", "L_new removed", fewer, ("cub",), (0, 1)),
+        StudyRow("reading", "rpc", "reading", "", fewer | {"train.epochs": 20}, ("cub", "scars"), (4,)),
+    ]
+    question = "Which part costs the known classes?"
+    assert study == Study("parts", question, "16+8", "simgcd", {row.name: row for row in rows})
+    assert list(study.rows) == ["simgcd", "no-new", "reading"]
+
+
+def test_what_may_be_left_out(written) -> None:
+    study = read_study(written("question: Q?\nrows: {a: {method: rpc, datasets: [cub], seeds: [3]}}"))
+    assert (study.cache_views, study.reference) == ("off", None)
+    assert study.rows["a"] == StudyRow("a", "rpc", "default", "", {}, ("cub",), (3,))
+
+
+def test_values_are_what_people_take_them_for(written) -> None:
+    """YAML 1.1 would make `off` false and 1e-4 text."""
+    values = "a: off, b: 1e-4, c: true, d: null, e: 0.005, f: [1, x], g: .5, h: no, i: 3, j: 16+8, k-l: 2"
+    row = f"{{method: rpc, settings: {{{values}}}}}"
+    study = read_study(
+        written(f"question: Q?\ncache_views: off\ndatasets: [cub]\nseeds: [0]\nrows: {{x: {row}}}")
+    )
+    found = study.rows["x"].settings
+    assert found.pop("c") is True
+    assert list(found) == ["a", "b", "d", "e", "f", "g", "h", "i", "j", "k_l"]
+    assert list(found.values()) == ["off", 1e-4, None, 0.005, [1, "x"], 0.5, "no", 3, "16+8", 2]
+    assert study.cache_views == "off"
+
+
+def test_rows_are_picked_in_the_order_of_the_file(written) -> None:
+    study = read_study(written(PARTS))
+    assert [row.name for row in pick_rows(study, ["reading", "simgcd"])] == ["simgcd", "reading"]
+    with pytest.raises(InputError, match="no row 'rpc'; its rows are simgcd, no-new, reading"):
+        pick_rows(study, ["simgcd", "rpc"])
+
+
+def test_the_study_in_the_documents_can_be_run(written) -> None:
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", (TOP / "docs" / "protocol.md").read_text(), re.M | re.S)
+    file = written(text, "shown")
+    study = read_study(file)
+    assert study.reference in study.rows
+    assert {made.label for made in experiments(file)} == set(study.rows)
+
+
+# -- what is refused ----------------------------------------------------------------------------------
+
+SMALL = "question: Q?\ndatasets: [cub]\nseeds: [0]\n"
+ROW = "rows: {a: {method: rpc}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ("no study", "question")),
+        ("- a", ("no study",)),
+        ("a: [", ("not valid YAML",)),
+        (SMALL, ("no rows",)),
+        (SMALL + "rows: {}", ("no rows",)),
+        (SMALL + "rows: [a]", ("no rows",)),
+        (SMALL + "row: {}\n" + ROW, ("unknown key 'row'", "did you mean rows?")),
+        (SMALL + "zzzz: 3\n" + ROW, ("unknown key 'zzzz'", "question, datasets")),
+        (SMALL + ROW + "reference: b", ("reference 'b'", "rows a.")),
+        (SMALL + ROW + "cache_views: 16", ("cache_views = 16", "quotes")),
+        ("datasets: [cub]\nseeds: [0]\n" + ROW, ("lacks the key question",)),
+        ("question: 3\ndatasets: [cub]\nseeds: [0]\n" + ROW, ("question = 3", "text")),
+        ("question: ''\ndatasets: [cub]\nseeds: [0]\n" + ROW, ("question = ''",)),
+        ("question: Q?\nseeds: [0]\n" + ROW, ("lacks the key datasets", "[cub, scars]")),
+        ("question: Q?\ndatasets: [cub]\n" + ROW, ("lacks the key seeds", "[0, 1, 2]")),
+        ("question: Q?\ndatasets: cub\nseeds: [0]\n" + ROW, ("datasets = 'cub'", "list")),
+        ("question: Q?\ndatasets: [3]\nseeds: [0]\n" + ROW, ("datasets = [3]",)),
+        ("question: Q?\ndatasets: [cub]\nseeds: []\n" + ROW, ("seeds = []",)),
+        ("question: Q?\ndatasets: [cub]\nseeds: [true]\n" + ROW, ("seeds = [True]", "whole numbers")),
+        ("question: Q?\ndatasets: [cub]\nseeds: [1, 1]\n" + ROW, ("seeds = [1, 1]", "twice")),
+        (SMALL + "rows: {a: {method: rpc}, a: {method: simgcd}}", ("a stands twice",)),
+        (SMALL + "rows: {a: }", ("row 'a'", "method")),
+        (SMALL + "rows: {a: {preset: reading}}", ("row 'a'", "lacks the key method")),
+        (SMALL + "rows: {a: {method: 3}}", ("row 'a'", "method = 3")),
+        (SMALL + "rows: {a: {method: rpc, presets: x}}", ("row 'a'", "'presets'", "did you mean preset?")),
+        (SMALL + "rows: {a: {method: rpc, seeds: 3}}", ("row 'a'", "seeds = 3")),
+        *(
+            (SMALL + f"rows: {{{n}: {{method: rpc}}}}", ("cannot be called so",))
+            for n in ("3", "'3'", "'1e3'")
+        ),
+        *(
+            (SMALL + f"rows: {{'{n}': {{method: rpc}}}}", ("cannot be called so",))
+            for n in ("null", "a/b", "a:b")
+        ),
+        (SMALL + "settings: 3\n" + ROW, ("settings = 3", "train.epochs: 100")),
+        (SMALL + "settings: {train: {epochs: 3}}\n" + ROW, ("group train", "train.epochs: 100")),
+        (SMALL + "settings: {k: 2024-01-01}\n" + ROW, ("k = ", "quotes")),
+        *((SMALL + f"settings: {{{key}: x}}\n" + ROW, (key, place)) for key, place in ELSEWHERE.items()),
+    ],
+)
+def test_a_file_that_is_no_study(written, text: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(InputError) as refused:
+        read_study(written(text))
+    sentence = str(refused.value)
+    assert "parts.yaml" in sentence
+    assert sentence[-1] in ".?"
+    for word in words:
+        assert word in sentence
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none\.yaml cannot be read: No such file"):
+        read_study(tmp_path / "none.yaml")
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match=r"bytes\.yaml is not valid YAML"):
+        read_study(tmp_path / "bytes.yaml")
