@@ -119,10 +119,28 @@ def make_method(experiment: Experiment, data: Data, backbone: Backbone) -> Metho
 
 def views_needed(methods: Iterable[Method]) -> Views | None:
     """The most views that a step of these methods takes; None where none of them trains on tokens."""
-    views = [s.views for method in methods if method.needs == "tokens" for s in method.stages()]
+    return most_views(s.views for method in methods if method.needs == "tokens" for s in method.stages())
+
+
+def most_views(of: Iterable[Views]) -> Views | None:
+    """As many weak and strong views as the greediest of them takes; None of none."""
+    views = list(of)
     if not views:
         return None
     return Views(weak=max(v.weak for v in views), strong=max(v.strong for v in views))
+
+
+_needed: dict[str, Views | None] = {}
+
+
+def views_of(experiment: Experiment, data: Data, backbone: Backbone) -> Views | None:
+    """`views_needed` of a run before it is made; remembered, because heads take long to draw and seeds change nothing."""
+    facts = (experiment.method_name, experiment.method, experiment.train.epochs)
+    key = repr((*facts, len(data.table.known), data.k, backbone.dim, len(data.table)))
+    if key not in _needed:
+        with torch.random.fork_rng(devices=[]):  # the caller's generator is not to notice
+            _needed[key] = views_needed([make_method(experiment, data, backbone)])
+    return _needed[key]
 
 
 def wanted_views(experiment: Experiment, data: Data, backbone: Backbone) -> CacheViews | None:
@@ -130,9 +148,8 @@ def wanted_views(experiment: Experiment, data: Data, backbone: Backbone) -> Cach
     asked = experiment.cache_views
     if asked == "off" or find_method(experiment.method_name).needs == "images":
         return None
-    with torch.random.fork_rng(devices=[]):  # the caller's generator is not to notice
-        if views_needed([make_method(experiment, data, backbone)]) is None:
-            return None
+    if views_of(experiment, data, backbone) is None:
+        return None
     if asked == "auto":
         return AUTO_VIEWS if pick_device(experiment.device) == "cpu" else None
     return CacheViews.parse(asked)
@@ -258,9 +275,14 @@ class Prepared:
         """
         own = views_needed([method])
         assert own is not None  # a method that takes no views never asks for a cache
+        return self._serve(wanted, own, fixed)
+
+    def _serve(self, wanted: CacheViews, own: Views, fixed: CacheViews | None = None) -> TokenCache:
+        """`cache` for a run that needs the views `own`."""
         others = self._others(wanted)
         if fixed is not None and others and len(self.planned) > 1:
-            self.cache(wanted, others[-1])  # the others will need it, and mostly it holds these views
+            # the others will need it, and mostly it holds these views
+            self._serve(wanted, max(others, key=lambda views: views.strong))
         for name, cache in self._caches.items():
             enough = cache.views.strong >= own.strong
             if enough and (name == str(wanted) if fixed is None else holds(cache.views, fixed)):
@@ -269,7 +291,7 @@ class Prepared:
         for idle in self._idle:
             del self._caches[idle]
         self._idle = []
-        needs = views_needed([method, *others]) if fixed is None else own
+        needs = most_views([own, *others]) if fixed is None else own
         cache = self._open(fixed or wanted, needs or own, fixed is not None)
         self._caches[f"{wanted}" if fixed is None else f"{fixed} fixed"] = cache
         return cache
@@ -288,19 +310,14 @@ class Prepared:
             progress=self.progress,
         )
 
-    def _others(self, wanted: CacheViews) -> list[Method]:
-        """The methods of the planned runs that take the same cache, those that draw the most views last."""
-        kinds = {}  # seeds make no difference
+    def _others(self, wanted: CacheViews) -> list[Views]:
+        """What the planned runs that take the same cache need of it."""
+        found = []
         for e in self.planned:
-            if sharing_key(e) == self.key:
-                kinds[repr((e.method_name, e.method, e.cache_views, e.train.epochs))] = e
-        with torch.random.fork_rng(devices=[]):
-            found = [
-                make_method(e, self.data, self.backbone)
-                for e in kinds.values()
-                if wanted_views(e, self.data, self.backbone) == wanted
-            ]
-        return sorted(found, key=lambda method: max(s.views.strong for s in method.stages()))
+            needs = views_of(e, self.data, self.backbone) if sharing_key(e) == self.key else None
+            if needs and wanted_views(e, self.data, self.backbone) == wanted:
+                found.append(needs)
+        return found
 
 
 def holds(views: CacheViews, fixed: CacheViews) -> bool:

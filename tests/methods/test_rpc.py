@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from holotype.experiment import default_experiment, set_dotted
 from holotype.methods import Batch, Task
+from holotype.methods.debgcd import DebGCD, DebGCDConfig
 from holotype.methods.rpc import RPC
 from holotype.methods.rpc_config import RPCConfig
 
@@ -256,3 +257,20 @@ def test_a_setting_that_does_not_exist_is_named():
 
     with pytest.raises(InputError, match=r"method\.alhpa"):
         set_dotted(default_experiment("rpc", "cub"), "method.alhpa", 1)
+
+
+def test_without_its_own_terms_rpc_is_debgcd_weight_for_weight():
+    """The same first weights and the same loss: what RPC is compared with differs in RPC's terms alone."""
+    torch.manual_seed(5)
+    debgcd = DebGCD(DebGCDConfig(sdl=0.005), TASK).double()
+    config = RPCConfig(lambda_1=0, lambda_2=0)
+    config.ova.arch, config.ova.decouple_grad, config.ova.weight = "debgcd", False, 0.005
+    torch.manual_seed(5)
+    rpc = begin(RPC(config, TASK).double())
+    for name, weight in debgcd.named_parameters():
+        assert torch.equal(weight, rpc.get_parameter(name))
+    batch = make_batch(rpc)
+    theirs = debgcd.loss(batch, clock(rpc))
+    ours = rpc.loss(batch, clock(rpc))
+    assert {name: float(ours[name]) for name in theirs} == {name: float(theirs[name]) for name in theirs}
+    assert ours["align"] == ours["new"] == 0

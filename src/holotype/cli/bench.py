@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import sys
 from collections.abc import Sequence
@@ -170,12 +171,10 @@ def _experiments_of(row: StudyRow, dataset: str, flags: Flags, *, label: bool) -
     from holotype.cli.settings import Request, Words, check_dataset, resolve
 
     check_dataset(dataset)
-    made = []
-    for seed in row.seeds:
-        words = Words([], [*flags, ("--seed", str(seed))])
-        made.append(resolve(Request(row.method, dataset, row.preset, [], words)))
-        made[-1].label = row.name if label else None
-    return made
+    words = Words([], [*flags, ("--seed", str(row.seeds[0]))])
+    first = resolve(Request(row.method, dataset, row.preset, [], words))
+    first.label = row.name if label else None
+    return [replace(copy.deepcopy(first), seed=seed) for seed in row.seeds]
 
 
 def _rows_of_flags(given: argparse.Namespace) -> list[StudyRow]:

@@ -70,9 +70,10 @@ class RPC(SimGCD):
 
     def __init__(self, config: RPCConfig, task: Task) -> None:
         super().__init__(config, task)
-        self.ova = OVA_HEADS[config.ova.arch](task.dim, task.n_known)
+        # in DebGCD's order, so that a seed gives both methods the same first weights and runs can be compared in pairs
         if config.base == "debgcd":
             self.debiased = CosineClassifier(task.dim, task.k)
+        self.ova = OVA_HEADS[config.ova.arch](task.dim, task.n_known)
         prior = (task.n_images * task.n_known / task.k - task.n_labelled) / max(task.n_unlabelled, 1)
         start = min(max(prior, RHO_RANGE[0]), RHO_RANGE[1])
         if not isinstance(config.rho, str):
