@@ -27,7 +27,16 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.files import write_beside, write_bytes, write_text
 
-LATER = {"cache_views": "off", "method.memax_target": "uniform"}
+LATER = {
+    "cache_views": "off",
+    "method.memax_target": "uniform",
+    "method.ova.calibrate": "none",
+    "method.ova.memory": 0.0,
+    "method.new.sharpen": 1.0,
+    "method.new.guard": "none",
+    "method.new.space": "signature",
+    "method.strong_for": "all",
+}
 """What identities did not hold from the start, as dotted keys, with the value that held then."""
 
 

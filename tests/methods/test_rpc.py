@@ -96,6 +96,7 @@ SWITCHES = [
     {"prototypes": "ema_mean"},
     {"prototypes": "epoch_mean"},
     {"new__norm": "exp_shift"},
+    {"new__norm": "pair_softmax"},
     {"new__detach": False},
     {"rho": 0.5},
     {"rho": "balanced_prior"},

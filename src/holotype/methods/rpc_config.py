@@ -72,8 +72,8 @@ class FusionConfig:
 class NewConfig:
     """The relational consistency loss L_new."""
 
-    norm: Literal["row_softmax", "exp_shift", "literal"] = "row_softmax"
-    """row_softmax: similarities of a row sum to 1. exp_shift: the printed form up to a constant. literal: as printed
+    norm: Literal["row_softmax", "pair_softmax", "exp_shift", "literal"] = "row_softmax"
+    """row_softmax: similarities of a row sum to 1. pair_softmax: those of all pairs do. exp_shift: the printed form up to a constant. literal: as printed
     but for pairs of one image, which are left out."""
     tau: float = 0.07
     """Temperature of the similarities."""
