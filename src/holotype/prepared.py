@@ -134,7 +134,7 @@ _needed: dict[str, Views | None] = {}
 
 
 def views_of(experiment: Experiment, data: Data, backbone: Backbone) -> Views | None:
-    """`views_needed` of a run before it is made; remembered, because heads take long to draw and seeds change nothing."""
+    """`views_needed` of a run before it is made; remembered, because heads take long to draw."""
     facts = (experiment.method_name, experiment.method, experiment.train.epochs)
     key = repr((*facts, len(data.table.known), data.k, backbone.dim, len(data.table)))
     if key not in _needed:

@@ -30,8 +30,6 @@ from holotype.files import write_beside, write_bytes, write_text
 LATER = {
     "cache_views": "off",
     "method.memax_target": "uniform",
-    "method.ova.calibrate": "none",
-    "method.ova.memory": 0.0,
     "method.new.sharpen": 1.0,
     "method.new.guard": "none",
     "method.new.space": "signature",

@@ -63,6 +63,7 @@ def test_the_reading_preset_is_the_table_of_the_specification_key_for_key():
     assert c.rho == "ova_ema"
     assert (c.fusion.space, c.fusion.scope, c.fusion.topology) == ("proj", "align_only", "chain")
     assert (c.new.norm, c.new.tau, c.new.detach) == ("row_softmax", 0.07, True)
+    assert (c.new.sharpen, c.new.guard, c.new.space) == (1.0, "none", "signature")
     assert (c.ramp_epochs, c.share, c.base, c.temps) == (30, "batch", "simgcd", "simgcd_code")
     assert default_experiment("rpc", "cub", "reading").backbone.train_blocks == 1
     weights = {
@@ -77,11 +78,12 @@ def test_the_reading_preset_is_the_table_of_the_specification_key_for_key():
         assert default_experiment("rpc", dataset, "reading").method.ova.weight == beta
 
 
-def test_the_presets_differ_in_the_two_keys_that_the_docstring_names():
+def test_the_presets_differ_in_the_three_keys_that_the_docstring_names():
     default = dataclasses.asdict(default_experiment("rpc", "cub").method)
     reading = dataclasses.asdict(default_experiment("rpc", "cub", "reading").method)
-    assert {k for k in default if default[k] != reading[k]} == {"base", "pairing"}
+    assert {k for k in default if default[k] != reading[k]} == {"base", "pairing", "new"}
     assert {k for k in default["pairing"] if default["pairing"][k] != reading["pairing"][k]} == {"filter"}
+    assert {k for k in default["new"] if default["new"][k] != reading["new"][k]} == {"sharpen"}
 
 
 SWITCHES = [
@@ -96,7 +98,6 @@ SWITCHES = [
     {"prototypes": "ema_mean"},
     {"prototypes": "epoch_mean"},
     {"new__norm": "exp_shift"},
-    {"new__norm": "pair_softmax"},
     {"new__detach": False},
     {"rho": 0.5},
     {"rho": "balanced_prior"},
@@ -106,10 +107,7 @@ SWITCHES = [
     {"ova__decouple_grad": False},
     {"ova__mode": "two_stage"},
     {"ova__mode": "static_table"},
-    {"ova__calibrate": "mean"},
-    {"ova__calibrate": "rank"},
-    {"ova__memory": 0.9},
-    {"new__sharpen": 2.0},
+    {"new__sharpen": 1.0},
     {"new__guard": "soft"},
     {"new__guard": "hard"},
     {"new__space": "feature"},

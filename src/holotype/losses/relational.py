@@ -8,7 +8,7 @@ from torch import Tensor
 from holotype.errors import InputError
 from holotype.losses.precision import full, inner, unit
 
-Norm = Literal["row_softmax", "pair_softmax", "exp_shift", "literal"]
+Norm = Literal["row_softmax", "exp_shift", "literal"]
 
 
 def signature(f: Tensor, prototypes: Tensor) -> Tensor:
@@ -27,18 +27,16 @@ def _squared_distance(r: Tensor) -> Tensor:
 
 def _affinity(cosine: Tensor, pair: Tensor, n: Tensor, tau: float, norm: Norm) -> Tensor:
     """The scaled similarity of each pair, 0 where `pair` does not hold. (N, N) -> (N, N)."""
-    # Not -inf: a row without partners must stay finite, in value and in gradient.
-    logits = (cosine / tau).masked_fill(~pair, torch.finfo(cosine.dtype).min)
     if norm == "row_softmax":
+        # Not -inf: a row without partners must stay finite, in value and in gradient.
+        logits = (cosine / tau).masked_fill(~pair, torch.finfo(cosine.dtype).min)
         return logits.softmax(-1) * pair / n.clamp_min(1)
-    if norm == "pair_softmax":
-        return logits.flatten().softmax(-1).view_as(cosine) * pair
     if norm == "exp_shift":
         return ((cosine - 1) / tau).exp() * pair / (n * (n - 1)).clamp_min(1)
     if norm == "literal":
         return (cosine / tau).exp() * pair
     raise InputError(
-        f"Unknown norm {norm!r} of the discovery loss: use row_softmax, pair_softmax, exp_shift or literal."
+        f"Unknown norm {norm!r} of the discovery loss: use row_softmax, exp_shift or literal."
     )
 
 
@@ -54,8 +52,7 @@ def relational_consistency(
 ) -> Tensor:
     """L_new = (1/n) sum_i w_i sum_j w_j S_ij ||r_i - r_j||^2, over pairs of valid rows of different images.
 
-    row_softmax: S_ij = softmax_j(cos(f_i, f_j)/tau) over i's partners. pair_softmax: the softmax runs over all pairs
-    of the batch, and there is no 1/n. exp_shift: exp((cos - 1)/tau)/(n - 1).
+    row_softmax: S_ij = softmax_j(cos(f_i, f_j)/tau) over i's partners. exp_shift: exp((cos - 1)/tau)/(n - 1).
     literal: the plain sum of exp(cos/tau), no 1/n. n = number of valid rows.
     r: (N, C) signatures. f: (N, D) features. w_new: (N,). image: (N,) id of the image a row shows.
     valid: (N,) bool. detach: S and w carry no gradient, else similar pairs part to weigh less.

@@ -65,8 +65,6 @@ class RPC(SimGCD):
     prototypes: Tensor
     rho: Tensor
     w_table: Tensor
-    border: Tensor
-    prior: Tensor
 
     def __init__(self, config: RPCConfig, task: Task) -> None:
         super().__init__(config, task)
@@ -84,10 +82,8 @@ class RPC(SimGCD):
                 )
         self.register_buffer("rho", torch.tensor(start))
         self.register_buffer("prototypes", torch.zeros(task.n_known, task.dim))
-        self.register_buffer("prior", torch.tensor(start))
-        self.register_buffer("border", torch.tensor(0.0))
-        if config.ova.mode == "static_table" or config.ova.memory:
-            self.register_buffer("w_table", torch.full((task.n_images,), -1.0))
+        if config.ova.mode == "static_table":
+            self.register_buffer("w_table", torch.zeros(task.n_images))
 
     # -- the way through training -----------------------------------------------------------------
 
@@ -238,33 +234,7 @@ class RPC(SimGCD):
         """w_old (B,): the mean score of the two weak views; 1 for labelled images. (R1)"""
         fixed = self.config.ova.mode == "static_table"
         w = self.w_table[batch.image] if fixed else self.score(p_in, q).mean(0)
-        if self.config.ova.memory:
-            w = self.remembered(w, batch.image)
-        if self.config.ova.calibrate != "none":
-            w = self.calibrated(w, batch)
         return torch.where(batch.labelled, torch.ones_like(w), w)
-
-    def remembered(self, w: Tensor, image: Tensor) -> Tensor:
-        """The moving mean of each image's scores; rows of one image take part together, so that order is nothing."""
-        same = (image[:, None] == image[None, :]).to(w.dtype)
-        now = same @ w / same.sum(1)
-        before, m = self.w_table[image].to(w.dtype), self.config.ova.memory
-        moved = torch.where(before < 0, now, m * before + (1 - m) * now)
-        self.w_table[image] = moved.to(self.w_table.dtype)
-        return moved
-
-    def calibrated(self, w: Tensor, batch: Batch) -> Tensor:
-        """sigmoid(logit w - border), the border moving so that the prior's share of the unlabelled is known."""
-        logit = w.clamp(1e-6, 1 - 1e-6).logit()
-        free = ~batch.labelled
-        if self.config.ova.calibrate == "rank":
-            high = torch.where(free, logit, -torch.inf).sort(descending=True).values
-            place = (self.prior * (free.sum() - 1)).round().long().clamp_min(0)
-            moved = 0.98 * self.border + 0.02 * high.gather(0, place[None])[0]
-        else:
-            moved = self.border + 0.05 * (masked_mean((logit - self.border).sigmoid(), free) - self.prior)
-        self.border.copy_(torch.where(free.any(), moved, self.border))
-        return (logit - self.border).sigmoid()
 
     @torch.no_grad()
     def novel_weight(self, q: Tensor, w_old: Tensor) -> Tensor:
@@ -324,7 +294,7 @@ class RPC(SimGCD):
         return draw_pairs(batch.random["pairing"], w_old, candidate, c.mu, mu_id)
 
     def diagnostics(self) -> dict[str, Tensor]:
-        return {"rho": self.rho, "border": self.border}
+        return {"rho": self.rho}
 
     def predict(self, features: Tensor) -> Prediction:
         placed = super().predict(features)

@@ -23,12 +23,6 @@ class OVAConfig:
     """True: the heads learn at full weight and only their gradient into the backbone is scaled by `weight`."""
     weight: float = 0.005
     """Weight beta of the heads' loss (decoupled: of its gradient into the backbone); differs between data sets."""
-    calibrate: Literal["none", "mean", "rank"] = "none"
-    """Move the scores' zero so that w_old fits the share of known images that balanced classes would give (rho's
-    prior): in the mean, or so that this share of images has w_old above 1/2."""
-    memory: float = 0.0
-    """Momentum with which w_old remembers an image's earlier scores, so that what L_new does to an image changes
-    its own weight slowly; 0 for none."""
     pretrain_epochs: int = 20
     """Epochs of the stage that trains the heads first, for the modes two_stage and static_table."""
 
@@ -72,13 +66,14 @@ class FusionConfig:
 class NewConfig:
     """The relational consistency loss L_new."""
 
-    norm: Literal["row_softmax", "pair_softmax", "exp_shift", "literal"] = "row_softmax"
-    """row_softmax: similarities of a row sum to 1. pair_softmax: those of all pairs do. exp_shift: the printed form up to a constant. literal: as printed
+    norm: Literal["row_softmax", "exp_shift", "literal"] = "row_softmax"
+    """row_softmax: similarities of a row sum to 1. exp_shift: the printed form up to a constant. literal: as printed
     but for pairs of one image, which are left out."""
     tau: float = 0.07
     """Temperature of the similarities."""
-    sharpen: float = 1.0
-    """Power of w_new: above 1, half-novel images count less."""
+    sharpen: float = 6.0
+    """Power of w_new: an image that may be known counts little, so that L_new cannot pull it off its class; 1 as
+    printed."""
     guard: Literal["none", "soft", "hard"] = "none"
     """Images that the classifier places in a known class: counted, weighted by the probability that it is wrong
     (soft), or left out (hard)."""
@@ -136,6 +131,7 @@ READING: dict[str, Any] = {
     "prototypes": "soft_ema",
     "prototype_momentum": 0.99,
     "share": "batch",
+    "strong_for": "all",
     "temps": "simgcd_code",
     "ova.mode": "joint",
     "ova.arch": "compact",
@@ -148,6 +144,9 @@ READING: dict[str, Any] = {
     "fusion.topology": "chain",
     "new.norm": "row_softmax",
     "new.tau": 0.07,
+    "new.sharpen": 1.0,
+    "new.guard": "none",
+    "new.space": "signature",
     "new.detach": True,
 }
 """The paper's text, read as literally as can be trained."""
