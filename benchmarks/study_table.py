@@ -13,7 +13,6 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-import yaml
 from tables import table
 
 from holotype.data.benchmarks import BENCHMARKS
@@ -25,8 +24,8 @@ from holotype.results import (
     SCORES,
     Record,
     Row,
-    _footnotes,
-    _published_cells,
+    footnotes,
+    published_cells,
     mean_and_std,
     read_results,
     summarise,
@@ -76,8 +75,6 @@ class Page:
     lines: list[Line]
     reference: list[Row]
     """Runs of the reference row; empty where there is none."""
-    own: dict[str, list[str]]
-    """Names of the settings that each row has on top of the study's."""
     records: list[Record]
 
 
@@ -85,7 +82,7 @@ def study_table(choice: Choice, top: Path) -> str:
     """Markdown; top: the folder that holds experiments/ and results/."""
     path = top / "experiments" / f"{choice.study}.yaml"
     study = read_study(path)
-    own, rows = own_settings(path), choose(study, choice.rows)
+    rows = choose(study, choice.rows)
     records = list(read_results(top / "results" / choice.study).values())
     planned = list(dict.fromkeys(name_of(dataset) for row in rows for dataset in row.datasets))
     if choice.dataset and choice.dataset not in planned:
@@ -97,7 +94,7 @@ def study_table(choice: Choice, top: Path) -> str:
     for name in names:
         blocks += [f"**{name}**"] if len(names) > 1 else []
         here = [row for row in rows if name in map(name_of, row.datasets)]
-        blocks.append(page(study, choice, here, own, [r for r in records if r["dataset"] == name]))
+        blocks.append(page(study, choice, here, [r for r in records if r["dataset"] == name]))
     return "\n\n".join(blocks)
 
 
@@ -112,23 +109,7 @@ def name_of(dataset: str) -> str:
     return path.stem if path.suffix.lower() in (".csv", ".parquet") else path.name
 
 
-def own_settings(path: Path) -> dict[str, list[str]]:
-    """A StudyRow has the study's settings mixed with its own; only the file tells which are which."""
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    common = (content.get("settings") or {}).items()
-    return {
-        str(name): [
-            str(key).replace("-", "_")
-            for key, value in (row.get("settings") or {}).items()
-            if (key, value) not in common
-        ]
-        for name, row in content["rows"].items()
-    }
-
-
-def page(
-    study: Study, choice: Choice, rows: list[StudyRow], own: dict[str, list[str]], records: list[Record]
-) -> str:
+def page(study: Study, choice: Choice, rows: list[StudyRow], records: list[Record]) -> str:
     found: dict[str, list[Row]] = {}
     for row in summarise(records):
         found.setdefault(row.facts["variant"], []).append(row)
@@ -138,7 +119,7 @@ def page(
         for one in found.get(row.name, [])
     ]
     reference = found.get(study.reference, []) if study.reference else []
-    facts = Page(study, choice, rows, lines, reference, own, records)
+    facts = Page(study, choice, rows, lines, reference, records)
     notes = "\n\n".join(footer(facts))
     return f"{body(facts)}\n\n{notes}" if lines else notes
 
@@ -167,14 +148,14 @@ def body(facts: Page) -> str:
 def cells(line: Line, facts: Page, columns: Sequence[str]) -> list[str]:
     row, is_reference = line.found, line.row.name == facts.study.reference
     told = [f"{line.row.name} (reference)" if is_reference else line.row.name]
-    told += [what_changes(line.row, facts.own.get(line.row.name, []))]
+    told += [what_changes(line.row, facts.study.own[line.row.name])]
     told += [str(row.facts[key])[:8] if key == "config_hash" else str(row.facts[key]) for key in columns]
     told += [seeds(row.seeds), *(mean_and_std(row.scores[score]) for score in SCORES)]
     if facts.reference:
         other = None if is_reference else counterpart(row, facts.reference)
         told += ["" if other is None else difference(paired(row, other, score)) for score in SCORES]
     if facts.choice.kind != "study":
-        told += _published_cells(row.published)
+        told += published_cells(row.published)
     return [cell.replace("|", r"\|") for cell in told]
 
 
@@ -245,7 +226,7 @@ def footer(facts: Page) -> list[str]:
         caveats = {record["backbone"]: record["caveat"] for record in facts.records if record.get("caveat")}
         shown = [line.found for line in facts.lines]
         used = {row.facts["backbone"] for row in shown} if facts.choice.kind != "study" else set()
-        notes += [note for note in _footnotes(shown, {b: c for b, c in caveats.items() if b in used}) if note]
+        notes += [note for note in footnotes(shown, {b: c for b, c in caveats.items() if b in used}) if note]
     if facts.lines and facts.reference:
         notes.append(
             f"Δ: difference from {name} in points, paired by seed: mean ± standard deviation (ddof 1), and how many "

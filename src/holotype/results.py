@@ -162,19 +162,21 @@ def to_markdown(rows: list[Row], caveats: dict[str, str]) -> str:
     for row in rows:
         names = ("dataset", "method", "variant", "backbone", "train_blocks", "epochs", "mode")
         cells = [str(row.facts[key]) for key in names] + [str(len(row.seeds))]
-        cells += [mean_and_std(row.scores[name]) for name in SCORES] + _published_cells(row.published)
+        cells += [mean_and_std(row.scores[name]) for name in SCORES] + published_cells(row.published)
         lines.append(_cells([*cells, row.facts["config_hash"][:8]]))
-    return "\n".join([*lines, "", *_footnotes(rows, caveats)]) + "\n"
+    return "\n".join([*lines, "", *footnotes(rows, caveats)]) + "\n"
 
 
-def _published_cells(published: Published | None) -> list[str]:
+def published_cells(published: Published | None) -> list[str]:
+    """All, Old and New as printed, with a star where they cannot be right."""
     if published is None:
         return ["", "", ""]
     star = "" if published.lawful else r"\*"
     return [f"{value:.1f}{star}" for value in (published.all, published.old, published.new)]
 
 
-def _footnotes(rows: list[Row], caveats: dict[str, str]) -> list[str]:
+def footnotes(rows: list[Row], caveats: dict[str, str]) -> list[str]:
+    """What must be said below a table of these rows."""
     notes = [
         "All, Old, New: per cent of the unlabelled training images, one global assignment, last epoch; "
         "mean ± standard deviation (ddof 1) over n seeds."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import yaml
 
 from holotype.errors import InputError
 
-STUDY_KEYS = ("question", "datasets", "seeds", "cache_views", "reference", "settings", "rows")
+STUDY_KEYS = ("question", "commit", "datasets", "seeds", "cache_views", "reference", "settings", "rows")
 ROW_KEYS = ("method", "preset", "asks", "settings", "datasets", "seeds")
 ELSEWHERE = {
     "method_name": "the key `method` of a row",
@@ -61,6 +61,10 @@ class Study:
     """The row that the others are compared with."""
     rows: dict[str, StudyRow]
     """In the order of the file."""
+    commit: str | None = None
+    """That the study belongs to, where rows have settings that are gone since."""
+    own: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of each row, the names of the settings that differ from the study's."""
 
 
 def read_study(path: Path) -> Study:
@@ -78,7 +82,12 @@ def read_study(path: Path) -> Study:
             f"{place} has the reference {reference!r}, which is not among its rows {_names(made)}."
         )
     cache_views = _text(content, "cache_views", place, "off")
-    return Study(path.stem, _text(content, "question", place), cache_views, reference, made)
+    commit = _text(content, "commit", place, "") or None
+    own = {
+        name: tuple(key for key, value in row.settings.items() if key not in common or common[key] != value)
+        for name, row in made.items()
+    }
+    return Study(path.stem, _text(content, "question", place), cache_views, reference, made, commit, own)
 
 
 def pick_rows(study: Study, names: Sequence[str]) -> list[StudyRow]:

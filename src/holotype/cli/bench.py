@@ -162,7 +162,8 @@ def make_experiments(given: argparse.Namespace) -> list[Experiment]:
                 except InputError as error:
                     if study is None:
                         raise
-                    raise InputError(f"Row {row.name} of {given.study}: {error}") from error
+                    past = f" The study belongs to commit {study.commit}." if study.commit else ""
+                    raise InputError(f"Row {row.name} of {given.study}: {error}{past}") from error
     return experiments
 
 
