@@ -44,15 +44,24 @@ PANELS: list[Panel] = [
     (
         "share of L_new's weight",
         (
-            *("weight/known-known", "weight/known-novel", "weight/novel-novel", "weight/same-class"),
-            *("weight/known-known, same class", "weight/known-known, other class"),
+            *("weight/known-known, same class", "weight/known-known, other class", "weight/known-novel"),
             *("weight/novel-novel, same class", "weight/novel-novel, other class"),
         ),
     ),
+    ("L_new's pull on known images", ("pull to own prototype",)),
     ("w_old as a detector", ("rho", "auroc", "calibration")),
     ("scores", ("old", "new")),
 ]
 """Of the figure `mechanism`; series that a file does not have are left out."""
+KNOWN, NOVEL, BETWEEN = "#0072b2", "#d55e00", "#999999"
+LINES = {
+    **{"w_old/labelled": "#222222", "w_old/known": KNOWN, "w_old/novel": NOVEL, "old": KNOWN, "new": NOVEL},
+    **{"weight/known-known, same class": KNOWN, "weight/known-known, other class": "#8fc3e0"},
+    **{"weight/novel-novel, same class": NOVEL, "weight/novel-novel, other class": "#f0b48a"},
+    **{"weight/known-novel": BETWEEN, "pull to own prototype": KNOWN},
+    **{"rho": "#222222", "auroc": "#009e73", "calibration": "#cc79a7"},
+}
+"""Known is blue and novel is orange in every panel."""
 
 MAX_BYTES = 290_000
 """Of a map; the repository takes no larger file than 300 kB."""
@@ -199,21 +208,22 @@ def draw_mechanism(files: Sequence[dict[str, Any]], panels: Sequence[Panel] = tu
     shown = [(title, names) for title, names in panels if any(set(names) & set(f["series"]) for f in files)]
     if not shown:
         raise InputError("The files have none of the series that the figure shows; see PANELS in figures.py.")
-    size = (3.0 * len(shown), 2.5 * len(files))
+    size = (2.9 * len(shown), 2.2 * len(files))
     figure, axes = plt.subplots(
         len(files), len(shown), figsize=size, sharex=True, sharey="col", squeeze=False, layout="constrained"
     )
-    for line, content in zip(axes, files, strict=True):
+    for top, line, content in zip([True, *[False] * len(files)], axes, files, strict=False):
         for ax, (title, names) in zip(line, shown, strict=True):
-            for place, name in enumerate(names):
+            for name in names:
                 if name in content["series"]:
                     values = np.array(content["series"][name], dtype=float)  # a gap is null, and becomes nan
-                    ax.plot(
-                        content["epochs"], values, lw=1.2, color=f"C{place}", label=name.rpartition("/")[2]
-                    )
-            if ax.lines:
-                ax.legend(fontsize=7, frameon=True, edgecolor="none")
-            ax.set_title(f"{content['name']}: {title}", fontsize=9)
+                    word = name.rpartition("/")[2]
+                    ax.plot(content["epochs"], values, lw=1.4, color=LINES.get(name), label=word)
+            if len(ax.lines) > 1 and top:
+                ax.legend(fontsize=6.5, frameon=False, loc="best", labelspacing=0.2)
+            ax.axhline(0, lw=0.5, color=BETWEEN)
+            ax.set_title(title if top else "", fontsize=9)
+        line[0].set_ylabel(content["name"], fontsize=10)
     for ax in axes[-1]:
         ax.set_xlabel("epoch")
     return drawn(figure)

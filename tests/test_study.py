@@ -66,7 +66,9 @@ def test_a_study_is_read_as_it_is_written(written) -> None:
         StudyRow("reading", "rpc", "reading", "", fewer | {"train.epochs": 20}, ("cub", "scars"), (4,)),
     ]
     question = "Which part costs the known classes?"
-    assert study == Study("parts", question, "16+8", "simgcd", {row.name: row for row in rows})
+    own = {"simgcd": (), "no-new": ("train.epochs", "method.lambda_2")}
+    own["reading"] = own["no-new"]
+    assert study == Study("parts", question, "16+8", "simgcd", {row.name: row for row in rows}, None, own)
     assert list(study.rows) == ["simgcd", "no-new", "reading"]
 
 
@@ -121,7 +123,7 @@ ROW = "rows: {a: {method: rpc}}\n"
         (SMALL + "rows: {}", ("no rows",)),
         (SMALL + "rows: [a]", ("no rows",)),
         (SMALL + "row: {}\n" + ROW, ("unknown key 'row'", "did you mean rows?")),
-        (SMALL + "zzzz: 3\n" + ROW, ("unknown key 'zzzz'", "question, datasets")),
+        (SMALL + "zzzz: 3\n" + ROW, ("unknown key 'zzzz'", "question, commit, datasets")),
         (SMALL + ROW + "reference: b", ("reference 'b'", "rows a.")),
         (SMALL + ROW + "cache_views: 16", ("cache_views = 16", "quotes")),
         ("datasets: [cub]\nseeds: [0]\n" + ROW, ("lacks the key question",)),

@@ -12,7 +12,7 @@ from holotype.experiment import Experiment, run_experiment
 from holotype.methods import find_method
 from holotype.prepared import Shelf, make_fabric, sharing_key, wanted_views
 from holotype.record import config_hash, identify
-from holotype.results import Record, read_results, result_name, write_result
+from holotype.results import Record, find_results, read_results, result_name, write_result
 from holotype.together import call, run_together
 from holotype.train.gather import rank
 
@@ -31,13 +31,17 @@ class Planned:
     """The result that is there already."""
 
 
-def plan_runs(experiments: Sequence[Experiment], results: Path, out: Path, shelf: Shelf) -> list[Planned]:
+def plan_runs(
+    experiments: Sequence[Experiment], results: Path, out: Path, shelf: Shelf, reuse: Path | None = None
+) -> list[Planned]:
     """Find out before anything is trained that all inputs are there, and which runs are done.
 
     A run is done when `results` holds one with the same config_hash (all that decides the weights but the
     seed) and seed. The others get run folders in `out`. Runs that can share data stand together.
+    reuse: a folder below which other studies have their results; a run that is there is copied from there.
     """
     done = {(r["config_hash"], r["seed"]): path for path, r in read_results(results).items()}
+    elsewhere = find_results(reuse) if reuse else {}
     planned: dict[str, Planned] = {}
     first: dict[tuple[str, int], Planned] = {}
     for group in groups(experiments, sharing_key):
@@ -53,6 +57,8 @@ def plan_runs(experiments: Sequence[Experiment], results: Path, out: Path, shelf
             name = result_name({**facts, "seed": experiment.seed, "config_hash": config_hash(identity)})
             experiment.out = str(out / name)
             key = (config_hash(identity), experiment.seed)
+            if key not in done and key in elsewhere:
+                done[key] = write_result(results, elsewhere[key] | facts)
             planned[name] = Planned(experiment, name, done.get(key))
             check_distinct(first.setdefault(key, planned[name]), planned[name])
     return list(planned.values())

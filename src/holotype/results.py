@@ -75,6 +75,18 @@ def read_results(folder: Path) -> dict[Path, Record]:
     return found
 
 
+def find_results(top: Path) -> dict[tuple[str, int], Record]:
+    """Every result in a folder and those below it, by config_hash and seed; other files are passed over."""
+    found: dict[tuple[str, int], Record] = {}
+    for path in sorted(top.rglob("*.json")):
+        try:
+            record = _read_result(path)
+        except InputError:  # of another kind, such as a measurement of speed
+            continue
+        found.setdefault((record["config_hash"], record["seed"]), record)
+    return found
+
+
 def _read_result(path: Path) -> Record:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))

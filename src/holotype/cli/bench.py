@@ -50,6 +50,8 @@ def _check_given(given: argparse.Namespace) -> None:
         raise InputError("--rows picks rows of a study; name its file with --study.")
     if given.parallel < 1:
         raise InputError(f"--parallel must be at least 1, not {given.parallel}.")
+    if given.reuse and not Path(given.reuse).is_dir():
+        raise InputError(f"--reuse {given.reuse} is not a folder; name the one in which results lie.")
 
 
 def _run(given: argparse.Namespace, study: Study | None, results: Path, out: Path) -> None:
@@ -62,7 +64,7 @@ def _run(given: argparse.Namespace, study: Study | None, results: Path, out: Pat
     from holotype.prepared import Shelf
 
     shelf = Shelf()
-    planned = plan_runs(experiments, results, out, shelf)
+    planned = plan_runs(experiments, results, out, shelf, Path(given.reuse) if given.reuse else None)
     run_planned(planned, results, _say, shelf, parallel=given.parallel)
 
 
@@ -98,6 +100,12 @@ def make_parser() -> Parser:
         "--out",
         metavar="DIR",
         help="where run folders go (default: runs, or runs/NAME for the study NAME.yaml)",
+    )
+    parser.add_argument(
+        "--reuse",
+        metavar="DIR",
+        help="copy results of the same settings and seed from this folder and those below it instead of running "
+        "them again, as in --reuse results",
     )
     parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
     parser.add_argument(

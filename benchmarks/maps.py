@@ -1,0 +1,312 @@
+"""Maps of what trained runs make of the unlabelled images, and how tight their classes are, as numbers.
+
+    python benchmarks/maps.py runs/cub/simgcd-s0 runs/cub/rpc-s0 --root data --out maps
+    python benchmarks/maps.py runs/cub/rpc-s0 --root data --out maps --features-only
+    python benchmarks/maps.py --complete maps/*.npz
+
+Opens finished runs of one data set and puts the unlabelled images' centre crops through each run's trained tail.
+OUT/NAME.npz holds, in the order of the table: `features` (N, D), of length 1, as float16; `class` (N,), the true one;
+`kind` (N,), known or novel; `name`; `run`, a JSON object of where they come from; and `points` (N, 2), the t-SNE, which
+`benchmarks/figures.py tsne` draws. The t-SNE needs neither images nor weights: --complete adds it where it is missing.
+OUT/NAME.json says for known and for novel classes: `silhouette`, `same_class` and `other_class`, the mean cosines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import nn
+
+from holotype.cli.settings import Words, read_request, resolve
+from holotype.data.table import Table
+from holotype.errors import InputError
+from holotype.experiment import Experiment
+from holotype.files import write_beside, write_text
+from holotype.methods import find_method
+from holotype.prepared import Prepared, Shelf, make_fabric, make_method
+from holotype.run import RunFolder
+from holotype.together import call
+from holotype.train.encode import Encoder
+from holotype.train.sources import FreshViews, evaluation_features
+from holotype.trained import WEIGHTS
+
+FILES = ("config.yaml", "identity.json", "scores.json", WEIGHTS)
+"""Of a finished run, all that is read here."""
+ORIGIN = (
+    *("method", "variant", "dataset", "seed", "backbone", "train_blocks", "epochs", "mode"),
+    *("config_hash", "commit", "all", "old", "new"),
+)
+"""Keys of a run's record that go with its map."""
+ARRAYS = ("features", "class", "kind", "name", "run")
+"""Of a map without its points."""
+PERPLEXITY, COMPONENTS = 30, 50
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass
+class FinishedRun:
+    """A run folder, read but not yet loaded."""
+
+    path: Path
+    experiment: Experiment
+    identity: dict[str, Any]
+    record: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return call(self.experiment)
+
+    @property
+    def stem(self) -> str:
+        """The name as a file can have it."""
+        return re.sub(r"[^\w.=@+-]+", "-", self.name)
+
+
+# -- the runs ---------------------------------------------------------------------------------------------
+
+
+def open_run(path: Path, root: Path | None) -> FinishedRun:
+    """What a run folder says of itself; `root` in place of the folder that its data set had then."""
+    if missing := [name for name in FILES if not (path / name).is_file()]:
+        raise InputError(f"{path} is not the folder of a finished run (no {missing[0]}); train it first.")
+    folder = RunFolder(path)
+    identity, record = (dict(folder.read_json(name)) for name in ("identity.json", "scores.json"))
+    words = Words(flags=[("--config", str(path / "config.yaml"))])
+    if root is not None:
+        words.flags.append(("--root", str(root)))
+    experiment = resolve(read_request(words))
+    # a map may be made on another machine than the run, and a number of categories is not estimated again
+    experiment.device, experiment.devices, experiment.k = "auto", 1, identity["k"]
+    return FinishedRun(path, experiment, identity, record)
+
+
+def check_together(runs: Sequence[FinishedRun]) -> None:
+    """Maps are compared image by image, and each has a file of its own."""
+    first = runs[0]
+    for run in runs[1:]:
+        if run.identity["table"] != first.identity["table"]:
+            raise InputError(
+                f"{first.path} and {run.path} were trained on different tables ({first.identity['dataset']} and "
+                f"{run.identity['dataset']}, or other labels); map each by itself."
+            )
+    stems = [run.stem for run in runs]
+    if twice := [stem for stem in stems if stems.count(stem) > 1]:
+        raise InputError(f"Two runs are called {twice[0]}; map them by themselves, with different --out.")
+
+
+def prepare(run: FinishedRun, shelf: Shelf) -> Prepared:
+    """Table, images and backbone of a run, which must be those that it was trained on."""
+    fabric = make_fabric(run.experiment)
+    fabric.launch()
+    prepared = shelf.get(run.experiment, fabric)
+    if prepared.data.table.fingerprint() != run.identity["table"]:
+        raise InputError(
+            f"The images or labels of {run.identity['dataset']} are not those that {run.path} was trained on; "
+            "give the folder that it had with --root."
+        )
+    if prepared.backbone.digest != run.identity["backbone"]["digest"]:
+        raise InputError(
+            f"The backbone {run.experiment.backbone.name} is not the one that {run.path} was trained on (its "
+            "weights differ); put the old file back."
+        )
+    return prepared
+
+
+def trained_encoder(run: FinishedRun, prepared: Prepared) -> Encoder:
+    """The backbone with the run's tail, and the run's method where that does the encoding."""
+    own = find_method(run.experiment.method_name).needs == "images"
+    method = make_method(run.experiment, prepared.data, prepared.backbone) if own else None
+    encoder = Encoder(prepared.network(), prepared.fabric, method)
+    modules = nn.ModuleDict({"tail": encoder.tail} | ({} if method is None else {"method": method}))
+    modules.to(encoder.device, encoder.dtype)
+    try:
+        tensors = load_file(run.path / WEIGHTS)
+        modules.load_state_dict({name: tensors[name] for name in modules.state_dict()})
+    except (KeyError, RuntimeError, OSError, SafetensorError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"The weights in {run.path} cannot be read ({reason}); train it anew.") from error
+    modules.eval()
+    return encoder
+
+
+def shown_rows(table: Table) -> np.ndarray:
+    """Rows that are scored: unlabelled, readable, of a class that is known to whoever scores."""
+    if table.truth is None:
+        raise InputError(f"{table.name} has no true classes to tell apart in a map; take a benchmark.")
+    rows = np.flatnonzero(~table.labelled & table.usable & (table.truth != ""))
+    if len(rows) <= PERPLEXITY:
+        raise InputError(f"{table.name} has {len(rows)} images to map; take more than {PERPLEXITY}.")
+    return rows
+
+
+def embed(run: FinishedRun, shelf: Shelf) -> Arrays:
+    """The map of a run, without its points."""
+    prepared = prepare(run, shelf)
+    images, table = prepared.images, prepared.data.table  # the table, once its images were decoded
+    rows = shown_rows(table)
+    source = FreshViews(images, trained_encoder(run, prepared))
+    found = evaluation_features(source, torch.from_numpy(rows)).float().cpu().numpy()
+    source.close()
+    truth = np.asarray(table.truth)[rows].astype(str)
+    origin = {key: run.record.get(key) for key in ORIGIN}
+    return {
+        "features": unit(found).astype(np.float16),
+        "class": truth,
+        "kind": np.where(np.isin(truth, table.known), "known", "novel"),
+        "name": np.array(run.name),
+        "run": np.array(json.dumps(origin, ensure_ascii=False)),
+    }
+
+
+# -- from features ----------------------------------------------------------------------------------------
+
+
+def unit(x: np.ndarray) -> np.ndarray:
+    """Rows of length 1, in double precision: float16 ones are so only nearly."""
+    wide = x.astype(np.float64)
+    return wide / np.linalg.norm(wide, axis=1, keepdims=True).clip(min=1e-12)
+
+
+def project(features: np.ndarray) -> np.ndarray:
+    """(N, D) -> (N, 2) float32: t-SNE by cosine of the largest principal components of unit features."""
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+
+    x = unit(features)
+    few = PCA(min(COMPONENTS, *x.shape), random_state=0).fit_transform(x)
+    tsne = TSNE(perplexity=PERPLEXITY, metric="cosine", init="pca", random_state=0)
+    return tsne.fit_transform(few).astype(np.float32)
+
+
+def tightness(features: np.ndarray, classes: np.ndarray, kind: np.ndarray) -> dict[str, dict[str, Any]]:
+    """For known and novel: mean silhouette, and mean cosine of pairs of one class and of different ones.
+
+    Every image is compared with the images of all classes, of its own kind or not. With vectors of length 1 the mean
+    cosine to a class is the product with its mean, so that no table of all pairs is needed: for image x of class c
+        a = 1 - mean of x y over the other y of c,   b = min over other classes of 1 - mean of x y,
+        silhouette = (b - a) / max(a, b), and 0 for the only image of a class.
+    """
+    x = unit(features)
+    names, y = np.unique(classes, return_inverse=True)
+    member = np.eye(len(names))[y]
+    n = member.sum(0)
+    sums = x @ (member.T @ x).T  # (N, C): summed cosines of an image to each class
+    others = n[y] - 1
+    row = np.arange(len(x))
+    same = sums[row, y] - 1.0  # without itself
+    apart = 1 - sums / n
+    apart[row, y] = np.inf
+    a, b = 1 - same / others.clip(min=1), apart.min(1)
+    b = np.where(np.isinf(b), a, b)  # where there is no other class
+    silhouette = np.where(others == 0, 0.0, (b - a) / np.maximum(np.maximum(a, b), 1e-12))
+    other, strangers = sums.sum(1) - sums[row, y], len(x) - n[y]
+    found = {}
+    for part in ("known", "novel"):
+        here = kind == part
+        found[part] = {
+            "images": int(here.sum()),
+            "classes": len(np.unique(y[here])),
+            "silhouette": _rounded(silhouette[here].sum(), here.sum()),
+            "same_class": _rounded(same[here].sum(), others[here].sum()),
+            "other_class": _rounded(other[here].sum(), strangers[here].sum()),
+        }
+    return found
+
+
+def _rounded(total: float, count: float) -> float | None:
+    """None where there is nothing to take the mean of."""
+    return round(float(total / count), 4) if count else None
+
+
+# -- files ------------------------------------------------------------------------------------------------
+
+
+def write_map(path: Path, arrays: Arrays) -> None:
+    """The map, and what it says in numbers beside it; prints the numbers."""
+
+    def write(beside: Path) -> None:
+        with beside.open("wb") as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+    write_beside(path, write)
+    name, found = str(arrays["name"]), tightness(arrays["features"], arrays["class"], arrays["kind"])
+    content = {"name": name, "run": json.loads(str(arrays["run"])), **found}
+    write_text(path.with_suffix(".json"), json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    for part, values in found.items():
+        print(f"{name}, {part}: " + ", ".join(f"{key} {value}" for key, value in values.items()))
+
+
+def read_map(path: Path) -> Arrays:
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {key: stored[key] for key in stored.files}
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}); make it anew from its run.") from error
+    if missing := [key for key in ARRAYS if key not in arrays]:
+        raise InputError(f"{path} is no map of this script (no {missing[0]}); make it from a run.")
+    return arrays
+
+
+def make_maps(folders: Sequence[Path], out: Path, root: Path | None, features_only: bool) -> None:
+    runs = [open_run(folder, root) for folder in folders]
+    check_together(runs)
+    shelf = Shelf()
+    for run in runs:
+        arrays = embed(run, shelf)
+        if not features_only:
+            arrays["points"] = project(arrays["features"])
+        write_map(out / f"{run.stem}.npz", arrays)
+
+
+def complete(path: Path) -> None:
+    """Add the points where they are missing."""
+    arrays = read_map(path)
+    if "points" not in arrays:
+        arrays["points"] = project(arrays["features"])
+    write_map(path, arrays)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    told = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=told)
+    add = parser.add_argument
+    add("runs", type=Path, nargs="*", metavar="RUN_FOLDER", help="finished runs of one data set")
+    add("--out", type=Path, metavar="DIR", help="folder of the maps")
+    add("--root", type=Path, metavar="DIR", help="folder in which the benchmark lies, where it has moved")
+    add("--features-only", action="store_true", help="leave the t-SNE to --complete")
+    add("--complete", type=Path, nargs="+", metavar="FILE", help="maps of --features-only")
+    return parser
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    given = make_parser().parse_args(words)
+    try:
+        if given.complete and (given.runs or given.out or given.root or given.features_only):
+            raise InputError("--complete needs nothing but its files; leave out the rest.")
+        if given.complete:
+            for path in given.complete:
+                complete(path)
+        elif given.runs and given.out:
+            make_maps(given.runs, given.out, given.root, given.features_only)
+        else:
+            raise InputError("Name run folders and --out DIR, or maps to --complete.")
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
