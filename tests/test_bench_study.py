@@ -204,7 +204,9 @@ def test_a_row_that_was_renamed_is_done(holotype, tiny, tmp_path, monkeypatch) -
     assert {made["variant"] for made in read_results(Path("results/tiny")).values()} == {"old"}
 
 
-def test_a_run_of_another_study_is_taken_over_under_its_name_here(holotype, tiny, tmp_path, monkeypatch) -> None:
+def test_a_run_of_another_study_is_taken_over_under_its_name_here(
+    holotype, tiny, tmp_path, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert holotype("bench", "--study", tiny("old: {method: kmeans}"), "--no-progress").code == 0
     Path("results/speed.json").write_text("{}")  # not a result, and no reason to stop
@@ -213,7 +215,8 @@ def test_a_run_of_another_study_is_taken_over_under_its_name_here(holotype, tiny
     assert again.code == 0, again.err
     assert again.err.count("done before") == 2
     mine, theirs = (
-        sorted(read_results(Path("results", name)).values(), key=lambda r: r["seed"]) for name in ("second", "tiny")
+        sorted(read_results(Path("results", name)).values(), key=lambda r: r["seed"])
+        for name in ("second", "tiny")
     )
     assert mine == [record | {"variant": "new"} for record in theirs]
     assert_sentence(holotype("bench", *words, "--reuse", "nowhere"), "--reuse nowhere is not a folder")

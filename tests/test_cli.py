@@ -162,6 +162,17 @@ def test_a_config_alone_repeats_a_run_and_flags_win_over_it(tmp_path: Path) -> N
     assert read("rpc", "scars", "--config", file).dataset == "scars"
 
 
+def test_the_config_of_a_method_without_settings_can_be_repeated(read, tmp_path, monkeypatch) -> None:
+    (tmp_path / "plain_method.py").write_text(
+        "from dataclasses import make_dataclass\nfrom holotype.methods.simgcd import SimGCD\n"
+        "class Plain(SimGCD):\n    Config = make_dataclass('Nothing', [])\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "config.yaml"
+    file.write_text("method_name: plain_method:Plain\ndataset: cub\nmethod: {}\nseed: 3\n")
+    assert read("--config", file).seed == 3
+
+
 def test_part_of_a_config_leaves_the_rest_to_the_recipe(tmp_path: Path) -> None:
     (tmp_path / "part.yaml").write_text("dataset: cub\ntrain: {epochs: 3}\nmethod: {debias: {adl: 9}}\n")
     experiment = read("rpc", "--config", tmp_path / "part.yaml")

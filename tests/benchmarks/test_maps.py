@@ -250,7 +250,7 @@ def test_other_images_or_another_backbone_are_noticed(runs, tmp_path: Path, key:
 def test_broken_weights_are_told(runs, tmp_path: Path) -> None:
     copy = shutil.copytree(runs["simgcd"][0], tmp_path / "copy")
     (copy / "model.safetensors").write_bytes(b"nothing")
-    with pytest.raises(InputError, match="weights in .* cannot be read"):
+    with pytest.raises(InputError, match=r"weights in .* cannot be read"):
         maps.make_maps([copy], tmp_path / "maps", None, True)
 
 

@@ -216,9 +216,12 @@ def read_yaml(file: Path) -> dict[str, Any]:
 def _check_keys(content: dict[str, Any], experiment: Experiment, file: Path) -> None:
     """Every key of a file must be a setting, and a group must hold settings."""
     known = [key for key, _, _ in settings(experiment)]
-    groups = {
-        ".".join(parts[:n]) for parts in (key.split(".") for key in known) for n in range(1, len(parts))
-    }
+    groups = (
+        {"method"}
+        | {  # a method without settings is an empty group
+            ".".join(parts[:n]) for parts in (key.split(".") for key in known) for n in range(1, len(parts))
+        }
+    )
 
     def walk(tree: dict[Any, Any], prefix: str) -> None:
         for name, value in tree.items():

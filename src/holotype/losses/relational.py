@@ -35,9 +35,7 @@ def _affinity(cosine: Tensor, pair: Tensor, n: Tensor, tau: float, norm: Norm) -
         return ((cosine - 1) / tau).exp() * pair / (n * (n - 1)).clamp_min(1)
     if norm == "literal":
         return (cosine / tau).exp() * pair
-    raise InputError(
-        f"Unknown norm {norm!r} of the discovery loss: use row_softmax, exp_shift or literal."
-    )
+    raise InputError(f"Unknown norm {norm!r} of the discovery loss: use row_softmax, exp_shift or literal.")
 
 
 def relational_consistency(
