@@ -55,11 +55,20 @@ PANELS: list[Panel] = [
 """Of the figure `mechanism`; series that a file does not have are left out."""
 KNOWN, NOVEL, BETWEEN = "#0072b2", "#d55e00", "#999999"
 LINES = {
-    **{"w_old/labelled": "#222222", "w_old/known": KNOWN, "w_old/novel": NOVEL, "old": KNOWN, "new": NOVEL},
-    **{"weight/known-known, same class": KNOWN, "weight/known-known, other class": "#8fc3e0"},
-    **{"weight/novel-novel, same class": NOVEL, "weight/novel-novel, other class": "#f0b48a"},
-    **{"weight/known-novel": BETWEEN, "pull to own prototype": KNOWN},
-    **{"rho": "#222222", "auroc": "#009e73", "calibration": "#cc79a7"},
+    "w_old/labelled": "#222222",
+    "w_old/known": KNOWN,
+    "w_old/novel": NOVEL,
+    "old": KNOWN,
+    "new": NOVEL,
+    "weight/known-known, same class": KNOWN,
+    "weight/known-known, other class": "#8fc3e0",
+    "weight/novel-novel, same class": NOVEL,
+    "weight/novel-novel, other class": "#f0b48a",
+    "weight/known-novel": BETWEEN,
+    "pull to own prototype": KNOWN,
+    "rho": "#222222",
+    "auroc": "#009e73",
+    "calibration": "#cc79a7",
 }
 """Known is blue and novel is orange in every panel."""
 

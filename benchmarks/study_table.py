@@ -25,8 +25,8 @@ from holotype.results import (
     Record,
     Row,
     footnotes,
-    published_cells,
     mean_and_std,
+    published_cells,
     read_results,
     summarise,
 )

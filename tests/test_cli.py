@@ -162,7 +162,7 @@ def test_a_config_alone_repeats_a_run_and_flags_win_over_it(tmp_path: Path) -> N
     assert read("rpc", "scars", "--config", file).dataset == "scars"
 
 
-def test_the_config_of_a_method_without_settings_can_be_repeated(read, tmp_path, monkeypatch) -> None:
+def test_the_config_of_a_method_without_settings_can_be_repeated(tmp_path, monkeypatch) -> None:
     (tmp_path / "plain_method.py").write_text(
         "from dataclasses import make_dataclass\nfrom holotype.methods.simgcd import SimGCD\n"
         "class Plain(SimGCD):\n    Config = make_dataclass('Nothing', [])\n"
