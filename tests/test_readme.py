@@ -61,6 +61,7 @@ def test_there_are_commands_to_test() -> None:
 def test_commands_parse(document: str, line: str, holotype, tmp_path, monkeypatch) -> None:
     """Every flag and value is one that the command takes; nothing is trained and no data are looked for."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "experiments").symlink_to(TOP / "experiments")
     monkeypatch.syspath_prepend(str(TOP / "examples"))
     name, *words = shlex.split(line)
     if name == "train" and "--help" not in words:
