@@ -172,6 +172,7 @@ CALLS: dict[str, Callable[[], Tensor]] = {
     "relational_consistency row_softmax": relational_as("row_softmax"),
     "relational_consistency exp_shift": relational_as("exp_shift"),
     "relational_consistency literal": relational_as("literal"),
+    "pair_weights": lambda: relational.pair_weights(floats(B, D), floats(B), indices(), mask()).sum(),
     "printed_new": lambda: relational.printed_new(floats(B, K), floats(B, D), floats(B)),
 }
 

@@ -33,6 +33,8 @@ def recipe(method_name: str, dataset: str) -> dict[str, Any]:
             settings |= {"backbone.train_blocks": blocks}
             settings |= {"train.batch_size": batch, "train.lr": 0.1 * batch / 128}
         if method_name == "rpc":
+            # without values made for the data, the debiased classifier does more harm than good (docs/experiments.md)
+            settings |= {"method.base": "debgcd"}
             settings |= {"method.debias.threshold": threshold, "method.debias.adl": adl}
             settings |= {"method.ova.weight": sdl}
     return settings

@@ -106,7 +106,7 @@ def test_features_are_those_that_training_ended_with(runs, drawn: Path, method: 
     found = maps.unit(load(drawn / f"{STEMS[method]}.npz")["features"])
     assert np.abs(found - expected).max() < 2e-3
     other = maps.unit(runs["rpc" if method == "simgcd" else "simgcd"][1][free])
-    assert np.abs(found - other).max() > 1e-2
+    assert np.abs(found - other).max() > 4e-3
 
 
 def test_a_map_is_called_by_its_label_and_says_where_it_comes_from(drawn: Path) -> None:

@@ -88,7 +88,7 @@ def test_the_presets_differ_in_the_three_keys_that_the_docstring_names():
 
 SWITCHES = [
     {},
-    {"base": "simgcd"},
+    {"base": "debgcd"},
     {"temps": "rpc_text"},
     {"pairing__filter": "none", "pairing__mu": 3},
     {"fusion__space": "feat"},
@@ -176,7 +176,7 @@ def test_fusion_with_one_partner_rescales_the_residual():
     method = begin(make(pairing__filter="none", pairing__mu=1))
     batch = make_batch(method)
     z = method.projector(batch.features)
-    w = torch.rand(32, dtype=torch.float64)
+    w = 0.2 + 0.8 * torch.rand(32, dtype=torch.float64)  # the loss's own 1e-6 in the denominator stays small
     partner, weight = method.groups(method.classifier(batch.features[:2]), w, batch)
     fused = method.align(batch, z, partner, weight)
     n = F.normalize(z, dim=-1)
@@ -262,7 +262,7 @@ def test_without_its_own_terms_rpc_is_debgcd_weight_for_weight():
     """The same first weights and the same loss: what RPC is compared with differs in RPC's terms alone."""
     torch.manual_seed(5)
     debgcd = DebGCD(DebGCDConfig(sdl=0.005), TASK).double()
-    config = RPCConfig(lambda_1=0, lambda_2=0)
+    config = RPCConfig(base="debgcd", lambda_1=0, lambda_2=0)
     config.ova.arch, config.ova.decouple_grad, config.ova.weight = "debgcd", False, 0.005
     torch.manual_seed(5)
     rpc = begin(RPC(config, TASK).double())
@@ -271,5 +271,5 @@ def test_without_its_own_terms_rpc_is_debgcd_weight_for_weight():
     batch = make_batch(rpc)
     theirs = debgcd.loss(batch, clock(rpc))
     ours = rpc.loss(batch, clock(rpc))
-    assert {name: float(ours[name]) for name in theirs} == {name: float(theirs[name]) for name in theirs}
+    assert {name: ours[name].item() for name in theirs} == {name: term.item() for name, term in theirs.items()}
     assert ours["align"] == ours["new"] == 0

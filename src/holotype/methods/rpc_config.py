@@ -87,8 +87,9 @@ class NewConfig:
 class RPCConfig(SimGCDConfig):
     """Settings of RPC."""
 
-    base: Literal["simgcd", "debgcd"] = "debgcd"
-    """L_baseline: SimGCD's losses, or those plus DebGCD's debiased classifier."""
+    base: Literal["simgcd", "debgcd"] = "simgcd"
+    """L_baseline: SimGCD's losses, or those plus DebGCD's debiased classifier, whose values must fit the data: the
+    recipes take it on the data sets for which they hold such values."""
     lambda_1: float = 0.5
     """Weight of the behaviour alignment L_align."""
     lambda_2: float = 0.3
