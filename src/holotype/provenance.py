@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,9 +53,12 @@ def commit() -> str:
 
     `HOLOTYPE_COMMIT` names it where the code runs without its .git folder.
     """
-    if named := os.environ.get("HOLOTYPE_COMMIT"):
-        return named
-    here = Path(__file__).parent
+    return os.environ.get("HOLOTYPE_COMMIT") or _commit_of(Path(__file__).parent)
+
+
+@cache
+def _commit_of(here: Path) -> str:
+    """Looked up once: what a long sweep runs is what it loaded, whatever is committed meanwhile."""
 
     def git(*words: str) -> str:
         found = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=False)
