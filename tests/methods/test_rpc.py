@@ -271,5 +271,7 @@ def test_without_its_own_terms_rpc_is_debgcd_weight_for_weight():
     batch = make_batch(rpc)
     theirs = debgcd.loss(batch, clock(rpc))
     ours = rpc.loss(batch, clock(rpc))
-    assert {name: ours[name].item() for name in theirs} == {name: term.item() for name, term in theirs.items()}
+    assert {name: ours[name].item() for name in theirs} == {
+        name: term.item() for name, term in theirs.items()
+    }
     assert ours["align"] == ours["new"] == 0
