@@ -34,12 +34,12 @@ from holotype.errors import InputError
 from holotype.experiment import Experiment
 from holotype.files import write_beside, write_text
 from holotype.methods import find_method
+from holotype.placing.trained import WEIGHTS
 from holotype.prepared import Prepared, Shelf, make_fabric, make_method
 from holotype.run import RunFolder
 from holotype.together import call
 from holotype.train.encode import Encoder
 from holotype.train.sources import FreshViews, evaluation_features
-from holotype.trained import WEIGHTS
 
 FILES = ("config.yaml", "identity.json", "scores.json", WEIGHTS)
 """Of a finished run, all that is read here."""

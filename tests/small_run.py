@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import torch
 
-from holotype.discovery import COLUMNS, Category, Discovery
+from holotype.discovery.found import COLUMNS, Category, Discovery
 from holotype.experiment import default_experiment
+from holotype.placing.trained import save_trained
 from holotype.prepared import Shelf
 from holotype.run import category_name
 from holotype.together import Run, begin
 from holotype.train.sources import table_features
-from holotype.trained import save_trained
 
 RUN_ID = "small-1"
 

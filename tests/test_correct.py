@@ -10,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from holotype import discovery, edits
-from holotype.discovery import Discovery
-from holotype.edits import Edit, read_edits, to_csv
+from holotype.discovery import edits
+from holotype.discovery.edits import Edit, read_edits, to_csv
+from holotype.discovery.found import COLUMNS, Discovery
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -64,7 +64,7 @@ def test_formats_are_told(tmp_path) -> None:
     text = (DOCS / "formats.md").read_text(encoding="utf-8")
     told = re.findall(r"^\| (`.+?`) \|", text, re.MULTILINE)
     names = {name for cell in told for name in re.findall(r"`([\w.]+)`", cell)}
-    assert names >= {*discovery.COLUMNS, *edits.COLUMNS, *edits.ACTIONS}
+    assert names >= {*COLUMNS, *edits.COLUMNS, *edits.ACTIONS}
     (example,) = blocks("formats.md", "csv")
     (tmp_path / "edits.csv").write_text(example, encoding="utf-8")
     assert {edit.action for edit in read_edits(tmp_path / "edits.csv")} == set(edits.ACTIONS)

@@ -4,8 +4,8 @@ import pandas as pd
 
 from holotype.cli import main
 from holotype.demo import run_demo, table
+from holotype.discovery.workflow import DiscoverConfig
 from holotype.models.backbone import BackboneConfig
-from holotype.workflow import DiscoverConfig
 
 
 def test_the_demo_places_every_image_and_scores_both_methods(tmp_path, tiny_backbone_file):

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from holotype import workflow
 from holotype.cli.discover import make_parser, read_k, summary
-from holotype.discovery import Discovery
+from holotype.discovery import workflow
+from holotype.discovery.found import Discovery
 from holotype.errors import Stopped
 
-from .test_rounds import make
+from .discovery.test_rounds import make
 
 
 def test_flags_reach_the_settings(holotype, squares_folder, tmp_path, monkeypatch) -> None:

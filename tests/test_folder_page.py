@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from holotype import workflow
+from holotype.discovery import workflow
 from holotype.models.backbone import BackboneConfig
 
 from .conftest import KNOWN, write_csv

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from holotype.assign import COLUMNS
-from holotype.centres import FAR
 from holotype.estimator import Discoverer
+from holotype.placing.assign import COLUMNS
+from holotype.placing.centres import FAR
 from small_run import train_small
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "place-new-images.md"

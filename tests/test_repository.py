@@ -56,7 +56,9 @@ ROOMS = {"data": ("data_stage", "images"), "data/layouts": ("data_stage",), "cli
 """Where the tests of a folder lie, unless in the folder of the same name."""
 COVERED = {
     "_torchvision.py": "test_torchvision_cure.py",
+    "cli/assign.py": "placing/test_assign.py",
     "cli/data.py": "test_cli.py",
+    "cli/export.py": "placing/test_export.py",
     "cli/settings.py": "test_cli.py",
     "cli/train.py": "test_cli.py",
     "cli/words.py": "test_bad_input.py",

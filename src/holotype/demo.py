@@ -23,7 +23,8 @@ from holotype.data.sampling import keyed_generator
 from holotype.data.sources import load_table
 from holotype.data.table import Table
 from holotype.device import fresh_fabric
-from holotype.discovery import Discovery
+from holotype.discovery.found import Discovery
+from holotype.discovery.workflow import DiscoverConfig, discover_table
 from holotype.embed import embed_table
 from holotype.evaluate import score
 from holotype.files import write_text
@@ -31,7 +32,6 @@ from holotype.methods import Task, find_method
 from holotype.models.backbone import BackboneConfig, load_backbone
 from holotype.report import build_report
 from holotype.train.encode import place
-from holotype.workflow import DiscoverConfig, discover_table
 
 STEPS = 450
 """A taste, not a benchmark: well below a minute of training on two CPU cores."""

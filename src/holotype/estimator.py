@@ -26,12 +26,12 @@ from sklearn.exceptions import NotFittedError
 
 from holotype.data.pictures import Picture, as_list, as_paths
 from holotype.data.table import Table
-from holotype.discovery import Category, Discovery
+from holotype.discovery.found import Category, Discovery
 from holotype.errors import InputError
 from holotype.files import write_text
 
 if TYPE_CHECKING:
-    from holotype.trained import Trained
+    from holotype.placing.trained import Trained
 
 FILE = "estimator.json"
 """Beside a saved model: the parameters of the estimator."""
@@ -102,8 +102,8 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
     def fit(self, X: Iterable[Picture], y: Iterable[Any] | None = None) -> Discoverer:
         """Find the categories of the images X. y: label of each, None, "" or NaN for none (in an array of whole
         numbers: -1)."""
+        from holotype.discovery.workflow import DiscoverConfig, discover_table
         from holotype.models.backbone import BackboneConfig
-        from holotype.workflow import DiscoverConfig, discover_table
 
         pictures = as_list(X)
         label = as_labels(y, len(pictures))
@@ -185,7 +185,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     @cached_property
     def _trained(self) -> Trained:
-        from holotype.trained import load_trained
+        from holotype.placing.trained import load_trained
 
         return load_trained(self.run_folder_, self.device)
 

@@ -34,7 +34,6 @@ from holotype.methods import Method, Task, find_method
 from holotype.methods.base import Views
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.models.cache import CacheViews, TokenCache
-from holotype.plan import pick_k
 from holotype.train.caching import open_cache
 from holotype.train.encode import Encoder
 from holotype.train.sources import FreshViews, evaluation_features
@@ -240,7 +239,7 @@ class Prepared:
 
     def _count(self) -> int:
         """How many categories there are, from the backbone as it is; the same for all methods and seeds."""
-        from holotype.cluster.count import estimate_count
+        from holotype.cluster.count import estimate_count, pick_k
 
         source = FreshViews(self.images, Encoder(self.backbone, self.fabric))
         table = self.data.table

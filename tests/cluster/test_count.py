@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import holotype.cluster.count as module
-from holotype.cluster.count import CountEstimate, Curve, centre_silhouette, estimate_count
+from holotype.cluster.count import CountEstimate, Curve, centre_silhouette, estimate_count, pick_k
 from holotype.errors import InputError
 
 
@@ -180,3 +180,9 @@ def test_estimates_survive_json() -> None:
         text = json.dumps(found.as_dict(), allow_nan=False)
         again = CountEstimate.from_dict(json.loads(text) | {"of": "something"})
         assert repr(again) == repr(found)  # NaN does not equal itself
+
+
+def test_an_estimate_is_read_rather_too_high_than_too_low() -> None:
+    assert pick_k(8, 12) == 10
+    assert pick_k(8, 13) == 11
+    assert pick_k(5, 5) == 5  # nothing new stays nothing new

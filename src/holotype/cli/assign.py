@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from holotype.cli.words import Parser, add_running_flags, speaks
 
 if TYPE_CHECKING:
-    from holotype.assign import Assigned
+    from holotype.placing.assign import Assigned
 
 SHOWN = 20
 """Categories that are listed on the terminal; the file has them all."""
@@ -17,7 +17,7 @@ SHOWN = 20
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    from holotype.assign import assign_images
+    from holotype.placing.assign import assign_images
 
     assigned = assign_images(
         Path(given.run),

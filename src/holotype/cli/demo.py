@@ -12,8 +12,8 @@ def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     from holotype.cli.discover import summary
     from holotype.demo import STEPS, run_demo, table
+    from holotype.discovery.workflow import DiscoverConfig
     from holotype.models.backbone import BackboneConfig
-    from holotype.workflow import DiscoverConfig
 
     out = Path(given.out)
     if speaks():

@@ -10,7 +10,7 @@ from holotype.cli.words import Parser, add_labels_flag, add_running_flags, speak
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
-    from holotype.discovery import Discovery
+    from holotype.discovery.found import Discovery
 
 MOST_LINES = 40
 """Categories that are listed on the terminal; the report shows all."""
@@ -20,8 +20,8 @@ def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     k = read_k(given.k)
     from holotype.data.sources import load_table
+    from holotype.discovery.workflow import DiscoverConfig, default_folder, discover_table
     from holotype.models.backbone import BackboneConfig
-    from holotype.workflow import DiscoverConfig, default_folder, discover_table
 
     table = load_table(Path(given.images), Path(given.labels) if given.labels else None)
     folder = Path(given.out) if given.out else default_folder(Path(given.images))

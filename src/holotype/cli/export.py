@@ -10,7 +10,7 @@ from holotype.cli.words import Parser, speaks
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    from holotype.export import export_onnx
+    from holotype.placing.export import export_onnx
 
     parity = export_onnx(Path(given.run), Path(given.file))
     if speaks():

@@ -254,3 +254,12 @@ def _fill(curve: Curve) -> None:
     wanted = np.linspace(found.low, found.high, FILL + 2).round().astype(int).tolist()
     for k in sorted(set(wanted)):
         curve.at(k)
+
+
+def pick_k(best: int, high: int) -> int:
+    """The number to train with, from an estimate: halfway from its best value to the upper end of its range.
+
+    The estimate errs towards too few where most classes are unknown, a category too many can stay empty, and merging
+    two in the report is one click, where taking one apart is many.
+    """
+    return math.ceil((best + high) / 2)

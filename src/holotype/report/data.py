@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from holotype.data.containers import split_container
-from holotype.discovery import Category, Discovery
-from holotype.edits import Edit
+from holotype.discovery.edits import Edit
+from holotype.discovery.found import Category, Discovery
 
 FORMAT = 1
 LIMIT = 20_000

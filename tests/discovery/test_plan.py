@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from holotype.data.table import Table
-from holotype.plan import draw_sample, make_plan, pick_k, pick_views
+from holotype.discovery.plan import draw_sample, make_plan, pick_views
 
 
 def make_table(n_a: int, n_b: int, n_unlabelled: int) -> Table:
@@ -30,12 +30,6 @@ def test_a_cache_is_used_where_it_saves_work() -> None:
     assert pick_views(5_000, drawn, "cuda") == "16+8"
     assert pick_views(100_000, drawn, "cuda") == "4+2"
     assert pick_views(200_000, drawn, "cuda") == "off"
-
-
-def test_an_estimate_is_read_rather_too_high_than_too_low() -> None:
-    assert pick_k(8, 12) == 10
-    assert pick_k(8, 13) == 11
-    assert pick_k(5, 5) == 5  # nothing new stays nothing new
 
 
 def test_small_tables_are_trained_on_as_they_are() -> None:

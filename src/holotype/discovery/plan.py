@@ -49,15 +49,6 @@ def pick_views(n: int, drawn: int, device: str) -> str:
     return worth[0] if worth else "off"
 
 
-def pick_k(best: int, high: int) -> int:
-    """The number to train with, from an estimate: halfway from its best value to the upper end of its range.
-
-    The estimate errs towards too few where most classes are unknown, a category too many can stay empty, and merging
-    two in the report is one click, where taking one apart is many.
-    """
-    return math.ceil((best + high) / 2)
-
-
 def draw_sample(table: Table, limit: int, seed: int) -> np.ndarray:
     """(n,) sorted rows to train on: all usable ones, or about `limit` of them where there are more.
 

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holotype.data.sources import IMAGE_EXTENSIONS, load_table
-from holotype.discovery import FILE as DISCOVERY
-from holotype.discovery import Discovery, safe_texts
+from holotype.discovery.folders import Folders
+from holotype.discovery.found import FILE as DISCOVERY
+from holotype.discovery.found import Discovery, safe_texts
 from holotype.errors import InputError
 from holotype.files import write_beside
-from holotype.folders import Folders
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from holotype.trained import Read, Trained
+    from holotype.placing.trained import Read, Trained
 
 COLUMNS = (
     *("path", "category", "category_id", "kind"),
@@ -78,7 +78,7 @@ def assign_images(
 
     out: .csv or .parquet, by default run/assigned/NAME.csv. copy_to: folder that gets a folder of links per category.
     """
-    from holotype.trained import load_trained
+    from holotype.placing.trained import load_trained
 
     images, out = Path(images), Path(out or Path(run) / "assigned" / f"{_stem(Path(images))}.csv")
     sink = _sink(out)

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from holotype import best_backbone
-from holotype.best_backbone import PUBLIC, choose_backbone, hub_answers, in_cache
+from holotype.discovery import best_backbone
+from holotype.discovery.best_backbone import PUBLIC, choose_backbone, hub_answers, in_cache
 from holotype.errors import InputError
 from holotype.models.backbone import BackboneConfig
 

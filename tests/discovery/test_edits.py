@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holotype.edits import COLUMNS, Edit, append_edits, apply_log, bare, guarded, read_edits, read_log, to_csv
+from holotype.discovery.edits import (
+    COLUMNS,
+    Edit,
+    append_edits,
+    apply_log,
+    bare,
+    guarded,
+    read_edits,
+    read_log,
+    to_csv,
+)
 from holotype.errors import InputError
 from report.made import make_discovery
 
@@ -87,7 +97,7 @@ def test_the_log_is_applied_to_what_the_round_found(tmp_path):
         outcome = apply_log(tmp_path)
         assert (outcome.count, outcome.problems) == (1, [])
         assert "new-01" not in {c.id for c in outcome.discovery.categories}
-    from holotype.discovery import Discovery
+    from holotype.discovery.found import Discovery
 
     assert "new-01" in {c.id for c in Discovery.load(tmp_path / "rounds" / "1").categories}
     assert "new-01" not in set(Discovery.load(tmp_path).images["category_id"])

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.best_backbone import choose_backbone
 from holotype.data.sources import load_table
 from holotype.data.table import Table
-from holotype.embed import Embeddings
-from holotype.errors import InputError
-from holotype.finding import (
+from holotype.discovery.best_backbone import choose_backbone
+from holotype.discovery.finding import (
     COUNT,
     Placed,
     Round,
@@ -23,8 +21,10 @@ from holotype.finding import (
     make_frame,
     name_categories,
 )
+from holotype.discovery.workflow import DiscoverConfig
+from holotype.embed import Embeddings
+from holotype.errors import InputError
 from holotype.models.backbone import BackboneConfig
-from holotype.workflow import DiscoverConfig
 
 
 @pytest.fixture
@@ -45,7 +45,9 @@ def test_an_estimate_is_kept_and_made_anew_for_other_labels(round: Round, monkey
     first = count_categories(round, features)
     stored = json.loads((round.folder / COUNT).read_text())
     assert stored["best"] == first.best
-    monkeypatch.setattr("holotype.finding.estimate_table", lambda *_, **__: pytest.fail("counted again"))
+    monkeypatch.setattr(
+        "holotype.discovery.finding.estimate_table", lambda *_, **__: pytest.fail("counted again")
+    )
     assert count_categories(round, features) == first
     round.config.seed = 1
     with pytest.raises(pytest.fail.Exception, match="counted again"):

@@ -28,7 +28,6 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from holotype.bars import counting
-from holotype.centres import Centres
 from holotype.data.pictures import Picture, as_paths
 from holotype.data.store import ImageStore
 from holotype.device import open_fabric, pick_device, usual_precision
@@ -36,6 +35,7 @@ from holotype.errors import InputError
 from holotype.files import write_bytes, write_text
 from holotype.methods import Method, Task, find_method
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
+from holotype.placing.centres import Centres
 from holotype.train.encode import PREDICTED_AT_ONCE, Encoder
 from holotype.train.sources import FreshViews, evaluation_features
 

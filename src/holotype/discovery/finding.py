@@ -14,31 +14,31 @@ import numpy as np
 import pandas as pd
 import torch
 
-from holotype.best_backbone import Chosen
 from holotype.cluster.count import CountEstimate, count_key, estimate_table, write_count
 from holotype.data.table import Table
 from holotype.device import pick_device
-from holotype.discovery import Discovery
+from holotype.discovery.best_backbone import Chosen
+from holotype.discovery.found import Discovery
+from holotype.discovery.layout import layout
+from holotype.discovery.plan import draw_sample, make_plan
+from holotype.discovery.relations import describe
+from holotype.discovery.rounds import run_id
+from holotype.discovery.timing import Clock
 from holotype.embed import Embeddings, embed_table
 from holotype.errors import InputError
 from holotype.evaluate import has_truth, score
 from holotype.experiment import Experiment, default_experiment
 from holotype.files import write_beside
-from holotype.layout import layout
 from holotype.models.backbone import state_digest
-from holotype.plan import draw_sample, make_plan
+from holotype.placing.trained import save_trained
 from holotype.prepared import Data, Shelf
-from holotype.relations import describe
-from holotype.rounds import run_id
 from holotype.run import category_name
-from holotype.timing import Clock
 from holotype.together import Run, begin
 from holotype.train.encode import place
 from holotype.train.sources import table_features
-from holotype.trained import save_trained
 
 if TYPE_CHECKING:
-    from holotype.workflow import DiscoverConfig
+    from holotype.discovery.workflow import DiscoverConfig
 
 COUNT = "count.json"
 log = logging.getLogger(__name__)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from holotype.discovery.timing import Clock
 from holotype.errors import Stopped
-from holotype.timing import Clock
 
 
 def test_steps_are_added_up_and_a_stop_names_its_step():

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from holotype.errors import InputError
-from holotype.export import CHECKED, Parity, export_onnx
-from holotype.trained import load_trained
+from holotype.placing.export import CHECKED, Parity, export_onnx
+from holotype.placing.trained import load_trained
 from small_run import RUN_ID, train_small
 
 
@@ -59,7 +59,7 @@ def test_onnx_places_images_as_torch_does(run, runtime, squares_folder, tmp_path
 def test_the_command_prints_the_difference(run, tmp_path, monkeypatch, capsys) -> None:
     from holotype.cli.export import command
 
-    monkeypatch.setattr("holotype.export.export_onnx", lambda *_: Parity(1e-6, 2e-5, 3.0))
+    monkeypatch.setattr("holotype.placing.export.export_onnx", lambda *_: Parity(1e-6, 2e-5, 3.0))
     assert command([str(run), str(tmp_path / "model.onnx")]) == 0
     assert "features 1.0e-06, logits 2.0e-05" in capsys.readouterr().out
 
@@ -69,8 +69,8 @@ def test_what_cannot_be_exported_is_one_sentence(run, runtime, tmp_path, monkeyp
         export_onnx(run, tmp_path / "model.pt")
     with pytest.raises(InputError, match="There is no folder"):
         export_onnx(tmp_path / "absent", tmp_path / "model.onnx")
-    monkeypatch.setattr("holotype.export._record", lambda *_: runtime_model())
-    monkeypatch.setattr("holotype.export.compare", lambda *_: Parity(0.5, 0.0, 1.0))
+    monkeypatch.setattr("holotype.placing.export._record", lambda *_: runtime_model())
+    monkeypatch.setattr("holotype.placing.export.compare", lambda *_: Parity(0.5, 0.0, 1.0))
     with pytest.raises(InputError, match="differs from the trained one by"):
         export_onnx(run, tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []

@@ -21,19 +21,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from holotype.best_backbone import Chosen, choose_backbone
+from holotype.cluster.count import pick_k
 from holotype.data.sources import check_trainable, load_table
 from holotype.data.table import Table
 from holotype.device import fresh_fabric, pick_device
-from holotype.discovery import Discovery
-from holotype.embed import embed_table
-from holotype.errors import InputError
-from holotype.finding import Round, count_categories, find_categories, put_together
-from holotype.models.backbone import BackboneConfig
-from holotype.plan import SAMPLE, SAMPLE_ELSEWHERE, STEPS, STEPS_ELSEWHERE, pick_k
-from holotype.prepared import check_k
-from holotype.report import build_report
-from holotype.rounds import (
+from holotype.discovery.best_backbone import Chosen, choose_backbone
+from holotype.discovery.finding import Round, count_categories, find_categories, put_together
+from holotype.discovery.found import Discovery
+from holotype.discovery.plan import SAMPLE, SAMPLE_ELSEWHERE, STEPS, STEPS_ELSEWHERE
+from holotype.discovery.rounds import (
     carry_names,
     confirmed_labels,
     corrected,
@@ -43,8 +39,13 @@ from holotype.rounds import (
     take_edits,
     with_labels,
 )
+from holotype.discovery.timing import Clock
+from holotype.embed import embed_table
+from holotype.errors import InputError
+from holotype.models.backbone import BackboneConfig
+from holotype.prepared import check_k
+from holotype.report import build_report
 from holotype.run import RunFolder
-from holotype.timing import Clock
 
 FEWEST = 8
 """Usable images below which there is nothing to train on."""

@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 
 from holotype.data.table import Table
-from holotype.discovery import Category, Discovery
-from holotype.edits import Edit, append_edits, to_csv
-from holotype.errors import InputError
-from holotype.rounds import (
+from holotype.discovery.edits import Edit, append_edits, to_csv
+from holotype.discovery.found import Category, Discovery
+from holotype.discovery.rounds import (
     carry_names,
     confirmed_labels,
     corrected,
@@ -23,6 +22,7 @@ from holotype.rounds import (
     take_edits,
     with_labels,
 )
+from holotype.errors import InputError
 
 PATHS = [f"photos/{i:02d}.png" for i in range(12)]
 

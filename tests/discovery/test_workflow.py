@@ -12,13 +12,13 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from holotype.cluster.count import pick_k
 from holotype.data.sources import load_table
-from holotype.discovery import COLUMNS, Discovery
-from holotype.edits import Edit, to_csv
+from holotype.discovery.edits import Edit, to_csv
+from holotype.discovery.found import COLUMNS, Discovery
+from holotype.discovery.workflow import DiscoverConfig, discover, discover_table
 from holotype.errors import InputError, Stopped
 from holotype.models.backbone import BackboneConfig
-from holotype.plan import pick_k
-from holotype.workflow import DiscoverConfig, discover, discover_table
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_finished_discovery_is_not_made_again(
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(first_run, run)
-    monkeypatch.setattr("holotype.workflow.run_round", lambda round: pytest.fail("trained again"))
+    monkeypatch.setattr("holotype.discovery.workflow.run_round", lambda round: pytest.fail("trained again"))
     found = discover_table(load_table(squares_folder / "squares.csv"), small(), run, progress=False)
     assert found.run_id == Discovery.load(first_run).run_id
 
@@ -90,7 +90,7 @@ def test_the_same_command_goes_on_where_it_was_stopped(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("holotype.finding.layout", stop)
+        patch.setattr("holotype.discovery.finding.layout", stop)
         with pytest.raises(Stopped, match="describing"):
             discover_table(table, small(), run, progress=False)
     assert not (run / "discovery.json").exists()
@@ -173,7 +173,7 @@ def test_names_count_at_once_and_nothing_is_trained(
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(first_run, run)
-    monkeypatch.setattr("holotype.workflow.run_round", lambda round: pytest.fail("trained again"))
+    monkeypatch.setattr("holotype.discovery.workflow.run_round", lambda round: pytest.fail("trained again"))
     novel = next(c for c in Discovery.load(run).categories if c.kind == "novel")
     file = edits_file(run, ("rename", "", novel.id, "=sky()"))
     table = load_table(squares_folder / "squares.csv")

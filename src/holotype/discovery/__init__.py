@@ -1,0 +1,1 @@
+"""From images to named categories: count, train, place, describe, correct, and round after round."""

@@ -1,0 +1,1 @@
+"""A finished discovery as a tool: open it, place new images with it, export it."""
