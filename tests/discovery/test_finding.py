@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -90,6 +91,15 @@ def test_training_is_what_the_settings_say(round: Round) -> None:
     round.config.method = "kmeans"
     with pytest.raises(InputError, match="--long-tail is not for kmeans"):
         make_experiment(round, round.table, 4)
+
+
+@pytest.mark.parametrize("method", ["rpc", "debgcd", "simgcd"])
+def test_a_folder_with_the_name_of_a_benchmark_gets_no_recipe(round: Round, method: str) -> None:
+    round.config.method = method
+    usual = make_experiment(round, round.table, 4)
+    named = make_experiment(round, dataclasses.replace(round.table, name="aircraft"), 4)
+    assert named.dataset == "aircraft"
+    assert (named.method, named.train, named.backbone) == (usual.method, usual.train, usual.backbone)
 
 
 def test_the_training_of_other_labels_makes_way(round: Round, tmp_path) -> None:

@@ -141,7 +141,10 @@ def make_experiment(round: Round, sample: Table, k: int) -> Experiment:
     """The training of a discovery, in the words of `holotype train`."""
     config, device = round.config, pick_device(round.config.device)
     plan = make_plan(len(sample), config.resolved()["steps"], device)
-    experiment = default_experiment(config.method, sample.name or "images")
+    experiment = default_experiment(
+        config.method, "images"
+    )  # no recipe: a folder called aircraft is no benchmark
+    experiment.dataset = sample.name or "images"
     experiment.k, experiment.seed, experiment.out = k, config.seed, str(round.folder / "training")
     experiment.device, experiment.progress = device, round.progress  # type: ignore[assignment]
     experiment.backbone, experiment.cache_views = config.backbone, plan.cache_views
