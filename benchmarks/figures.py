@@ -221,7 +221,8 @@ def draw_mechanism(files: Sequence[dict[str, Any]], panels: Sequence[Panel] = tu
     figure, axes = plt.subplots(
         len(files), len(shown), figsize=size, sharex=True, sharey="col", squeeze=False, layout="constrained"
     )
-    for top, line, content in zip([True, *[False] * len(files)], axes, files, strict=False):
+    for place, (line, content) in enumerate(zip(axes, files, strict=True)):
+        top = place == 0
         for ax, (title, names) in zip(line, shown, strict=True):
             for name in names:
                 if name in content["series"]:

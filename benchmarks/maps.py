@@ -31,6 +31,7 @@ from torch import nn
 from holotype.cli.settings import Words, read_request, resolve
 from holotype.data.table import Table
 from holotype.errors import InputError
+from holotype.evaluate import scored_rows
 from holotype.experiment import Experiment
 from holotype.files import write_beside, write_text
 from holotype.methods import find_method
@@ -142,10 +143,10 @@ def trained_encoder(run: FinishedRun, prepared: Prepared) -> Encoder:
 
 
 def shown_rows(table: Table) -> np.ndarray:
-    """Rows that are scored: unlabelled, readable, of a class that is known to whoever scores."""
+    """Rows that are scored, which must be enough for a map."""
     if table.truth is None:
         raise InputError(f"{table.name} has no true classes to tell apart in a map; take a benchmark.")
-    rows = np.flatnonzero(~table.labelled & table.usable & (table.truth != ""))
+    rows = scored_rows(table)
     if len(rows) <= PERPLEXITY:
         raise InputError(f"{table.name} has {len(rows)} images to map; take more than {PERPLEXITY}.")
     return rows

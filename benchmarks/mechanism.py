@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Generator
+import sys
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ import torch
 from torch import Tensor
 
 from holotype.cli.bench import make_experiments, make_parser
-from holotype.evaluate import score
+from holotype.errors import InputError
+from holotype.evaluate import class_index, has_truth, score
 from holotype.experiment import Experiment
+from holotype.files import write_text
 from holotype.losses.precision import unit
 from holotype.losses.relational import pair_weights, relational_consistency, signature
 from holotype.methods.base import Prediction
@@ -71,7 +74,7 @@ class Watched:
         features = loop._features()
         placed = place(loop.method, features, loop.rows.usable)
         values = headline_values(score(table, placed.category.numpy(), placed.known_score.numpy()))
-        true = true_classes(table)
+        _, _, true = class_index(table.known, np.asarray(table.truth).astype(str))
         values |= weight_values(placed.known_score.numpy(), true, table.labelled, len(table.known))
         values |= collapse_values(features, true, table.labelled, len(table.known))
         if isinstance(loop.method, RPC):
@@ -83,13 +86,6 @@ class Watched:
 
 
 # -- what is measured -------------------------------------------------------------------------------------
-
-
-def true_classes(table: Any) -> np.ndarray:
-    """(N,) index of every image's true class, known ones first."""
-    names = [*table.known, *sorted(set(map(str, table.truth)) - set(table.known))]
-    index = {name: i for i, name in enumerate(names)}
-    return np.array([index[str(name)] for name in table.truth])
 
 
 def headline_values(scores: dict[str, Any]) -> dict[str, float]:
@@ -146,7 +142,8 @@ def pair_values(method: RPC, features: Tensor, true: np.ndarray, labelled: np.nd
     chance = np.random.default_rng(0)
     sums: dict[str, float] = {}
     for _ in range(BATCHES):
-        rows = torch.from_numpy(chance.choice(free, BATCH, replace=False)).to(features.device)
+        drawn = chance.choice(free, min(BATCH, len(free)), replace=False)
+        rows = torch.from_numpy(drawn).to(features.device)
         y = torch.from_numpy(true).to(features.device)[rows]
         found = batch_values(method, features[rows], y, y < n_known)
         for name, value in found.items():
@@ -157,9 +154,13 @@ def pair_values(method: RPC, features: Tensor, true: np.ndarray, labelled: np.nd
 
 
 def batch_values(method: RPC, f: Tensor, y: Tensor, known: Tensor) -> dict[str, float]:
-    """The weight of each kind of pair in one batch, and the mean pull on known images towards their prototype."""
-    w_old = method.score(method.ova(f).sigmoid(), method.classifier(f))
-    w_new = method.novel_weight(method.classifier(f)[None], w_old)
+    """The weight of each kind of pair in one batch, and the pull on known images.
+
+    The pull is the mean cosine between an image's descent direction of L_new on the unit sphere and its own
+    prototype: negative where L_new leads away from it.
+    """
+    q = method.classifier(f)
+    w_new = method.novel_weight(q[None], method.score(method.ova(f).sigmoid(), q))
     image, valid = torch.arange(len(f), device=f.device), torch.ones_like(known)
     c = method.config.new
     weight = pair_weights(f, w_new, image, valid, c.tau, c.norm)
@@ -194,7 +195,10 @@ def watch(experiments: list[Experiment], every: int, out: Path) -> None:
     loops: dict[str, Any] = {}
     for experiment in experiments:
         run = begin(experiment, shelf, keep_caches=bool(loops))
-        assert isinstance(run, Run), f"{experiment.folder} holds a finished run; delete it first"
+        if not isinstance(run, Run):
+            raise InputError(f"{experiment.folder} holds a finished run; delete it to watch it anew.")
+        if not has_truth(run.prepared.data.table):
+            raise InputError(f"{experiment.dataset} has no true classes to look at; take a benchmark.")
         loops[f"{experiment.label}-s{experiment.seed}"] = Watched(run, every)
     for name, end in train_in_turns(loops).items():
         end.prediction()
@@ -202,23 +206,27 @@ def watch(experiments: list[Experiment], every: int, out: Path) -> None:
         facts = {key: watched.run.facts[key] for key in ("commit", "hardware")}
         label, seed = watched.run.experiment.label, watched.run.experiment.seed
         content = {"name": label, "seed": seed, **facts, "epochs": watched.epochs, "series": watched.series}
-        out.mkdir(parents=True, exist_ok=True)
-        (out / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_text(out / f"{name}.json", json.dumps(content, indent=1) + "\n")
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").split("\n")[0], epilog="Other flags are those of holotype bench."
     )
     parser.add_argument("study")
     parser.add_argument("--every", type=int, default=10, help="epochs between two looks")
     parser.add_argument("--out", type=Path, default=Path("results/mechanism"))
-    given, others = parser.parse_known_args()
-    experiments = make_experiments(make_parser().parse_args(["--study", given.study, *others]))
-    for experiment in experiments:
-        experiment.out = f"runs/mechanism/{experiment.label}-s{experiment.seed}"
-    watch(experiments, given.every, given.out)
+    given, others = parser.parse_known_args(words)
+    try:
+        experiments = make_experiments(make_parser().parse_args(["--study", given.study, *others]))
+        for experiment in experiments:
+            experiment.out = f"runs/mechanism/{experiment.label}-s{experiment.seed}"
+        watch(experiments, given.every, given.out)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

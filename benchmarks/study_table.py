@@ -15,7 +15,8 @@ from typing import Any
 
 from tables import table
 
-from holotype.data.benchmarks import BENCHMARKS
+from holotype.data.benchmarks import BENCHMARKS, EMBEDDED
+from holotype.data.sources import collection_name
 from holotype.errors import InputError
 from holotype.published import find_published
 
@@ -42,8 +43,6 @@ ABLATION = {
 """Rows of a study and of the published ablation that ask the same."""
 FACTS = {"mode": "Mode", "epochs": "Epochs", "backbone": "Backbone", "train_blocks": "Blocks"}
 """Facts of a run that become columns where they differ within a table, and stand below it where they do not."""
-EMBEDDED = "fashion-sample"
-"""The data set that needs no --root."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +104,7 @@ def choose(study: Study, wanted: Sequence[str] | None) -> list[StudyRow]:
 
 def name_of(dataset: str) -> str:
     """As records call a data set, which a study may give as a path."""
-    path = Path(dataset)
-    return path.stem if path.suffix.lower() in (".csv", ".parquet") else path.name
+    return collection_name(Path(dataset))
 
 
 def page(study: Study, choice: Choice, rows: list[StudyRow], records: list[Record]) -> str:
@@ -277,7 +275,7 @@ def command(facts: Page) -> str:
     words = ["holotype bench --study", f"experiments/{facts.study.name}.yaml"]
     words += [f"--rows {','.join(row.name for row in facts.rows)}"] if facts.choice.rows else []
     datasets = {dataset for row in facts.rows for dataset in row.datasets}
-    if any(dataset in BENCHMARKS and dataset != EMBEDDED for dataset in datasets):
+    if any(dataset in BENCHMARKS and dataset not in EMBEDDED for dataset in datasets):
         words.append("--root DIR")
     if any(
         line.found.facts["backbone"] != "embedded" and "backbone.name" not in line.row.settings

@@ -52,11 +52,11 @@ def plan_runs(
             facts = {
                 "method": experiment.method_name,
                 "dataset": ready.data.table.name,
-                "variant": experiment.label or experiment.preset,
+                "variant": experiment.variant,
             }
-            name = result_name({**facts, "seed": experiment.seed, "config_hash": config_hash(identity)})
-            experiment.out = str(out / name)
             key = (config_hash(identity), experiment.seed)
+            name = result_name({**facts, "seed": experiment.seed, "config_hash": key[0]})
+            experiment.out = str(out / name)
             if key not in done and key in elsewhere:
                 done[key] = write_result(results, elsewhere[key] | facts)
             planned[name] = Planned(experiment, name, done.get(key))

@@ -111,9 +111,8 @@ def score(table: Table, category: ArrayLike, known_score: ArrayLike | None = Non
         raise InputError(
             f"The table has {len(table)} rows, but {len(np.asarray(category))} categories were given."
         )
-    truth = np.asarray(table.truth).astype(str)
-    rows = np.flatnonzero(~table.labelled & table.usable & (truth != ""))
-    n_known, names, y = _class_index(table.known, truth[rows])
+    rows = scored_rows(table)
+    n_known, names, y = class_index(table.known, np.asarray(table.truth)[rows].astype(str))
     if len(rows) == 0:
         return dict.fromkeys(SCORES) | {"n": 0, "per_class": []}
     p = np.asarray(category)[rows].astype(np.int64)
@@ -151,7 +150,12 @@ def _per_class(
     return records
 
 
-def _class_index(known: tuple[str, ...], truth: NDArray[Any]) -> tuple[int, list[str], Ints]:
+def scored_rows(table: Table) -> Ints:
+    """Rows that have a score: unlabelled, readable, of a class that the truth names."""
+    return np.flatnonzero(~table.labelled & table.usable & (np.asarray(table.truth).astype(str) != ""))
+
+
+def class_index(known: tuple[str, ...], truth: NDArray[Any]) -> tuple[int, list[str], Ints]:
     """Known classes in the table's order, then the others sorted: (n_known, names, index of each row)."""
     names = [*known, *sorted(set(truth.tolist()) - set(known))]
     index = {name: i for i, name in enumerate(names)}

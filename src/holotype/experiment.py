@@ -72,6 +72,11 @@ class Experiment:
         method = self.method_name.replace(":", ".")
         return Path("runs") / f"{dataset}-{method}-{self.preset}-s{self.seed}"
 
+    @property
+    def variant(self) -> str:
+        """What tables call these settings."""
+        return self.label or self.preset
+
     def as_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 

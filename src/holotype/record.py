@@ -102,7 +102,7 @@ def make_record(
     return {
         "method": experiment.method_name,
         "dataset": data.table.name,
-        "variant": experiment.label or experiment.preset,
+        "variant": experiment.variant,
         "seed": experiment.seed,
         "mode": loop.mode,
         "captured": loop.captured,

@@ -101,9 +101,14 @@ def _table(
         label=np.array(label, dtype=object),
         known=known,
         truth=None if truth is None else np.array(truth, dtype=object),
-        name=source.stem if source.suffix.lower() in TABLE_EXTENSIONS else source.name,
+        name=collection_name(source),
         root=root,
     )
+
+
+def collection_name(source: Path) -> str:
+    """What a folder or a table file is called in records."""
+    return source.stem if source.suffix.lower() in TABLE_EXTENSIONS else source.name
 
 
 def _images(root: Path) -> tuple[Path, list[Path]]:
