@@ -222,6 +222,31 @@ def test_a_run_of_another_study_is_taken_over_under_its_name_here(
     assert_sentence(holotype("bench", *words, "--reuse", "nowhere"), "--reuse nowhere is not a folder")
 
 
+def test_of_several_studies_a_run_that_two_name_is_made_once(holotype, tiny, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = tiny("old: {method: kmeans}")
+    two = one.with_name("other.yaml")
+    two.write_text(tiny("new: {method: kmeans}, more: {method: simgcd}").read_text())
+    one.write_text(tiny("old: {method: kmeans}").read_text())
+    outcome = holotype("bench", "--study", one, two, "--no-progress")
+    assert outcome.code == 0, outcome.err
+    first, second = (read_results(Path("results", name)) for name in ("tiny", "other"))
+    assert sorted((r["variant"], r["seed"]) for r in first.values()) == [("old", 0), ("old", 1)]
+    assert sorted((r["variant"], r["seed"]) for r in second.values()) == [
+        ("more", 0),
+        ("more", 1),
+        ("new", 0),
+        ("new", 1),
+    ]
+    for path, made in first.items():
+        twin = second[Path("results/other", path.name.replace("-old-", "-new-"))]
+        assert twin == made | {"variant": "new"}
+    assert len(list(Path("runs").glob("*/*kmeans*"))) == 2
+    assert outcome.out.count("| squares |") == 3
+    assert_sentence(holotype("bench", "--study", one, two, "--rows", "new"), "--rows picks rows of one study")
+    assert_sentence(holotype("bench", "--study", one, one), "same name")
+
+
 def test_the_hash_knows_no_label(tiny, tmp_path) -> None:
     def hashes(rows: str, *words: str) -> list[str]:
         planned = plan_runs(experiments(tiny(rows), *words), tmp_path / "none", tmp_path, Shelf())

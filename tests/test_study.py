@@ -57,7 +57,8 @@ def experiments(file: Path, *words: str) -> list[Experiment]:
 
 
 def test_a_study_is_read_as_it_is_written(written) -> None:
-    study = read_study(written(PARTS))
+    file = written(PARTS)
+    study = read_study(file)
     common = {"train.epochs": 100, "train.lr": 0.001}
     fewer = {"train.epochs": 50, "train.lr": 0.001, "method.lambda_2": 0}
     rows = [
@@ -68,7 +69,7 @@ def test_a_study_is_read_as_it_is_written(written) -> None:
     question = "Which part costs the known classes?"
     own = {"simgcd": (), "no-new": ("train.epochs", "method.lambda_2")}
     own["reading"] = own["no-new"]
-    assert study == Study("parts", question, "16+8", "simgcd", {row.name: row for row in rows}, None, own)
+    assert study == Study(file, question, "16+8", "simgcd", {row.name: row for row in rows}, None, own)
     assert list(study.rows) == ["simgcd", "no-new", "reading"]
 
 

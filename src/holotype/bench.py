@@ -27,6 +27,12 @@ class Planned:
     experiment: Experiment
     name: str
     """Of its result file and of its run folder."""
+    results: Path
+    """Folder of its result file."""
+    facts: Record
+    """What it is called in its result: method, dataset, variant."""
+    key: tuple[str, int]
+    """config_hash and seed: equal for runs that are one, whatever they are called."""
     done: Path | None
     """The result that is there already."""
 
@@ -59,7 +65,7 @@ def plan_runs(
             experiment.out = str(out / name)
             if key not in done and key in elsewhere:
                 done[key] = write_result(results, elsewhere[key] | facts)
-            planned[name] = Planned(experiment, name, done.get(key))
+            planned[name] = Planned(experiment, name, results, facts, key, done.get(key))
             check_distinct(first.setdefault(key, planned[name]), planned[name])
     return list(planned.values())
 
@@ -74,28 +80,33 @@ def check_distinct(one: Planned, other: Planned) -> None:
         )
 
 
-def run_planned(
-    planned: Sequence[Planned], results: Path, say: Say, shelf: Shelf, *, parallel: int = 1
-) -> None:
-    """Make the runs that are not done, `parallel` at a time. One that fails does not keep the others from running."""
-    place = {run.name: f"[{number}/{len(planned)}] {run.name}" for number, run in enumerate(planned, start=1)}
-    for run in planned:
+def run_planned(planned: Sequence[Planned], say: Say, shelf: Shelf, *, parallel: int = 1) -> None:
+    """Make the runs that are not done, `parallel` at a time. One that fails does not keep the others from running.
+
+    A run that several studies plan is made once, and each gets its result.
+    """
+    same: dict[tuple[str, int], list[tuple[str, Planned]]] = {}
+    for number, run in enumerate(planned, start=1):
+        place = f"[{number}/{len(planned)}] {run.name}"
         if run.done:
-            say(f"{place[run.name]}: done before, {run.done}")
-    open_runs = [run for run in planned if not run.done]
+            say(f"{place}: done before, {run.done}")
+        else:
+            same.setdefault(run.key, []).append((place, run))
+    open_runs = [runs[0][1] for runs in same.values()]
     shelf.planned = [run.experiment for run in open_runs]
     failed = []
     for batch in batches(open_runs, parallel, say):
         if len(batch) > 1:
             say(f"{len(batch)} runs at once: {', '.join(run.name for run in batch)}")
-        for run, outcome in zip(batch, run_batch(batch, shelf), strict=True):
-            if isinstance(outcome, InputError):
-                say(f"{place[run.name]}: failed: {outcome}")
-                failed.append(f"{run.name}: {outcome}")
-                continue
-            if rank() == 0:
-                write_result(results, outcome)
-            say(f"{place[run.name]}: All {_percent(outcome['all'])}, {outcome['seconds']} s")
+        for made, outcome in zip(batch, run_batch(batch, shelf), strict=True):
+            for place, run in same[made.key]:
+                if isinstance(outcome, InputError):
+                    say(f"{place}: failed: {outcome}")
+                    failed.append(f"{run.name}: {outcome}")
+                    continue
+                if rank() == 0:
+                    write_result(run.results, outcome | run.facts)
+                say(f"{place}: All {_percent(outcome['all'])}, {outcome['seconds']} s")
     if failed:
         raise InputError(f"{len(failed)} of {len(planned)} runs failed; the first, {failed[0]}")
 

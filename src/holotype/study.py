@@ -53,8 +53,7 @@ class StudyRow:
 class Study:
     """What a study file says."""
 
-    name: str
-    """The file's name without its ending; also that of the folder of its results."""
+    file: Path
     question: str
     cache_views: str
     reference: str | None
@@ -65,6 +64,11 @@ class Study:
     """That the study belongs to, where rows have settings that are gone since."""
     own: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Of each row, the names of the settings that differ from the study's."""
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending; also that of the folder of its results."""
+        return self.file.stem
 
 
 def read_study(path: Path) -> Study:
@@ -87,7 +91,7 @@ def read_study(path: Path) -> Study:
         name: tuple(key for key, value in row.settings.items() if key not in common or common[key] != value)
         for name, row in made.items()
     }
-    return Study(path.stem, _text(content, "question", place), cache_views, reference, made, commit, own)
+    return Study(path, _text(content, "question", place), cache_views, reference, made, commit, own)
 
 
 def pick_rows(study: Study, names: Sequence[str]) -> list[StudyRow]:

@@ -25,16 +25,30 @@ Flags = list[tuple[str, str | None]]
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     _check_given(given)
-    study = read_study(Path(given.study)) if given.study else None
+    studies = read_studies(given)
     from holotype.results import write_table
 
-    folder = study.name if study else ""
-    results = Path(given.results or Path("results", folder))
     if not given.table_only:
-        _run(given, study, results, Path(given.out or Path("runs", folder)))
+        _run(given, studies)
     if speaks():
-        print(write_table(results), end="")
+        for study in studies:
+            print(write_table(_place(given.results, "results", study, studies)), end="")
     return 0
+
+
+def read_studies(given: argparse.Namespace) -> list[Study | None]:
+    """Those that are named; [None] where flags say what is run."""
+    studies = {study.name: study for study in (read_study(Path(file)) for file in given.study)}
+    if len(studies) < len(given.study):
+        raise InputError("Two studies of --study have the same name, and so have their results; rename one.")
+    return list(studies.values()) or [None]
+
+
+def _place(given: str | None, default: str, study: Study | None, studies: Sequence[Study | None]) -> Path:
+    """The folder of a study: below `default` one of its name, and below a given one if there are several."""
+    if study and (given is None or len(studies) > 1):
+        return Path(given or default, study.name)
+    return Path(given or default)
 
 
 def _check_given(given: argparse.Namespace) -> None:
@@ -46,26 +60,30 @@ def _check_given(given: argparse.Namespace) -> None:
             raise InputError(
                 f"holotype bench needs --{name}, separated by commas (or --study FILE, or --table-only)."
             )
-    if given.rows is not None and not given.study:
-        raise InputError("--rows picks rows of a study; name its file with --study.")
+    if given.rows is not None and len(given.study) != 1:
+        raise InputError("--rows picks rows of one study; name its file alone with --study.")
     if given.parallel < 1:
         raise InputError(f"--parallel must be at least 1, not {given.parallel}.")
     if given.reuse and not Path(given.reuse).is_dir():
         raise InputError(f"--reuse {given.reuse} is not a folder; name the one in which results lie.")
 
 
-def _run(given: argparse.Namespace, study: Study | None, results: Path, out: Path) -> None:
-    experiments = make_experiments(given)
-    if study:
-        _say(f"{study.name}: {study.question}")
-        for row in _rows_of_study(study, given):
-            _say(f"  {row.name}{': ' if row.asks else ''}{row.asks}")
+def _run(given: argparse.Namespace, studies: Sequence[Study | None]) -> None:
+    made = [experiments_of(given, study) for study in studies]
+    for study in studies:
+        if study:
+            _say(f"{study.name}: {study.question}")
+            for row in _rows_of_study(study, given):
+                _say(f"  {row.name}{': ' if row.asks else ''}{row.asks}")
     from holotype.bench import plan_runs, run_planned
     from holotype.prepared import Shelf
 
-    shelf = Shelf()
-    planned = plan_runs(experiments, results, out, shelf, Path(given.reuse) if given.reuse else None)
-    run_planned(planned, results, _say, shelf, parallel=given.parallel)
+    shelf, planned = Shelf(), []
+    for study, experiments in zip(studies, made, strict=True):
+        results = _place(given.results, "results", study, studies)
+        out = _place(given.out, "runs", study, studies)
+        planned += plan_runs(experiments, results, out, shelf, Path(given.reuse) if given.reuse else None)
+    run_planned(planned, _say, shelf, parallel=given.parallel)
 
 
 def _say(text: str) -> None:
@@ -94,12 +112,14 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--results",
         metavar="DIR",
-        help="where results and table go (default: results, or results/NAME for the study NAME.yaml)",
+        help="where results and table go (default: results, or results/NAME for the study NAME.yaml; of several "
+        "studies DIR/NAME each)",
     )
     parser.add_argument(
         "--out",
         metavar="DIR",
-        help="where run folders go (default: runs, or runs/NAME for the study NAME.yaml)",
+        help="where run folders go (default: runs, or runs/NAME for the study NAME.yaml; of several studies "
+        "DIR/NAME each)",
     )
     parser.add_argument(
         "--reuse",
@@ -123,8 +143,10 @@ def _add_what_flags(parser: Parser) -> None:
     parser.add_argument(
         "--study",
         metavar="FILE",
+        nargs="+",
+        default=[],
         help="YAML file that names rows (a method with settings each), data sets and seeds, instead of --methods and "
-        "--datasets; docs/protocol.md shows one",
+        "--datasets; docs/protocol.md shows one. Of several files, a run that two of them name is made once",
     )
     parser.add_argument("--rows", metavar="R,R", help="rows of the study, separated by commas (default: all)")
     parser.add_argument(
@@ -151,8 +173,12 @@ def _add_what_flags(parser: Parser) -> None:
 
 
 def make_experiments(given: argparse.Namespace) -> list[Experiment]:
+    """All that the flags ask for, study by study."""
+    return [experiment for study in read_studies(given) for experiment in experiments_of(given, study)]
+
+
+def experiments_of(given: argparse.Namespace, study: Study | None) -> list[Experiment]:
     """Every row, or method, on each of its data sets with each of its seeds, settings checked."""
-    study = read_study(Path(given.study)) if given.study else None
     rows = _rows_of_study(study, given) if study else _rows_of_flags(given)
     cache_views = given.cache_views or (study.cache_views if study else "off")
     changes = _changes(given.set, rows, study)
@@ -171,7 +197,7 @@ def make_experiments(given: argparse.Namespace) -> list[Experiment]:
                     if study is None:
                         raise
                     past = f" The study belongs to commit {study.commit}." if study.commit else ""
-                    raise InputError(f"Row {row.name} of {given.study}: {error}{past}") from error
+                    raise InputError(f"Row {row.name} of {study.file}: {error}{past}") from error
     return experiments
 
 
