@@ -25,6 +25,7 @@ from holotype.errors import InputError
 from holotype.evaluate import class_index, has_truth, score
 from holotype.experiment import Experiment
 from holotype.files import write_text
+from holotype.losses.ova import known_score
 from holotype.losses.precision import unit
 from holotype.losses.relational import pair_weights, relational_consistency, signature
 from holotype.methods.base import Prediction
@@ -159,20 +160,19 @@ def batch_values(method: RPC, f: Tensor, y: Tensor, known: Tensor) -> dict[str, 
     The pull is the mean cosine between an image's descent direction of L_new on the unit sphere and its own
     prototype: negative where L_new leads away from it.
     """
-    q = method.classifier(f)
-    w_new = method.novel_weight(q[None], method.score(method.ova(f).sigmoid(), q))
+    w_new = (1 - known_score(method.ova(f).sigmoid())) ** method.config.new.sharpen
     image, valid = torch.arange(len(f), device=f.device), torch.ones_like(known)
-    c = method.config.new
-    weight = pair_weights(f, w_new, image, valid, c.tau, c.norm)
+    tau = method.config.new.tau
+    weight = pair_weights(f, w_new, image, valid, tau)
     same = y[:, None] == y[None, :]
     both = known[:, None] & known[None, :]
     neither = ~known[:, None] & ~known[None, :]
     with torch.enable_grad():
         u = unit(f).detach().requires_grad_()
-        r = signature(u, method.reference())
-        loss = relational_consistency(r, f, w_new, image, valid, tau=c.tau, norm=c.norm)
+        r = signature(u, method.prototypes)
+        loss = relational_consistency(r, f, w_new, image, valid, tau)
         (gradient,) = torch.autograd.grad(loss, u)
-    own = unit(method.reference())[y.clamp_max(method.task.n_known - 1)]
+    own = unit(method.prototypes)[y.clamp_max(method.task.n_known - 1)]
     pull = -(gradient * own).sum(-1) / gradient.norm(dim=-1).clamp_min(1e-12)
     return {
         "weight/known-known, same class": float(weight[both & same].sum()),

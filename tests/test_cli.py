@@ -98,7 +98,7 @@ def test_help_shows_the_defaults_of_method_and_data_set(holotype) -> None:
     assert "a pseudo-label counts (thr). (type: float, default: 0.65)" in text.replace(
         "pseudo- label", "pseudo-label"
     )
-    assert "--method.ova.mode" in holotype("train", "rpc", "--help").out
+    assert "--method.ova.arch" in holotype("train", "rpc", "--help").out
 
 
 # -- how settings come together -----------------------------------------------------------------------
@@ -111,11 +111,11 @@ def test_defaults_are_those_of_method_preset_and_recipe(method: str, preset: str
 
 
 def test_flags_change_what_they_name_and_nothing_else() -> None:
-    words = "--seed 3 rpc --train.epochs=5 cub --method.ova.mode two_stage --method.rho 0.4"
+    words = "--seed 3 rpc --train.epochs=5 cub --method.ova.arch debgcd --method.alpha 0.4"
     words += " --k 30 --out 2024 --no-progress"
     expected = default_experiment("rpc", "cub")
-    expected.seed, expected.train.epochs, expected.method.ova.mode = 3, 5, "two_stage"
-    expected.method.rho, expected.k, expected.out, expected.progress = 0.4, 30, "2024", False
+    expected.seed, expected.train.epochs, expected.method.ova.arch = 3, 5, "debgcd"
+    expected.method.alpha, expected.k, expected.out, expected.progress = 0.4, 30, "2024", False
     assert read(*words.split()) == expected
     assert read("rpc", "cub", "--progress", "false").progress is False
     assert read("rpc", "cub", "--train.lr", "1").train.lr == 1.0
@@ -224,7 +224,7 @@ def test_types_in_words() -> None:
     hints = {key: describe_type(hint) for key, _, hint in settings(default_experiment("rpc", "cub"))}
     assert hints["seed"] == "a whole number"
     assert hints["k"] == "a whole number, auto or null"
-    assert hints["method.rho"] == "ova_ema, balanced_prior or a number"
+    assert hints["method.prototypes"] == "soft_ema, ema_mean or samples"
 
 
 # -- runs ---------------------------------------------------------------------------------------------

@@ -67,13 +67,13 @@ def test_a_preset_wins_over_a_recipe():
 
 def test_settings_by_name():
     found = default_experiment("rpc", "cub")
-    for key, value in {"seed": 4, "train.lr": 0.3, "method.ova.mode": "two_stage", "k": None}.items():
+    for key, value in {"seed": 4, "train.lr": 0.3, "method.ova.arch": "debgcd", "k": None}.items():
         set_dotted(found, key, value)
-    assert (found.seed, found.train.lr, found.method.ova.mode, found.k) == (4, 0.3, "two_stage", None)
+    assert (found.seed, found.train.lr, found.method.ova.arch, found.k) == (4, 0.3, "debgcd", None)
 
 
 @pytest.mark.parametrize(
-    "key", ["", "sed", "train.", "train.lrr", "method.ova.mod", "nothing.lr", "k.lr", "seed.lr", "train.lr.x"]
+    "key", ["", "sed", "train.", "train.lrr", "method.ova.arc", "nothing.lr", "k.lr", "seed.lr", "train.lr.x"]
 )
 def test_a_setting_that_does_not_exist_is_refused(key):
     found = default_experiment("rpc", "cub")

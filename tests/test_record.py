@@ -145,6 +145,21 @@ def test_a_setting_that_came_later_does_not_rename_old_runs():
     assert config_hash(eased) != config_hash(identity)
 
 
+def test_a_setting_that_is_gone_does_not_rename_old_runs():
+    """RPC lost switches after results had been recorded with them."""
+    identity = identity_of(default_experiment("rpc", "cub"))
+    before = json.loads(json.dumps(identity))
+    before["method"] |= {"temps": "simgcd_code", "rho": "ova_ema", "share": "batch"}
+    before["method"]["ova"] |= {"mode": "joint", "score": "max", "pretrain_epochs": 20}
+    before["method"]["fusion"] = {"space": "proj", "scope": "align_only", "topology": "chain"}
+    before["method"]["new"] |= {"norm": "row_softmax", "detach": True}
+    assert config_hash(before) == config_hash(identity)
+    before["method"]["ova"]["mode"] = "two_stage"
+    assert config_hash(before) != config_hash(identity)
+    plain = identity_of(default_experiment("simgcd", "cub"))
+    assert config_hash({**plain, "method": {**plain["method"], "temps": "simgcd_code"}}) == config_hash(plain)
+
+
 def test_an_identity_survives_a_file():
     identity = identity_of(default_experiment("rpc", "cub"))
     assert json.loads(json.dumps(identity)) == identity

@@ -21,7 +21,7 @@ IDENTITY = {
     "method_name": "rpc",
     "seed": 0,
     "k": None,
-    "method": {"rho": "ova_ema", "ova": {"mode": "joint", "weight": 0.1 + 0.2}, "sizes": (1, 2)},
+    "method": {"base": "simgcd", "ova": {"arch": "compact", "weight": 0.1 + 0.2}, "sizes": (1, 2)},
     "train": {"lr": 1e-5},
 }
 
@@ -65,7 +65,7 @@ def test_tuples_within_tuples_come_back_as_well(tmp_path):
         ("method_name", "simgcd"),
         ("seed", 1),
         ("k", 7),
-        ("method.ova.mode", "two_stage"),
+        ("method.ova.arch", "debgcd"),
         ("method.ova.weight", 0.3),
         ("method.sizes", [1, 2, 3]),
         ("train.lr", 2e-5),
@@ -84,6 +84,14 @@ def test_another_run_is_refused_by_the_name_of_what_differs(tmp_path, path, valu
 def test_a_setting_that_only_the_old_run_had_is_a_difference(tmp_path):
     RunFolder(tmp_path).write_json("identity.json", changed("train.dropped", 3))
     with pytest.raises(InputError, match=r"train\.dropped"):
+        RunFolder(tmp_path).claim(IDENTITY)
+
+
+def test_a_setting_that_is_gone_is_a_difference_unless_it_had_the_value_that_was_left(tmp_path):
+    RunFolder(tmp_path).write_json("identity.json", changed("method.temps", "simgcd_code"))
+    RunFolder(tmp_path).claim(IDENTITY)
+    RunFolder(tmp_path).write_json("identity.json", changed("method.temps", "rpc_text"))
+    with pytest.raises(InputError, match=r"method\.temps = 'rpc_text'"):
         RunFolder(tmp_path).claim(IDENTITY)
 
 

@@ -134,12 +134,6 @@ def mask(n: int = B) -> Tensor:
     return torch.rand(n) < 0.5
 
 
-def relational_as(norm: relational.Norm) -> Callable[[], Tensor]:
-    return lambda: relational.relational_consistency(
-        floats(B, K), floats(B, D), floats(B), indices(), mask(), norm=norm, detach=False
-    )
-
-
 CALLS: dict[str, Callable[[], Tensor]] = {
     "masked_mean": lambda: masked.masked_mean(floats(2, B), mask()),
     "info_nce": lambda: contrastive.info_nce(floats(2, B, D)),
@@ -169,10 +163,12 @@ CALLS: dict[str, Callable[[], Tensor]] = {
     ),
     "fixmatch": lambda: consistency.fixmatch(floats(B, K), floats(B, K)),
     "signature": lambda: relational.signature(floats(B, D), floats(K, D)).sum(),
-    "relational_consistency row_softmax": relational_as("row_softmax"),
-    "relational_consistency exp_shift": relational_as("exp_shift"),
-    "relational_consistency literal": relational_as("literal"),
-    "pair_weights": lambda: relational.pair_weights(floats(B, D), floats(B), indices(), mask()).sum(),
+    "relational_consistency": lambda: relational.relational_consistency(
+        floats(B, K), floats(B, D), floats(B), indices(), mask()
+    ),
+    "pair_weights": lambda: (
+        floats(B, B) * relational.pair_weights(floats(B, D), floats(B), indices(), mask())
+    ).sum(),
     "printed_new": lambda: relational.printed_new(floats(B, K), floats(B, D), floats(B)),
 }
 

@@ -97,7 +97,7 @@ def default_experiment(method_name: str, dataset: str, preset: str = "default") 
 
 
 def set_dotted(experiment: Experiment, key: str, value: Any) -> None:
-    """Set `train.epochs`, `method.ova.mode`, ... by name."""
+    """Set `train.epochs`, `method.ova.arch`, ... by name."""
     *parents, last = key.split(".")
     target: Any = experiment
     for parent in parents:

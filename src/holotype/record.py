@@ -16,7 +16,7 @@ from holotype.data.table import Table
 from holotype.device import pick_precision
 from holotype.evaluate import SCORES, has_truth, score
 from holotype.methods import Prediction
-from holotype.run import LATER
+from holotype.run import GONE, LATER
 from holotype.train.encode import place
 from holotype.train.loop import Loop
 from holotype.train.sources import FreshViews, table_features
@@ -70,18 +70,24 @@ def identify(
 
 
 def config_hash(identity: dict[str, Any]) -> str:
-    """Names what runs over several seeds have in common: the identity but for the seed."""
+    """Names what runs over several seeds have in common: the identity but for the seed.
+
+    Settings that came later or are gone since change no name: runs are called what they were called first.
+    """
     hashed = copy.deepcopy({key: value for key, value in identity.items() if key != "seed"})
-    for (
-        dotted,
-        value,
-    ) in LATER.items():  # runs are called what they were called before there was such a setting
+    for dotted, value in LATER.items():
         *parents, last = dotted.split(".")
         place = hashed
         for parent in parents:
             place = place.get(parent, {})
         if place.get(last) == value:
             del place[last]
+    for dotted, value in GONE.get(identity["method_name"], {}).items():
+        *parents, last = dotted.split(".")
+        place = hashed
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place.setdefault(last, value)
     return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:16]
 
 

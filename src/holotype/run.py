@@ -31,11 +31,28 @@ LATER = {
     "cache_views": "off",
     "method.memax_target": "uniform",
     "method.new.sharpen": 1.0,
-    "method.new.guard": "none",
     "method.new.space": "signature",
     "method.strong_for": "all",
 }
 """What identities did not hold from the start, as dotted keys, with the value that held then."""
+GONE: dict[str, dict[str, Any]] = {
+    "simgcd": {"method.temps": "simgcd_code"},
+    "debgcd": {"method.temps": "simgcd_code"},
+    "rpc": {
+        "method.temps": "simgcd_code",
+        "method.rho": "ova_ema",
+        "method.share": "batch",
+        "method.ova.mode": "joint",
+        "method.ova.score": "max",
+        "method.ova.pretrain_epochs": 20,
+        "method.fusion.space": "proj",
+        "method.fusion.scope": "align_only",
+        "method.fusion.topology": "chain",
+        "method.new.norm": "row_softmax",
+        "method.new.detach": True,
+    },
+}
+"""What identities of a method held once, with the only value that was left (docs/experiments.md says why)."""
 
 
 class RunFolder:
@@ -54,6 +71,8 @@ class RunFolder:
         now = _flat(json.loads(json.dumps(identity)))
         before = _flat(stored)
         before |= {key: LATER[key] for key in LATER.keys() - before.keys() if key in now}
+        gone = GONE.get(str(identity.get("method_name")), {})
+        before = {key: value for key, value in before.items() if key in now or gone.get(key) != value}
         for key in now | before:
             if before.get(key) != now.get(key):
                 raise InputError(

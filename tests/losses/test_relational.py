@@ -7,11 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.errors import InputError
 from holotype.losses.relational import printed_new, relational_consistency, signature
 
 TAU = 0.07
-NORMS = ["row_softmax", "exp_shift", "literal"]
 
 
 @pytest.fixture
@@ -31,17 +29,13 @@ def cosine(a: Tensor, b: Tensor) -> float:
     return (a @ b / a.norm() / b.norm()).item()
 
 
-def slow(r: Tensor, f: Tensor, w_new: Tensor, image: Tensor, valid: Tensor, norm: str) -> float:
+def slow(r: Tensor, f: Tensor, w_new: Tensor, image: Tensor, valid: Tensor) -> float:
     n, total = int(valid.sum()), 0.0
     for i in range(len(r)):
         partners = [j for j in range(len(r)) if valid[i] and valid[j] and image[i] != image[j]]
         similarity = {j: math.exp(cosine(f[i], f[j]) / TAU) for j in partners}
         for j in partners:
-            s = {
-                "row_softmax": similarity[j] / sum(similarity.values()) / n,
-                "exp_shift": similarity[j] * math.exp(-1 / TAU) / (n * (n - 1)),
-                "literal": similarity[j],
-            }[norm]
+            s = similarity[j] / sum(similarity.values()) / n
             total += (w_new[i] * w_new[j]).item() * s * (r[i] - r[j]).square().sum().item()
     return total
 
@@ -53,17 +47,14 @@ def test_signature_is_the_cosine_to_each_prototype() -> None:
     torch.testing.assert_close(signature(f, p), F.cosine_similarity(f[:, None], p[None], dim=-1))
 
 
-@pytest.mark.parametrize("norm", NORMS)
-def test_it_is_the_slow_loop(rows, norm) -> None:
-    ours = relational_consistency(**rows, norm=norm)
-    assert ours.item() == pytest.approx(slow(**rows, norm=norm), rel=1e-10)
-    assert relational_consistency(**rows, norm=norm, detach=False).item() == ours.item()
+def test_it_is_the_slow_loop(rows) -> None:
+    ours = relational_consistency(**rows)
+    assert ours.item() == pytest.approx(slow(**rows), rel=1e-10)
 
 
-@pytest.mark.parametrize("norm", NORMS)
-def test_gradient_is_that_of_the_distances_alone(rows, norm) -> None:
+def test_gradient_is_that_of_the_distances_alone(rows) -> None:
     inputs = {k: v.requires_grad_() for k, v in rows.items() if v.is_floating_point()}
-    value = relational_consistency(**rows, norm=norm)
+    value = relational_consistency(**rows)
     grad_r, grad_f, grad_w = torch.autograd.grad(value, list(inputs.values()), allow_unused=True)
     assert grad_f is None
     assert grad_w is None
@@ -71,50 +62,32 @@ def test_gradient_is_that_of_the_distances_alone(rows, norm) -> None:
     for i, c in ((0, 1), (3, 0), (7, 2)):
         probe = torch.zeros_like(rows["r"])
         probe[i, c] = step
-        up, down = (slow(**{**rows, "r": (rows["r"] + s * probe).detach()}, norm=norm) for s in (1, -1))
+        up, down = (slow(**{**rows, "r": (rows["r"] + s * probe).detach()}) for s in (1, -1))
         assert grad_r[i, c].item() == pytest.approx((up - down) / (2 * step), rel=1e-5, abs=1e-6)
 
 
-def test_without_detaching_similarity_and_weights_learn_too(rows) -> None:
-    inputs = [rows["f"].requires_grad_(), rows["w_new"].requires_grad_()]
-    for grad in torch.autograd.grad(relational_consistency(**rows, detach=False), inputs):
-        assert grad.abs().sum() > 0
-
-
-def test_exp_shift_is_literal_up_to_a_constant(rows) -> None:
-    n = int(rows["valid"].sum())
-    literal = relational_consistency(**rows, norm="literal")
-    shifted = relational_consistency(**rows, norm="exp_shift")
-    torch.testing.assert_close(shifted, literal * math.exp(-1 / TAU) / (n * (n - 1)))
-
-
-@pytest.mark.parametrize("norm", NORMS)
-def test_no_novelty_or_equal_signatures_cost_nothing(rows, norm) -> None:
-    assert relational_consistency(**{**rows, "w_new": torch.zeros(12)}, norm=norm) == 0
+def test_no_novelty_or_equal_signatures_cost_nothing(rows) -> None:
+    assert relational_consistency(**{**rows, "w_new": torch.zeros(12)}) == 0
     equal = rows["r"][:1].expand(12, 4)
-    assert relational_consistency(**{**rows, "r": equal}, norm=norm).item() == pytest.approx(0, abs=1e-6)
+    assert relational_consistency(**{**rows, "r": equal}).item() == pytest.approx(0, abs=1e-6)
 
 
-@pytest.mark.parametrize("norm", NORMS)
-def test_pairs_of_one_image_carry_no_weight(rows, norm) -> None:
+def test_pairs_of_one_image_carry_no_weight(rows) -> None:
     alone = {**rows, "image": torch.zeros(12, dtype=torch.long)}
     rows["r"].requires_grad_()
-    value = relational_consistency(**alone, norm=norm)
+    value = relational_consistency(**alone)
     assert value == 0
     assert (torch.autograd.grad(value, rows["r"])[0] == 0).all()
 
 
-@pytest.mark.parametrize("norm", NORMS)
-def test_order_does_not_matter_and_invalid_rows_do_not_enter(rows, norm) -> None:
-    value = relational_consistency(**rows, norm=norm)
+def test_order_does_not_matter_and_invalid_rows_do_not_enter(rows) -> None:
+    value = relational_consistency(**rows)
     order = torch.randperm(12)
-    torch.testing.assert_close(
-        relational_consistency(**{k: v[order] for k, v in rows.items()}, norm=norm), value
-    )
+    torch.testing.assert_close(relational_consistency(**{k: v[order] for k, v in rows.items()}), value)
     other = dict(rows)
     for name in ("r", "f"):
         other[name] = torch.where(rows["valid"][:, None], rows[name], torch.randn_like(rows[name]))
-    torch.testing.assert_close(relational_consistency(**other, norm=norm), value)
+    torch.testing.assert_close(relational_consistency(**other), value)
 
 
 def test_the_printed_sum_runs_over_all_pairs(rows) -> None:
@@ -125,14 +98,9 @@ def test_the_printed_sum_runs_over_all_pairs(rows) -> None:
             distance = float((r[i] - r[j]).square().sum())
             total += float(w[i] * w[j]) * math.exp(cosine(f[i], f[j]) / TAU) * distance
     assert printed_new(r, f, w, TAU).item() == pytest.approx(total, rel=1e-10)
-    everyone = {"image": torch.arange(12), "valid": torch.ones(12).bool()}
-    literal = relational_consistency(r, f, w, **everyone, norm="literal")
-    torch.testing.assert_close(printed_new(r, f, w), literal)
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("detach", [True, False])
-def test_finite_at_the_edges(rows, norm, detach, finite) -> None:
+def test_finite_at_the_edges(rows, finite) -> None:
     r, f, w, image, valid = (rows[k] for k in ("r", "f", "w_new", "image", "valid"))
     one = torch.arange(12) == 3
     for mask in (valid, torch.zeros_like(valid), torch.ones_like(valid), one):
@@ -143,7 +111,7 @@ def test_finite_at_the_edges(rows, norm, detach, finite) -> None:
             (r[:1].expand(12, 4), f[:1].expand(12, 5), w),
         ):
             finite(
-                lambda a, b, c, m=mask: relational_consistency(a, b, c, image, m, norm=norm, detach=detach),
+                lambda a, b, c, m=mask: relational_consistency(a, b, c, image, m),
                 x,
                 y,
                 v,
@@ -154,8 +122,3 @@ def test_finite_at_the_edges(rows, norm, detach, finite) -> None:
 
 def signature_sum(f: Tensor, prototypes: Tensor) -> Tensor:
     return signature(f, prototypes).sum()
-
-
-def test_an_unknown_norm_is_named(rows) -> None:
-    with pytest.raises(InputError, match="softmaxx"):
-        relational_consistency(**rows, norm="softmaxx")

@@ -2,7 +2,7 @@
 
 import torch
 
-from holotype.methods.pairing import chosen_anchor, draw_pairs, gather_rows
+from holotype.methods.pairing import draw_pairs, gather_rows
 
 
 def slow_pairs(key, w_old, candidate, mu, mu_id):
@@ -44,18 +44,6 @@ def test_the_shape_does_not_depend_on_the_data():
     none, _ = draw_pairs(key, w_old, torch.zeros_like(candidate), 7, 2)
     some, _ = draw_pairs(key, w_old, candidate, 7, 2)
     assert none.shape == some.shape == (24, 7)
-
-
-def test_every_taken_image_goes_to_an_anchor_that_kept_it():
-    key, w_old, candidate, labelled = example()
-    partner, weight = draw_pairs(key, w_old, candidate, 7, 2)
-    weight = weight * labelled[:, None]
-    anchor, taken = chosen_anchor(key, partner, weight)
-    for j in range(len(key)):
-        keepers = [i for i in range(len(key)) if j in partner[i][weight[i] > 0].tolist()]
-        assert bool(taken[j]) == bool(keepers)
-        if keepers:
-            assert int(anchor[j]) == max(keepers, key=lambda i: float(key[i, j]))
 
 
 def test_rows_gathered_by_a_product_are_those_of_an_index() -> None:

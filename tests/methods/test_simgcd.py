@@ -50,20 +50,6 @@ def test_without_a_labelled_image_the_labelled_terms_vanish():
     assert all(torch.isfinite(term) for term in terms.values())
 
 
-def test_the_printed_temperatures_move_the_entropy_term_outside():
-    z, q = torch.randn(2, 16, 8).double(), torch.rand(2, 16, 20).double()
-    labelled = torch.arange(16) < 8
-    batch = Batch(z, torch.zeros(16, dtype=torch.long), labelled, torch.arange(16))
-    now = {"teacher_temp": torch.tensor(0.07, dtype=torch.float64)}
-    code, text = (
-        SimGCD(SimGCDConfig(temps=temps), Task(5, 20, 8, 16, 8)).baseline(z, q, batch, now)
-        for temps in ("simgcd_code", "rpc_text")
-    )
-    torch.testing.assert_close(code["me"], 0.65 * text["me"])
-    assert not torch.isclose(code["con_u"], text["con_u"])
-    assert torch.equal(code["cls_u"], text["cls_u"])
-
-
 def test_known_ness_is_the_mass_on_known_classes():
     method = SimGCD(SimGCDConfig(), Task(5, 20, 8, 16, 8))
     features = torch.randn(7, 8)

@@ -95,7 +95,7 @@ def test_settings_within_settings_come_back() -> None:
     import dataclasses
 
     config = METHODS["rpc"].Config()
-    config.ova.mode, config.pairing.mu = "two_stage", 5
+    config.ova.arch, config.pairing.mu = "debgcd", 5
     assert rebuild(METHODS["rpc"].Config, json.loads(json.dumps(dataclasses.asdict(config)))) == config
 
 

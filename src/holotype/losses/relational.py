@@ -1,14 +1,9 @@
 """RPC's relational signature and discovery loss: similar novel images relate alike to the known classes."""
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
-from holotype.errors import InputError
 from holotype.losses.precision import full, inner, unit
-
-Norm = Literal["row_softmax", "exp_shift", "literal"]
 
 
 def signature(f: Tensor, prototypes: Tensor) -> Tensor:
@@ -25,48 +20,26 @@ def _squared_distance(r: Tensor) -> Tensor:
     return (square[:, None] + square[None, :] - 2 * inner(r, r)).clamp_min(0)
 
 
-def _affinity(cosine: Tensor, pair: Tensor, n: Tensor, tau: float, norm: Norm) -> Tensor:
-    """The scaled similarity of each pair, 0 where `pair` does not hold. (N, N) -> (N, N)."""
-    if norm == "row_softmax":
-        # Not -inf: a row without partners must stay finite, in value and in gradient.
-        logits = (cosine / tau).masked_fill(~pair, torch.finfo(cosine.dtype).min)
-        return logits.softmax(-1) * pair / n.clamp_min(1)
-    if norm == "exp_shift":
-        return ((cosine - 1) / tau).exp() * pair / (n * (n - 1)).clamp_min(1)
-    if norm == "literal":
-        return (cosine / tau).exp() * pair
-    raise InputError(f"Unknown norm {norm!r} of the discovery loss: use row_softmax, exp_shift or literal.")
-
-
 def relational_consistency(
-    r: Tensor,
-    f: Tensor,
-    w_new: Tensor,
-    image: Tensor,
-    valid: Tensor,
-    tau: float = 0.07,
-    norm: Norm = "row_softmax",
-    detach: bool = True,
+    r: Tensor, f: Tensor, w_new: Tensor, image: Tensor, valid: Tensor, tau: float = 0.07
 ) -> Tensor:
     """L_new = (1/n) sum_i w_i sum_j w_j S_ij ||r_i - r_j||^2, over pairs of valid rows of different images.
 
-    row_softmax: S_ij = softmax_j(cos(f_i, f_j)/tau) over i's partners. exp_shift: exp((cos - 1)/tau)/(n - 1).
-    literal: the plain sum of exp(cos/tau), no 1/n. n = number of valid rows.
-    r: (N, C) signatures. f: (N, D) features. w_new: (N,). image: (N,) id of the image a row shows.
-    valid: (N,) bool. detach: S and w carry no gradient, else similar pairs part to weigh less.
+    S_ij = softmax_j(cos(f_i, f_j)/tau) over i's partners, n = number of valid rows. S and w carry no gradient: similar
+    pairs would part to weigh less. r: (N, C) signatures. f: (N, D) features. w_new: (N,). image: (N,) id of the image
+    that a row shows. valid: (N,) bool.
     """
-    weight = pair_weights(f, w_new, image, valid, tau, norm)
-    weight = weight.detach() if detach else weight
-    return (weight * _squared_distance(r)).sum()
+    return (pair_weights(f, w_new, image, valid, tau) * _squared_distance(r)).sum()
 
 
-def pair_weights(
-    f: Tensor, w_new: Tensor, image: Tensor, valid: Tensor, tau: float = 0.07, norm: Norm = "row_softmax"
-) -> Tensor:
-    """What each pair weighs in L_new: w_i w_j S_ij, scaled. Arguments as there -> (N, N)."""
+@torch.no_grad()
+def pair_weights(f: Tensor, w_new: Tensor, image: Tensor, valid: Tensor, tau: float = 0.07) -> Tensor:
+    """What each pair weighs in L_new: w_i w_j S_ij / n. Arguments as there -> (N, N)."""
     f = unit(full(f))
     pair = valid[:, None] & valid[None, :] & (image[:, None] != image[None, :])
-    similarity = _affinity(inner(f, f), pair, valid.sum(), tau, norm)
+    # Not -inf: a row without partners must stay finite.
+    logits = (inner(f, f) / tau).masked_fill(~pair, torch.finfo(f.dtype).min)
+    similarity = logits.softmax(-1) * pair / valid.sum().clamp_min(1)
     return full(w_new)[:, None] * full(w_new)[None, :] * similarity
 
 

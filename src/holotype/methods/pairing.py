@@ -31,13 +31,3 @@ def gather_rows(x: Tensor, row: Tensor) -> Tensor:
     """
     one_hot = (row.flatten()[:, None] == torch.arange(x.shape[1], device=x.device)).to(x.dtype)
     return (one_hot @ x).unflatten(1, row.shape)
-
-
-def chosen_anchor(key: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """For each image one of the anchors that kept it, at random: (B,) anchor index, (B,) whether there is one.
-
-    key: (B, B) as in `draw_pairs`; partner, weight: its results.
-    """
-    kept = torch.zeros_like(key).scatter_reduce(1, partner, (weight > 0).to(key.dtype), reduce="amax")
-    score, anchor = torch.where(kept > 0, key, -1.0).max(dim=0)
-    return anchor, score >= 0

@@ -12,19 +12,12 @@ from holotype.methods.simgcd import SimGCDConfig
 class OVAConfig:
     """The one-vs-all heads behind w_old."""
 
-    mode: Literal["joint", "two_stage", "static_table"] = "joint"
-    """joint: trained all along. two_stage: trained first, then frozen. static_table: fitted once on the frozen
-    backbone's features, so that w_old never changes."""
     arch: Literal["compact", "debgcd"] = "compact"
     """Head: the small one that the paper's parameter count implies, or DebGCD's five layers."""
-    score: Literal["max", "at_classifier_argmax", "noisy_or"] = "max"
-    """How the scores of all known classes become one s_ID."""
     decouple_grad: bool = True
     """True: the heads learn at full weight and only their gradient into the backbone is scaled by `weight`."""
     weight: float = 0.005
     """Weight beta of the heads' loss (decoupled: of its gradient into the backbone); differs between data sets."""
-    pretrain_epochs: int = 20
-    """Epochs of the stage that trains the heads first, for the modes two_stage and static_table."""
 
 
 @dataclass
@@ -50,37 +43,16 @@ class PairingConfig:
 
 
 @dataclass
-class FusionConfig:
-    """How embeddings are fused along a group."""
-
-    space: Literal["proj", "feat"] = "proj"
-    """proj: normalised projections. feat: backbone features, projected after fusing."""
-    scope: Literal["align_only", "all_losses"] = "align_only"
-    """align_only: fused embeddings feed L_align. all_losses: fused features also feed the baseline's losses
-    (their mean with the unfused ones)."""
-    topology: Literal["chain", "star"] = "chain"
-    """chain: each row takes from the one before it, as printed. star: every row takes from its anchor."""
-
-
-@dataclass
 class NewConfig:
     """The relational consistency loss L_new."""
 
-    norm: Literal["row_softmax", "exp_shift", "literal"] = "row_softmax"
-    """row_softmax: similarities of a row sum to 1. exp_shift: the printed form up to a constant. literal: as printed
-    but for pairs of one image, which are left out."""
     tau: float = 0.07
     """Temperature of the similarities."""
     sharpen: float = 6.0
     """Power of w_new: an image that may be known counts little, so that L_new cannot pull it off its class; 1 as
     printed."""
-    guard: Literal["none", "soft", "hard"] = "none"
-    """Images that the classifier places in a known class: counted, weighted by the probability that it is wrong
-    (soft), or left out (hard)."""
     space: Literal["signature", "feature"] = "signature"
     """What is to be alike: how images stand to the prototypes, or their features themselves (for comparison)."""
-    detach: bool = True
-    """True: similarities and weights carry no gradient; otherwise similar pairs are pushed apart to weigh less."""
 
 
 @dataclass
@@ -98,26 +70,19 @@ class RPCConfig(SimGCDConfig):
     """Strength of the embedding fusion."""
     ramp_epochs: int = 30
     """Epochs over which lambda_1 and lambda_2 rise from 0 to their values; 0 for at once."""
-    rho: Literal["ova_ema", "balanced_prior"] | float = "ova_ema"
-    """Estimated share of known images among the unlabelled: moving mean of w_old, the share that balanced classes
-    would give, or a number."""
-    prototypes: Literal["soft_ema", "ema_mean", "epoch_mean", "classifier", "samples"] = "soft_ema"
-    """What signatures are measured against: moving class means with or without soft unlabelled members, class means
-    of each epoch, the classifier's weights, or one labelled image of each class."""
+    prototypes: Literal["soft_ema", "ema_mean", "samples"] = "soft_ema"
+    """What signatures are measured against: moving class means with soft unlabelled members; for comparison, without
+    them, or one labelled image of each class."""
     prototype_momentum: float = 0.99
     """Momentum of the moving class means."""
     strong_for: Literal["all", "labelled", "unlabelled"] = "all"
-    """Whose strong view is strong: the other rows' is their second weak one."""
-    share: Literal["batch", "group", "none"] = "batch"
-    """Who shares the strong augmentation's operations: the whole batch, an eighth of it, nobody."""
+    """Whose strong view is strong (for comparison): the other rows' is their second weak one."""
     ova: OVAConfig = field(default_factory=OVAConfig)
     """The one-vs-all heads."""
     debias: DebiasConfig = field(default_factory=DebiasConfig)
     """The debiased classifier of the DebGCD base."""
     pairing: PairingConfig = field(default_factory=PairingConfig)
     """The groups around labelled anchors."""
-    fusion: FusionConfig = field(default_factory=FusionConfig)
-    """The embedding fusion."""
     new: NewConfig = field(default_factory=NewConfig)
     """The relational consistency loss."""
 
@@ -128,26 +93,15 @@ READING: dict[str, Any] = {
     "lambda_2": 0.3,
     "alpha": 0.3,
     "ramp_epochs": 30,
-    "rho": "ova_ema",
     "prototypes": "soft_ema",
     "prototype_momentum": 0.99,
-    "share": "batch",
     "strong_for": "all",
-    "temps": "simgcd_code",
-    "ova.mode": "joint",
     "ova.arch": "compact",
-    "ova.score": "max",
     "ova.decouple_grad": True,
     "pairing.mu": 7,
     "pairing.filter": "none",
-    "fusion.space": "proj",
-    "fusion.scope": "align_only",
-    "fusion.topology": "chain",
-    "new.norm": "row_softmax",
     "new.tau": 0.07,
     "new.sharpen": 1.0,
-    "new.guard": "none",
     "new.space": "signature",
-    "new.detach": True,
 }
 """The paper's text, read as literally as can be trained."""

@@ -5,8 +5,7 @@
 over two weak views of every image. L_cls_s and L_con_s see the labelled images, the others all of them.
 Values are those of the released code, which differ from the paper's text: the unsupervised contrastive
 temperature is 1.0 and the supervised one 0.07, the teacher warms up linearly, and the entropy term
-L_me = log K - H(mean prediction) stands inside (1 - lam). `temps = "rpc_text"` gives the values that the
-RPC paper prints instead (0.07, 0.1, entropy outside). `memax_target = "estimated"`, for classes of unequal size,
+L_me = log K - H(mean prediction) stands inside (1 - lam). `memax_target = "estimated"`, for classes of unequal size,
 is ours: L_me pulls the mean prediction to the square root of its own running mean instead of to equal parts.
 """
 
@@ -50,12 +49,10 @@ class SimGCDConfig:
     """Temperature of the sharpened target after the warm-up."""
     teacher_warmup: int = 30
     """Epochs from the first teacher temperature to the last."""
-    temps: Literal["simgcd_code", "rpc_text"] = "simgcd_code"
-    """Contrastive temperatures and place of the entropy term: the released code's, or those the RPC paper prints."""
 
 
-TEMPERATURES = {"simgcd_code": (1.0, 0.07), "rpc_text": (0.07, 0.1)}
-"""tau of the unsupervised and of the supervised contrastive loss."""
+TAU_U, TAU_S = 1.0, 0.07
+"""Temperatures of the unsupervised and of the supervised contrastive loss."""
 SHARE_MOMENTUM = 0.99
 SHARE_POWER = 0.5
 """At power 1 the target is what is predicted anyway: nothing holds small classes, and they die out."""
@@ -87,14 +84,12 @@ class SimGCD(Method):
     def baseline(self, z: Tensor, q: Tensor, batch: Batch, now: Now) -> dict[str, Tensor]:
         """The five weighted terms. z: (2, B, 256) projections, q: (2, B, K) cosines, of the two weak views."""
         c = self.config
-        tau_u, tau_s = TEMPERATURES[c.temps]
-        inside = 1 - c.lam if c.temps == "simgcd_code" else 1.0
         return {
             "cls_u": (1 - c.lam) * self_distillation(q, now["teacher_temp"], c.tau),
-            "me": inside * c.memax_weight * self.balance(q, now),
+            "me": (1 - c.lam) * c.memax_weight * self.balance(q, now),
             "cls_s": c.lam * supervised_cross_entropy(q, batch.label, batch.labelled, c.tau),
-            "con_u": (1 - c.lam) * info_nce(z, tau_u),
-            "con_s": c.lam * sup_con(z, batch.label, batch.labelled, tau_s),
+            "con_u": (1 - c.lam) * info_nce(z, TAU_U),
+            "con_s": c.lam * sup_con(z, batch.label, batch.labelled, TAU_S),
         }
 
     def balance(self, q: Tensor, now: Now) -> Tensor:
