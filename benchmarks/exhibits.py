@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from overhead_table import overhead_table
+from script import one_sentence
 from study_table import KINDS, Choice, study_table
 
 from holotype.errors import InputError
@@ -96,6 +97,7 @@ def documents(top: Path) -> list[Path]:
     return [path for path in (top / "README.md", *sorted((top / "docs").rglob("*.md"))) if path.is_file()]
 
 
+@one_sentence
 def main(words: Sequence[str] | None = None, top: Path = TOP) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -105,17 +107,13 @@ def main(words: Sequence[str] | None = None, top: Path = TOP) -> int:
     )
     given = parser.parse_args(words)
     found = []
-    try:
-        for path in documents(top):
-            name = path.relative_to(top).as_posix()
-            old = path.read_text(encoding="utf-8")
-            new, stale = rewrite(old, name, lambda choice: build_table(choice, top))
-            found += [f"{name} ({mark})" for mark in stale]
-            if stale and not given.check:
-                write_text(path, new)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
+    for path in documents(top):
+        name = path.relative_to(top).as_posix()
+        old = path.read_text(encoding="utf-8")
+        new, stale = rewrite(old, name, lambda choice: build_table(choice, top))
+        found += [f"{name} ({mark})" for mark in stale]
+        if stale and not given.check:
+            write_text(path, new)
     if given.check and found:
         print(f"Stale: {', '.join(found)}; run python benchmarks/exhibits.py.", file=sys.stderr)
         return 1

@@ -24,6 +24,7 @@ from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
+from script import one_sentence
 
 from holotype.errors import InputError
 from holotype.files import write_bytes
@@ -327,18 +328,15 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+@one_sentence
 def main(words: Sequence[str] | None = None) -> int:
     given = make_parser().parse_args(words)
-    try:
-        if given.kind == "curves":
-            curves(given.study, given.out, dict(map(read_range, given.within)))
-        elif given.kind == "mechanism":
-            write_bytes(given.out, draw_mechanism([read_series(path) for path in given.files]))
-        else:
-            write_bytes(given.out, small_maps([read_map(path) for path in given.files]))
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
+    if given.kind == "curves":
+        curves(given.study, given.out, dict(map(read_range, given.within)))
+    elif given.kind == "mechanism":
+        write_bytes(given.out, draw_mechanism([read_series(path) for path in given.files]))
+    else:
+        write_bytes(given.out, small_maps([read_map(path) for path in given.files]))
     return 0
 
 

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from script import one_sentence
 from torch import nn
 
 from holotype.cli.settings import Words, read_request, resolve
@@ -291,21 +292,18 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+@one_sentence
 def main(words: Sequence[str] | None = None) -> int:
     given = make_parser().parse_args(words)
-    try:
-        if given.complete and (given.runs or given.out or given.root or given.features_only):
-            raise InputError("--complete needs nothing but its files; leave out the rest.")
-        if given.complete:
-            for path in given.complete:
-                complete(path)
-        elif given.runs and given.out:
-            make_maps(given.runs, given.out, given.root, given.features_only)
-        else:
-            raise InputError("Name run folders and --out DIR, or maps to --complete.")
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
+    if given.complete and (given.runs or given.out or given.root or given.features_only):
+        raise InputError("--complete needs nothing but its files; leave out the rest.")
+    if given.complete:
+        for path in given.complete:
+            complete(path)
+    elif given.runs and given.out:
+        make_maps(given.runs, given.out, given.root, given.features_only)
+    else:
+        raise InputError("Name run folders and --out DIR, or maps to --complete.")
     return 0
 
 

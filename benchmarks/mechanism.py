@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from script import one_sentence
 from torch import Tensor
 
 from holotype.cli.bench import make_experiments, make_parser
@@ -209,6 +210,7 @@ def watch(experiments: list[Experiment], every: int, out: Path) -> None:
         write_text(out / f"{name}.json", json.dumps(content, indent=1) + "\n")
 
 
+@one_sentence
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").split("\n")[0], epilog="Other flags are those of holotype bench."
@@ -217,14 +219,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--every", type=int, default=10, help="epochs between two looks")
     parser.add_argument("--out", type=Path, default=Path("results/mechanism"))
     given, others = parser.parse_known_args(words)
-    try:
-        experiments = make_experiments(make_parser().parse_args(["--study", given.study, *others]))
-        for experiment in experiments:
-            experiment.out = f"runs/mechanism/{experiment.label}-s{experiment.seed}"
-        watch(experiments, given.every, given.out)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
+    experiments = make_experiments(make_parser().parse_args(["--study", given.study, *others]))
+    for experiment in experiments:
+        experiment.out = f"runs/mechanism/{experiment.label}-s{experiment.seed}"
+    watch(experiments, given.every, given.out)
     return 0
 
 

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from measure import Plan, facts
 from ours import Bench, measure_loop
+from script import one_sentence
 from speed import find_device
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -182,24 +183,21 @@ def command(words: Sequence[str]) -> str:
     return shlex.join(["python", "benchmarks/overhead.py", *told])
 
 
+@one_sentence
 def main(words: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if words is None else list(words)
     given = make_parser().parse_args(words)
-    try:
-        for name in ("steps", "batch", "image_size", "k"):
-            value = getattr(given, name)
-            if value is not None and value < 1:
-                raise InputError(f"--{name.replace('_', '-')} is {value}; give a positive number.")
-        device = find_device(given.device)
-        paths = [f"{i}.jpg" for i in range(max(IMAGES, given.batch))]
-        world = Sizes(paths, given.arch, given.image_size, given.batch, given.k, device)
-        record = {**facts(device), "command": command(words), "arch": given.arch}
-        record |= {"image_size": given.image_size, "batch": given.batch, "k": given.k}
-        record["n_known"] = len(world.table().known)
-        record["rows"] = measure(world, given.steps or STEPS.get(device.type, STEPS["cpu"]))
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
+    for name in ("steps", "batch", "image_size", "k"):
+        value = getattr(given, name)
+        if value is not None and value < 1:
+            raise InputError(f"--{name.replace('_', '-')} is {value}; give a positive number.")
+    device = find_device(given.device)
+    paths = [f"{i}.jpg" for i in range(max(IMAGES, given.batch))]
+    world = Sizes(paths, given.arch, given.image_size, given.batch, given.k, device)
+    record = {**facts(device), "command": command(words), "arch": given.arch}
+    record |= {"image_size": given.image_size, "batch": given.batch, "k": given.k}
+    record["n_known"] = len(world.table().known)
+    record["rows"] = measure(world, given.steps or STEPS.get(device.type, STEPS["cpu"]))
     path = given.results / file_name(record["hardware"])
     write_text(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     print(path)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from script import read_record
 from tables import short, table
 
 from holotype.errors import InputError
@@ -33,14 +33,7 @@ def overhead_table(folder: Path) -> str:
 
 
 def read(path: Path) -> Record:
-    try:
-        record: Record = json.loads(path.read_text(encoding="utf-8"))
-        absent = [key for key in ("rows", "hardware", "commit", "torch", "command") if key not in record]
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}); measure again.") from error
-    if absent:
-        raise InputError(f"{path} is no file of benchmarks/overhead.py: it lacks {', '.join(absent)}.")
-    return record
+    return read_record(path, ("rows", "hardware", "commit", "torch", "command"), "overhead.py")
 
 
 def cells(row: Record) -> list[str]:

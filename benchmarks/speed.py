@@ -30,6 +30,7 @@ from jpegs import make_photographs
 from measure import command, facts
 from ours import Bench
 from parts import EFFORTS, PARTS, Effort
+from script import one_sentence, read_record
 from tables import insert, tables
 from world import EMBEDDED_SIZE, World
 
@@ -101,20 +102,17 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+@one_sentence
 def main(words: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if words is None else list(words)
     given = make_parser().parse_args(words)
-    try:
-        if given.table:
-            text = tables([read(path) for path in given.table])
-            print(text)
-            if given.into:
-                insert(text, given.into)
-            return 0
+    if not given.table:
         return measure(given, command(words))
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
+    text = tables([read(path) for path in given.table])
+    print(text)
+    if given.into:
+        insert(text, given.into)
+    return 0
 
 
 def measure(given: argparse.Namespace, told: str) -> int:
@@ -201,14 +199,7 @@ def join(out: Path, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        absent = [key for key in (*ALIKE, "command", "parts", "costs", "commands") if key not in record]
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}); measure again with --out.") from error
-    if absent:
-        raise InputError(f"{path} is not a file of this benchmark: it lacks {', '.join(absent)}.")
-    return record
+    return read_record(path, (*ALIKE, "command", "parts", "costs", "commands"), "speed.py")
 
 
 def chosen(only: str) -> list[str]:

@@ -96,7 +96,9 @@ def test_runs_that_cannot_share_the_device_run_by_themselves() -> None:
     made += experiments(
         "--methods", "simgcd", "--datasets", "cub", "--root", "data", "--set", "train.matmul=highest"
     )
-    planned = [Planned(experiment, f"run {n}", None) for n, experiment in enumerate(made)]
+    planned = [
+        Planned(experiment, f"run {n}", Path(), {}, ("", n), None) for n, experiment in enumerate(made)
+    ]
     said: list[str] = []
     found = [[run.name for run in batch] for batch in batches(planned, 4, said.append)]
     assert found == [
