@@ -31,6 +31,7 @@ from torch import nn
 
 from holotype.cli.settings import Words, read_request, resolve
 from holotype.data.table import Table
+from holotype.discovery.layout import FEW, layout
 from holotype.errors import InputError
 from holotype.evaluate import scored_rows
 from holotype.experiment import Experiment
@@ -52,7 +53,6 @@ ORIGIN = (
 """Keys of a run's record that go with its map."""
 ARRAYS = ("features", "class", "kind", "name", "run")
 """Of a map without its points."""
-PERPLEXITY, COMPONENTS = 30, 50
 
 Arrays = dict[str, np.ndarray]
 
@@ -148,8 +148,8 @@ def shown_rows(table: Table) -> np.ndarray:
     if table.truth is None:
         raise InputError(f"{table.name} has no true classes to tell apart in a map; take a benchmark.")
     rows = scored_rows(table)
-    if len(rows) <= PERPLEXITY:
-        raise InputError(f"{table.name} has {len(rows)} images to map; take more than {PERPLEXITY}.")
+    if len(rows) < FEW:
+        raise InputError(f"{table.name} has {len(rows)} images to map; take {FEW} or more.")
     return rows
 
 
@@ -182,14 +182,8 @@ def unit(x: np.ndarray) -> np.ndarray:
 
 
 def project(features: np.ndarray) -> np.ndarray:
-    """(N, D) -> (N, 2) float32: t-SNE by cosine of the largest principal components of unit features."""
-    from sklearn.decomposition import PCA
-    from sklearn.manifold import TSNE
-
-    x = unit(features)
-    few = PCA(min(COMPONENTS, *x.shape), random_state=0).fit_transform(x)
-    tsne = TSNE(perplexity=PERPLEXITY, metric="cosine", init="pca", random_state=0)
-    return tsne.fit_transform(few).astype(np.float32)
+    """(N, D) -> (N, 2) float32, by the t-SNE of the report."""
+    return layout(features.astype(np.float32), limit=len(features)).astype(np.float32)
 
 
 def tightness(features: np.ndarray, classes: np.ndarray, kind: np.ndarray) -> dict[str, dict[str, Any]]:
