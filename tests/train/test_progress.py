@@ -38,6 +38,21 @@ def test_a_signal_raises_the_flag_and_nothing_else(caught, number):
     assert caught == []
 
 
+@pytest.mark.parametrize("number", SIGNALS)
+def test_whoever_asks_again_after_a_while_is_not_made_to_wait(caught, monkeypatch, number):
+    now = [100.0]
+    monkeypatch.setattr("holotype.train.progress.time.monotonic", lambda: now[0])
+    with StopRequest() as stop:
+        os.kill(os.getpid(), number)
+        now[0] += 4
+        os.kill(os.getpid(), number)
+        assert stop.requested
+        now[0] += 2
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert caught == []
+
+
 def test_afterwards_signals_reach_whom_they_reached_before(caught):
     before = [signal.getsignal(number) for number in SIGNALS]
     with contextlib.suppress(ZeroDivisionError), StopRequest():

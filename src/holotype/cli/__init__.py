@@ -44,7 +44,9 @@ def main(words: Sequence[str] | None = None) -> int:
             f"Stopped at {stopped}; the state is saved, and the same command goes on from it.", STOPPED
         )
     except KeyboardInterrupt:
-        return _say("Stopped before there was anything to save; the same command starts again.", STOPPED)
+        return _say(
+            "Stopped at once; the same command goes on from what was saved before, if anything was.", STOPPED
+        )
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE

@@ -19,11 +19,20 @@ SECONDS_BETWEEN_READINGS = 0.5
 """Reading a loss waits for the device; twice a second is enough for a bar."""
 
 
+PATIENCE = 5.0
+"""Seconds after a request from which on another one ends the run at once."""
+
+
 class StopRequest:
-    """Turns Ctrl-C and SIGTERM into a flag that the loop reads between two steps."""
+    """Turns Ctrl-C and SIGTERM into a flag that the loop reads between two steps.
+
+    What lies between two steps may take minutes (all images through the backbone, for one). Whoever asks again after
+    a while is not made to wait: the run ends there, with the state that was saved last.
+    """
 
     def __init__(self) -> None:
         self.requested = False
+        self._since = 0.0
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
@@ -33,7 +42,10 @@ class StopRequest:
         return self
 
     def _request(self, number: int, frame: FrameType | None) -> None:
-        self.requested = True
+        if self.requested and time.monotonic() - self._since > PATIENCE:
+            raise KeyboardInterrupt
+        if not self.requested:
+            self.requested, self._since = True, time.monotonic()
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
