@@ -12,7 +12,7 @@ import resource
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -167,7 +167,7 @@ def _load() -> float | None:
         return None
 
 
-def command(words: list[str]) -> str:
+def command(words: Sequence[str], script: str = "speed.py") -> str:
     """The command line, with whole paths shortened to names: where files lay is nobody's business."""
     told = [Path(word).name if Path(word).is_absolute() else word for word in words]
-    return shlex.join(["python", "benchmarks/speed.py", *told])
+    return shlex.join(["python", f"benchmarks/{script}", *told])

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure import Plan, facts
+from measure import Plan, command, facts
 from ours import Bench, measure_loop
 from script import one_sentence
 from speed import find_device
@@ -177,12 +176,6 @@ def file_name(hardware: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", hardware.lower()).strip("-") + ".json"
 
 
-def command(words: Sequence[str]) -> str:
-    """The command line, with whole paths shortened to names: where files lay is nobody's business."""
-    told = [Path(word).name if Path(word).is_absolute() else word for word in words]
-    return shlex.join(["python", "benchmarks/overhead.py", *told])
-
-
 @one_sentence
 def main(words: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if words is None else list(words)
@@ -194,7 +187,7 @@ def main(words: Sequence[str] | None = None) -> int:
     device = find_device(given.device)
     paths = [f"{i}.jpg" for i in range(max(IMAGES, given.batch))]
     world = Sizes(paths, given.arch, given.image_size, given.batch, given.k, device)
-    record = {**facts(device), "command": command(words), "arch": given.arch}
+    record = {**facts(device), "command": command(words, "overhead.py"), "arch": given.arch}
     record |= {"image_size": given.image_size, "batch": given.batch, "k": given.k}
     record["n_known"] = len(world.table().known)
     record["rows"] = measure(world, given.steps or STEPS.get(device.type, STEPS["cpu"]))

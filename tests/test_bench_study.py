@@ -225,9 +225,7 @@ def test_a_run_of_another_study_is_taken_over_under_its_name_here(
 def test_of_several_studies_a_run_that_two_name_is_made_once(holotype, tiny, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     one = tiny("old: {method: kmeans}")
-    two = one.with_name("other.yaml")
-    two.write_text(tiny("new: {method: kmeans}, more: {method: simgcd}").read_text())
-    one.write_text(tiny("old: {method: kmeans}").read_text())
+    two = tiny("new: {method: kmeans}, more: {method: simgcd}", "other")
     outcome = holotype("bench", "--study", one, two, "--no-progress")
     assert outcome.code == 0, outcome.err
     first, second = (read_results(Path("results", name)) for name in ("tiny", "other"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -12,7 +12,7 @@ from holotype.experiment import Experiment, run_experiment
 from holotype.methods import find_method
 from holotype.prepared import Shelf, make_fabric, sharing_key, wanted_views
 from holotype.record import config_hash, identify
-from holotype.results import Record, find_results, read_results, result_name, write_result
+from holotype.results import Record, read_results, result_name, write_result
 from holotype.together import call, run_together
 from holotype.train.gather import rank
 
@@ -38,16 +38,20 @@ class Planned:
 
 
 def plan_runs(
-    experiments: Sequence[Experiment], results: Path, out: Path, shelf: Shelf, reuse: Path | None = None
+    experiments: Sequence[Experiment],
+    results: Path,
+    out: Path,
+    shelf: Shelf,
+    elsewhere: Mapping[tuple[str, int], Record] | None = None,
 ) -> list[Planned]:
     """Find out before anything is trained that all inputs are there, and which runs are done.
 
     A run is done when `results` holds one with the same config_hash (all that decides the weights but the
     seed) and seed. The others get run folders in `out`. Runs that can share data stand together.
-    reuse: a folder below which other studies have their results; a run that is there is copied from there.
+    elsewhere: results of other studies by config_hash and seed; a run that is among them is copied.
     """
     done = {(r["config_hash"], r["seed"]): path for path, r in read_results(results).items()}
-    elsewhere = find_results(reuse) if reuse else {}
+    elsewhere = elsewhere or {}
     planned: dict[str, Planned] = {}
     first: dict[tuple[str, int], Planned] = {}
     for group in groups(experiments, sharing_key):

@@ -16,7 +16,7 @@ from holotype.data.table import Table
 from holotype.device import pick_precision
 from holotype.evaluate import SCORES, has_truth, score
 from holotype.methods import Prediction
-from holotype.run import GONE, LATER
+from holotype.run import GONE, LATER, flat
 from holotype.train.encode import place
 from holotype.train.loop import Loop
 from holotype.train.sources import FreshViews, table_features
@@ -75,20 +75,22 @@ def config_hash(identity: dict[str, Any]) -> str:
     Settings that came later or are gone since change no name: runs are called what they were called first.
     """
     hashed = copy.deepcopy({key: value for key, value in identity.items() if key != "seed"})
-    for dotted, value in LATER.items():
-        *parents, last = dotted.split(".")
-        place = hashed
-        for parent in parents:
-            place = place.get(parent, {})
-        if place.get(last) == value:
-            del place[last]
+    held = flat(hashed)
+    for dotted in [key for key, value in LATER.items() if held.get(key) == value]:
+        group, last = _group(hashed, dotted)
+        del group[last]
     for dotted, value in GONE.get(identity["method_name"], {}).items():
-        *parents, last = dotted.split(".")
-        place = hashed
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place.setdefault(last, value)
+        group, last = _group(hashed, dotted)
+        group.setdefault(last, value)
     return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _group(tree: dict[str, Any], dotted: str) -> tuple[dict[str, Any], str]:
+    """The group that a dotted key lies in, made where it is not there, and the key's own name."""
+    *parents, last = dotted.split(".")
+    for parent in parents:
+        tree = tree.setdefault(parent, {})
+    return tree, last
 
 
 def make_record(

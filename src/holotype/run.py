@@ -68,8 +68,8 @@ class RunFolder:
         stored = self.read_json("identity.json")
         if not isinstance(stored, dict):
             raise InputError(f"{self.path / 'identity.json'} is not that of a run; choose another --out.")
-        now = _flat(json.loads(json.dumps(identity)))
-        before = _flat(stored)
+        now = flat(json.loads(json.dumps(identity)))
+        before = flat(stored)
         before |= {key: LATER[key] for key in LATER.keys() - before.keys() if key in now}
         gone = GONE.get(str(identity.get("method_name")), {})
         before = {key: value for key, value in before.items() if key in now or gone.get(key) != value}
@@ -183,12 +183,12 @@ def category_name(index: int, known: tuple[str, ...], k: int) -> str:
     return f"new-{free[index - len(known)]:0{max(2, len(str(highest)))}d}"
 
 
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """{"a": {"b": 1}} -> {"a.b": 1}, so that a difference can be named."""
-    flat: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
+            found |= flat(value, f"{prefix}{key}.")
         else:
-            flat[f"{prefix}{key}"] = value
-    return flat
+            found[f"{prefix}{key}"] = value
+    return found

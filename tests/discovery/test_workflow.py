@@ -42,6 +42,18 @@ def first_run(squares_folder: Path, tiny_backbone_file: Path, tmp_path_factory) 
     return folder
 
 
+@pytest.fixture
+def run(first_run: Path, tmp_path: Path) -> Path:
+    """A finished discovery of the squares that a test may change."""
+    return Path(shutil.copytree(first_run, tmp_path / "run"))
+
+
+@pytest.fixture
+def nothing_trained(monkeypatch) -> None:
+    """Another round is a failure."""
+    monkeypatch.setattr("holotype.discovery.workflow.run_round", lambda round: pytest.fail("trained again"))
+
+
 def test_the_run_folder_holds_everything(first_run: Path, squares_folder: Path) -> None:
     found = Discovery.load(first_run)
     table = load_table(squares_folder / "squares.csv")
@@ -70,12 +82,8 @@ def test_the_run_folder_holds_everything(first_run: Path, squares_folder: Path) 
         assert (first_run / name).is_file(), name
 
 
-def test_a_finished_discovery_is_not_made_again(
-    first_run, squares_folder, small, tmp_path, monkeypatch
-) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(first_run, run)
-    monkeypatch.setattr("holotype.discovery.workflow.run_round", lambda round: pytest.fail("trained again"))
+@pytest.mark.usefixtures("nothing_trained")
+def test_a_finished_discovery_is_not_made_again(run, first_run, squares_folder, small) -> None:
     found = discover_table(load_table(squares_folder / "squares.csv"), small(), run, progress=False)
     assert found.run_id == Discovery.load(first_run).run_id
 
@@ -168,12 +176,8 @@ def edits_file(run: Path, *rows: tuple[str, str, str, str]) -> Path:
     return path
 
 
-def test_names_count_at_once_and_nothing_is_trained(
-    first_run, squares_folder, small, tmp_path, monkeypatch
-) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(first_run, run)
-    monkeypatch.setattr("holotype.discovery.workflow.run_round", lambda round: pytest.fail("trained again"))
+@pytest.mark.usefixtures("nothing_trained")
+def test_names_count_at_once_and_nothing_is_trained(run, squares_folder, small) -> None:
     novel = next(c for c in Discovery.load(run).categories if c.kind == "novel")
     file = edits_file(run, ("rename", "", novel.id, "=sky()"))
     table = load_table(squares_folder / "squares.csv")
@@ -184,9 +188,7 @@ def test_names_count_at_once_and_nothing_is_trained(
     assert Discovery.load(run / "rounds" / "1").category(novel.id).name == novel.id
 
 
-def test_confirmed_labels_lead_to_another_round(first_run, squares_folder, small, tmp_path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(first_run, run)
+def test_confirmed_labels_lead_to_another_round(run, squares_folder, small) -> None:
     before = Discovery.load(run)
     table = load_table(squares_folder / "squares.csv")
     blue = [path for path in table.path if "blue" in path][:6]
@@ -202,9 +204,7 @@ def test_confirmed_labels_lead_to_another_round(first_run, squares_folder, small
     assert again.run_id == found.run_id
 
 
-def test_more_known_classes_than_k_raise_it(first_run, squares_folder, small, tmp_path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(first_run, run)
+def test_more_known_classes_than_k_raise_it(run, squares_folder, small) -> None:
     table = load_table(squares_folder / "squares.csv")
     names = [
         ("confirm", path, "", f"kind {i % 3}")
@@ -214,9 +214,7 @@ def test_more_known_classes_than_k_raise_it(first_run, squares_folder, small, tm
     assert found.facts["k"] == len(found.known) == 5
 
 
-def test_edits_of_another_run_are_refused(first_run, squares_folder, small, tmp_path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(first_run, run)
+def test_edits_of_another_run_are_refused(run, squares_folder, small, tmp_path) -> None:
     file = tmp_path / "edits.csv"
     file.write_text(to_csv([Edit("somebody-1", "2026-01-01T00:00:00Z", "rename", "", "new-01", "Boots")]))
     table = load_table(squares_folder / "squares.csv")
@@ -271,9 +269,7 @@ def test_settings_that_cannot_be(squares_folder, small, tmp_path) -> None:
         discover_table(table, small(k=65), tmp_path / "run", progress=False)
 
 
-def test_a_folder_of_something_else_is_refused(first_run, squares_folder, small, tmp_path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(first_run, run)
+def test_a_folder_of_something_else_is_refused(run, squares_folder, small, tmp_path) -> None:
     table = load_table(squares_folder / "squares.csv")
     with pytest.raises(InputError, match="seed = 0, not 1"):
         discover_table(table, small(seed=1), run, progress=False)

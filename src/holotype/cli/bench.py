@@ -77,12 +77,14 @@ def _run(given: argparse.Namespace, studies: Sequence[Study | None]) -> None:
                 _say(f"  {row.name}{': ' if row.asks else ''}{row.asks}")
     from holotype.bench import plan_runs, run_planned
     from holotype.prepared import Shelf
+    from holotype.results import find_results
 
     shelf, planned = Shelf(), []
+    elsewhere = find_results(Path(given.reuse)) if given.reuse else {}
     for study, experiments in zip(studies, made, strict=True):
         results = _place(given.results, "results", study, studies)
         out = _place(given.out, "runs", study, studies)
-        planned += plan_runs(experiments, results, out, shelf, Path(given.reuse) if given.reuse else None)
+        planned += plan_runs(experiments, results, out, shelf, elsewhere)
     run_planned(planned, _say, shelf, parallel=given.parallel)
 
 

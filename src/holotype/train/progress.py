@@ -42,10 +42,10 @@ class StopRequest:
         return self
 
     def _request(self, number: int, frame: FrameType | None) -> None:
-        if self.requested and time.monotonic() - self._since > PATIENCE:
-            raise KeyboardInterrupt
         if not self.requested:
             self.requested, self._since = True, time.monotonic()
+        elif time.monotonic() - self._since > PATIENCE:
+            raise KeyboardInterrupt
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():

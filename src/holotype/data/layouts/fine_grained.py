@@ -88,7 +88,12 @@ def _mat(file: Path, variable: str) -> Any:
 
     try:
         content = loadmat(require(file), squeeze_me=True, variable_names=[variable])
-    except (OSError, ValueError, TypeError, NotImplementedError) as error:
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        NotImplementedError,
+    ) as error:  # the last is scipy's, of MATLAB 7.3
         raise InputError(f"{file} is not a readable MATLAB file ({error}); get it again.") from error
     if variable not in content:
         raise InputError(f"{file} has no variable {variable}; get it again.")
