@@ -4,40 +4,28 @@
     python benchmarks/figures.py mechanism --files results/mechanism/a.json ... --out docs/mechanism.svg
     python benchmarks/figures.py tsne --files a.npz b.npz --out docs/tsne.svg
 
-curves: scores of RPC over lambda_1, lambda_2 and alpha. The rows of the study are called `lambda_1=0.2` and so on;
-a row `rpc` has the defaults and is a point of all three. mechanism: what benchmarks/mechanism.py watched. tsne: maps
-of features, each file with `points` (N, 2), `class` (N,), `kind` (N,) of known or novel, and `name`.
+curves: scores of RPC over lambda_1, lambda_2 and alpha (curves.py). The rows of the study are called `lambda_1=0.2`
+and so on; a row `rpc` has the defaults and is a point of all three. mechanism: what benchmarks/mechanism.py watched.
+tsne: maps of features, each file with `points` (N, 2), `class` (N,), `kind` (N,) of known or novel, and `name`.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
+import curves
 import numpy as np
+from drawing import drawn, pyplot
 from script import one_sentence
 
 from holotype.errors import InputError
 from holotype.files import write_bytes
-from holotype.methods.rpc_config import RPCConfig
-from holotype.results import SCORES, read_results, summarise
-from holotype.study import Study, read_study
-
-TOP = Path(__file__).resolve().parent.parent
-PARAMETERS = ("lambda_1", "lambda_2", "alpha")
-DEFAULTS = {name: float(getattr(RPCConfig(), name)) for name in PARAMETERS}
-COLOURS = {"all": "#222222", "old": "#0072b2", "new": "#d55e00"}
-CLAIM = 1.0
-"""Points of All within which the paper says that the parameters stay."""
 
 Panel = tuple[str, tuple[str, ...]]
 PANELS: list[Panel] = [
@@ -80,118 +68,6 @@ RESOLUTIONS = (150, 120, 90, 70, 50)
 COLOURED = 10
 """Known classes, and as many novel ones, that have a colour in a map."""
 
-Points = dict[str, dict[float, dict[str, list[float]]]]
-"""Parameter, value, score -> per cent of each seed."""
-
-
-def pyplot() -> Any:
-    """matplotlib, which only figures need, set to draw the same bytes each time."""
-    try:
-        import_module("matplotlib").use("Agg")
-    except ImportError as error:
-        raise InputError(
-            "Figures need matplotlib, which is not installed: pip install matplotlib."
-        ) from error
-    plt = import_module("matplotlib.pyplot")
-    plt.rcdefaults()
-    plt.rcParams.update({"svg.hashsalt": "holotype", "svg.fonttype": "none", "font.size": 9})
-    plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False})
-    return plt
-
-
-def drawn(figure: Any, dpi: int = 100) -> bytes:
-    """The figure as SVG, without the date and the version that matplotlib would write into it."""
-    stream = io.BytesIO()
-    figure.savefig(stream, format="svg", dpi=dpi, metadata={"Date": None, "Creator": None})
-    pyplot().close(figure)
-    return stream.getvalue()
-
-
-# -- curves -----------------------------------------------------------------------------------------------
-
-
-def points(study: Study, results: Path) -> Points:
-    """The scores of every value of every parameter."""
-    rows = summarise(read_results(results).values())
-    found: Points = {name: {} for name in PARAMETERS}
-    for row in rows:
-        variant = row.facts["variant"]
-        if variant not in study.rows:
-            continue
-        scores = {score: row.scores[score] or [] for score in SCORES}
-        for name, value in places(variant):
-            if value in found[name]:
-                raise InputError(
-                    f"{results} holds results of {name} = {value:g} under two settings or data sets; a curve has "
-                    "one: move the others away."
-                )
-            found[name][value] = scores
-    if not any(found.values()):
-        raise InputError(f"{results} holds no results of {study.name}; run holotype bench --study first.")
-    return found
-
-
-def places(variant: str) -> list[tuple[str, float]]:
-    """The points that a row of the study is; none for a row of another kind."""
-    if variant == "rpc":
-        return list(DEFAULTS.items())
-    match = re.fullmatch(rf"({'|'.join(PARAMETERS)})=([0-9.]+)", variant)
-    return [(match[1], float(match[2]))] if match else []
-
-
-def spread(
-    study: Study, results: Path | None = None, within: dict[str, tuple[float, float]] | None = None
-) -> dict[str, float]:
-    """Largest minus smallest mean All of each parameter, in points.
-
-    within: the lowest and the highest value of a parameter that count; all of them unless given.
-    """
-    found = points(study, results or TOP / "results" / study.name)
-    gaps = {}
-    for name, values in found.items():
-        low, high = (within or {}).get(name, (-np.inf, np.inf))
-        means = [mean(scores["all"]) for v, scores in values.items() if scores["all"] and low <= v <= high]
-        if means:
-            gaps[name] = max(means) - min(means)
-    return gaps
-
-
-def draw_curves(found: Points) -> bytes:
-    """A panel for each parameter: mean over seeds, and a band of one standard deviation."""
-    plt = pyplot()
-    shown = [name for name in PARAMETERS if found[name]]
-    figure, axes = plt.subplots(
-        1, len(shown), figsize=(3.2 * len(shown), 2.8), sharey=True, squeeze=False, layout="constrained"
-    )
-    for ax, name in zip(axes[0], shown, strict=True):
-        values = sorted(found[name])
-        for score in SCORES:
-            seeds = [found[name][value][score] for value in values]
-            centre = np.array([mean(each) if each else np.nan for each in seeds])
-            width = np.array([stdev(each) if len(each) > 1 else 0.0 for each in seeds])
-            ax.plot(values, centre, "o-", ms=3, lw=1.2, color=COLOURS[score], label=score.title())
-            ax.fill_between(values, centre - width, centre + width, color=COLOURS[score], alpha=0.15, lw=0)
-        ax.axvline(DEFAULTS[name], color="#888888", lw=0.8, ls=":", label="default")
-        ax.set_xlabel(name)
-    axes[0][0].set_ylabel("per cent")
-    lines, names = axes[0][0].get_legend_handles_labels()
-    figure.legend(lines, names, loc="outside upper center", ncols=len(names))
-    return drawn(figure)
-
-
-def curves(study_file: Path, out: Path, within: dict[str, tuple[float, float]]) -> None:
-    study = read_study(study_file)
-    results = study_file.resolve().parent.parent / "results" / study.name
-    found = points(study, results)
-    write_bytes(out, draw_curves(found))
-    for name, gap in spread(study, results, within).items():
-        low, high = within.get(name, (-np.inf, np.inf))
-        values = [value for value in sorted(found[name]) if low <= value <= high]
-        verdict = "within" if gap <= CLAIM else "more than"
-        print(
-            f"{name} from {values[0]:g} to {values[-1]:g}: mean All moves by {gap:.1f} points, {verdict} 1."
-        )
-
 
 # -- mechanism --------------------------------------------------------------------------------------------
 
@@ -230,8 +106,8 @@ def draw_mechanism(files: Sequence[dict[str, Any]], panels: Sequence[Panel] = tu
                     values = np.array(content["series"][name], dtype=float)  # a gap is null, and becomes nan
                     word = name.rpartition("/")[2]
                     ax.plot(content["epochs"], values, lw=1.4, color=LINES.get(name), label=word)
-            if len(ax.lines) > 1 and top:
-                ax.legend(fontsize=6.5, frameon=False, loc="best", labelspacing=0.2)
+            if len(ax.lines) > 1 and place == len(files) - 1:
+                ax.legend(fontsize=6.5, loc="upper center", bbox_to_anchor=(0.5, -0.25), labelspacing=0.2)
             ax.axhline(0, lw=0.5, color=BETWEEN)
             ax.set_title(title if top else "", fontsize=9)
         line[0].set_ylabel(content["name"], fontsize=10)
@@ -305,13 +181,6 @@ def small_maps(maps: Sequence[dict[str, Any]]) -> bytes:
 # -- the command ------------------------------------------------------------------------------------------
 
 
-def read_range(text: str) -> tuple[str, tuple[float, float]]:
-    match = re.fullmatch(rf"({'|'.join(PARAMETERS)})=([0-9.]+):([0-9.]+)", text)
-    if not match:
-        raise InputError(f"--within {text} is not of the form PARAMETER=LOW:HIGH, as in lambda_1=0.2:0.8.")
-    return match[1], (float(match[2]), float(match[3]))
-
-
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -324,7 +193,6 @@ def make_parser() -> argparse.ArgumentParser:
             add("--files", type=Path, nargs="+", required=True)
             continue
         add("--study", type=Path, required=True)
-        add("--within", action="append", default=[], metavar="PARAMETER=LOW:HIGH", help="range of the spread")
     return parser
 
 
@@ -332,7 +200,7 @@ def make_parser() -> argparse.ArgumentParser:
 def main(words: Sequence[str] | None = None) -> int:
     given = make_parser().parse_args(words)
     if given.kind == "curves":
-        curves(given.study, given.out, dict(map(read_range, given.within)))
+        curves.make(given.study, given.out)
     elif given.kind == "mechanism":
         write_bytes(given.out, draw_mechanism([read_series(path) for path in given.files]))
     else:

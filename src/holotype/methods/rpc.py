@@ -26,10 +26,11 @@ prototypes; that lowers w_old further. Preset `default` differs in three keys (C
                                    Old (3 seeds);
   new.sharpen = 6                  w_new^6 in L_new: what may be known hardly counts. As printed, 8 points of
                                    Old go for 2 of New (2 seeds).
-What it comes to, against DebGCD as published, in pairs: All +0.6 +- 0.7, Old +0.4 +- 1.7, New +0.6 +- 1.2 over
-the 8 seeds that chose nothing (62.1 / 68.5 / 58.9 over all ten; the reading has 50 / 42 / 55). L_align carries
-it (-2.5 All without); L_new moves 3 points from Old to New; fusion, which feeds L_align alone, is a factor of
-(1 - alpha w)^2 on it and gains nothing.
+What it comes to, against DebGCD as published, in pairs over the 18 seeds that chose nothing: All +1.2, Old +0.2,
+New +1.7 (standard errors 0.3, 0.3, 0.5); 62.2 / 68.7 / 58.9 against 61.0 / 68.4 / 57.3, where the reading has
+50 / 42 / 55. L_align makes room in Old (-5.5 without it, -1.9 All) and L_new spends it on New (-2.6 without it, +3.3
+Old; 10 seeds each). Fusion, which feeds L_align alone, is a factor of (1 - alpha w)^2 on it: without it Old is 1.8
+higher, New 1.1 lower, All the same.
 L_new exactly as printed overflows (one pair weighs up to 1.6 million); it stays in `losses.relational.printed_new`.
 """
 
