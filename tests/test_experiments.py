@@ -36,5 +36,5 @@ def test_results_belong_to_rows(path: Path) -> None:
         row = study.rows[record["variant"]]
         assert record["method"] == row.method, file
         assert record["seed"] in row.seeds, file
-        epochs = row.settings.get("train.epochs")
-        assert epochs is None or record["epochs"] >= epochs, file
+        if row.method != "kmeans":  # trains nothing
+            assert record["epochs"] >= row.settings.get("train.epochs", 0), file

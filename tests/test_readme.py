@@ -104,7 +104,7 @@ def test_links_and_paths_lead_to_files() -> None:
         text = document.read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)\s]+)\)", text):
             path, _, anchor = target.partition("#")
-            file = document.parent / path
+            file = document.parent / path if path else document
             assert "://" in path or file.is_file(), (document.name, target)
             if anchor and "://" not in path:
                 assert anchor in anchors(file), (document.name, target)
