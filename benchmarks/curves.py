@@ -13,7 +13,7 @@ from drawing import drawn, pyplot
 from holotype.errors import InputError
 from holotype.files import write_bytes
 from holotype.methods.rpc_config import RPCConfig
-from holotype.results import SCORES, Row, read_results, summarise
+from holotype.results import Row, read_results, summarise
 from holotype.study import Study, read_study
 
 PARAMETERS = ("lambda_1", "lambda_2", "alpha")
@@ -39,7 +39,7 @@ def read_curves(study: Study, results: Path) -> dict[str, Curve]:
     found: dict[str, dict[float, Row]] = {name: {} for name in PARAMETERS}
     for row in summarise(read_results(results).values()):
         variant = row.facts["variant"]
-        for name, value in places(variant) if variant in study.rows else []:
+        for name, value in places(variant) if variant in study.rows and row.scores["all"] else []:
             if value in found[name]:
                 raise InputError(
                     f"{results} holds results of {name} = {value:g} under two settings or data sets; a curve has "
@@ -85,7 +85,7 @@ def draw(curves: dict[str, Curve]) -> bytes:
     )
     for ax, (name, curve) in zip(axes[0], curves.items(), strict=True):
         values = list(curve.points)
-        for score in SCORES:
+        for score in curve.points[values[0]]:  # of which the data set has images
             seeds = [curve.points[value][score] for value in values]
             centre = np.array([mean(each) for each in seeds])
             width = np.array([stdev(each) if len(each) > 1 else 0.0 for each in seeds])

@@ -142,11 +142,12 @@ def pair_values(method: RPC, features: Tensor, true: np.ndarray, labelled: np.nd
     n_known = method.task.n_known
     free = np.flatnonzero(~labelled)
     chance = np.random.default_rng(0)
+    classes = torch.from_numpy(true).to(features.device)
     sums: dict[str, float] = {}
     for _ in range(BATCHES):
         drawn = chance.choice(free, min(BATCH, len(free)), replace=False)
         rows = torch.from_numpy(drawn).to(features.device)
-        y = torch.from_numpy(true).to(features.device)[rows]
+        y = classes[rows]
         found = batch_values(method, features[rows], y, y < n_known)
         for name, value in found.items():
             sums[name] = sums.get(name, 0.0) + value
@@ -161,7 +162,7 @@ def batch_values(method: RPC, f: Tensor, y: Tensor, known: Tensor) -> dict[str, 
     The pull is the mean cosine between an image's descent direction of L_new on the unit sphere and its own
     prototype: negative where L_new leads away from it.
     """
-    w_new = (1 - known_score(method.ova(f).sigmoid())) ** method.config.new.sharpen
+    w_new = method.novel_weight(known_score(method.ova(f).sigmoid()))
     image, valid = torch.arange(len(f), device=f.device), torch.ones_like(known)
     tau = method.config.new.tau
     weight = pair_weights(f, w_new, image, valid, tau)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import curves
@@ -78,6 +79,23 @@ def test_a_study_without_results_is_told(tmp_path: Path, capsys) -> None:
     study = write_study(tmp_path, STUDY, "curves")
     assert figures.main(["curves", "--study", str(study), "--out", str(tmp_path / "c.svg")]) == 2
     assert "holds no results" in capsys.readouterr().err
+
+
+def test_a_score_without_images_has_no_line(study_file: Path) -> None:
+    """A data set may have no novel class, or no truth at all."""
+    pytest.importorskip("matplotlib")
+    change_records(study_file, new=None, share_old=1.0)
+    drawn = curves.draw(read(study_file))
+    assert b"Old" in drawn
+    assert b"New" not in drawn
+    change_records(study_file, all=None, old=None)
+    with pytest.raises(InputError, match="holds no results"):
+        read(study_file)
+
+
+def change_records(study_file: Path, **values: float | None) -> None:
+    for path in (study_file.parent.parent / "results" / "curves").glob("*.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
 def test_the_command_draws_the_curves_and_tells_their_spread(

@@ -150,7 +150,7 @@ class RPC(SimGCD):
         return relational_consistency(
             signature(rows, self.prototypes) if c.space == "signature" else unit(rows),
             rows,
-            ((1 - w_old) ** c.sharpen).repeat(2),
+            self.novel_weight(w_old).repeat(2),
             batch.image.repeat(2),
             ~batch.labelled.repeat(2),
             tau=c.tau,
@@ -163,6 +163,10 @@ class RPC(SimGCD):
         """w_old (B,): the mean score of the two weak views; 1 for labelled images. (R1)"""
         w = known_score(p_in).mean(0)
         return torch.where(batch.labelled, torch.ones_like(w), w)
+
+    def novel_weight(self, w_old: Tensor) -> Tensor:
+        """w_new as L_new counts it. (..., N) -> (..., N)"""
+        return (1 - w_old) ** self.config.new.sharpen
 
     @torch.no_grad()
     def update_rho(self, w_old: Tensor, batch: Batch, now: Now) -> None:

@@ -92,8 +92,8 @@ def _mat(file: Path, variable: str) -> Any:
         OSError,
         ValueError,
         TypeError,
-        NotImplementedError,
-    ) as error:  # the last is scipy's, of MATLAB 7.3
+        NotImplementedError,  # scipy's, of files of MATLAB 7.3
+    ) as error:
         raise InputError(f"{file} is not a readable MATLAB file ({error}); get it again.") from error
     if variable not in content:
         raise InputError(f"{file} has no variable {variable}; get it again.")
