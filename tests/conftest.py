@@ -17,6 +17,10 @@ EACH = 16
 """Images of a class; half of those of a known class are labelled."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-golden", action="store_true", help="write tests/train/golden_weights.json anew")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Token caches and memory-mapped images of the tests, and of the processes they start, go here."""

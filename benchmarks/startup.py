@@ -1,0 +1,59 @@
+"""Seconds from the command to the first training step, on the embedded sample with a warm disk.
+
+    python benchmarks/startup.py [--repeats 5]
+
+Each repeat is a process of its own: `holotype train simgcd fashion-sample`, ended when its first step begins. The token cache
+is there already, as on any second run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+CHILD = """
+import os, sys, time
+from holotype.train import step
+def first(self, drawn):
+    print(f"FIRST {time.time() - float(os.environ['STARTED']):.3f}", flush=True)
+    os._exit(0)
+step.Step.__call__ = first
+from holotype.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def once(cache: Path) -> float:
+    """One start in a folder of its own."""
+    with tempfile.TemporaryDirectory() as out:
+        words = ["train", "simgcd", "fashion-sample", "--out", f"{out}/run", "--no-progress", "--device", "cpu"]
+        environment = os.environ | {"STARTED": str(time.time()), "XDG_CACHE_HOME": str(cache)}
+        made = subprocess.run(
+            [sys.executable, "-c", CHILD, *words], env=environment, capture_output=True, text=True, check=False
+        )
+    found = [line for line in made.stdout.splitlines() if line.startswith("FIRST")]
+    if not found:
+        raise SystemExit(f"The run did not reach its first step: {made.stderr[-2000:]}")
+    return float(found[0].split()[1])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=5)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as cache:
+        cold = once(Path(cache))
+        warm = [once(Path(cache)) for _ in range(given.repeats)]
+    print(f"cold {cold:.2f} s; warm, {given.repeats} times: median {statistics.median(warm):.2f} s, "
+          f"{min(warm):.2f} to {max(warm):.2f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
