@@ -11,7 +11,7 @@ import numpy as np
 from drawing import drawn, pyplot
 
 from holotype.errors import InputError
-from holotype.files import write_bytes
+from holotype.machine.files import write_bytes
 from holotype.methods.rpc_config import RPCConfig
 from holotype.results import Row, read_results, summarise
 from holotype.study import Study, read_study

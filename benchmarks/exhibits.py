@@ -26,7 +26,7 @@ from script import one_sentence
 from study_table import KINDS, Choice, study_table
 
 from holotype.errors import InputError
-from holotype.files import write_text
+from holotype.machine.files import write_text
 
 TOP = Path(__file__).resolve().parent.parent
 BEGIN = re.compile(r"^<!-- table:(.*)-->[ \t]*$", re.MULTILINE)

@@ -25,7 +25,7 @@ from drawing import drawn, pyplot
 from script import one_sentence
 
 from holotype.errors import InputError
-from holotype.files import write_bytes
+from holotype.machine.files import write_bytes
 
 Panel = tuple[str, tuple[str, ...]]
 PANELS: list[Panel] = [

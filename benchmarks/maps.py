@@ -35,7 +35,7 @@ from holotype.discovery.layout import FEW, layout
 from holotype.errors import InputError
 from holotype.evaluate import scored_rows
 from holotype.experiment import Experiment
-from holotype.files import write_beside, write_text
+from holotype.machine.files import write_beside, write_text
 from holotype.methods import find_method
 from holotype.placing.trained import WEIGHTS
 from holotype.prepared import Prepared, Shelf, make_fabric, make_method

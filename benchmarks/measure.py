@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from holotype.device import processors
+from holotype.machine.device import processors
 from holotype.provenance import commit, hardware
 
 EPOCHS = 200

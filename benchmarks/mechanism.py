@@ -25,7 +25,7 @@ from holotype.cli.bench import make_experiments, make_parser
 from holotype.errors import InputError
 from holotype.evaluate import class_index, has_truth, score
 from holotype.experiment import Experiment
-from holotype.files import write_text
+from holotype.machine.files import write_text
 from holotype.losses.ova import known_score
 from holotype.losses.precision import unit
 from holotype.losses.relational import pair_weights, relational_consistency, signature

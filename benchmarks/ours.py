@@ -17,7 +17,7 @@ from world import World
 
 from holotype.data.placement import place
 from holotype.data.store import ImageStore
-from holotype.memory import MemoryConfig, find_budget
+from holotype.machine.memory import MemoryConfig, find_budget
 from holotype.methods import Views
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews, TokenCache

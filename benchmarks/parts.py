@@ -12,7 +12,7 @@ from measure import Peak, Plan, time_steps
 from ours import Bench, cache_record, free, measure_loop, measure_together
 from reference_style import WORKERS, Arithmetic, ReferenceStyle
 
-from holotype.device import processors
+from holotype.machine.device import processors
 from holotype.train.encode import Encoder
 
 METHODS = ("simgcd", "rpc")

@@ -34,9 +34,9 @@ from script import one_sentence, read_record
 from tables import insert, tables
 from world import EMBEDDED_SIZE, World
 
-from holotype.device import processors
+from holotype.machine.device import processors
 from holotype.errors import InputError
-from holotype.files import write_text
+from holotype.machine.files import write_text
 
 ALIKE = (
     "hardware",
@@ -210,7 +210,7 @@ def chosen(only: str) -> list[str]:
 
 
 def find_device(name: str) -> torch.device:
-    from holotype.device import pick_device
+    from holotype.machine.device import pick_device
 
     device = torch.device(pick_device(name))
     return torch.device("cuda", 0) if device.type == "cuda" else device

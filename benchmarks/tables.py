@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holotype.errors import InputError
-from holotype.files import write_text
+from holotype.machine.files import write_text
 
 Record = dict[str, Any]
 

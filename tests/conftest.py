@@ -36,7 +36,7 @@ def tiny_backbone_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
     from safetensors.torch import save_file
 
-    from holotype import _torchvision
+    from holotype.machine import torchvision_cure as _torchvision
 
     _torchvision.cure()
     import timm

@@ -19,7 +19,7 @@ from holotype.data.benchmarks import Benchmark
 from holotype.data.protocol import gcd_split
 from holotype.data.sources import load_table
 from holotype.data.table import Table
-from holotype.device import pick_device
+from holotype.machine.device import pick_device
 from holotype.errors import InputError, Stopped
 from holotype.experiment import Experiment, default_experiment, run_experiment, set_dotted
 from holotype.methods import METHODS

@@ -11,7 +11,7 @@ import torch
 from holotype import prepared as module
 from holotype.errors import InputError
 from holotype.experiment import Experiment, default_experiment, set_dotted
-from holotype.memory import Budget, MemoryConfig
+from holotype.machine.memory import Budget, MemoryConfig
 from holotype.methods.base import Views
 from holotype.models.cache import CacheViews
 from holotype.prepared import (

@@ -15,7 +15,7 @@ from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.evaluate import SCORES, clustering_accuracy, score
 from holotype.experiment import Experiment, default_experiment
-from holotype.memory import MemoryConfig
+from holotype.machine.memory import MemoryConfig
 from holotype.methods import METHODS, Prediction
 from holotype.models.cache import CacheViews
 from holotype.prepared import Data

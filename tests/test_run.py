@@ -238,7 +238,7 @@ def full_disk(monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    return lambda: monkeypatch.setattr("holotype.files.os.fsync", full)
+    return lambda: monkeypatch.setattr("holotype.machine.files.os.fsync", full)
 
 
 def test_a_full_disk_keeps_the_old_files(tmp_path, full_disk):

@@ -14,7 +14,7 @@ from holotype.prepared import Shelf, make_fabric, sharing_key, wanted_views
 from holotype.record import config_hash, identify
 from holotype.results import Record, read_results, result_name, write_result
 from holotype.together import call, run_together
-from holotype.train.gather import rank
+from holotype.machine.processes import rank
 
 Say = Callable[[str], None]
 T = TypeVar("T")

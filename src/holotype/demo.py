@@ -22,12 +22,12 @@ from holotype.data.protocol import gcd_split
 from holotype.data.sampling import keyed_generator
 from holotype.data.sources import load_table
 from holotype.data.table import Table
-from holotype.device import fresh_fabric
+from holotype.machine.device import fresh_fabric
 from holotype.discovery.found import Discovery
 from holotype.discovery.workflow import DiscoverConfig, discover_table
 from holotype.embed import embed_table
 from holotype.evaluate import score
-from holotype.files import write_text
+from holotype.machine.files import write_text
 from holotype.methods import Task, find_method
 from holotype.models.backbone import BackboneConfig, load_backbone
 from holotype.report import build_report

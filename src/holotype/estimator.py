@@ -28,7 +28,7 @@ from holotype.data.pictures import Picture, as_list, as_paths
 from holotype.data.table import Table
 from holotype.discovery.found import Category, Discovery
 from holotype.errors import InputError
-from holotype.files import write_text
+from holotype.machine.files import write_text
 
 if TYPE_CHECKING:
     from holotype.placing.trained import Trained

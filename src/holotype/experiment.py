@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from holotype.data.benchmarks import BENCHMARKS
 from holotype.errors import InputError
-from holotype.memory import MemoryConfig
+from holotype.machine.memory import MemoryConfig
 from holotype.methods import find_method
 from holotype.models.backbone import BackboneConfig
 from holotype.prepared import Shelf

@@ -15,7 +15,7 @@ import torch
 
 import holotype
 from holotype.data.table import Table
-from holotype.device import arithmetic, processors
+from holotype.machine.device import arithmetic, processors
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

@@ -16,7 +16,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from holotype.errors import InputError
-from holotype.files import write_text
+from holotype.machine.files import write_text
 from holotype.published import Published, find_published, read_published
 
 Record = dict[str, Any]

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.files import write_beside, write_bytes, write_text
+from holotype.machine.files import write_beside, write_bytes, write_text
 
 LATER = {
     "cache_views": "off",

@@ -30,7 +30,7 @@ from holotype.prepared import (
 from holotype.provenance import describe
 from holotype.record import headline, identify, make_record, score_held_out, score_table
 from holotype.run import RunFolder
-from holotype.train.gather import rank
+from holotype.machine.processes import rank
 from holotype.train.loop import Loop
 from holotype.train.turns import train_in_turns
 

@@ -7,7 +7,7 @@ import torch
 from ceilings import count_macs, matmul_tflops, measure_trunk
 from torch.utils.flop_counter import FlopCounterMode
 
-from holotype import _torchvision
+from holotype.machine import torchvision_cure as _torchvision
 
 _torchvision.cure()
 import timm  # noqa: E402

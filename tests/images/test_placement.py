@@ -13,7 +13,7 @@ from holotype.data.placement import LEVELS, place
 from holotype.data.store import ImageStore, Spill
 from holotype.data.views import draw_crops
 from holotype.errors import InputError
-from holotype.memory import Budget, Level
+from holotype.machine.memory import Budget, Level
 
 from .noise import write_noise
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from holotype import _torchvision
+from holotype.machine import torchvision_cure as _torchvision
 from holotype.errors import InputError
 from holotype.models import backbone as backbone_module
 from holotype.models.backbone import (

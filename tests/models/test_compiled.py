@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from holotype import _torchvision
+from holotype.machine import torchvision_cure as _torchvision
 from holotype.data.views import normalise
 from holotype.models import compiled
 from holotype.models.compiled import CompiledTrunk, PatchProduct, is_patch_convolution

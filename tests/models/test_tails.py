@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holotype import _torchvision
+from holotype.machine import torchvision_cure as _torchvision
 from holotype.errors import InputError
 from holotype.models import tails
 from holotype.models.tails import AbsorbedTail, KVTail, WholeTail, rotary_positions, split

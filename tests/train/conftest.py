@@ -13,7 +13,7 @@ from PIL import Image
 
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
-from holotype.memory import MemoryConfig
+from holotype.machine.memory import MemoryConfig
 from holotype.methods import Task, Views, find_method
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews
@@ -51,7 +51,7 @@ def draw_squares(folder: Path) -> Table:
 
 def tiny_backbone(train_blocks: int = 1) -> Backbone:
     """A random ViT of 2 blocks, 32 pixels, 32 features."""
-    from holotype import _torchvision
+    from holotype.machine import torchvision_cure as _torchvision
 
     _torchvision.cure()
     import timm

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.memory import Budget
+from holotype.machine.memory import Budget
 from holotype.methods import Views
 from holotype.models.cache import CacheViews, Shape
 from holotype.train.cache_plan import fit_to_needs, plan_cache, shrinking

@@ -9,7 +9,7 @@ import pytest
 import torch
 from lightning_fabric import Fabric
 
-from holotype.memory import Budget, MemoryConfig
+from holotype.machine.memory import Budget, MemoryConfig
 from holotype.methods import Views
 from holotype.models.cache import CacheViews
 from holotype.train import caching

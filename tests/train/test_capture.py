@@ -9,7 +9,7 @@ import torch
 from lightning_fabric import Fabric
 
 from holotype.data.placement import place
-from holotype.memory import MemoryConfig, find_budget
+from holotype.machine.memory import MemoryConfig, find_budget
 from holotype.methods import METHODS, Views
 from holotype.methods.simgcd import SimGCD
 from holotype.models.cache import CacheViews

@@ -36,7 +36,7 @@ def step(learnable: dict[str, nn.Parameter], optimiser: torch.optim.Optimizer, n
 
 def test_groups_are_those_of_the_reference_code():
     """Names of the released code's groups: a ViT of 12 blocks with the last one trained, and SimGCD's head."""
-    from holotype import _torchvision
+    from holotype.machine import torchvision_cure as _torchvision
 
     _torchvision.cure()
     import timm

@@ -11,7 +11,7 @@ from lightning_fabric import Fabric
 from holotype.data.sampling import keyed_generator
 from holotype.data.strong import apply_recipe, draw_recipe
 from holotype.data.views import draw_crops
-from holotype.memory import MemoryConfig
+from holotype.machine.memory import MemoryConfig
 from holotype.methods import Views
 from holotype.models.cache import CacheViews
 from holotype.train import sources

@@ -94,7 +94,7 @@ def read_collection(given: Any) -> Collection:
 
 def embed(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:
     """The features of a table as the flags ask, and the digest of the backbone."""
-    from holotype.device import fresh_fabric, pick_device
+    from holotype.machine.device import fresh_fabric, pick_device
     from holotype.discovery.best_backbone import choose_backbone
     from holotype.embed import embed_table
     from holotype.models.backbone import BackboneConfig

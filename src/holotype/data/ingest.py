@@ -11,9 +11,9 @@ from itertools import islice
 import numpy as np
 from PIL import Image
 
-from holotype.bars import counting
+from holotype.machine.bars import counting
 from holotype.data.decode import ImageProblem, read_image
-from holotype.device import processors
+from holotype.machine.device import processors
 from holotype.errors import InputError
 
 LONGEST = 4

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from holotype.data.scratch import Scratch, Spill, too_little_disk
 from holotype.errors import InputError
-from holotype.memory import LEVELS, PLACE, Budget, Level, human
+from holotype.machine.memory import LEVELS, PLACE, Budget, Level, human
 
 if TYPE_CHECKING:
     from holotype.data.store import ImageStore

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.memory import human
+from holotype.machine.memory import human
 
 SURE = 32
 """Images after which the mean size so far tells what all of them will take."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holotype.errors import InputError
-from holotype.files import write_beside, write_text
+from holotype.machine.files import write_beside, write_text
 
 if TYPE_CHECKING:  # pandas takes half a second to import, and most commands never need a frame
     import pandas as pd

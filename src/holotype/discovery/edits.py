@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holotype.errors import InputError
-from holotype.files import write_text
+from holotype.machine.files import write_text
 
 if TYPE_CHECKING:  # pandas takes half a second to import
     from holotype.discovery.found import Discovery

@@ -16,7 +16,7 @@ import torch
 
 from holotype.cluster.count import CountEstimate, count_key, estimate_table, write_count
 from holotype.data.table import Table
-from holotype.device import pick_device
+from holotype.machine.device import pick_device
 from holotype.discovery.best_backbone import Chosen
 from holotype.discovery.found import Discovery
 from holotype.discovery.layout import layout
@@ -28,7 +28,7 @@ from holotype.embed import Embeddings, embed_table
 from holotype.errors import InputError
 from holotype.evaluate import has_truth, score
 from holotype.experiment import Experiment, default_experiment
-from holotype.files import write_beside
+from holotype.machine.files import write_beside
 from holotype.models.backbone import state_digest
 from holotype.placing.trained import save_trained
 from holotype.prepared import Data, Shelf

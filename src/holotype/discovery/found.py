@@ -16,7 +16,7 @@ import pandas as pd
 
 from holotype.discovery.edits import FORMULA
 from holotype.errors import InputError
-from holotype.files import write_beside, write_text
+from holotype.machine.files import write_beside, write_text
 
 FORMAT = 1
 """Raised when a file of an older version can no longer be read."""

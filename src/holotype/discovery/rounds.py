@@ -21,7 +21,7 @@ from holotype.data.table import Table
 from holotype.discovery.edits import append_edits, apply_edits, read_edits, read_log
 from holotype.discovery.found import FILE, Discovery
 from holotype.errors import InputError
-from holotype.files import write_text
+from holotype.machine.files import write_text
 
 RUN_ID = "run_id.txt"
 LABELS = "labels.json"

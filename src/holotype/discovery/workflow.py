@@ -24,7 +24,7 @@ import numpy as np
 from holotype.cluster.count import pick_k
 from holotype.data.sources import check_trainable, load_table
 from holotype.data.table import Table
-from holotype.device import fresh_fabric, pick_device
+from holotype.machine.device import fresh_fabric, pick_device
 from holotype.discovery.best_backbone import Chosen, choose_backbone
 from holotype.discovery.finding import Round, count_categories, find_categories, put_together
 from holotype.discovery.found import Discovery

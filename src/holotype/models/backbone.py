@@ -119,7 +119,7 @@ def load_backbone(config: BackboneConfig) -> Backbone:
 
 
 def _timm() -> ModuleType:
-    from holotype import _torchvision
+    from holotype.machine import torchvision_cure as _torchvision
 
     _torchvision.cure()  # timm imports torchvision
     import timm

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.memory import Level, human
+from holotype.machine.memory import Level, human
 
 log = logging.getLogger("holotype")
 

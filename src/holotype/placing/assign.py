@@ -15,7 +15,7 @@ from holotype.discovery.folders import Folders
 from holotype.discovery.found import FILE as DISCOVERY
 from holotype.discovery.found import Discovery, safe_texts
 from holotype.errors import InputError
-from holotype.files import write_beside
+from holotype.machine.files import write_beside
 
 if TYPE_CHECKING:
     import pandas as pd

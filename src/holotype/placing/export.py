@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from holotype.data.store import CROP_SHARE
 from holotype.data.views import normalise
 from holotype.errors import InputError
-from holotype.files import write_beside
+from holotype.machine.files import write_beside
 from holotype.methods import Method
 from holotype.methods.kmeans import SOFTNESS
 from holotype.placing.trained import Trained, load_trained

@@ -27,12 +27,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from holotype.bars import counting
+from holotype.machine.bars import counting
 from holotype.data.pictures import Picture, as_paths
 from holotype.data.store import ImageStore
-from holotype.device import open_fabric, pick_device, usual_precision
+from holotype.machine.device import open_fabric, pick_device, usual_precision
 from holotype.errors import InputError
-from holotype.files import write_bytes, write_text
+from holotype.machine.files import write_bytes, write_text
 from holotype.methods import Method, Task, find_method
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
 from holotype.placing.centres import Centres

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from holotype.data.decode import ImageProblem, read_image
-from holotype.files import write_beside, write_text
+from holotype.machine.files import write_beside, write_text
 
 FORMAT = 1
 SIDE = 116

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from holotype.errors import InputError
-from holotype.memory import PLACE, Budget, Level, human
+from holotype.machine.memory import PLACE, Budget, Level, human
 from holotype.methods.base import Views
 from holotype.models.cache import CacheViews, Shape
 

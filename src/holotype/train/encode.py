@@ -9,7 +9,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from holotype.data.views import normalise
-from holotype.device import arithmetic
+from holotype.machine.device import arithmetic
 from holotype.methods.base import Method, Prediction
 from holotype.models.backbone import Backbone
 from holotype.models.compiled import CompiledTrunk

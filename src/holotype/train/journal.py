@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from holotype.run import Metrics, RunFolder
-from holotype.train.gather import rank
+from holotype.machine.processes import rank
 from holotype.train.state import load_tensors, read_facts, save_state
 
 

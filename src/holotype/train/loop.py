@@ -24,7 +24,7 @@ from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
 from holotype.run import RunFolder
 from holotype.train.encode import Encoder, place
-from holotype.train.gather import any_process, rank, world_size
+from holotype.machine.processes import any_process, rank, world_size
 from holotype.train.journal import Journal, Position, State
 from holotype.train.optimiser import build_sgd, momentum_tensors, restore_momentum, set_rate
 from holotype.train.progress import StopRequest, TrainingBar, score_line

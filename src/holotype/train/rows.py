@@ -9,7 +9,7 @@ from torch import Tensor
 
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.train.gather import world_size
+from holotype.machine.processes import world_size
 
 
 @dataclass(frozen=True)

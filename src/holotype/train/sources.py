@@ -23,7 +23,7 @@ from holotype.methods.base import Views
 from holotype.models.cache import TokenCache
 from holotype.train.ahead import Ahead
 from holotype.train.encode import Encoder
-from holotype.train.gather import gather_rows, local_rows, world_size
+from holotype.machine.processes import gather_rows, local_rows, world_size
 
 Key = tuple[int | str, ...]
 

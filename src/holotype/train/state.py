@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.files import write_bytes, write_text
+from holotype.machine.files import write_bytes, write_text
 
 FACTS = "state.json"
 

@@ -11,7 +11,7 @@ import torch
 
 from holotype.errors import InputError, Stopped
 from holotype.methods.base import Prediction
-from holotype.train.gather import rank
+from holotype.machine.processes import rank
 from holotype.train.loop import Loop
 from holotype.train.progress import StopRequest, TrainingBar
 

@@ -3,7 +3,7 @@
 import pytest
 
 from holotype.errors import InputError
-from holotype.files import write_beside, write_text
+from holotype.machine.files import write_beside, write_text
 
 
 def test_a_failure_leaves_the_old_content_and_no_litter(tmp_path):

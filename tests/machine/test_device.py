@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from holotype.device import PRECISIONS, pick_device, pick_precision
+from holotype.machine.device import PRECISIONS, pick_device, pick_precision
 from holotype.errors import InputError
 from holotype.experiment import default_experiment
 

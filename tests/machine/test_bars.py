@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holotype.bars import counting
+from holotype.machine.bars import counting
 
 
 def test_counting_shows_nothing_unless_asked_to(capfd):

@@ -7,7 +7,7 @@ import torch
 import torch.multiprocessing as mp
 from safetensors.torch import load_file
 
-from holotype.train.gather import gather_rows, local_rows, sum_gradients, world_size
+from holotype.machine.processes import gather_rows, local_rows, sum_gradients, world_size
 
 from .two_processes import CASES, train_all, worker
 

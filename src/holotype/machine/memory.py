@@ -136,7 +136,7 @@ def _within(free: int, wanted: int) -> int:
 
 def _processes() -> int:
     """Processes of this run, which share the machine's memory and disk."""
-    from holotype.train.gather import world_size
+    from holotype.machine.processes import world_size
 
     return world_size()
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from holotype import _torchvision
+from holotype.machine import torchvision_cure as _torchvision
 
 
 def run(code: str) -> str:
@@ -18,7 +18,7 @@ def run(code: str) -> str:
 
 def test_timm_imports_after_the_cure_in_a_fresh_process() -> None:
     code = (
-        "from holotype import _torchvision\n"
+        "from holotype.machine import torchvision_cure as _torchvision\n"
         "first = _torchvision._library; _torchvision.cure(); _torchvision.cure()\n"
         "assert _torchvision._library is first\n"
         "import torch, torchvision, timm\n"

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from holotype import memory
+from holotype.machine import memory
 from holotype.errors import InputError
-from holotype.memory import Budget, MemoryConfig, cache_folder, find_budget, human
+from holotype.machine.memory import Budget, MemoryConfig, cache_folder, find_budget, human
 
 CPU = torch.device("cpu")
 GB = 1_000_000_000

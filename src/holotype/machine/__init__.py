@@ -1,0 +1,1 @@
+"""What a run needs of the computer: files, memory, devices, processes, bars."""
