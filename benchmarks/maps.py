@@ -31,7 +31,7 @@ from torch import nn
 
 from holotype.cli.settings import Words, read_request, resolve
 from holotype.data.table import Table
-from holotype.discovery.layout import FEW, layout
+from holotype.categories.layout import FEW, layout
 from holotype.errors import InputError
 from holotype.evaluate import scored_rows
 from holotype.experiment import Experiment

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from holotype.discovery.found import COLUMNS, Category, Discovery
+from holotype.categories.found import COLUMNS, Category, Discovery
 from holotype.experiment import default_experiment
 from holotype.placing.trained import save_trained
 from holotype.prepared import Shelf

@@ -10,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from holotype.discovery import edits
-from holotype.discovery.edits import Edit, read_edits, to_csv
-from holotype.discovery.found import COLUMNS, Discovery
+from holotype.categories import edits
+from holotype.categories.edits import Edit, read_edits, to_csv
+from holotype.categories.found import COLUMNS, Discovery
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)

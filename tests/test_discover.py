@@ -8,7 +8,7 @@ import pytest
 
 from holotype.cli.discover import make_parser, read_k, summary
 from holotype.discovery import workflow
-from holotype.discovery.found import Discovery
+from holotype.categories.found import Discovery
 from holotype.errors import Stopped
 
 from .discovery.test_rounds import make

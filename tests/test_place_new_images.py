@@ -13,7 +13,7 @@ from PIL import Image
 
 from holotype.estimator import Discoverer
 from holotype.placing.assign import COLUMNS
-from holotype.placing.centres import FAR
+from holotype.categories.centres import FAR
 from small_run import train_small
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "place-new-images.md"

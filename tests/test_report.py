@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from holotype.cli.report import command
-from holotype.discovery.edits import Edit, to_csv
-from holotype.discovery.found import Discovery
+from holotype.categories.edits import Edit, to_csv
+from holotype.categories.found import Discovery
 from holotype.errors import InputError
 from report.made import make_discovery
 

@@ -10,13 +10,13 @@ __version__ = "0.1.0"
 
 PUBLIC = {
     "Discoverer": "holotype.estimator",
-    "Discovery": "holotype.discovery.found",
+    "Discovery": "holotype.categories.found",
     "METHODS": "holotype.methods",
     "Method": "holotype.methods",
     "Table": "holotype.data.table",
     "default_experiment": "holotype.experiment",
     "discover": "holotype.discovery.workflow",
-    "load": "holotype.discovery.found",
+    "load": "holotype.categories.found",
     "load_table": "holotype.data.sources",
     "run_experiment": "holotype.experiment",
 }

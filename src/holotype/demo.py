@@ -23,7 +23,7 @@ from holotype.data.sampling import keyed_generator
 from holotype.data.sources import load_table
 from holotype.data.table import Table
 from holotype.machine.device import fresh_fabric
-from holotype.discovery.found import Discovery
+from holotype.categories.found import Discovery
 from holotype.discovery.workflow import DiscoverConfig, discover_table
 from holotype.embed import embed_table
 from holotype.evaluate import score

@@ -26,7 +26,7 @@ from sklearn.exceptions import NotFittedError
 
 from holotype.data.pictures import Picture, as_list, as_paths
 from holotype.data.table import Table
-from holotype.discovery.found import Category, Discovery
+from holotype.categories.found import Category, Discovery
 from holotype.errors import InputError
 from holotype.machine.files import write_text
 

@@ -14,8 +14,8 @@ from PIL import Image
 
 from holotype.cluster.count import pick_k
 from holotype.data.sources import load_table
-from holotype.discovery.edits import Edit, to_csv
-from holotype.discovery.found import COLUMNS, Discovery
+from holotype.categories.edits import Edit, to_csv
+from holotype.categories.found import COLUMNS, Discovery
 from holotype.discovery.workflow import DiscoverConfig, discover, discover_table
 from holotype.errors import InputError, Stopped
 from holotype.models.backbone import BackboneConfig

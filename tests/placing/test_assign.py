@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from holotype.cli.assign import command
-from holotype.discovery.edits import Edit, apply_edits
+from holotype.categories.edits import Edit, apply_edits
 from holotype.errors import InputError
 from holotype.placing.assign import COLUMNS, UNFIT, Called, assign_images, current_names
 from holotype.placing.trained import load_trained

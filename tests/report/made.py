@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image, ImageDraw
 
-from holotype.discovery.found import COLUMNS, Category, Discovery
+from holotype.categories.found import COLUMNS, Category, Discovery
 
 KNOWN = ("Sneaker", "Sandal", "Bag", "<script>alert(1)</script>", "Käfer ✓")
 ODD = ('it\'s 100% "odd" #1.png', "<b>bold & more.png", "Käfer ü ✓.png", "=cmd().png")

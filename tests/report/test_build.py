@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from holotype.discovery.found import Discovery
+from holotype.categories.found import Discovery
 from holotype.report import build_report
 from report.made import KNOWN, make_discovery
 

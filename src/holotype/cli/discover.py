@@ -10,7 +10,7 @@ from holotype.cli.words import Parser, add_labels_flag, add_running_flags, speak
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
-    from holotype.discovery.found import Discovery
+    from holotype.categories.found import Discovery
 
 MOST_LINES = 40
 """Categories that are listed on the terminal; the report shows all."""

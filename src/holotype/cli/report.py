@@ -10,8 +10,8 @@ from holotype.cli.words import Parser
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    from holotype.discovery.edits import LOG, append_edits, apply_log, read_edits
-    from holotype.discovery.found import Discovery
+    from holotype.categories.edits import LOG, append_edits, apply_log, read_edits
+    from holotype.categories.found import Discovery
     from holotype.report import build_report
 
     folder = Path(given.run)

@@ -18,10 +18,10 @@ from holotype.cluster.count import CountEstimate, count_key, estimate_table, wri
 from holotype.data.table import Table
 from holotype.machine.device import pick_device
 from holotype.discovery.best_backbone import Chosen
-from holotype.discovery.found import Discovery
-from holotype.discovery.layout import layout
+from holotype.categories.found import Discovery
+from holotype.categories.layout import layout
 from holotype.discovery.plan import draw_sample, make_plan
-from holotype.discovery.relations import describe
+from holotype.categories.relations import describe
 from holotype.discovery.rounds import run_id
 from holotype.discovery.timing import Clock
 from holotype.embed import Embeddings, embed_table

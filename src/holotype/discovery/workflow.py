@@ -27,7 +27,7 @@ from holotype.data.table import Table
 from holotype.machine.device import fresh_fabric, pick_device
 from holotype.discovery.best_backbone import Chosen, choose_backbone
 from holotype.discovery.finding import Round, count_categories, find_categories, put_together
-from holotype.discovery.found import Discovery
+from holotype.categories.found import Discovery
 from holotype.discovery.plan import SAMPLE, SAMPLE_ELSEWHERE, STEPS, STEPS_ELSEWHERE
 from holotype.discovery.rounds import (
     carry_names,

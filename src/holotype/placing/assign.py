@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from holotype.data.sources import IMAGE_EXTENSIONS, load_table
 from holotype.discovery.folders import Folders
-from holotype.discovery.found import FILE as DISCOVERY
-from holotype.discovery.found import Discovery, safe_texts
+from holotype.categories.found import FILE as DISCOVERY
+from holotype.categories.found import Discovery, safe_texts
 from holotype.errors import InputError
 from holotype.machine.files import write_beside
 

@@ -35,7 +35,7 @@ from holotype.errors import InputError
 from holotype.machine.files import write_bytes, write_text
 from holotype.methods import Method, Task, find_method
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
-from holotype.placing.centres import Centres
+from holotype.categories.centres import Centres
 from holotype.train.encode import PREDICTED_AT_ONCE, Encoder
 from holotype.train.sources import FreshViews, evaluation_features
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from holotype import __version__
-from holotype.discovery.edits import read_log
-from holotype.discovery.found import Discovery
+from holotype.categories.edits import read_log
+from holotype.categories.found import Discovery
 from holotype.machine.files import write_text
 from holotype.report.data import Chosen, choose, page_data, title, totals
 from holotype.report.thumbs import CELL, GRID, Thumbs, make_thumbs

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from holotype.data.containers import split_container
-from holotype.discovery.edits import Edit
-from holotype.discovery.found import Category, Discovery
+from holotype.categories.edits import Edit
+from holotype.categories.found import Category, Discovery
 
 FORMAT = 1
 LIMIT = 20_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holotype.discovery.found import Category
-from holotype.discovery.relations import WORST, Described, describe, in_words, suggest_names
+from holotype.categories.found import Category
+from holotype.categories.relations import WORST, Described, describe, in_words, suggest_names
 
 KNOWN = ("Sneaker", "Sandal", "Bag")
 IDS = [*KNOWN, "new-01", "new-02", "new-03"]
@@ -106,7 +106,7 @@ def test_the_order_of_images_and_the_length_of_features_mean_nothing(described) 
 
 
 def test_half_precision_and_several_chunks_change_nothing(described, monkeypatch) -> None:
-    monkeypatch.setattr("holotype.discovery.relations.CHUNK", 37)
+    monkeypatch.setattr("holotype.categories.relations.CHUNK", 37)
     w = world()
     w["features"] = w["features"].astype(np.float16)
     again = describe(**w)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holotype.discovery.layout import framed, layout
+from holotype.categories.layout import framed, layout
 
 
 def groups(n_each: int = 40, n_groups: int = 3) -> tuple[np.ndarray, np.ndarray]:

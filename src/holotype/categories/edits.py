@@ -19,7 +19,7 @@ from holotype.errors import InputError
 from holotype.machine.files import write_text
 
 if TYPE_CHECKING:  # pandas takes half a second to import
-    from holotype.discovery.found import Discovery
+    from holotype.categories.found import Discovery
 
 LOG = "edits.csv"
 """The log in a run folder. Lines are added and never changed."""
@@ -154,7 +154,7 @@ def run_ids(folder: Path) -> list[str]:
 
 def apply_edits(discovery: Discovery, edits: Sequence[Edit]) -> Applied:
     """The discovery as corrected, safe to repeat; the given one is not changed (corrections.py)."""
-    from holotype.discovery.corrections import correct
+    from holotype.categories.corrections import correct
 
     return correct(discovery, edits)
 
@@ -164,7 +164,7 @@ def apply_log(folder: Path) -> Applied:
 
     What a round found lies untouched in rounds/N; without that, the discovery in the folder is corrected further.
     """
-    from holotype.discovery.found import Discovery
+    from holotype.categories.found import Discovery
 
     found = Discovery.load(folder)
     kept = folder / "rounds" / str(found.facts.get("round", ""))

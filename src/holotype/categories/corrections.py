@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from holotype.discovery.edits import Applied, Edit
+from holotype.categories.edits import Applied, Edit
 
 if TYPE_CHECKING:
-    from holotype.discovery.found import Category, Discovery
+    from holotype.categories.found import Category, Discovery
 
 MOST_EXEMPLARS = 12
 """How many of the most typical images a merged category keeps to show itself."""
@@ -174,7 +174,7 @@ class _Work:
         return remark
 
     def create(self, name: str) -> Category:
-        from holotype.discovery.found import Category
+        from holotype.categories.found import Category
 
         category = Category(id=name, name=name, kind="novel", n=0, words="split off by hand")
         self.categories[name] = category

@@ -7,8 +7,8 @@ import copy
 import pandas as pd
 import pytest
 
-from holotype.discovery.edits import Applied, Edit, apply_edits
-from holotype.discovery.found import Discovery
+from holotype.categories.edits import Applied, Edit, apply_edits
+from holotype.categories.found import Discovery
 from report.made import make_discovery
 
 RUN = "run-made-1"

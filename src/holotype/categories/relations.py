@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from holotype.discovery.found import Category
+from holotype.categories.found import Category
 
 CHUNK = 8192
 """Images looked at together: a million of them are never copied at once."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holotype.discovery.edits import (
+from holotype.categories.edits import (
     COLUMNS,
     Edit,
     append_edits,
@@ -97,7 +97,7 @@ def test_the_log_is_applied_to_what_the_round_found(tmp_path):
         outcome = apply_log(tmp_path)
         assert (outcome.count, outcome.problems) == (1, [])
         assert "new-01" not in {c.id for c in outcome.discovery.categories}
-    from holotype.discovery.found import Discovery
+    from holotype.categories.found import Discovery
 
     assert "new-01" in {c.id for c in Discovery.load(tmp_path / "rounds" / "1").categories}
     assert "new-01" not in set(Discovery.load(tmp_path).images["category_id"])

@@ -7,7 +7,7 @@ import json
 import pandas as pd
 import pytest
 
-from holotype.discovery.found import COLUMNS, FILE, Category, Discovery
+from holotype.categories.found import COLUMNS, FILE, Category, Discovery
 from holotype.errors import InputError
 
 ODD = ["=cmd()", "<script>alert(1)</script>", 'a "quoted", name', "Käfer ✓"]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from holotype.discovery.edits import FORMULA
+from holotype.categories.edits import FORMULA
 from holotype.errors import InputError
 from holotype.machine.files import write_beside, write_text
 
