@@ -33,7 +33,7 @@ from holotype.cli.settings import Words, read_request, resolve
 from holotype.data.table import Table
 from holotype.categories.layout import FEW, layout
 from holotype.errors import InputError
-from holotype.evaluate import scored_rows
+from holotype.cluster.evaluate import scored_rows
 from holotype.experiment import Experiment
 from holotype.machine.files import write_beside, write_text
 from holotype.methods import find_method

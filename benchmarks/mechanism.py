@@ -23,7 +23,7 @@ from torch import Tensor
 
 from holotype.cli.bench import make_experiments, make_parser
 from holotype.errors import InputError
-from holotype.evaluate import class_index, has_truth, score
+from holotype.cluster.evaluate import class_index, has_truth, score
 from holotype.experiment import Experiment
 from holotype.machine.files import write_text
 from holotype.losses.ova import known_score

@@ -13,7 +13,7 @@ from lightning_fabric import Fabric
 from holotype.data.sources import load_table
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
-from holotype.evaluate import SCORES, clustering_accuracy, score
+from holotype.cluster.evaluate import SCORES, clustering_accuracy, score
 from holotype.experiment import Experiment, default_experiment
 from holotype.machine.memory import MemoryConfig
 from holotype.methods import METHODS, Prediction

@@ -26,7 +26,7 @@ from holotype.machine.device import fresh_fabric
 from holotype.categories.found import Discovery
 from holotype.discovery.workflow import DiscoverConfig, discover_table
 from holotype.embed import embed_table
-from holotype.evaluate import score
+from holotype.cluster.evaluate import score
 from holotype.machine.files import write_text
 from holotype.methods import Task, find_method
 from holotype.models.backbone import BackboneConfig, load_backbone

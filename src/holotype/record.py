@@ -14,7 +14,7 @@ import torch
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.machine.device import pick_precision
-from holotype.evaluate import SCORES, has_truth, score
+from holotype.cluster.evaluate import SCORES, has_truth, score
 from holotype.methods import Prediction
 from holotype.run import GONE, LATER, flat
 from holotype.train.encode import place

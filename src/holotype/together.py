@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from holotype.errors import InputError, Stopped
-from holotype.evaluate import has_truth
+from holotype.cluster.evaluate import has_truth
 from holotype.methods import Method, Prediction
 from holotype.models.cache import CacheViews, TokenCache
 from holotype.prepared import (

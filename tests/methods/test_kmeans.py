@@ -8,7 +8,7 @@ import torch
 
 from holotype.data.sampling import keyed_generator
 from holotype.data.table import Table
-from holotype.evaluate import score
+from holotype.cluster.evaluate import score
 from holotype.methods import Task
 from holotype.methods.kmeans import KMeans, KMeansConfig
 

@@ -172,7 +172,7 @@ class Curve:
         return self._found[k]
 
     def _evaluate(self, k: int) -> CountPoint:
-        from holotype.evaluate import clustering_accuracy
+        from holotype.cluster.evaluate import clustering_accuracy
 
         clusters, accuracy, silhouettes = [], [], []
         generator = torch.Generator().manual_seed(self.seed * LARGEST_K + k)

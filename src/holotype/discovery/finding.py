@@ -26,7 +26,7 @@ from holotype.discovery.rounds import run_id
 from holotype.discovery.timing import Clock
 from holotype.embed import Embeddings, embed_table
 from holotype.errors import InputError
-from holotype.evaluate import has_truth, score
+from holotype.cluster.evaluate import has_truth, score
 from holotype.experiment import Experiment, default_experiment
 from holotype.machine.files import write_beside
 from holotype.models.backbone import state_digest

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.evaluate import Accuracy, balanced_accuracy, clustering_accuracy, score, separate_accuracy
+from holotype.cluster.evaluate import Accuracy, balanced_accuracy, clustering_accuracy, score, separate_accuracy
 
 GOLDEN = dict(np.load(Path(__file__).parent / "data/parity/cluster_acc.npz", allow_pickle=False))
 CASES = sorted({key.split(".")[0] for key in GOLDEN})
