@@ -13,8 +13,8 @@ from drawing import drawn, pyplot
 from holotype.errors import InputError
 from holotype.machine.files import write_bytes
 from holotype.methods.rpc_config import RPCConfig
-from holotype.results import Row, read_results, summarise
-from holotype.study import Study, read_study
+from holotype.runs.results import Row, read_results, summarise
+from holotype.runs.study import Study, read_study
 
 PARAMETERS = ("lambda_1", "lambda_2", "alpha")
 DEFAULTS = {name: float(getattr(RPCConfig(), name)) for name in PARAMETERS}

@@ -34,13 +34,13 @@ from holotype.data.table import Table
 from holotype.categories.layout import FEW, layout
 from holotype.errors import InputError
 from holotype.cluster.evaluate import scored_rows
-from holotype.experiment import Experiment
+from holotype.runs.experiment import Experiment
 from holotype.machine.files import write_beside, write_text
 from holotype.methods import find_method
-from holotype.placing.trained import WEIGHTS
-from holotype.prepared import Prepared, Shelf, make_fabric, make_method
-from holotype.run import RunFolder
-from holotype.together import call
+from holotype.runs.trained import WEIGHTS
+from holotype.runs.prepared import Prepared, Shelf, make_fabric, make_method
+from holotype.runs.folder import RunFolder
+from holotype.runs.together import call
 from holotype.train.encode import Encoder
 from holotype.train.sources import FreshViews, evaluation_features
 

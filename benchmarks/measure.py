@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from holotype.machine.device import processors
-from holotype.provenance import commit, hardware
+from holotype.runs.provenance import commit, hardware
 
 EPOCHS = 200
 """Epochs of the run that step times are extrapolated to; what the methods' papers train."""

@@ -24,15 +24,15 @@ from torch import Tensor
 from holotype.cli.bench import make_experiments, make_parser
 from holotype.errors import InputError
 from holotype.cluster.evaluate import class_index, has_truth, score
-from holotype.experiment import Experiment
+from holotype.runs.experiment import Experiment
 from holotype.machine.files import write_text
 from holotype.losses.ova import known_score
 from holotype.losses.precision import unit
 from holotype.losses.relational import pair_weights, relational_consistency, signature
 from holotype.methods.base import Prediction
 from holotype.methods.rpc import RPC
-from holotype.prepared import Shelf
-from holotype.together import Run, begin
+from holotype.runs.prepared import Shelf
+from holotype.runs.together import Run, begin
 from holotype.train.encode import place
 from holotype.train.progress import StopRequest, TrainingBar
 from holotype.train.turns import train_in_turns

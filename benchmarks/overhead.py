@@ -30,7 +30,7 @@ from world import World
 
 from holotype.data.store import ImageStore
 from holotype.errors import InputError
-from holotype.experiment import default_experiment, set_dotted
+from holotype.runs.experiment import default_experiment, set_dotted
 from holotype.machine.files import write_text
 from holotype.methods import Method, Task, find_method
 from holotype.models.cache import CacheViews, TokenCache

@@ -10,7 +10,7 @@ from script import read_record
 from tables import short, table
 
 from holotype.errors import InputError
-from holotype.published import read_published
+from holotype.runs.published import read_published
 
 Record = dict[str, Any]
 COUNTED = ("name", "method", "what", "parameters", "macs")

@@ -18,10 +18,10 @@ from tables import table
 from holotype.data.benchmarks import BENCHMARKS, EMBEDDED
 from holotype.data.sources import collection_name
 from holotype.errors import InputError
-from holotype.published import find_published
+from holotype.runs.published import find_published
 
 # the words and stars of results/table.md, so that published numbers are marked the same way everywhere
-from holotype.results import (
+from holotype.runs.results import (
     SCORES,
     Record,
     Row,
@@ -31,7 +31,7 @@ from holotype.results import (
     read_results,
     summarise,
 )
-from holotype.study import Study, StudyRow, pick_rows, read_study
+from holotype.runs.study import Study, StudyRow, pick_rows, read_study
 
 KINDS = ("study", "comparison", "ablation")
 ABLATION = {

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from holotype.results import write_result
+from holotype.runs.results import write_result
 
 STUDY = """
 question: What does each part do?

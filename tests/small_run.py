@@ -9,11 +9,11 @@ import pandas as pd
 import torch
 
 from holotype.categories.found import COLUMNS, Category, Discovery
-from holotype.experiment import default_experiment
-from holotype.placing.trained import save_trained
-from holotype.prepared import Shelf
-from holotype.run import category_name
-from holotype.together import Run, begin
+from holotype.runs.experiment import default_experiment
+from holotype.runs.trained import save_trained
+from holotype.runs.prepared import Shelf
+from holotype.runs.folder import category_name
+from holotype.runs.together import Run, begin
 from holotype.train.sources import table_features
 
 RUN_ID = "small-1"

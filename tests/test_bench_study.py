@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from holotype.bench import batches, plan_runs
+from holotype.runs.bench import batches, plan_runs
 from holotype.cli.settings import read_request, read_words, resolve
 from holotype.errors import InputError
-from holotype.prepared import Shelf
-from holotype.results import read_results
+from holotype.runs.prepared import Shelf
+from holotype.runs.results import read_results
 
 from .test_bad_input import assert_sentence
 from .test_study import PARTS, SMALL, experiments

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from holotype.cli.bench import make_experiments, make_parser
-from holotype.results import read_results
-from holotype.study import read_study
+from holotype.runs.results import read_results
+from holotype.runs.study import read_study
 
 TOP = Path(__file__).parent.parent
 STUDIES = sorted((TOP / "experiments").glob("*.yaml"))

@@ -25,7 +25,7 @@ from holotype.data.table import Table
 from holotype.machine.device import fresh_fabric
 from holotype.categories.found import Discovery
 from holotype.discovery.workflow import DiscoverConfig, discover_table
-from holotype.embed import embed_table
+from holotype.runs.embed import embed_table
 from holotype.cluster.evaluate import score
 from holotype.machine.files import write_text
 from holotype.methods import Task, find_method

@@ -31,7 +31,7 @@ from holotype.errors import InputError
 from holotype.machine.files import write_text
 
 if TYPE_CHECKING:
-    from holotype.placing.trained import Trained
+    from holotype.runs.trained import Trained
 
 FILE = "estimator.json"
 """Beside a saved model: the parameters of the estimator."""
@@ -185,7 +185,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     @cached_property
     def _trained(self) -> Trained:
-        from holotype.placing.trained import load_trained
+        from holotype.runs.trained import load_trained
 
         return load_trained(self.run_folder_, self.device)
 

@@ -10,7 +10,7 @@ import figures
 import pytest
 
 from holotype.errors import InputError
-from holotype.study import read_study
+from holotype.runs.study import read_study
 from made_study import add_run, write_study
 
 ROWS = ("rpc", "lambda_1=0.2", "lambda_1=1", "lambda_2=0.0", "alpha=1.0", "simgcd")

@@ -17,9 +17,9 @@ import torch
 from sklearn.metrics import silhouette_samples
 
 from holotype.errors import InputError
-from holotype.experiment import Experiment, default_experiment
-from holotype.prepared import Shelf
-from holotype.together import Run, begin, finish
+from holotype.runs.experiment import Experiment, default_experiment
+from holotype.runs.prepared import Shelf
+from holotype.runs.together import Run, begin, finish
 from holotype.train.sources import table_features
 
 OWN = "own_encoder:Own"

@@ -23,7 +23,7 @@ from holotype.discovery.finding import (
     name_categories,
 )
 from holotype.discovery.workflow import DiscoverConfig
-from holotype.embed import Embeddings
+from holotype.runs.embed import Embeddings
 from holotype.errors import InputError
 from holotype.models.backbone import BackboneConfig
 

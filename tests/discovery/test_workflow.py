@@ -102,7 +102,7 @@ def test_the_same_command_goes_on_where_it_was_stopped(
         with pytest.raises(Stopped, match="describing"):
             discover_table(table, small(), run, progress=False)
     assert not (run / "discovery.json").exists()
-    monkeypatch.setattr("holotype.embed._embed_missing", lambda *_: pytest.fail("embedded again"))
+    monkeypatch.setattr("holotype.runs.embed._embed_missing", lambda *_: pytest.fail("embedded again"))
     found = discover_table(table, small(), run, progress=False)
     pd.testing.assert_frame_equal(found.images, Discovery.load(first_run).images)
 

@@ -5,7 +5,7 @@ import torch
 
 from holotype.machine.device import PRECISIONS, pick_device, pick_precision
 from holotype.errors import InputError
-from holotype.experiment import default_experiment
+from holotype.runs.experiment import default_experiment
 
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch):

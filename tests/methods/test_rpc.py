@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from holotype.experiment import default_experiment, set_dotted
+from holotype.runs.experiment import default_experiment, set_dotted
 from holotype.methods import Batch, Task
 from holotype.methods.debgcd import DebGCD, DebGCDConfig
 from holotype.methods.rpc import RPC

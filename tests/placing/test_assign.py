@@ -14,7 +14,7 @@ from holotype.cli.assign import command
 from holotype.categories.edits import Edit, apply_edits
 from holotype.errors import InputError
 from holotype.placing.assign import COLUMNS, UNFIT, Called, assign_images, current_names
-from holotype.placing.trained import load_trained
+from holotype.runs.trained import load_trained
 from small_run import small_discovery, train_small
 
 
@@ -76,7 +76,7 @@ def test_a_csv_with_every_image(run, images) -> None:
 
 
 def test_parquet_holds_the_same_in_several_parts(run, images, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("holotype.placing.trained.READ_AT_ONCE", 2)
+    monkeypatch.setattr("holotype.runs.trained.READ_AT_ONCE", 2)
     csv = pd.read_csv(
         assign_images(run, images, out=tmp_path / "a.csv", device="cpu").out, keep_default_na=False
     )
@@ -99,7 +99,7 @@ def test_a_stranger_fits_nothing(run, tmp_path, monkeypatch) -> None:
     """With the limits of a model that never saw such an image; how strange it must be is told in test_centres.py."""
     trained = load_trained(run, "cpu")
     trained.centres.limit = np.float32(0)  # nothing is near enough
-    monkeypatch.setattr("holotype.placing.trained.load_trained", lambda *_: trained)
+    monkeypatch.setattr("holotype.runs.trained.load_trained", lambda *_: trained)
     Image.new("RGB", (40, 40), (255, 0, 255)).save(tmp_path / "odd.png")
     found = assign_images(run, tmp_path / "odd.png", copy_to=tmp_path / "sorted", device="cpu")
     assert found.unfit == 1

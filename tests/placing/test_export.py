@@ -10,7 +10,7 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.placing.export import CHECKED, Parity, export_onnx
-from holotype.placing.trained import load_trained
+from holotype.runs.trained import load_trained
 from small_run import RUN_ID, train_small
 
 

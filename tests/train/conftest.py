@@ -17,7 +17,7 @@ from holotype.machine.memory import MemoryConfig
 from holotype.methods import Task, Views, find_method
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews
-from holotype.run import RunFolder
+from holotype.runs.folder import RunFolder
 from holotype.train.caching import open_cache
 from holotype.train.loop import Loop, TrainConfig
 

@@ -6,7 +6,7 @@ import json
 
 import torch
 
-from holotype.run import RunFolder
+from holotype.runs.folder import RunFolder
 from holotype.train import journal as journal_module
 from holotype.train.journal import Journal, Position, State
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from holotype.cli.words import Parser, speaks
 from holotype.errors import InputError
-from holotype.study import ELSEWHERE, Study, StudyRow, pick_rows, read_study
+from holotype.runs.study import ELSEWHERE, Study, StudyRow, pick_rows, read_study
 
 if TYPE_CHECKING:
-    from holotype.experiment import Experiment
+    from holotype.runs.experiment import Experiment
 
 Flags = list[tuple[str, str | None]]
 """Flags of `holotype train` with their values; None for one that takes none."""
@@ -26,7 +26,7 @@ def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     _check_given(given)
     studies = read_studies(given)
-    from holotype.results import write_table
+    from holotype.runs.results import write_table
 
     if not given.table_only:
         _run(given, studies)
@@ -75,9 +75,9 @@ def _run(given: argparse.Namespace, studies: Sequence[Study | None]) -> None:
             _say(f"{study.name}: {study.question}")
             for row in _rows_of_study(study, given):
                 _say(f"  {row.name}{': ' if row.asks else ''}{row.asks}")
-    from holotype.bench import plan_runs, run_planned
-    from holotype.prepared import Shelf
-    from holotype.results import find_results
+    from holotype.runs.bench import plan_runs, run_planned
+    from holotype.runs.prepared import Shelf
+    from holotype.runs.results import find_results
 
     shelf, planned = Shelf(), []
     elsewhere = find_results(Path(given.reuse)) if given.reuse else {}

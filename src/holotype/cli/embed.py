@@ -11,7 +11,7 @@ from holotype.cli.words import Parser, add_labels_flag, add_running_flags, speak
 
 if TYPE_CHECKING:
     from holotype.data.table import Table
-    from holotype.embed import Embeddings
+    from holotype.runs.embed import Embeddings
 
 
 @dataclass
@@ -96,7 +96,7 @@ def embed(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:
     """The features of a table as the flags ask, and the digest of the backbone."""
     from holotype.machine.device import fresh_fabric, pick_device
     from holotype.discovery.best_backbone import choose_backbone
-    from holotype.embed import embed_table
+    from holotype.runs.embed import embed_table
     from holotype.models.backbone import BackboneConfig
 
     config = BackboneConfig(given.backbone, arch=given.arch, image_size=given.image_size)

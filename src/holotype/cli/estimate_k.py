@@ -13,7 +13,7 @@ from holotype.cli.words import Parser, speaks
 if TYPE_CHECKING:
     from holotype.cluster.count import CountEstimate, CountPoint
     from holotype.data.table import Table
-    from holotype.embed import Embeddings
+    from holotype.runs.embed import Embeddings
 
 WIDTH = 30
 """Characters of the longest bar of the curve."""

@@ -21,7 +21,7 @@ from jsonargparse import ActionConfigFile, ArgumentParser, set_parsing_settings
 
 from holotype.data.benchmarks import BENCHMARKS
 from holotype.errors import InputError
-from holotype.experiment import Experiment, default_experiment
+from holotype.runs.experiment import Experiment, default_experiment
 from holotype.models.cache import CacheViews
 
 BARE = ("--help", "-h", "--print_config", "--no_progress")

@@ -8,7 +8,7 @@ from typing import Any
 
 from holotype.cli.settings import USAGE, Words, check_dataset, read_request, read_words, resolve
 from holotype.cli.words import speaks
-from holotype.experiment import Experiment, run_experiment
+from holotype.runs.experiment import Experiment, run_experiment
 
 
 def command(argv: Sequence[str]) -> int:

@@ -24,16 +24,16 @@ from holotype.discovery.plan import draw_sample, make_plan
 from holotype.categories.relations import describe
 from holotype.discovery.rounds import run_id
 from holotype.discovery.timing import Clock
-from holotype.embed import Embeddings, embed_table
+from holotype.runs.embed import Embeddings, embed_table
 from holotype.errors import InputError
 from holotype.cluster.evaluate import has_truth, score
-from holotype.experiment import Experiment, default_experiment
+from holotype.runs.experiment import Experiment, default_experiment
 from holotype.machine.files import write_beside
 from holotype.models.backbone import state_digest
-from holotype.placing.trained import save_trained
-from holotype.prepared import Data, Shelf
-from holotype.run import category_name
-from holotype.together import Run, begin
+from holotype.runs.trained import save_trained
+from holotype.runs.prepared import Data, Shelf
+from holotype.runs.folder import category_name
+from holotype.runs.together import Run, begin
 from holotype.train.encode import place
 from holotype.train.sources import table_features
 

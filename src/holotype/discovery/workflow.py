@@ -40,12 +40,12 @@ from holotype.discovery.rounds import (
     with_labels,
 )
 from holotype.discovery.timing import Clock
-from holotype.embed import embed_table
+from holotype.runs.embed import embed_table
 from holotype.errors import InputError
 from holotype.models.backbone import BackboneConfig
-from holotype.prepared import check_k
+from holotype.runs.prepared import check_k
 from holotype.report import build_report
-from holotype.run import RunFolder
+from holotype.runs.folder import RunFolder
 
 FEWEST = 8
 """Usable images below which there is nothing to train on."""

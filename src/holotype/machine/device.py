@@ -11,7 +11,7 @@ from holotype.errors import InputError
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-    from holotype.experiment import Experiment
+    from holotype.runs.experiment import Experiment
 
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp64": "64-true"}
 """Our names and Fabric's."""

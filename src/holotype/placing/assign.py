@@ -20,7 +20,7 @@ from holotype.machine.files import write_beside
 if TYPE_CHECKING:
     import pandas as pd
 
-    from holotype.placing.trained import Read, Trained
+    from holotype.runs.trained import Read, Trained
 
 COLUMNS = (
     *("path", "category", "category_id", "kind"),
@@ -78,7 +78,7 @@ def assign_images(
 
     out: .csv or .parquet, by default run/assigned/NAME.csv. copy_to: folder that gets a folder of links per category.
     """
-    from holotype.placing.trained import load_trained
+    from holotype.runs.trained import load_trained
 
     images, out = Path(images), Path(out or Path(run) / "assigned" / f"{_stem(Path(images))}.csv")
     sink = _sink(out)

@@ -23,7 +23,7 @@ from holotype.errors import InputError
 from holotype.machine.files import write_beside
 from holotype.methods import Method
 from holotype.methods.kmeans import SOFTNESS
-from holotype.placing.trained import Trained, load_trained
+from holotype.runs.trained import Trained, load_trained
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 """Of the extra onnx; torch's exporter needs the last one."""

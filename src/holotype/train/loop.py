@@ -22,7 +22,7 @@ from holotype.methods.base import Method, Prediction, Stage
 from holotype.methods.schedule import cosine_lr
 from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
-from holotype.run import RunFolder
+from holotype.runs.folder import RunFolder
 from holotype.train.encode import Encoder, place
 from holotype.machine.processes import any_process, rank, world_size
 from holotype.train.journal import Journal, Position, State

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from holotype.errors import InputError, Stopped
-from holotype.experiment import Experiment, default_experiment, run_experiment, set_dotted
+from holotype.runs.experiment import Experiment, default_experiment, run_experiment, set_dotted
 from holotype.models.cache import CacheViews
-from holotype.prepared import Shelf, load_backbone
-from holotype.together import name_runs, run_together
+from holotype.runs.prepared import Shelf, load_backbone
+from holotype.runs.together import name_runs, run_together
 from holotype.train.loop import Loop
 
 from .test_bad_input import pressed

@@ -13,7 +13,7 @@ from PIL import Image
 
 from holotype.errors import InputError
 from holotype.methods import METHODS
-from holotype.placing.trained import FILE, WEIGHTS, load_trained, rebuild
+from holotype.runs.trained import FILE, WEIGHTS, load_trained, rebuild
 from small_run import RUN_ID, train_small
 
 
@@ -68,7 +68,7 @@ def test_paths_pictures_and_arrays_are_one(trained) -> None:
 
 def test_an_image_that_cannot_be_read_is_placed_nowhere(trained, tmp_path, monkeypatch) -> None:
     folder, run, _, _ = trained
-    monkeypatch.setattr("holotype.placing.trained.READ_AT_ONCE", 2)  # several parts
+    monkeypatch.setattr("holotype.runs.trained.READ_AT_ONCE", 2)  # several parts
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"nothing")
     model = load_trained(folder, "cpu")

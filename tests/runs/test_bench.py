@@ -11,7 +11,7 @@ import pytest
 
 from holotype.cli.bench import make_experiments, make_parser
 from holotype.errors import InputError
-from holotype.results import (
+from holotype.runs.results import (
     APART,
     RECORDED,
     mean_and_std,
@@ -124,7 +124,7 @@ def test_the_same_run_twice(tmp_path: Path) -> None:
 
 def test_results_of_earlier_versions_give_the_table_they_gave(tmp_path: Path) -> None:
     """The results that lie in the repository, made before there was a token cache among them."""
-    kept = Path(__file__).resolve().parent.parent / "results"
+    kept = Path(__file__).resolve().parents[2] / "results"
     for file in kept.glob("*.json"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
     write_table(tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holotype.methods import METHODS
-from holotype.published import ROUNDING, find_published, read_published, share_old, unlawful
+from holotype.runs.published import ROUNDING, find_published, read_published, share_old, unlawful
 
 DATASETS = ("cub", "scars", "aircraft", "cifar10", "cifar100", "imagenet100")
 

@@ -39,7 +39,7 @@ from holotype.train.encode import Encoder
 from holotype.train.sources import FreshViews, evaluation_features
 
 if TYPE_CHECKING:
-    from holotype.experiment import Experiment
+    from holotype.runs.experiment import Experiment
 
 AUTO_VIEWS = CacheViews(4, 2)
 """Of the cache on a CPU, where running the trunk in every step is out of the question."""

@@ -15,10 +15,10 @@ import torch
 from lightning_fabric import Fabric
 from PIL import Image
 
-import holotype.embed as module
+import holotype.runs.embed as module
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
-from holotype.embed import embed_table
+from holotype.runs.embed import embed_table
 from holotype.errors import InputError, Stopped
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
 from holotype.train.encode import Encoder

@@ -9,10 +9,10 @@ import pytest
 
 from holotype.cli.bench import make_experiments, make_parser
 from holotype.errors import InputError
-from holotype.experiment import Experiment
-from holotype.study import ELSEWHERE, Study, StudyRow, pick_rows, read_study
+from holotype.runs.experiment import Experiment
+from holotype.runs.study import ELSEWHERE, Study, StudyRow, pick_rows, read_study
 
-TOP = Path(__file__).resolve().parent.parent
+TOP = Path(__file__).resolve().parents[2]
 
 PARTS = """
 question: Which part costs the known classes?

@@ -14,13 +14,13 @@ from holotype.data.sources import load_table
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.cluster.evaluate import SCORES, clustering_accuracy, score
-from holotype.experiment import Experiment, default_experiment
+from holotype.runs.experiment import Experiment, default_experiment
 from holotype.machine.memory import MemoryConfig
 from holotype.methods import METHODS, Prediction
 from holotype.models.cache import CacheViews
-from holotype.prepared import Data
-from holotype.provenance import describe
-from holotype.record import config_hash, count_placed, identify, make_record, score_held_out, score_table
+from holotype.runs.prepared import Data
+from holotype.runs.provenance import describe
+from holotype.runs.record import config_hash, count_placed, identify, make_record, score_held_out, score_table
 from holotype.train.loop import TrainConfig
 from holotype.train.sources import evaluation_features
 

@@ -18,7 +18,7 @@ from holotype.errors import InputError, Stopped
 from holotype.cluster.evaluate import has_truth
 from holotype.methods import Method, Prediction
 from holotype.models.cache import CacheViews, TokenCache
-from holotype.prepared import (
+from holotype.runs.prepared import (
     Prepared,
     Shelf,
     make_fabric,
@@ -27,15 +27,15 @@ from holotype.prepared import (
     views_needed,
     wanted_views,
 )
-from holotype.provenance import describe
-from holotype.record import headline, identify, make_record, score_held_out, score_table
-from holotype.run import RunFolder
+from holotype.runs.provenance import describe
+from holotype.runs.record import headline, identify, make_record, score_held_out, score_table
+from holotype.runs.folder import RunFolder
 from holotype.machine.processes import rank
 from holotype.train.loop import Loop
 from holotype.train.turns import train_in_turns
 
 if TYPE_CHECKING:
-    from holotype.experiment import Experiment
+    from holotype.runs.experiment import Experiment
 
 Record = dict[str, Any]
 CACHE = "cache.json"

@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from holotype.data.benchmarks import BENCHMARKS
-from holotype.experiment import Experiment, default_experiment
+from holotype.runs.experiment import Experiment, default_experiment
 from holotype.methods import METHODS
-from holotype.recipes import recipe
+from holotype.runs.recipes import recipe
 
 EPS = {
     "cifar10": 1,

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.run import Metrics, RunFolder, category_name
+from holotype.runs.folder import Metrics, RunFolder, category_name
 
 IDENTITY = {
     "method_name": "rpc",

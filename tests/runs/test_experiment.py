@@ -14,16 +14,16 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from holotype import prepared as module
+from holotype.runs import prepared as module
 from holotype.data.benchmarks import Benchmark
 from holotype.data.protocol import gcd_split
 from holotype.data.sources import load_table
 from holotype.data.table import Table
 from holotype.machine.device import pick_device
 from holotype.errors import InputError, Stopped
-from holotype.experiment import Experiment, default_experiment, run_experiment, set_dotted
+from holotype.runs.experiment import Experiment, default_experiment, run_experiment, set_dotted
 from holotype.methods import METHODS
-from holotype.prepared import load_data, make_fabric
+from holotype.runs.prepared import load_data, make_fabric
 from holotype.train.loop import Loop
 
 from .conftest import draw_squares, write_csv

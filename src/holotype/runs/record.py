@@ -16,16 +16,16 @@ from holotype.data.table import Table
 from holotype.machine.device import pick_precision
 from holotype.cluster.evaluate import SCORES, has_truth, score
 from holotype.methods import Prediction
-from holotype.run import GONE, LATER, flat
+from holotype.runs.folder import GONE, LATER, flat
 from holotype.train.encode import place
 from holotype.train.loop import Loop
 from holotype.train.sources import FreshViews, table_features
 
 if TYPE_CHECKING:
-    from holotype.experiment import Experiment
+    from holotype.runs.experiment import Experiment
     from holotype.models.backbone import Backbone
     from holotype.models.cache import CacheViews
-    from holotype.prepared import Data
+    from holotype.runs.prepared import Data
 
 
 def score_table(table: Table, prediction: Prediction) -> dict[str, Any]:

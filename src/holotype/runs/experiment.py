@@ -15,9 +15,9 @@ from holotype.errors import InputError
 from holotype.machine.memory import MemoryConfig
 from holotype.methods import find_method
 from holotype.models.backbone import BackboneConfig
-from holotype.prepared import Shelf
-from holotype.recipes import recipe
-from holotype.together import run_alone
+from holotype.runs.prepared import Shelf
+from holotype.runs.recipes import recipe
+from holotype.runs.together import run_alone
 from holotype.train.loop import TrainConfig
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from holotype.errors import InputError
 from holotype.machine.files import write_text
-from holotype.published import Published, find_published, read_published
+from holotype.runs.published import Published, find_published, read_published
 
 Record = dict[str, Any]
 

@@ -40,7 +40,7 @@ from holotype.train.encode import PREDICTED_AT_ONCE, Encoder
 from holotype.train.sources import FreshViews, evaluation_features
 
 if TYPE_CHECKING:
-    from holotype.experiment import Experiment
+    from holotype.runs.experiment import Experiment
 
 FORMAT = 1
 """Raised when a file of an older version can no longer be read."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holotype.bench import Planned, batches
-from holotype.results import read_results
+from holotype.runs.bench import Planned, batches
+from holotype.runs.results import read_results
 
 from .test_bad_input import pressed
 from .test_bench import bench as bench  # the fixture: the command on coloured squares

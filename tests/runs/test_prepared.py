@@ -8,13 +8,13 @@ import logging
 import pytest
 import torch
 
-from holotype import prepared as module
+from holotype.runs import prepared as module
 from holotype.errors import InputError
-from holotype.experiment import Experiment, default_experiment, set_dotted
+from holotype.runs.experiment import Experiment, default_experiment, set_dotted
 from holotype.machine.memory import Budget, MemoryConfig
 from holotype.methods.base import Views
 from holotype.models.cache import CacheViews
-from holotype.prepared import (
+from holotype.runs.prepared import (
     Prepared,
     Shelf,
     make_fabric,
