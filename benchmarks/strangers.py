@@ -17,7 +17,7 @@ import numpy as np
 
 from holotype.data.benchmarks import SAMPLE
 from holotype.data.sources import load_table
-from holotype.estimator import Discoverer
+from holotype.discovery.estimator import Discoverer
 
 HELD_OUT = 0.2
 """Share of each class that is not trained on."""

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from holotype.estimator import Discoverer
+from holotype.discovery.estimator import Discoverer
 from holotype.placing.assign import COLUMNS
 from holotype.categories.centres import FAR
 from small_run import train_small
@@ -54,7 +54,7 @@ def test_the_python_runs(tmp_path, monkeypatch, squares_folder, tiny_backbone_fi
             return {"k": self.k, "out": self.out}
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("holotype.estimator.Discoverer", Small)
+    monkeypatch.setattr("holotype.discovery.estimator.Discoverer", Small)
     frame = pd.read_csv(squares_folder / "squares.csv", keep_default_na=False)
     images = [np.asarray(Image.open(squares_folder / path)) for path in frame.path]
     names = {"images": images, "labels": list(frame.label), "new_images": images[:3]}

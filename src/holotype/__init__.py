@@ -9,7 +9,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 PUBLIC = {
-    "Discoverer": "holotype.estimator",
+    "Discoverer": "holotype.discovery.estimator",
     "Discovery": "holotype.categories.found",
     "METHODS": "holotype.methods",
     "Method": "holotype.methods",

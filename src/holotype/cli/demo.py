@@ -11,7 +11,7 @@ from holotype.cli.words import Parser, add_running_flags, speaks
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     from holotype.cli.discover import summary
-    from holotype.demo import STEPS, run_demo, table
+    from holotype.discovery.demo import STEPS, run_demo, table
     from holotype.discovery.workflow import DiscoverConfig
     from holotype.models.backbone import BackboneConfig
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holotype.data.sources import IMAGE_EXTENSIONS, load_table
-from holotype.discovery.folders import Folders
+from holotype.placing.folders import Folders
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Discovery, safe_texts
 from holotype.errors import InputError

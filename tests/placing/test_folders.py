@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holotype.discovery.folders import LONGEST, Folders, safe_name
+from holotype.placing.folders import LONGEST, Folders, safe_name
 from holotype.errors import InputError
 
 ODD = ["a/b", "a\\b", "a_b", "A/B", "..", ".", ".hidden", "", "  ", "CON", "nul.txt", 'he said "hi"', "=cmd()",

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from holotype.errors import InputError
-from holotype.estimator import PICTURES, Discoverer, as_labels
+from holotype.discovery.estimator import PICTURES, Discoverer, as_labels
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from holotype.cli import main
-from holotype.demo import run_demo, table
+from holotype.discovery.demo import run_demo, table
 from holotype.discovery.workflow import DiscoverConfig
 from holotype.models.backbone import BackboneConfig
 
