@@ -29,18 +29,18 @@ from safetensors.torch import load_file
 from script import one_sentence
 from torch import nn
 
-from holotype.cli.settings import Words, read_request, resolve
-from holotype.data.table import Table
 from holotype.categories.layout import FEW, layout
-from holotype.errors import InputError
+from holotype.cli.settings import Words, read_request, resolve
 from holotype.cluster.evaluate import scored_rows
-from holotype.runs.experiment import Experiment
+from holotype.data.table import Table
+from holotype.errors import InputError
 from holotype.machine.files import write_beside, write_text
 from holotype.methods import find_method
-from holotype.runs.trained import WEIGHTS
-from holotype.runs.prepared import Prepared, Shelf, make_fabric, make_method
+from holotype.runs.experiment import Experiment
 from holotype.runs.folder import RunFolder
+from holotype.runs.prepared import Prepared, Shelf, make_fabric, make_method
 from holotype.runs.together import call
+from holotype.runs.trained import WEIGHTS
 from holotype.train.encode import Encoder
 from holotype.train.sources import FreshViews, evaluation_features
 

@@ -22,15 +22,15 @@ from script import one_sentence
 from torch import Tensor
 
 from holotype.cli.bench import make_experiments, make_parser
-from holotype.errors import InputError
 from holotype.cluster.evaluate import class_index, has_truth, score
-from holotype.runs.experiment import Experiment
-from holotype.machine.files import write_text
+from holotype.errors import InputError
 from holotype.losses.ova import known_score
 from holotype.losses.precision import unit
 from holotype.losses.relational import pair_weights, relational_consistency, signature
+from holotype.machine.files import write_text
 from holotype.methods.base import Prediction
 from holotype.methods.rpc import RPC
+from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf
 from holotype.runs.together import Run, begin
 from holotype.train.encode import place

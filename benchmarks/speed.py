@@ -34,8 +34,8 @@ from script import one_sentence, read_record
 from tables import insert, tables
 from world import EMBEDDED_SIZE, World
 
-from holotype.machine.device import processors
 from holotype.errors import InputError
+from holotype.machine.device import processors
 from holotype.machine.files import write_text
 
 ALIKE = (

@@ -2,8 +2,8 @@
 
     python benchmarks/startup.py [--repeats 5]
 
-Each repeat is a process of its own: `holotype train simgcd fashion-sample`, ended when its first step begins. The token cache
-is there already, as on any second run.
+Each repeat is a process of its own: `holotype train simgcd fashion-sample`, ended when its first step begins. The token
+cache is there already, as on any second run.
 """
 
 from __future__ import annotations
@@ -32,10 +32,23 @@ sys.exit(main(sys.argv[1:]))
 def once(cache: Path) -> float:
     """One start in a folder of its own."""
     with tempfile.TemporaryDirectory() as out:
-        words = ["train", "simgcd", "fashion-sample", "--out", f"{out}/run", "--no-progress", "--device", "cpu"]
+        words = [
+            "train",
+            "simgcd",
+            "fashion-sample",
+            "--out",
+            f"{out}/run",
+            "--no-progress",
+            "--device",
+            "cpu",
+        ]
         environment = os.environ | {"STARTED": str(time.time()), "XDG_CACHE_HOME": str(cache)}
         made = subprocess.run(
-            [sys.executable, "-c", CHILD, *words], env=environment, capture_output=True, text=True, check=False
+            [sys.executable, "-c", CHILD, *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
     found = [line for line in made.stdout.splitlines() if line.startswith("FIRST")]
     if not found:
@@ -44,14 +57,18 @@ def once(cache: Path) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as cache:
         cold = once(Path(cache))
         warm = [once(Path(cache)) for _ in range(given.repeats)]
-    print(f"cold {cold:.2f} s; warm, {given.repeats} times: median {statistics.median(warm):.2f} s, "
-          f"{min(warm):.2f} to {max(warm):.2f} s")
+    print(
+        f"cold {cold:.2f} s; warm, {given.repeats} times: median {statistics.median(warm):.2f} s, "
+        f"{min(warm):.2f} to {max(warm):.2f} s"
+    )
     return 0
 
 

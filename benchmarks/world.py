@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from lightning_fabric import Fabric
 
-from holotype.machine import torchvision_cure as _torchvision
 from holotype.data.table import Table
-from holotype.machine.device import PRECISIONS
 from holotype.errors import InputError
+from holotype.machine import torchvision_cure as _torchvision
+from holotype.machine.device import PRECISIONS
 from holotype.methods import Method, Task, find_method
 from holotype.models.backbone import IMAGENET_MEAN, IMAGENET_STD, Backbone, BackboneConfig, load_backbone
 from holotype.models.tails import Model, split

@@ -29,9 +29,9 @@ SCREENS = {"docs/report-light.png", "docs/report-phone.png"}
 """The report of the demo, which shows the embedded sample."""
 IMAGES = {SAMPLE, *SCREENS}
 """Files that may hold pictures. Pictures of other data sets have terms of their own: none is shipped."""
-SYNTHETIC = {"tests/data/parity/transform_subset.npz"}
+SYNTHETIC = {"tests/parity/transform_subset.npz"}
 """Arrays of pixels that no camera saw: gradients, chequers and noise."""
-BINARY = (SAMPLE, WEIGHTS, *SCREENS, "tests/data/parity/*.npz")
+BINARY = (SAMPLE, WEIGHTS, *SCREENS, "tests/parity/*.npz")
 """Files that need not be text."""
 
 IMAGE_ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp", ".ico"}
@@ -52,32 +52,32 @@ FORBIDDEN = {
 
 MAX_LINES, MAX_FUNCTION = 400, 60
 
-ROOMS = {"data": ("data_stage", "images"), "data/layouts": ("data_stage",), "cli": ("cli", "")}
-"""Where the tests of a folder lie, unless in the folder of the same name."""
 COVERED = {
-    "_torchvision.py": "test_torchvision_cure.py",
     "cli/assign.py": "placing/test_assign.py",
-    "cli/data.py": "test_cli.py",
+    "cli/data.py": "cli/test_cli.py",
+    "cli/demo.py": "discovery/test_demo.py",
+    "cli/embed.py": "runs/test_embed.py",
     "cli/export.py": "placing/test_export.py",
-    "cli/settings.py": "test_cli.py",
-    "cli/train.py": "test_cli.py",
-    "cli/words.py": "test_bad_input.py",
-    "data/containers.py": "data_stage/test_decode.py",
-    "data/layouts/cifar.py": "data_stage/test_benchmarks.py",
-    "data/layouts/fine_grained.py": "data_stage/test_benchmarks.py",
-    "data/layouts/folders.py": "data_stage/test_benchmarks.py",
-    "data/layouts/listing.py": "data_stage/test_benchmarks.py",
-    "errors.py": "test_bad_input.py",
+    "cli/settings.py": "cli/test_cli.py",
+    "cli/train.py": "cli/test_cli.py",
+    "cli/words.py": "cli/test_bad_input.py",
+    "data/containers.py": "data/test_decode.py",
+    "data/layouts/cifar.py": "data/test_benchmarks.py",
+    "data/layouts/fine_grained.py": "data/test_benchmarks.py",
+    "data/layouts/folders.py": "data/test_benchmarks.py",
+    "data/layouts/listing.py": "data/test_benchmarks.py",
+    "errors.py": "cli/test_bad_input.py",
     "losses/precision.py": "losses/test_masked.py",
+    "machine/processes.py": "train/test_processes.py",
     "methods/base.py": "train/test_loop.py",
     "methods/rpc_config.py": "methods/test_rpc.py",
-    "results.py": "test_bench.py",
+    "runs/results.py": "runs/test_bench.py",
 }
 """Files whose tests lie in a file of another name. A file in neither place has no tests."""
 
 SHIPPED = (
     "py.typed",
-    "published.json",
+    "runs/published.json",
     "data/sample/fashion_mnist_1000.npz",
     "data/sample/NOTICE.md",
     "models/weights/vit_tiny_patch16_128.safetensors",
@@ -247,7 +247,7 @@ def source_files() -> list[str]:
 
 def own_mirrors(file: str) -> list[Path]:
     folder, _, name = file.rpartition("/")
-    return [TOP / "tests" / room / f"test_{name}" for room in ROOMS.get(folder, (folder,))]
+    return [TOP / "tests" / folder / f"test_{name}"]
 
 
 def mirrors(file: str) -> list[Path]:

@@ -9,11 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holotype.cluster.evaluate import (
+    Accuracy,
+    balanced_accuracy,
+    clustering_accuracy,
+    score,
+    separate_accuracy,
+)
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.cluster.evaluate import Accuracy, balanced_accuracy, clustering_accuracy, score, separate_accuracy
 
-GOLDEN = dict(np.load(Path(__file__).parent / "data/parity/cluster_acc.npz", allow_pickle=False))
+GOLDEN = dict(np.load(Path(__file__).parents[1] / "parity/cluster_acc.npz", allow_pickle=False))
 CASES = sorted({key.split(".")[0] for key in GOLDEN})
 
 

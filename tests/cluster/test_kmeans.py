@@ -13,7 +13,7 @@ from holotype.cluster import kmeans as module
 from holotype.cluster.kmeans import KMeansResult, d2_seeds, kmeans, semi_supervised_kmeans
 from holotype.errors import InputError
 
-GOLDEN = dict(np.load(Path(__file__).parent.parent / "data/parity/ss_kmeans.npz", allow_pickle=False))
+GOLDEN = dict(np.load(Path(__file__).parent.parent / "parity/ss_kmeans.npz", allow_pickle=False))
 CASES = ["easy_k8", "hard_k10", "noncontiguous_labels_k6", "all_known_k4"]
 DTYPES = [torch.float32, torch.float64]
 

@@ -12,8 +12,8 @@ from PIL import Image
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from holotype.errors import InputError
 from holotype.discovery.estimator import PICTURES, Discoverer, as_labels
+from holotype.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -23,9 +23,9 @@ from holotype.discovery.finding import (
     name_categories,
 )
 from holotype.discovery.workflow import DiscoverConfig
-from holotype.runs.embed import Embeddings
 from holotype.errors import InputError
 from holotype.models.backbone import BackboneConfig
+from holotype.runs.embed import Embeddings
 
 
 @pytest.fixture

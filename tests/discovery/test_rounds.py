@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from holotype.data.table import Table
 from holotype.categories.edits import Edit, append_edits, to_csv
 from holotype.categories.found import Category, Discovery
+from holotype.data.table import Table
 from holotype.discovery.rounds import (
     carry_names,
     confirmed_labels,

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from holotype.cluster.count import pick_k
-from holotype.data.sources import load_table
 from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import COLUMNS, Discovery
+from holotype.cluster.count import pick_k
+from holotype.data.sources import load_table
 from holotype.discovery.workflow import DiscoverConfig, discover, discover_table
 from holotype.errors import InputError, Stopped
 from holotype.models.backbone import BackboneConfig

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-PARITY = Path(__file__).parent.parent / "data" / "parity"
+PARITY = Path(__file__).parent.parent / "parity"
 
 
 @cache

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from holotype.machine.device import PRECISIONS, pick_device, pick_precision
 from holotype.errors import InputError
+from holotype.machine.device import PRECISIONS, pick_device, pick_precision
 from holotype.runs.experiment import default_experiment
 
 

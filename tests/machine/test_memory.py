@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from holotype.machine import memory
 from holotype.errors import InputError
+from holotype.machine import memory
 from holotype.machine.memory import Budget, MemoryConfig, cache_folder, find_budget, human
 
 CPU = torch.device("cpu")

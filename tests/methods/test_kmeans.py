@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from holotype.cluster.evaluate import score
 from holotype.data.sampling import keyed_generator
 from holotype.data.table import Table
-from holotype.cluster.evaluate import score
 from holotype.methods import Task
 from holotype.methods.kmeans import KMeans, KMeansConfig
 

@@ -7,7 +7,7 @@ import pytest
 
 from holotype.methods.schedule import cosine_lr, linear_warmup, ramp
 
-GOLDEN = np.load(Path(__file__).parents[1] / "data/parity/schedules.npz")
+GOLDEN = np.load(Path(__file__).parents[1] / "parity/schedules.npz")
 CASES = sorted({key.rsplit(".", 1)[0] for key in GOLDEN.files if key.endswith(".lr_used")})
 
 

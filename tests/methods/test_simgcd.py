@@ -9,7 +9,7 @@ import torch
 from holotype.methods import Batch, Task
 from holotype.methods.simgcd import SimGCD, SimGCDConfig
 
-GOLDEN = np.load(Path(__file__).parents[1] / "data/parity/simgcd_total.npz")
+GOLDEN = np.load(Path(__file__).parents[1] / "parity/simgcd_total.npz")
 CASES = ["mixed", "one_labelled", "all_labelled", "dup_labels"]
 
 

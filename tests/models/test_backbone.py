@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from holotype.machine import torchvision_cure as _torchvision
 from holotype.errors import InputError
+from holotype.machine import torchvision_cure as _torchvision
 from holotype.models import backbone as backbone_module
 from holotype.models.backbone import (
     CAVEAT,
@@ -28,9 +28,7 @@ from holotype.models.tails import AbsorbedTail, WholeTail
 _torchvision.cure()
 import timm  # noqa: E402
 
-GROUPS = dict(
-    np.load(Path(__file__).parent.parent / "data" / "parity" / "param_groups.npz", allow_pickle=False)
-)
+GROUPS = dict(np.load(Path(__file__).parent.parent / "parity" / "param_groups.npz", allow_pickle=False))
 TINY = "vit_tiny_patch16_224"
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from holotype.machine import torchvision_cure as _torchvision
 from holotype.data.views import normalise
+from holotype.machine import torchvision_cure as _torchvision
 from holotype.models import compiled
 from holotype.models.compiled import CompiledTrunk, PatchProduct, is_patch_convolution
 from holotype.models.tails import split

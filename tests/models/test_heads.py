@@ -18,7 +18,7 @@ from holotype.models.heads import (
     load_reference_head,
 )
 
-GOLDEN = dict(np.load(Path(__file__).parent.parent / "data" / "parity" / "heads.npz", allow_pickle=False))
+GOLDEN = dict(np.load(Path(__file__).parent.parent / "parity" / "heads.npz", allow_pickle=False))
 ATOL = 1e-9
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holotype.machine import torchvision_cure as _torchvision
 from holotype.errors import InputError
+from holotype.machine import torchvision_cure as _torchvision
 from holotype.models import tails
 from holotype.models.tails import AbsorbedTail, KVTail, WholeTail, rotary_positions, split
 

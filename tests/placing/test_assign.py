@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from holotype.cli.assign import command
 from holotype.categories.edits import Edit, apply_edits
+from holotype.cli.assign import command
 from holotype.errors import InputError
 from holotype.placing.assign import COLUMNS, UNFIT, Called, assign_images, current_names
 from holotype.runs.trained import load_trained

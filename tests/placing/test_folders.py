@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holotype.placing.folders import LONGEST, Folders, safe_name
 from holotype.errors import InputError
+from holotype.placing.folders import LONGEST, Folders, safe_name
 
 ODD = ["a/b", "a\\b", "a_b", "A/B", "..", ".", ".hidden", "", "  ", "CON", "nul.txt", 'he said "hi"', "=cmd()",
        "<script>alert(1)</script>", "Käfer ✓", "end. ", "x" * 500, "ü" * 500, "line\nbreak", "-rf"]  # fmt: skip

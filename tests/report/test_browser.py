@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from holotype.cli.report import command
 from holotype.categories.edits import read_edits
 from holotype.categories.found import Discovery
+from holotype.cli.report import command
 from holotype.report import build_report
 from report.browser import Page, browsing, chromium
 from report.made import KNOWN, ODD, make_discovery

@@ -18,9 +18,9 @@ from PIL import Image
 import holotype.runs.embed as module
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
-from holotype.runs.embed import embed_table
 from holotype.errors import InputError, Stopped
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
+from holotype.runs.embed import embed_table
 from holotype.train.encode import Encoder
 from holotype.train.sources import FreshViews
 

@@ -14,20 +14,19 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from holotype.runs import prepared as module
 from holotype.data.benchmarks import Benchmark
 from holotype.data.protocol import gcd_split
 from holotype.data.sources import load_table
 from holotype.data.table import Table
-from holotype.machine.device import pick_device
 from holotype.errors import InputError, Stopped
-from holotype.runs.experiment import Experiment, default_experiment, run_experiment, set_dotted
+from holotype.machine.device import pick_device
 from holotype.methods import METHODS
+from holotype.runs import prepared as module
+from holotype.runs.experiment import Experiment, default_experiment, run_experiment, set_dotted
 from holotype.runs.prepared import load_data, make_fabric
 from holotype.train.loop import Loop
-
-from .conftest import draw_squares, write_csv
-from .test_bad_input import pressed
+from tests.cli.test_bad_input import pressed
+from tests.conftest import draw_squares, write_csv
 
 
 @pytest.fixture

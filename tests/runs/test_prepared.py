@@ -8,12 +8,12 @@ import logging
 import pytest
 import torch
 
-from holotype.runs import prepared as module
 from holotype.errors import InputError
-from holotype.runs.experiment import Experiment, default_experiment, set_dotted
 from holotype.machine.memory import Budget, MemoryConfig
 from holotype.methods.base import Views
 from holotype.models.cache import CacheViews
+from holotype.runs import prepared as module
+from holotype.runs.experiment import Experiment, default_experiment, set_dotted
 from holotype.runs.prepared import (
     Prepared,
     Shelf,
@@ -23,8 +23,7 @@ from holotype.runs.prepared import (
     views_needed,
     wanted_views,
 )
-
-from .train.stubs import STUBS, TwoStages
+from tests.train.stubs import STUBS, TwoStages
 
 
 @pytest.fixture

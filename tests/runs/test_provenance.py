@@ -15,9 +15,9 @@ import torch
 from lightning_fabric import Fabric
 
 import holotype
-from holotype.runs import provenance
 from holotype.data.table import Table
 from holotype.models.backbone import Backbone
+from holotype.runs import provenance
 from holotype.runs.provenance import commit, describe, hardware
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from holotype.data.benchmarks import BENCHMARKS
-from holotype.runs.experiment import Experiment, default_experiment
 from holotype.methods import METHODS
+from holotype.runs.experiment import Experiment, default_experiment
 from holotype.runs.recipes import recipe
 
 EPS = {

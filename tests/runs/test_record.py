@@ -10,23 +10,22 @@ import pytest
 import torch
 from lightning_fabric import Fabric
 
+from holotype.cluster.evaluate import SCORES, clustering_accuracy, score
 from holotype.data.sources import load_table
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
-from holotype.cluster.evaluate import SCORES, clustering_accuracy, score
-from holotype.runs.experiment import Experiment, default_experiment
 from holotype.machine.memory import MemoryConfig
 from holotype.methods import METHODS, Prediction
 from holotype.models.cache import CacheViews
+from holotype.runs.experiment import Experiment, default_experiment
 from holotype.runs.prepared import Data
 from holotype.runs.provenance import describe
 from holotype.runs.record import config_hash, count_placed, identify, make_record, score_held_out, score_table
 from holotype.train.loop import TrainConfig
 from holotype.train.sources import evaluation_features
-
-from .train.conftest import N_KNOWN, World, draw_squares, tiny_backbone
-from .train.conftest import world as world  # the fixture of the folder train
-from .train.stubs import TwoStages
+from tests.train.conftest import N_KNOWN, World, draw_squares, tiny_backbone
+from tests.train.conftest import world as world  # the fixture of the folder train
+from tests.train.stubs import TwoStages
 
 BACKBONE = tiny_backbone()
 

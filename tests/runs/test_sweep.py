@@ -8,8 +8,8 @@ import pytest
 
 from holotype.runs.bench import Planned, batches
 from holotype.runs.results import read_results
+from tests.cli.test_bad_input import pressed
 
-from .test_bad_input import pressed
 from .test_bench import bench as bench  # the fixture: the command on coloured squares
 from .test_bench import experiments
 from .test_prepared import counted as counted  # the fixture: how often things are made

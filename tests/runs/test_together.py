@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from holotype.errors import InputError, Stopped
-from holotype.runs.experiment import Experiment, default_experiment, run_experiment, set_dotted
 from holotype.models.cache import CacheViews
+from holotype.runs.experiment import Experiment, default_experiment, run_experiment, set_dotted
 from holotype.runs.prepared import Shelf, load_backbone
 from holotype.runs.together import name_runs, run_together
 from holotype.train.loop import Loop
-
-from .test_bad_input import pressed
+from tests.cli.test_bad_input import pressed
 
 CLOCKS = ("seconds", "wall_seconds", "decode_seconds", "cache_seconds", "parallel")
 

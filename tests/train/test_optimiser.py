@@ -13,7 +13,7 @@ from holotype.errors import InputError
 from holotype.models.heads import CosineClassifier, Projector
 from holotype.train.optimiser import build_sgd, momentum_tensors, restore_momentum, set_rate
 
-GOLDEN = np.load(Path(__file__).parents[1] / "data" / "parity" / "param_groups.npz", allow_pickle=False)
+GOLDEN = np.load(Path(__file__).parents[1] / "parity" / "param_groups.npz", allow_pickle=False)
 
 
 def network(seed: int = 0) -> dict[str, nn.Parameter]:

@@ -12,8 +12,8 @@ from holotype.errors import InputError, Stopped
 from holotype.methods import Prediction
 from holotype.train import turns
 from holotype.train.turns import End, take_step, train_in_turns
+from tests.cli.test_bad_input import pressed
 
-from ..test_bad_input import pressed
 from .conftest import assert_equal_weights, weights
 from .stubs import ClustersAtTheEnd, TwoStages
 

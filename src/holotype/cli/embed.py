@@ -94,10 +94,10 @@ def read_collection(given: Any) -> Collection:
 
 def embed(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:
     """The features of a table as the flags ask, and the digest of the backbone."""
-    from holotype.machine.device import fresh_fabric, pick_device
     from holotype.discovery.best_backbone import choose_backbone
-    from holotype.runs.embed import embed_table
+    from holotype.machine.device import fresh_fabric, pick_device
     from holotype.models.backbone import BackboneConfig
+    from holotype.runs.embed import embed_table
 
     config = BackboneConfig(given.backbone, arch=given.arch, image_size=given.image_size)
     chosen = choose_backbone(config, pick_device(given.device))

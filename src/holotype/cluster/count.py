@@ -24,11 +24,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.machine.bars import counting
 from holotype.cluster.curve import RUNS, CountEstimate, CountPoint, conclude, informed
 from holotype.cluster.kmeans import CHUNK, kmeans
-from holotype.machine.device import pick_device
 from holotype.errors import InputError
+from holotype.machine.bars import counting
+from holotype.machine.device import pick_device
 from holotype.machine.files import write_text
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from itertools import islice
 import numpy as np
 from PIL import Image
 
-from holotype.machine.bars import counting
 from holotype.data.decode import ImageProblem, read_image
-from holotype.machine.device import processors
 from holotype.errors import InputError
+from holotype.machine.bars import counting
+from holotype.machine.device import processors
 
 LONGEST = 4
 """An image's longer side is cut to at most this many times its shorter side."""

@@ -24,8 +24,8 @@ from holotype.data.ingest import in_order
 from holotype.data.placement import place
 from holotype.data.scratch import PixelBuffer, Spill
 from holotype.data.views import Crops
-from holotype.machine.device import processors
 from holotype.errors import InputError
+from holotype.machine.device import processors
 from holotype.machine.files import write_beside
 from holotype.machine.memory import Level
 

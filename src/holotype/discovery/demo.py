@@ -16,21 +16,21 @@ from typing import Any
 import numpy as np
 import torch
 
+from holotype.categories.found import Discovery
+from holotype.cluster.evaluate import score
 from holotype.data.benchmarks import load_benchmark
 from holotype.data.decode import read_image
 from holotype.data.protocol import gcd_split
 from holotype.data.sampling import keyed_generator
 from holotype.data.sources import load_table
 from holotype.data.table import Table
-from holotype.machine.device import fresh_fabric
-from holotype.categories.found import Discovery
 from holotype.discovery.workflow import DiscoverConfig, discover_table
-from holotype.runs.embed import embed_table
-from holotype.cluster.evaluate import score
+from holotype.machine.device import fresh_fabric
 from holotype.machine.files import write_text
 from holotype.methods import Task, find_method
 from holotype.models.backbone import BackboneConfig, load_backbone
 from holotype.report import build_report
+from holotype.runs.embed import embed_table
 from holotype.train.encode import place
 
 STEPS = 450

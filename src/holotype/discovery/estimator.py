@@ -24,9 +24,9 @@ import pandas as pd
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
+from holotype.categories.found import Category, Discovery
 from holotype.data.pictures import Picture, as_list, as_paths
 from holotype.data.table import Table
-from holotype.categories.found import Category, Discovery
 from holotype.errors import InputError
 from holotype.machine.files import write_text
 

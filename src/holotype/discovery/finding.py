@@ -14,26 +14,26 @@ import numpy as np
 import pandas as pd
 import torch
 
-from holotype.cluster.count import CountEstimate, count_key, estimate_table, write_count
-from holotype.data.table import Table
-from holotype.machine.device import pick_device
-from holotype.discovery.best_backbone import Chosen
 from holotype.categories.found import Discovery
 from holotype.categories.layout import layout
-from holotype.discovery.plan import draw_sample, make_plan
 from holotype.categories.relations import describe
+from holotype.cluster.count import CountEstimate, count_key, estimate_table, write_count
+from holotype.cluster.evaluate import has_truth, score
+from holotype.data.table import Table
+from holotype.discovery.best_backbone import Chosen
+from holotype.discovery.plan import draw_sample, make_plan
 from holotype.discovery.rounds import run_id
 from holotype.discovery.timing import Clock
-from holotype.runs.embed import Embeddings, embed_table
 from holotype.errors import InputError
-from holotype.cluster.evaluate import has_truth, score
-from holotype.runs.experiment import Experiment, default_experiment
+from holotype.machine.device import pick_device
 from holotype.machine.files import write_beside
 from holotype.models.backbone import state_digest
-from holotype.runs.trained import save_trained
-from holotype.runs.prepared import Data, Shelf
+from holotype.runs.embed import Embeddings, embed_table
+from holotype.runs.experiment import Experiment, default_experiment
 from holotype.runs.folder import category_name
+from holotype.runs.prepared import Data, Shelf
 from holotype.runs.together import Run, begin
+from holotype.runs.trained import save_trained
 from holotype.train.encode import place
 from holotype.train.sources import table_features
 

@@ -21,13 +21,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from holotype.categories.found import Discovery
 from holotype.cluster.count import pick_k
 from holotype.data.sources import check_trainable, load_table
 from holotype.data.table import Table
-from holotype.machine.device import fresh_fabric, pick_device
 from holotype.discovery.best_backbone import Chosen, choose_backbone
 from holotype.discovery.finding import Round, count_categories, find_categories, put_together
-from holotype.categories.found import Discovery
 from holotype.discovery.plan import SAMPLE, SAMPLE_ELSEWHERE, STEPS, STEPS_ELSEWHERE
 from holotype.discovery.rounds import (
     carry_names,
@@ -40,12 +39,13 @@ from holotype.discovery.rounds import (
     with_labels,
 )
 from holotype.discovery.timing import Clock
-from holotype.runs.embed import embed_table
 from holotype.errors import InputError
+from holotype.machine.device import fresh_fabric, pick_device
 from holotype.models.backbone import BackboneConfig
-from holotype.runs.prepared import check_k
 from holotype.report import build_report
+from holotype.runs.embed import embed_table
 from holotype.runs.folder import RunFolder
+from holotype.runs.prepared import check_k
 
 FEWEST = 8
 """Usable images below which there is nothing to train on."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.data.sources import IMAGE_EXTENSIONS, load_table
-from holotype.placing.folders import Folders
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Discovery, safe_texts
+from holotype.data.sources import IMAGE_EXTENSIONS, load_table
 from holotype.errors import InputError
 from holotype.machine.files import write_beside
+from holotype.placing.folders import Folders
 
 if TYPE_CHECKING:
     import pandas as pd

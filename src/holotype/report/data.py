@@ -16,9 +16,9 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from holotype.data.containers import split_container
 from holotype.categories.edits import Edit
 from holotype.categories.found import Category, Discovery
+from holotype.data.containers import split_container
 
 FORMAT = 1
 LIMIT = 20_000

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from holotype.errors import InputError
-from holotype.runs.experiment import Experiment, run_experiment
+from holotype.machine.processes import rank
 from holotype.methods import find_method
+from holotype.runs.experiment import Experiment, run_experiment
 from holotype.runs.prepared import Shelf, make_fabric, sharing_key, wanted_views
 from holotype.runs.record import config_hash, identify
 from holotype.runs.results import Record, read_results, result_name, write_result
 from holotype.runs.together import call, run_together
-from holotype.machine.processes import rank
 
 Say = Callable[[str], None]
 T = TypeVar("T")

@@ -19,12 +19,12 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from holotype.machine.bars import counting
 from holotype.data.ingest import Decoded, in_order
 from holotype.data.store import CROP_SHARE
 from holotype.data.table import Table
 from holotype.data.views import centre_crops
 from holotype.errors import InputError
+from holotype.machine.bars import counting
 from holotype.machine.files import write_beside, write_text
 from holotype.models.backbone import Backbone
 from holotype.train.encode import Encoder

@@ -27,8 +27,8 @@ from holotype.data.scratch import Spill
 from holotype.data.sources import check_trainable, load_table
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
-from holotype.machine.device import open_fabric, pick_device, pick_precision
 from holotype.errors import InputError
+from holotype.machine.device import open_fabric, pick_device, pick_precision
 from holotype.machine.memory import LEVELS, Budget, cache_folder, find_budget
 from holotype.methods import Method, Task, find_method
 from holotype.methods.base import Views

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from holotype.cluster.evaluate import SCORES, has_truth, score
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.machine.device import pick_precision
-from holotype.cluster.evaluate import SCORES, has_truth, score
 from holotype.methods import Prediction
 from holotype.runs.folder import GONE, LATER, flat
 from holotype.train.encode import place
@@ -22,9 +22,9 @@ from holotype.train.loop import Loop
 from holotype.train.sources import FreshViews, table_features
 
 if TYPE_CHECKING:
-    from holotype.runs.experiment import Experiment
     from holotype.models.backbone import Backbone
     from holotype.models.cache import CacheViews
+    from holotype.runs.experiment import Experiment
     from holotype.runs.prepared import Data
 
 

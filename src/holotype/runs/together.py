@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from holotype.errors import InputError, Stopped
 from holotype.cluster.evaluate import has_truth
+from holotype.errors import InputError, Stopped
+from holotype.machine.processes import rank
 from holotype.methods import Method, Prediction
 from holotype.models.cache import CacheViews, TokenCache
+from holotype.runs.folder import RunFolder
 from holotype.runs.prepared import (
     Prepared,
     Shelf,
@@ -29,8 +31,6 @@ from holotype.runs.prepared import (
 )
 from holotype.runs.provenance import describe
 from holotype.runs.record import headline, identify, make_record, score_held_out, score_table
-from holotype.runs.folder import RunFolder
-from holotype.machine.processes import rank
 from holotype.train.loop import Loop
 from holotype.train.turns import train_in_turns
 

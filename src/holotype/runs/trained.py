@@ -27,15 +27,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from holotype.machine.bars import counting
+from holotype.categories.centres import Centres
 from holotype.data.pictures import Picture, as_paths
 from holotype.data.store import ImageStore
-from holotype.machine.device import open_fabric, pick_device, usual_precision
 from holotype.errors import InputError
+from holotype.machine.bars import counting
+from holotype.machine.device import open_fabric, pick_device, usual_precision
 from holotype.machine.files import write_bytes, write_text
 from holotype.methods import Method, Task, find_method
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
-from holotype.categories.centres import Centres
 from holotype.train.encode import PREDICTED_AT_ONCE, Encoder
 from holotype.train.sources import FreshViews, evaluation_features
 

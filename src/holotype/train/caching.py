@@ -11,12 +11,13 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from holotype.machine.bars import counting
 from holotype.data.sampling import keyed_generator
 from holotype.data.store import ImageStore
 from holotype.data.strong import OPERATIONS, Recipe, apply_recipe, draw_recipe
 from holotype.data.views import Crops, centre_crops, draw_crops
+from holotype.machine.bars import counting
 from holotype.machine.memory import PLACE, Budget, MemoryConfig, cache_folder, find_budget, human
+from holotype.machine.processes import rank
 from holotype.methods.base import Views
 from holotype.models.backbone import Backbone
 from holotype.models.cache import (
@@ -35,7 +36,6 @@ from holotype.models.cache import (
 )
 from holotype.train.cache_plan import Plan, fit_to_needs, plan_cache
 from holotype.train.encode import Encoder
-from holotype.machine.processes import rank
 
 log = logging.getLogger("holotype")
 

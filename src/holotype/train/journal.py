@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from holotype.runs.folder import Metrics, RunFolder
 from holotype.machine.processes import rank
+from holotype.runs.folder import Metrics, RunFolder
 from holotype.train.state import load_tensors, read_facts, save_state
 
 

@@ -18,13 +18,13 @@ from holotype.data.sampling import SAMPLERS, keyed_generator
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError
+from holotype.machine.processes import any_process, rank, world_size
 from holotype.methods.base import Method, Prediction, Stage
 from holotype.methods.schedule import cosine_lr
 from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
 from holotype.runs.folder import RunFolder
 from holotype.train.encode import Encoder, place
-from holotype.machine.processes import any_process, rank, world_size
 from holotype.train.journal import Journal, Position, State
 from holotype.train.optimiser import build_sgd, momentum_tensors, restore_momentum, set_rate
 from holotype.train.progress import StopRequest, TrainingBar, score_line

@@ -19,11 +19,11 @@ from holotype.data.sampling import keyed_generator
 from holotype.data.store import ImageStore
 from holotype.data.strong import Recipe, apply_recipe, draw_recipe
 from holotype.data.views import Crops, centre_crops, draw_crops
+from holotype.machine.processes import gather_rows, local_rows, world_size
 from holotype.methods.base import Views
 from holotype.models.cache import TokenCache
 from holotype.train.ahead import Ahead
 from holotype.train.encode import Encoder
-from holotype.machine.processes import gather_rows, local_rows, world_size
 
 Key = tuple[int | str, ...]
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from holotype.data.sampling import keyed_generator
+from holotype.machine.processes import gather_rows, sum_gradients
 from holotype.methods.base import Batch, Method, Stage, Views
 from holotype.train.capture import Captured, undone
-from holotype.machine.processes import gather_rows, sum_gradients
 from holotype.train.optimiser import momentum_of
 from holotype.train.sources import Key, Source
 

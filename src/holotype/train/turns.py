@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from holotype.errors import InputError, Stopped
-from holotype.methods.base import Prediction
 from holotype.machine.processes import rank
+from holotype.methods.base import Prediction
 from holotype.train.loop import Loop
 from holotype.train.progress import StopRequest, TrainingBar
 

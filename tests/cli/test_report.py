@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from holotype.cli.report import command
 from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import Discovery
+from holotype.cli.report import command
 from holotype.errors import InputError
 from report.made import make_discovery
 

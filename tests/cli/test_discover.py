@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from holotype.categories.found import Discovery
 from holotype.cli.discover import make_parser, read_k, summary
 from holotype.discovery import workflow
-from holotype.categories.found import Discovery
 from holotype.errors import Stopped
-
-from .discovery.test_rounds import make
+from tests.discovery.test_rounds import make
 
 
 def test_flags_reach_the_settings(holotype, squares_folder, tmp_path, monkeypatch) -> None:

@@ -8,7 +8,7 @@ from holotype.cli.bench import make_experiments, make_parser
 from holotype.runs.results import read_results
 from holotype.runs.study import read_study
 
-TOP = Path(__file__).parent.parent
+TOP = Path(__file__).parents[2]
 STUDIES = sorted((TOP / "experiments").glob("*.yaml"))
 LIVE = [path for path in STUDIES if read_study(path).commit is None]
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from holotype.runs.bench import batches, plan_runs
 from holotype.cli.settings import read_request, read_words, resolve
 from holotype.errors import InputError
+from holotype.runs.bench import batches, plan_runs
 from holotype.runs.prepared import Shelf
 from holotype.runs.results import read_results
+from tests.runs.test_study import PARTS, SMALL, experiments
+from tests.runs.test_study import written as written  # the fixture: a study file with a given text
 
 from .test_bad_input import assert_sentence
-from .test_study import PARTS, SMALL, experiments
-from .test_study import written as written  # the fixture: a study file with a given text
 
 # -- what is refused ----------------------------------------------------------------------------------
 

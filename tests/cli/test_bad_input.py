@@ -14,8 +14,7 @@ import pandas as pd
 import pytest
 
 from holotype.train.state import load_tensors, read_facts
-
-from .conftest import draw_squares, write_csv
+from tests.conftest import draw_squares, write_csv
 
 
 def assert_sentence(outcome, *words: str) -> None:

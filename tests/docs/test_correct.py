@@ -14,7 +14,7 @@ from holotype.categories import edits
 from holotype.categories.edits import Edit, read_edits, to_csv
 from holotype.categories.found import COLUMNS, Discovery
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

@@ -20,8 +20,8 @@ from holotype.cli.bench import make_parser as bench_parser
 from holotype.cli.settings import describe_type, make_parser, read_request, read_words, resolve, settings
 from holotype.cli.words import messages
 from holotype.data.benchmarks import BENCHMARKS
-from holotype.runs.experiment import Experiment, default_experiment
 from holotype.methods import METHODS
+from holotype.runs.experiment import Experiment, default_experiment
 
 from .test_bad_input import pressed
 

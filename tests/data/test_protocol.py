@@ -12,7 +12,7 @@ from holotype.data.protocol import gcd_split, held_out
 from holotype.data.table import Table
 from holotype.errors import InputError
 
-GOLDEN = np.load(Path(__file__).parents[1] / "data" / "parity" / "splits.npz")
+GOLDEN = np.load(Path(__file__).parents[1] / "parity" / "splits.npz")
 
 
 def benchmark(label: list[str], known: tuple[str, ...], test: list[str] | None = None) -> Benchmark:

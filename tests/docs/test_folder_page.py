@@ -12,10 +12,9 @@ import pytest
 
 from holotype.discovery import workflow
 from holotype.models.backbone import BackboneConfig
+from tests.conftest import KNOWN, write_csv
 
-from .conftest import KNOWN, write_csv
-
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "folder.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "folder.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

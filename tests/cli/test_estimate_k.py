@@ -17,7 +17,7 @@ from holotype.cli.embed import Collection
 from holotype.cli.estimate_k import curve_lines, make_parser, summary
 from holotype.cluster.count import CountEstimate, CountPoint
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "how-many.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-many.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

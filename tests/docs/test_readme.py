@@ -16,10 +16,10 @@ import pytest
 
 from holotype.cli import COMMANDS
 from holotype.data.benchmarks import BENCHMARKS, read_facts
-from holotype.runs.experiment import Experiment
 from holotype.methods import METHODS
+from holotype.runs.experiment import Experiment
 
-TOP = Path(__file__).resolve().parent.parent
+TOP = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
     TOP / "README.md",
     TOP / "CONTRIBUTING.md",

@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from holotype.categories.centres import FAR
 from holotype.discovery.estimator import Discoverer
 from holotype.placing.assign import COLUMNS
-from holotype.categories.centres import FAR
 from small_run import train_small
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "place-new-images.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "place-new-images.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

@@ -18,7 +18,7 @@ from holotype.errors import InputError
 
 from .noise import write_noise
 
-GOLDEN = np.load(Path(__file__).parents[1] / "data" / "parity" / "transform_subset.npz", allow_pickle=False)
+GOLDEN = np.load(Path(__file__).parents[1] / "parity" / "transform_subset.npz", allow_pickle=False)
 CASES = ("grad_50x69", "check_71x50", "noise_32x32", "check_290x270_down")
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 

@@ -18,7 +18,7 @@ from holotype.errors import InputError
 from . import miniatures
 from .miniatures import MINIATURES
 
-PARITY = Path(__file__).parents[1] / "data" / "parity"
+PARITY = Path(__file__).parents[1] / "parity"
 
 
 def mini(case: str, root: Path) -> tuple[Benchmark, ClassSplit]:
