@@ -21,8 +21,9 @@ import numpy as np
 from holotype.data.benchmarks import load_benchmark
 from holotype.data.protocol import gcd_split
 from holotype.data.table import Table
-from holotype.runs.experiment import default_experiment, run_experiment, set_dotted
 from holotype.runs.prepared import Data, Shelf
+from holotype.runs.run import run_experiment
+from holotype.runs.settings import default_experiment, set_dotted
 
 TARGETS = ("uniform", "estimated")
 """Values of method.memax_target that are compared."""

@@ -38,7 +38,7 @@ from holotype.machine.files import write_beside, write_text
 from holotype.methods import find_method
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import RunFolder
-from holotype.runs.prepared import Prepared, Shelf, make_fabric, make_method
+from holotype.runs.prepared import Prepared, Shelf, make_compute, make_method
 from holotype.runs.together import call
 from holotype.runs.trained import WEIGHTS
 from holotype.train.encode import Encoder
@@ -110,9 +110,8 @@ def check_together(runs: Sequence[FinishedRun]) -> None:
 
 def prepare(run: FinishedRun, shelf: Shelf) -> Prepared:
     """Table, images and backbone of a run, which must be those that it was trained on."""
-    fabric = make_fabric(run.experiment)
-    fabric.launch()
-    prepared = shelf.get(run.experiment, fabric)
+    compute = make_compute(run.experiment)
+    prepared = shelf.get(run.experiment, compute)
     if prepared.data.table.fingerprint() != run.identity["table"]:
         raise InputError(
             f"The images or labels of {run.identity['dataset']} are not those that {run.path} was trained on; "
@@ -130,7 +129,7 @@ def trained_encoder(run: FinishedRun, prepared: Prepared) -> Encoder:
     """The backbone with the run's tail, and the run's method where that does the encoding."""
     own = find_method(run.experiment.method_name).needs == "images"
     method = make_method(run.experiment, prepared.data, prepared.backbone) if own else None
-    encoder = Encoder(prepared.network(), prepared.fabric, method)
+    encoder = Encoder(prepared.network(), prepared.compute, method)
     modules = nn.ModuleDict({"tail": encoder.tail} | ({} if method is None else {"method": method}))
     modules.to(encoder.device, encoder.dtype)
     try:

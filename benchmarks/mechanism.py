@@ -32,7 +32,7 @@ from holotype.methods.base import Prediction
 from holotype.methods.rpc import RPC
 from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf
-from holotype.runs.together import Run, begin
+from holotype.runs.run import Run, begin
 from holotype.train.encode import place
 from holotype.train.progress import StopRequest, TrainingBar
 from holotype.train.turns import train_in_turns

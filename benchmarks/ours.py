@@ -78,8 +78,8 @@ class Bench:
         shutil.rmtree(kept, ignore_errors=True)
         memory = MemoryConfig(cache_dir=str(kept) if self.world.device.type == "cpu" else None)
         wanted, usable = CacheViews.parse(self.views), torch.arange(len(store))
-        fabric, backbone = self.world.fabric(), self.backbone()
-        return open_cache(wanted, NEEDS, store, backbone, fabric, usable, memory)
+        compute, backbone = self.world.compute(), self.backbone()
+        return open_cache(wanted, NEEDS, store, backbone, compute, usable, memory)
 
     def cache(self) -> TokenCache:
         if self._cache is None:
@@ -129,7 +129,7 @@ def make_loop(
     config = TrainConfig(epochs=epochs, batch_size=batch, lr=LR, eval_every=NEVER, save_seconds=NEVER)
     torch.set_float32_matmul_precision(config.matmul)
     learner, table = world.method(method, backbone.dim, n, k), world.table(n, k)
-    return Loop(config, learner, backbone, store, table, world.fabric(), seed=seed, cache=cache)
+    return Loop(config, learner, backbone, store, table, world.compute(), seed=seed, cache=cache)
 
 
 def describe(loop: Loop, method: str) -> dict[str, Any]:

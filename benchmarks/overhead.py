@@ -33,7 +33,7 @@ from holotype.errors import InputError
 from holotype.machine.files import write_text
 from holotype.methods import Method, Task, find_method
 from holotype.models.cache import CacheViews, TokenCache
-from holotype.runs.experiment import default_experiment, set_dotted
+from holotype.runs.settings import default_experiment, set_dotted
 
 IMAGES = 512
 """Made-up images whose tokens the steps draw from; more would change nothing but the memory."""

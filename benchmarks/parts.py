@@ -53,7 +53,7 @@ def ceilings(bench: Bench, effort: Effort) -> Row:
     on_cpu = world.backbone()  # uncompiled, and counted before it moves
     macs = count_macs(on_cpu.trunk, torch.zeros(1, 3, world.image_size, world.image_size))
     encoder = Encoder(
-        on_cpu, world.fabric(), compiled=world.device.type == "cuda", images_at_once=2 * world.batch
+        on_cpu, world.compute(), compiled=world.device.type == "cuda", images_at_once=2 * world.batch
     )
     generator = torch.Generator(world.device).manual_seed(0)
     shape = (encoder.chunk, 3, world.image_size, world.image_size)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.machine import torchvision_cure as _torchvision
-from holotype.machine.device import PRECISIONS
+from holotype.machine.device import Compute
 from holotype.methods import Method, Task, find_method
 from holotype.models.backbone import IMAGENET_MEAN, IMAGENET_STD, Backbone, BackboneConfig, load_backbone
 from holotype.models.tails import Model, split
@@ -73,8 +71,6 @@ class World:
             trunk, tail, dim, self.image_size, IMAGENET_MEAN, IMAGENET_STD, self.arch, digest, caveat=""
         )
 
-    def fabric(self) -> Fabric:
+    def compute(self) -> Compute:
         """One process on this device: bf16 for the backbone on a GPU, fp32 on a CPU, as runs have it."""
-        precision = PRECISIONS["bf16" if self.device.type == "cuda" else "fp32"]
-        logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-        return Fabric(accelerator=self.device.type, devices=1, precision=precision)
+        return Compute.on(self.device.type)

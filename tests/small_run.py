@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from holotype.categories.found import COLUMNS, Category, Discovery
-from holotype.runs.experiment import default_experiment
-from holotype.runs.folder import category_name
+from holotype.categories.found import COLUMNS, Category, Discovery, category_name
 from holotype.runs.prepared import Shelf
-from holotype.runs.together import Run, begin
+from holotype.runs.run import Run, begin
+from holotype.runs.settings import default_experiment
 from holotype.runs.trained import save_trained
 from holotype.train.sources import table_features
 

@@ -14,11 +14,11 @@ PUBLIC = {
     "METHODS": "holotype.methods",
     "Method": "holotype.methods",
     "Table": "holotype.data.table",
-    "default_experiment": "holotype.runs.experiment",
+    "default_experiment": "holotype.runs.settings",
     "discover": "holotype.discovery.workflow",
     "load": "holotype.categories.found",
     "load_table": "holotype.data.sources",
-    "run_experiment": "holotype.runs.experiment",
+    "run_experiment": "holotype.runs.run",
 }
 """Name and the module that it lives in."""
 

@@ -17,9 +17,10 @@ import torch
 from sklearn.metrics import silhouette_samples
 
 from holotype.errors import InputError
-from holotype.runs.experiment import Experiment, default_experiment
+from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf
-from holotype.runs.together import Run, begin, finish
+from holotype.runs.run import Run, begin, finish
+from holotype.runs.settings import default_experiment
 from holotype.train.sources import table_features
 
 OWN = "own_encoder:Own"

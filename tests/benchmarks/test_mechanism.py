@@ -13,9 +13,9 @@ import torch
 from holotype.methods import Task
 from holotype.methods.rpc import RPC
 from holotype.methods.rpc_config import RPCConfig
-from holotype.runs.experiment import default_experiment
 from holotype.runs.prepared import Shelf
-from holotype.runs.together import Run, begin
+from holotype.runs.run import Run, begin
+from holotype.runs.settings import default_experiment
 from holotype.train.turns import train_in_turns
 
 

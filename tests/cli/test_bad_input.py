@@ -53,7 +53,7 @@ def squares(tmp_path: Path) -> Path:
         ("train simgcd fashion-sample --preset literal", ("'literal'", "default")),
         ("train simgcd fashion-sample --backbone.name vit_base_patch16_225", ("vit_base_patch16_224",)),
         ("train simgcd fashion-sample --backbone.name no/such.safetensors", ("no/such.safetensors",)),
-        ("train simgcd fashion-sample --device tpu", ("device", "cuda", "'tpu'")),
+        ("train simgcd fashion-sample --device tpu", ("device", "cuda", "tpu")),
         ("train simgcd fashion-sample --train.epoch 3", ("--train.epoch", "--train.epochs")),
         ("train simgcd fashion-sample --lr 3", ("--lr", "--train.lr")),
         ("train simgcd fashion-sample --qwertyuiop 3", ("--qwertyuiop", "--help")),

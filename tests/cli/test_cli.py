@@ -21,7 +21,8 @@ from holotype.cli.settings import describe_type, make_parser, read_request, read
 from holotype.cli.words import messages
 from holotype.data.benchmarks import BENCHMARKS
 from holotype.methods import METHODS
-from holotype.runs.experiment import Experiment, default_experiment
+from holotype.runs.experiment import Experiment
+from holotype.runs.settings import default_experiment
 
 from .test_bad_input import pressed
 
@@ -272,7 +273,7 @@ def test_of_several_processes_one_speaks(monkeypatch, capsys) -> None:
     with messages():
         logger.info("64 images, 1.6 GB, in host memory.")
         logger.debug("not worth a line")
-        monkeypatch.setenv("LOCAL_RANK", "1")
+        monkeypatch.setenv("RANK", "1")
         logger.warning("the second process is silent")
     assert capsys.readouterr().err == "64 images, 1.6 GB, in host memory.\n"
 

@@ -159,7 +159,7 @@ def test_every_benchmark_is_documented_with_its_counts() -> None:
 
 def test_the_python_example_runs(tmp_path, monkeypatch, squares_folder, tiny_backbone_file, capsys) -> None:
     """As it stands in the README, but on coloured squares, with a tiny network, for one epoch."""
-    from holotype.runs import experiment as module
+    from holotype.runs import run as module
 
     asked = []
     run = module.run_experiment

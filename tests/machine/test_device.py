@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.machine.device import PRECISIONS, pick_device, pick_precision
-from holotype.runs.experiment import default_experiment
+from holotype.machine.device import pick_device
+from holotype.runs.settings import default_experiment
 
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch):
@@ -21,7 +21,17 @@ def test_auto_precision_is_bf16_on_cuda_alone(monkeypatch):
     experiment = default_experiment("simgcd", "cub")
     for cuda, expected in ((True, "bf16"), (False, "fp32")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=cuda: there)
-        assert pick_precision(experiment) == expected
+        assert experiment.precision == expected
     experiment.train.precision = "fp64"
-    assert pick_precision(experiment) == "fp64"
-    assert expected in PRECISIONS
+    assert experiment.precision == "fp64"
+
+
+def test_one_gpu_of_several_can_be_named(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert pick_device("cuda:1") == "cuda:1"
+    with pytest.raises(InputError, match="which has 2 GPUs, counted from 0"):
+        pick_device("cuda:2")
+    for name in ("gpu", "cpu:1", "cuda:x", "cuda:-1"):
+        with pytest.raises(InputError, match=f"--device {name} is unknown"):
+            pick_device(name)

@@ -10,7 +10,7 @@ from holotype.methods import Batch, Task
 from holotype.methods.debgcd import DebGCD, DebGCDConfig
 from holotype.methods.rpc import RPC
 from holotype.methods.rpc_config import RPCConfig
-from holotype.runs.experiment import default_experiment, set_dotted
+from holotype.runs.settings import default_experiment, set_dotted
 
 TASK = Task(n_known=5, k=9, dim=16, n_images=100, n_labelled=25)
 

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from lightning_fabric import Fabric
 from PIL import Image
 
 import holotype.runs.embed as module
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError, Stopped
+from holotype.machine.device import Compute
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
 from holotype.runs.embed import embed_table
 from holotype.train.encode import Encoder
@@ -47,8 +47,8 @@ def network(tiny_backbone_file: Path) -> Backbone:
 
 
 @pytest.fixture(scope="module")
-def fabric() -> Fabric:
-    return Fabric(accelerator="cpu", devices=1, precision="32-true")
+def compute() -> Compute:
+    return Compute.on("cpu", "fp32")
 
 
 def read_by_hand(folder: Path) -> dict[str, list]:
@@ -57,13 +57,13 @@ def read_by_hand(folder: Path) -> dict[str, list]:
     return {name: [value for table in tables for value in table[name]] for name in tables[0]}
 
 
-def test_features_are_those_of_the_image_store(pictures, network, fabric, tmp_path) -> None:
+def test_features_are_those_of_the_image_store(pictures, network, compute, tmp_path) -> None:
     """The stream cuts and encodes what decoding everything first gives."""
-    embedded = embed_table(pictures, network, fabric, tmp_path / "e", images_per_shard=3)
+    embedded = embed_table(pictures, network, compute, tmp_path / "e", images_per_shard=3)
     store = ImageStore.decode(list(pictures.path), network.image_size, progress=False)
     rows = torch.tensor([i for i in range(len(pictures)) if i != BROKEN])
     with torch.no_grad():
-        expected = FreshViews(store, Encoder(network, fabric)).centre(rows)
+        expected = FreshViews(store, Encoder(network, compute)).centre(rows)
     np.testing.assert_allclose(embedded.features[rows], expected, rtol=0, atol=1e-5)
     assert embedded.features.dtype == np.float32
     assert (embedded.features[BROKEN] == 0).all()
@@ -71,8 +71,8 @@ def test_features_are_those_of_the_image_store(pictures, network, fabric, tmp_pa
     assert [i for i, problem in enumerate(embedded.problem) if problem] == [BROKEN]
 
 
-def test_shards_hold_what_is_returned(pictures, network, fabric, tmp_path) -> None:
-    embedded = embed_table(pictures, network, fabric, tmp_path, images_per_shard=3)
+def test_shards_hold_what_is_returned(pictures, network, compute, tmp_path) -> None:
+    embedded = embed_table(pictures, network, compute, tmp_path, images_per_shard=3)
     found = read_by_hand(tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         "manifest.json",
@@ -87,9 +87,9 @@ def test_shards_hold_what_is_returned(pictures, network, fabric, tmp_path) -> No
 
 
 def test_only_missing_and_damaged_shards_are_computed(
-    pictures, network, fabric, tmp_path, monkeypatch
+    pictures, network, compute, tmp_path, monkeypatch
 ) -> None:
-    first = embed_table(pictures, network, fabric, tmp_path, images_per_shard=2)
+    first = embed_table(pictures, network, compute, tmp_path, images_per_shard=2)
     (tmp_path / "part-00001.parquet").unlink()
     (tmp_path / "part-00003.parquet").write_bytes(b"PAR1 not really")
     asked: list[str] = []
@@ -100,17 +100,17 @@ def test_only_missing_and_damaged_shards_are_computed(
         return in_order(paths, *rest, **named)
 
     monkeypatch.setattr(module, "in_order", watched)
-    again = embed_table(pictures, network, fabric, tmp_path)  # the folder knows the size of its shards
+    again = embed_table(pictures, network, compute, tmp_path)  # the folder knows the size of its shards
     assert asked == list(pictures.path[[2, 3, 6]])
     np.testing.assert_array_equal(again.features, first.features)
     assert list(again.problem) == list(first.problem)
     asked.clear()
-    embed_table(pictures, network, fabric, tmp_path)
+    embed_table(pictures, network, compute, tmp_path)
     assert asked == []
 
 
-def test_ctrl_c_keeps_finished_shards(pictures, network, fabric, tmp_path, monkeypatch) -> None:
-    whole = embed_table(pictures, network, fabric, tmp_path / "whole", images_per_shard=2)
+def test_ctrl_c_keeps_finished_shards(pictures, network, compute, tmp_path, monkeypatch) -> None:
+    whole = embed_table(pictures, network, compute, tmp_path / "whole", images_per_shard=2)
     fill, calls = module._fill, []
 
     def press_in_second(*words):
@@ -121,34 +121,34 @@ def test_ctrl_c_keeps_finished_shards(pictures, network, fabric, tmp_path, monke
 
     monkeypatch.setattr(module, "_fill", press_in_second)
     with pytest.raises(Stopped, match="image 4 of 7"):
-        embed_table(pictures, network, fabric, tmp_path / "part", images_per_shard=2)
+        embed_table(pictures, network, compute, tmp_path / "part", images_per_shard=2)
     assert len(list((tmp_path / "part").glob("part-*"))) == 2
     monkeypatch.setattr(module, "_fill", fill)
-    again = embed_table(pictures, network, fabric, tmp_path / "part", images_per_shard=2)
+    again = embed_table(pictures, network, compute, tmp_path / "part", images_per_shard=2)
     np.testing.assert_array_equal(again.features, whole.features)
 
 
-def test_other_labels_find_the_same_shards(pictures, network, fabric, tmp_path) -> None:
+def test_other_labels_find_the_same_shards(pictures, network, compute, tmp_path) -> None:
     """Confirmed labels change the table and not the images."""
-    embed_table(pictures, network, fabric, tmp_path)
+    embed_table(pictures, network, compute, tmp_path)
     stamp = (tmp_path / "part-00000.parquet").stat().st_mtime_ns
     label = np.array(["b", "b", "a", "", "", "", ""], dtype=object)
-    embed_table(dataclasses.replace(pictures, label=label), network, fabric, tmp_path)
+    embed_table(dataclasses.replace(pictures, label=label), network, compute, tmp_path)
     assert (tmp_path / "part-00000.parquet").stat().st_mtime_ns == stamp
 
 
-def test_embeddings_of_something_else_are_refused(pictures, network, fabric, tmp_path) -> None:
-    embed_table(pictures, network, fabric, tmp_path)
+def test_embeddings_of_something_else_are_refused(pictures, network, compute, tmp_path) -> None:
+    embed_table(pictures, network, compute, tmp_path)
     with pytest.raises(InputError, match=r"the list of images, the number of images"):
-        embed_table(pictures.take([0, 1, 2]), network, fabric, tmp_path)
+        embed_table(pictures.take([0, 1, 2]), network, compute, tmp_path)
     with pytest.raises(InputError, match=r"something else \(not the same: the backbone\)"):
-        embed_table(pictures, dataclasses.replace(network, digest="1" * 64), fabric, tmp_path)
+        embed_table(pictures, dataclasses.replace(network, digest="1" * 64), compute, tmp_path)
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(InputError, match="cannot be read"):
-        embed_table(pictures, network, fabric, tmp_path)
+        embed_table(pictures, network, compute, tmp_path)
     (tmp_path / "manifest.json").unlink()
     with pytest.raises(InputError, match="nobody knows of what"):
-        embed_table(pictures, network, fabric, tmp_path)
+        embed_table(pictures, network, compute, tmp_path)
 
 
 # -- the command ----------------------------------------------------------------------------------------

@@ -22,8 +22,10 @@ from holotype.errors import InputError, Stopped
 from holotype.machine.device import pick_device
 from holotype.methods import METHODS
 from holotype.runs import prepared as module
-from holotype.runs.experiment import Experiment, default_experiment, run_experiment, set_dotted
-from holotype.runs.prepared import load_data, make_fabric
+from holotype.runs.experiment import Experiment
+from holotype.runs.prepared import load_data, make_compute
+from holotype.runs.run import run_experiment
+from holotype.runs.settings import default_experiment, set_dotted
 from holotype.train.loop import Loop
 from tests.cli.test_bad_input import pressed
 from tests.conftest import draw_squares, write_csv
@@ -155,14 +157,12 @@ def test_more_gpus_than_there_are_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(InputError, match="--devices 4 asks for more GPUs than the 2 here"):
-        make_fabric(Experiment("simgcd", "cub", devices=4))
+        make_compute(Experiment("simgcd", "cub", devices=4))
 
 
-@pytest.mark.parametrize(
-    ("name", "precision"), [("auto", "32-true"), ("fp64", "64-true"), ("bf16", "bf16-mixed")]
-)
+@pytest.mark.parametrize(("name", "precision"), [("auto", "fp32"), ("fp64", "fp64"), ("bf16", "bf16")])
 def test_precision_on_the_cpu(tiny, name, precision):
-    assert make_fabric(tiny(train__precision=name))._precision.precision == precision
+    assert make_compute(tiny(train__precision=name)).precision == precision
 
 
 # -- a run --------------------------------------------------------------------------------------------

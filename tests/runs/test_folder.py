@@ -13,9 +13,11 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from holotype.categories.found import category_name
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.runs.folder import Metrics, RunFolder, category_name
+from holotype.runs.folder import RunFolder
+from holotype.train.journal import Metrics
 
 IDENTITY = {
     "method_name": "rpc",

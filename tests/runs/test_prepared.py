@@ -13,16 +13,17 @@ from holotype.machine.memory import Budget, MemoryConfig
 from holotype.methods.base import Views
 from holotype.models.cache import CacheViews
 from holotype.runs import prepared as module
-from holotype.runs.experiment import Experiment, default_experiment, set_dotted
+from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import (
     Prepared,
     Shelf,
-    make_fabric,
+    make_compute,
     make_method,
     sharing_key,
     views_needed,
     wanted_views,
 )
+from holotype.runs.settings import default_experiment, set_dotted
 from tests.train.stubs import STUBS, TwoStages
 
 
@@ -64,7 +65,7 @@ def counted(monkeypatch):
 
 
 def get(shelf: Shelf, experiment: Experiment) -> Prepared:
-    return shelf.get(experiment, make_fabric(experiment))
+    return shelf.get(experiment, make_compute(experiment))
 
 
 def method_of(ready: Prepared, experiment: Experiment):
@@ -318,11 +319,11 @@ def test_stages_of_ones_own_count(tiny):
 def test_data_and_backbone_can_be_given(tiny, counted):
     """A discovery has both already; the experiment is not asked for them."""
     experiment = tiny()
-    fabric = make_fabric(experiment)
-    first = Prepared(experiment, fabric)
+    compute = make_compute(experiment)
+    first = Prepared(experiment, compute)
     counted.clear()
     shelf = Shelf(data=first.data, backbone=first.backbone)
-    found = shelf.get(experiment, fabric)
+    found = shelf.get(experiment, compute)
     assert (found.data, found.backbone) == (first.data, first.backbone)
     assert counted == []
 
@@ -330,9 +331,9 @@ def test_data_and_backbone_can_be_given(tiny, counted):
 def test_the_number_of_categories_can_be_estimated_for_any_method(tiny, caplog):
     caplog.set_level(logging.INFO)
     experiment = tiny(k="auto")
-    found = Prepared(experiment, make_fabric(experiment))
+    found = Prepared(experiment, make_compute(experiment))
     assert 2 <= found.data.k <= 32
     assert "categories" in caplog.text
     assert make_method(experiment, found.data, found.backbone).task.k == found.data.k
     with pytest.raises(InputError, match="--k auto"):
-        Prepared(tiny(k=None), make_fabric(experiment))
+        Prepared(tiny(k=None), make_compute(experiment))

@@ -12,10 +12,10 @@ from importlib.metadata import version
 import numpy as np
 import pytest
 import torch
-from lightning_fabric import Fabric
 
 import holotype
 from holotype.data.table import Table
+from holotype.machine.device import Compute
 from holotype.models.backbone import Backbone
 from holotype.runs import provenance
 from holotype.runs.provenance import commit, describe, hardware
@@ -100,9 +100,9 @@ BACKBONE = Backbone(
 )
 
 
-def facts(table: Table = TABLE, precision: str = "32-true") -> dict:
-    fabric = Fabric(accelerator="cpu", devices=1, precision=precision)
-    return describe(BACKBONE, table, fabric)
+def facts(table: Table = TABLE, precision: str = "fp32") -> dict:
+    compute = Compute.on("cpu", precision)
+    return describe(BACKBONE, table, compute)
 
 
 def test_facts_name_what_a_number_depends_on(monkeypatch):
@@ -123,7 +123,7 @@ def test_facts_name_what_a_number_depends_on(monkeypatch):
     assert json.loads(json.dumps(found)) == found
 
 
-@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "64-true"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp64"])
 def test_facts_name_the_precision_in_use(precision):
     assert facts(precision=precision)["precision"] == precision
 

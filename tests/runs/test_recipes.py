@@ -8,8 +8,9 @@ import pytest
 
 from holotype.data.benchmarks import BENCHMARKS
 from holotype.methods import METHODS
-from holotype.runs.experiment import Experiment, default_experiment
+from holotype.runs.experiment import Experiment
 from holotype.runs.recipes import recipe
+from holotype.runs.settings import default_experiment
 
 EPS = {
     "cifar10": 1,

@@ -8,19 +8,20 @@ import json
 import numpy as np
 import pytest
 import torch
-from lightning_fabric import Fabric
 
 from holotype.cluster.evaluate import SCORES, clustering_accuracy, score
 from holotype.data.sources import load_table
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
+from holotype.machine.device import Compute
 from holotype.machine.memory import MemoryConfig
 from holotype.methods import METHODS, Prediction
 from holotype.models.cache import CacheViews
-from holotype.runs.experiment import Experiment, default_experiment
+from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Data
 from holotype.runs.provenance import describe
 from holotype.runs.record import config_hash, count_placed, identify, make_record, score_held_out, score_table
+from holotype.runs.settings import default_experiment
 from holotype.train.loop import TrainConfig
 from holotype.train.sources import evaluation_features
 from tests.train.conftest import N_KNOWN, World, draw_squares, tiny_backbone
@@ -252,9 +253,9 @@ def make(world: World, loop, **settings) -> dict:
     for name, value in settings.items():
         setattr(experiment, name, value)
     data = Data(world.table, 4)
-    fabric = Fabric(accelerator="cpu", devices=1, precision="32-true")
+    compute = Compute.on("cpu", "fp32")
     identity = identify(experiment, data, BACKBONE, None)
-    facts = describe(BACKBONE, data.table, fabric)
+    facts = describe(BACKBONE, data.table, compute)
     return make_record(experiment, data, BACKBONE, loop, loop.predict(), facts, identity)
 
 
@@ -272,7 +273,7 @@ def test_a_record_says_what_was_run_and_how_it_was_scored(world):
         "n": 36,
         "selection": "last epoch",
         "scored_on": "unlabelled training images",
-        "precision": "32-true",
+        "precision": "fp32",
         "processes": 1,
         "mode": "exact",
         "captured": False,

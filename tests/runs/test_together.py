@@ -10,8 +10,10 @@ import pytest
 
 from holotype.errors import InputError, Stopped
 from holotype.models.cache import CacheViews
-from holotype.runs.experiment import Experiment, default_experiment, run_experiment, set_dotted
+from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf, load_backbone
+from holotype.runs.run import run_experiment
+from holotype.runs.settings import default_experiment, set_dotted
 from holotype.runs.together import name_runs, run_together
 from holotype.train.loop import Loop
 from tests.cli.test_bad_input import pressed

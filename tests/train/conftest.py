@@ -8,16 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from lightning_fabric import Fabric
 from PIL import Image
 
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
+from holotype.machine.device import Compute
 from holotype.machine.memory import MemoryConfig
 from holotype.methods import Task, Views, find_method
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews
-from holotype.runs.folder import RunFolder
 from holotype.train.caching import open_cache
 from holotype.train.loop import Loop, TrainConfig
 
@@ -72,12 +71,12 @@ class World:
     table: Table
     store: ImageStore
 
-    def cache(self, folder: Path, views: str = "4+2", fabric=None):
+    def cache(self, folder: Path, views: str = "4+2", compute=None):
         """A token cache of every image, for the tiny backbone."""
-        fabric = fabric or Fabric(accelerator="cpu", devices=1, precision="32-true")
+        compute = compute or Compute.on("cpu", "fp32")
         rows, memory = torch.arange(len(self.table)), MemoryConfig(cache_dir=str(folder))
         needs = Views(weak=2, strong=1)
-        return open_cache(CacheViews.parse(views), needs, self.store, tiny_backbone(), fabric, rows, memory)
+        return open_cache(CacheViews.parse(views), needs, self.store, tiny_backbone(), compute, rows, memory)
 
     def loop(
         self,
@@ -86,7 +85,7 @@ class World:
         out: Path | None = None,
         seed=0,
         table=None,
-        fabric=None,
+        compute=None,
         k=4,
         settings=None,
         cache=None,
@@ -104,9 +103,9 @@ class World:
             tiny_backbone(),
             self.store,
             table,
-            fabric or Fabric(accelerator="cpu", devices=1, precision="32-true"),
+            compute or Compute.on("cpu", "fp32"),
             seed=seed,
-            folder=RunFolder(out) if out else None,
+            folder=out,
             cache=cache,
         )
 

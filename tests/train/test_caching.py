@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from lightning_fabric import Fabric
 
+from holotype.machine.device import Compute
 from holotype.machine.memory import Budget, MemoryConfig
 from holotype.methods import Views
 from holotype.models.cache import CacheViews
@@ -21,8 +21,8 @@ VIEWS, NEEDS = CacheViews(4, 2), Views(weak=2, strong=1)
 USABLE = torch.arange(48)
 
 
-def fp32() -> Fabric:
-    return Fabric(accelerator="cpu", devices=1, precision="32-true")
+def fp32() -> Compute:
+    return Compute.on("cpu", "fp32")
 
 
 def build(world, folder, *, views=VIEWS, usable=USABLE, backbone=None, needs=NEEDS, store=None, **memory):

@@ -6,9 +6,9 @@ import logging
 
 import pytest
 import torch
-from lightning_fabric import Fabric
 
 from holotype.data.placement import place
+from holotype.machine.device import Compute
 from holotype.machine.memory import MemoryConfig, find_budget
 from holotype.methods import METHODS, Views
 from holotype.methods.simgcd import SimGCD
@@ -34,16 +34,16 @@ def on_gpu(world, tmp_path_factory):
     return type(world)(world.table, store)
 
 
-def loop_on(on_gpu, method, precision="32-true", cached=False, **settings):
-    fabric = Fabric(accelerator="cuda", devices=1, precision=precision)
+def loop_on(on_gpu, method, precision="fp32", cached=False, **settings):
+    compute = Compute.on("cuda", precision)
     cache = None
     if cached:
         rows = torch.arange(len(on_gpu.table))
         needs = Views(weak=2, strong=1)
         cache = open_cache(
-            CacheViews(4, 2), needs, on_gpu.store, tiny_backbone(), fabric, rows, MemoryConfig()
+            CacheViews(4, 2), needs, on_gpu.store, tiny_backbone(), compute, rows, MemoryConfig()
         )
-    return on_gpu.loop(TRAINED.get(method, method), fabric=fabric, cache=cache, **settings)
+    return on_gpu.loop(TRAINED.get(method, method), compute=compute, cache=cache, **settings)
 
 
 def test_a_captured_function_is_replayed_and_its_warm_up_undone():
@@ -72,7 +72,7 @@ def test_captured_steps_equal_eager_ones(on_gpu, name, cached):
         torch.testing.assert_close(weights(captured)[key], value, atol=2e-4, rtol=2e-3, msg=key)
 
 
-@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_captured_run_resumes_bit_for_bit(on_gpu, tmp_path, precision):
     whole = loop_on(on_gpu, "rpc", precision, cached=True, epochs=3)
     whole.fit()
@@ -118,7 +118,7 @@ def test_images_and_tokens_below_the_device_give_the_same_run(world, on_gpu, tmp
         expected = loop_on(on_gpu, "rpc", cached=cached)
         expected.fit()
         if cached:
-            fabric = Fabric(accelerator="cuda", devices=1, precision="32-true")
+            compute = Compute.on("cuda", "fp32")
             memory = {
                 "host": MemoryConfig(device_gb=1e-6),
                 "disk": MemoryConfig(1e-6, 1e-6, None, str(tmp_path)),
@@ -126,10 +126,10 @@ def test_images_and_tokens_below_the_device_give_the_same_run(world, on_gpu, tmp
             rows, needs = torch.arange(len(world.table)), Views(weak=2, strong=1)
             for level, config in memory.items():
                 cache = open_cache(
-                    CacheViews(4, 2), needs, on_gpu.store, tiny_backbone(), fabric, rows, config, fixed=True
+                    CacheViews(4, 2), needs, on_gpu.store, tiny_backbone(), compute, rows, config, fixed=True
                 )
                 assert cache.level == level
-                below = on_gpu.loop("rpc", fabric=fabric, cache=cache)
+                below = on_gpu.loop("rpc", compute=compute, cache=cache)
                 below.fit()
                 assert below.captured
                 assert_equal_weights(weights(expected), weights(below))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from lightning_fabric import Fabric
 
 from holotype.data.views import normalise
+from holotype.machine.device import Compute
 from holotype.methods import Prediction
 from holotype.train import encode
 from holotype.train.encode import Encoder, place
@@ -15,8 +15,8 @@ from .conftest import tiny_backbone
 from .stubs import OwnEncoder
 
 
-def fp32() -> Fabric:
-    return Fabric(accelerator="cpu", devices=1, precision="32-true")
+def fp32() -> Compute:
+    return Compute.on("cpu", "fp32")
 
 
 def pictures(n: int) -> torch.Tensor:

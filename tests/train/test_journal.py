@@ -6,7 +6,6 @@ import json
 
 import torch
 
-from holotype.runs.folder import RunFolder
 from holotype.train import journal as journal_module
 from holotype.train.journal import Journal, Position, State
 
@@ -20,12 +19,12 @@ def state(counter, step):
 
 
 def test_a_state_is_found_again_and_later_lines_are_dropped(tmp_path):
-    first = Journal(RunFolder(tmp_path))
+    first = Journal(tmp_path)
     assert first.resume() is None
     first.write(kind="epoch", counter=3)
     first.save(state(counter=5, step=2))
     first.write(kind="epoch", counter=6)
-    found = Journal(RunFolder(tmp_path)).resume()
+    found = Journal(tmp_path).resume()
     assert found.position == Position(0, 1, 2, 5, True)
     assert found.seconds == 2.5
     assert found.tensors["a"].tolist() == [5, 5, 5]
@@ -34,16 +33,16 @@ def test_a_state_is_found_again_and_later_lines_are_dropped(tmp_path):
 
 def test_inside_an_epoch_its_line_is_still_to_come(tmp_path):
     """A state saved after the last step of an epoch and before its line: the line is written again, once."""
-    first = Journal(RunFolder(tmp_path))
+    first = Journal(tmp_path)
     first.save(state(counter=6, step=3))
     first.write(kind="epoch", counter=6)
-    Journal(RunFolder(tmp_path)).resume()
+    Journal(tmp_path).resume()
     assert lines(tmp_path) == []
 
 
 def test_lines_of_a_run_that_never_saved_are_dropped(tmp_path):
-    Journal(RunFolder(tmp_path)).write(kind="epoch", counter=3)
-    assert Journal(RunFolder(tmp_path)).resume() is None
+    Journal(tmp_path).write(kind="epoch", counter=3)
+    assert Journal(tmp_path).resume() is None
     assert lines(tmp_path) == []
 
 
@@ -57,9 +56,9 @@ def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
 
 
 def test_of_several_processes_the_first_writes_and_all_read(tmp_path, monkeypatch):
-    Journal(RunFolder(tmp_path)).save(state(5, 2))
+    Journal(tmp_path).save(state(5, 2))
     monkeypatch.setattr(journal_module, "rank", lambda: 1)
-    second = Journal(RunFolder(tmp_path))
+    second = Journal(tmp_path)
     second.write(kind="epoch", counter=9)
     second.save(state(9, 1))
     assert second.resume().position.counter == 5

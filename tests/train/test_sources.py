@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 import torch
-from lightning_fabric import Fabric
 
 from holotype.data.sampling import keyed_generator
 from holotype.data.strong import apply_recipe, draw_recipe
 from holotype.data.views import draw_crops
+from holotype.machine.device import Compute
 from holotype.machine.memory import MemoryConfig
 from holotype.methods import Views
 from holotype.models.cache import CacheViews
@@ -27,16 +27,16 @@ KEY = (3, 0, 7, 2)
 
 @pytest.fixture
 def fresh(world):
-    return FreshViews(world.store, Encoder(tiny_backbone(), Fabric(accelerator="cpu", precision="32-true")))
+    return FreshViews(world.store, Encoder(tiny_backbone(), Compute.on("cpu", "fp32")))
 
 
 @pytest.fixture
 def cached(world, tmp_path):
-    fabric = Fabric(accelerator="cpu", devices=1, precision="32-true")
+    compute = Compute.on("cpu", "fp32")
     backbone, rows = tiny_backbone(), torch.arange(1, 48)  # image 0 cannot be read
     memory = MemoryConfig(cache_dir=str(tmp_path))
-    cache = open_cache(CacheViews(4, 3), Views(2, 1), world.store, backbone, fabric, rows, memory)
-    return CachedViews(cache, Encoder(backbone, fabric))
+    cache = open_cache(CacheViews(4, 3), Views(2, 1), world.store, backbone, compute, rows, memory)
+    return CachedViews(cache, Encoder(backbone, compute))
 
 
 def features(source, views, key=KEY, rows=ROWS):

@@ -135,7 +135,7 @@ def test_on_a_gpu_every_loop_has_a_stream_and_the_default_one_is_waited_for(monk
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: happened.append("wait"))
 
     class Short:
-        fabric = SimpleNamespace(device=torch.device("cuda"))
+        compute = SimpleNamespace(device=torch.device("cuda"))
         progress, total_steps = False, 2
 
         def training(self, stop, bar):

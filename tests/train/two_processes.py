@@ -7,10 +7,10 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from lightning_fabric import Fabric
 from safetensors.torch import save_file
 
 from holotype.data.store import ImageStore
+from holotype.machine.device import Compute
 
 from .conftest import World, draw_squares
 from .stubs import OwnEncoder, TwoStages
@@ -27,9 +27,9 @@ CASES: dict = {
 
 def train_all(world: World, out: Path, rank: int) -> None:
     for name, (method, settings) in CASES.items():
-        fabric = Fabric(accelerator="cpu", devices=1, precision="64-true")
-        cache = world.cache(out / "cache", fabric=fabric) if name == "cached" else None
-        loop = world.loop(method, epochs=3, fabric=fabric, settings=settings, cache=cache)
+        compute = Compute.on("cpu", "fp64")
+        cache = world.cache(out / "cache", compute=compute) if name == "cached" else None
+        loop = world.loop(method, epochs=3, compute=compute, settings=settings, cache=cache)
         placed = loop.fit()
         tensors = {**loop.model_tensors(), "placed": placed.category}
         save_file({k: v.contiguous() for k, v in tensors.items()}, out / f"{name}-{rank}.safetensors")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,3 +135,19 @@ class Discovery:
 def load(folder: Path | str) -> Discovery:
     """What a discovery found, from its run folder, with the edits that were applied."""
     return Discovery.load(Path(folder))
+
+
+def category_name(index: int, known: tuple[str, ...], k: int) -> str:
+    """The name of a category before anybody has given it a better one; "" for an image that was not placed.
+
+    k: number of categories, known and novel; it decides how many digits there are, so that names sort.
+    """
+    if index < 0:
+        return ""
+    if index < len(known):
+        return known[index]
+    # a known class may be called new-01 itself, after an earlier discovery
+    taken = {int(found[1]) for name in known if (found := re.fullmatch(r"new-(\d+)", name))}
+    highest = max(k, index + 1) - len(known) + len(taken)
+    free = [number for number in range(1, highest + 1) if number not in taken]
+    return f"new-{free[index - len(known)]:0{max(2, len(str(highest)))}d}"

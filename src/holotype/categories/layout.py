@@ -78,4 +78,6 @@ def framed(points: np.ndarray) -> np.ndarray:
     """Centred on the middle of its extent and scaled into [-1, 1], both axes alike."""
     low, high = points.min(0), points.max(0)
     scale = float((high - low).max()) / 2
-    return (points - (low + high) / 2) / (scale if scale > 1e-9 else 1.0)
+    if scale <= 1e-9:  # rounding alone tells them apart
+        return np.zeros_like(points)
+    return (points - (low + high) / 2) / scale

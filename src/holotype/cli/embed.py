@@ -95,7 +95,7 @@ def read_collection(given: Any) -> Collection:
 def embed(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:
     """The features of a table as the flags ask, and the digest of the backbone."""
     from holotype.discovery.best_backbone import choose_backbone
-    from holotype.machine.device import fresh_fabric, pick_device
+    from holotype.machine.device import Compute, pick_device
     from holotype.models.backbone import BackboneConfig
     from holotype.runs.embed import embed_table
 
@@ -104,7 +104,7 @@ def embed(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:
     if speaks() and given.backbone == "auto":
         print(chosen.words)
     embedded = embed_table(
-        table, chosen.backbone, fresh_fabric(given.device), folder, progress=not given.no_progress
+        table, chosen.backbone, Compute.on(given.device), folder, progress=not given.no_progress
     )
     return embedded, chosen.backbone.digest
 

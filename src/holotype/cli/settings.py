@@ -22,7 +22,8 @@ from jsonargparse import ActionConfigFile, ArgumentParser, set_parsing_settings
 from holotype.data.benchmarks import BENCHMARKS
 from holotype.errors import InputError
 from holotype.models.cache import CacheViews
-from holotype.runs.experiment import Experiment, default_experiment
+from holotype.runs.experiment import Experiment
+from holotype.runs.settings import default_experiment
 
 BARE = ("--help", "-h", "--print_config", "--no_progress")
 """Flags that take no value."""

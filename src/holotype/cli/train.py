@@ -8,7 +8,8 @@ from typing import Any
 
 from holotype.cli.settings import USAGE, Words, check_dataset, read_request, read_words, resolve
 from holotype.cli.words import speaks
-from holotype.runs.experiment import Experiment, run_experiment
+from holotype.runs.experiment import Experiment
+from holotype.runs.run import run_experiment
 
 
 def command(argv: Sequence[str]) -> int:

@@ -17,7 +17,7 @@ from holotype.errors import InputError
 
 def speaks() -> bool:
     """Of the processes that share a run, which all read and find the same, the first one speaks."""
-    return os.environ.get("LOCAL_RANK", "0") == "0"
+    return os.environ.get("RANK", "0") == "0"
 
 
 class _OnStderr(logging.Handler):

@@ -25,7 +25,7 @@ from holotype.data.sampling import keyed_generator
 from holotype.data.sources import load_table
 from holotype.data.table import Table
 from holotype.discovery.workflow import DiscoverConfig, discover_table
-from holotype.machine.device import fresh_fabric
+from holotype.machine.device import Compute
 from holotype.machine.files import write_text
 from holotype.methods import Task, find_method
 from holotype.models.backbone import BackboneConfig, load_backbone
@@ -91,7 +91,7 @@ def placed_index(found: Discovery) -> tuple[np.ndarray, np.ndarray]:
 def score_kmeans(judged: Table, config: DiscoverConfig, found: Discovery, run: Path) -> dict[str, Any]:
     """k-means on the frozen features that the discovery began with, with as many categories as it was trained for."""
     backbone = load_backbone(config.backbone)
-    embedded = embed_table(judged, backbone, fresh_fabric(config.device), run / "embeddings")
+    embedded = embed_table(judged, backbone, Compute.on(config.device), run / "embeddings")
     features, label = torch.from_numpy(embedded.features), torch.from_numpy(judged.target)
     n_labelled = int(judged.labelled.sum())
     task = Task(len(judged.known), found.facts["k"], backbone.dim, len(judged), n_labelled)

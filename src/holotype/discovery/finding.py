@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from holotype.categories.found import Discovery
+from holotype.categories.found import Discovery, category_name
 from holotype.categories.layout import layout
 from holotype.categories.relations import describe
 from holotype.cluster.count import CountEstimate, count_key, estimate_table, write_count
@@ -29,10 +29,10 @@ from holotype.machine.device import pick_device
 from holotype.machine.files import write_beside
 from holotype.models.backbone import state_digest
 from holotype.runs.embed import Embeddings, embed_table
-from holotype.runs.experiment import Experiment, default_experiment
-from holotype.runs.folder import category_name
+from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Data, Shelf
-from holotype.runs.together import Run, begin
+from holotype.runs.run import Run, begin
+from holotype.runs.settings import default_experiment
 from holotype.runs.trained import save_trained
 from holotype.train.encode import place
 from holotype.train.sources import table_features
@@ -146,7 +146,7 @@ def make_experiment(round: Round, sample: Table, k: int) -> Experiment:
     )  # no recipe: a folder called aircraft is no benchmark
     experiment.dataset = sample.name or "images"
     experiment.k, experiment.seed, experiment.out = k, config.seed, str(round.folder / "training")
-    experiment.device, experiment.progress = device, round.progress  # type: ignore[assignment]
+    experiment.device, experiment.progress = device, round.progress
     experiment.backbone, experiment.cache_views = config.backbone, plan.cache_views
     experiment.train.epochs, experiment.train.batch_size = plan.epochs, plan.batch_size
     if config.long_tail:
@@ -184,7 +184,7 @@ def all_features(round: Round, run: Run, rows: np.ndarray) -> np.ndarray:
             run.prepared.backbone, tail=tail, digest=state_digest(tail.state_dict())
         )
         folder = round.folder / "training" / "rest"
-        streamed = embed_table(table.take(rest), learned, loop.fabric, folder, progress=round.progress)
+        streamed = embed_table(table.take(rest), learned, loop.compute, folder, progress=round.progress)
         features[rest] = streamed.features
     return features
 

@@ -40,7 +40,7 @@ from holotype.discovery.rounds import (
 )
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
-from holotype.machine.device import fresh_fabric, pick_device
+from holotype.machine.device import Compute, pick_device
 from holotype.models.backbone import BackboneConfig
 from holotype.report import build_report
 from holotype.runs.embed import embed_table
@@ -224,9 +224,9 @@ def run_round(round: Round) -> Discovery:
     """Embed, count, train, place and describe."""
     config, chosen = round.config, round.chosen
     with round.clock.step("embedding"):
-        fabric = fresh_fabric(config.device)
+        compute = Compute.on(config.device)
         folder = round.folder / "embeddings"
-        embedded = embed_table(round.table, chosen.backbone, fabric, folder, progress=round.progress)
+        embedded = embed_table(round.table, chosen.backbone, compute, folder, progress=round.progress)
     round.table = round.table.with_problems(embedded.problem)
     check_embedded(round.table, embedded.features)
     count = None

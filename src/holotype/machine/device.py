@@ -2,19 +2,61 @@
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import os
-from typing import TYPE_CHECKING
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
-    from lightning_fabric import Fabric
+    import torch
 
-    from holotype.runs.experiment import Experiment
+Precision = Literal["fp32", "bf16", "fp64"]
+"""fp32 and fp64 throughout; bf16: the frozen trunk in it, the tail under autocast, heads and losses in fp32."""
 
-PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp64": "64-true"}
-"""Our names and Fabric's."""
+
+@dataclass(frozen=True)
+class Compute:
+    """One process's device, and the arithmetic of the backbone on it."""
+
+    device: torch.device
+    precision: Precision
+
+    @classmethod
+    def on(cls, name: str = "auto", precision: Precision | None = None) -> Compute:
+        """The device that is asked for, as in --device; without a precision the usual one of the device."""
+        import torch
+
+        from holotype.machine.processes import local_rank, world_size
+
+        where = pick_device(name)
+        if where == "cuda":  # each process of a machine has a GPU of its own
+            where = f"cuda:{local_rank()}" if world_size() > 1 else f"cuda:{torch.cuda.current_device()}"
+        return cls(torch.device(where), precision or usual_precision(where))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the tail's weights, of heads and losses."""
+        import torch
+
+        return torch.float64 if self.precision == "fp64" else torch.float32
+
+    @property
+    def trunk_dtype(self) -> torch.dtype:
+        """Of the frozen blocks."""
+        import torch
+
+        return torch.bfloat16 if self.precision == "bf16" else self.dtype
+
+    def autocast(self) -> contextlib.AbstractContextManager[object]:
+        """Around the tail."""
+        import torch
+
+        if self.precision != "bf16":
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16)
 
 
 def pick_device(name: str) -> str:
@@ -23,44 +65,25 @@ def pick_device(name: str) -> str:
 
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
+    found = re.fullmatch(r"(cpu|cuda|mps)(?::(\d+))?", name)
+    if found is None or (found[1] != "cuda" and found[2]):
+        raise InputError(
+            f"--device {name} is unknown; use auto, cpu, mps, cuda, or cuda:1 for the second GPU."
+        )
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if not available[name]:
+    if not available[found[1]]:
         raise InputError(f"--device {name} is not to be had on this machine; use --device cpu or auto.")
+    if found[2] and int(found[2]) >= torch.cuda.device_count():
+        raise InputError(
+            f"--device {name} is not to be had on this machine, which has {torch.cuda.device_count()} GPUs, counted "
+            "from 0; use one of these."
+        )
     return name
 
 
-def pick_precision(experiment: Experiment) -> str:
-    """auto: bf16 on CUDA, fp32 elsewhere (CPUs without bf16 units are ten times slower in it)."""
-    if experiment.train.precision != "auto":
-        return experiment.train.precision
-    return usual_precision(pick_device(experiment.device))
-
-
-def usual_precision(where: str) -> str:
-    """bf16 on CUDA, fp32 elsewhere."""
-    return "bf16" if where == "cuda" else "fp32"
-
-
-def open_fabric(where: str, precision: str, processes: int = 1) -> Fabric:
-    """Lightning Fabric on a device that `pick_device` gave, in one of our precisions; not launched yet."""
-    from lightning_fabric import Fabric
-
-    # its notices (precision, process group) stand in provenance.json, where they can be found again
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-    return Fabric(
-        accelerator=where,
-        devices=processes,
-        strategy="ddp" if processes > 1 else "auto",
-        precision=PRECISIONS[precision],
-    )
-
-
-def fresh_fabric(device: str) -> Fabric:
-    """One process on `device`, in the precision of training."""
-    where = pick_device(device)
-    fabric = open_fabric(where, usual_precision(where))
-    fabric.launch()
-    return fabric
+def usual_precision(where: str) -> Precision:
+    """bf16 on CUDA, fp32 elsewhere: CPUs without bf16 units are ten times slower in it."""
+    return "bf16" if where.startswith("cuda") else "fp32"
 
 
 def processors() -> int:
@@ -68,8 +91,3 @@ def processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def arithmetic(fabric: Fabric) -> str:
-    """Fabric's name of the precision it runs in; Fabric has no public word for it."""
-    return str(fabric._precision.precision)

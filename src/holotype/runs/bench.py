@@ -10,10 +10,11 @@ from typing import TypeVar
 from holotype.errors import InputError
 from holotype.machine.processes import rank
 from holotype.methods import find_method
-from holotype.runs.experiment import Experiment, run_experiment
-from holotype.runs.prepared import Shelf, make_fabric, sharing_key, wanted_views
+from holotype.runs.experiment import Experiment
+from holotype.runs.prepared import Shelf, make_compute, sharing_key, wanted_views
 from holotype.runs.record import config_hash, identify
 from holotype.runs.results import Record, read_results, result_name, write_result
+from holotype.runs.run import run_experiment
 from holotype.runs.together import call, run_together
 
 Say = Callable[[str], None]
@@ -56,7 +57,7 @@ def plan_runs(
     first: dict[tuple[str, int], Planned] = {}
     for group in groups(experiments, sharing_key):
         for experiment in group:
-            ready = shelf.get(experiment, make_fabric(experiment))
+            ready = shelf.get(experiment, make_compute(experiment))
             views = wanted_views(experiment, ready.data, ready.backbone)
             identity = identify(experiment, ready.data, ready.backbone, views)
             facts = {

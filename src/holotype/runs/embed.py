@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
 
 from holotype.data.ingest import Decoded, in_order
@@ -25,6 +24,7 @@ from holotype.data.table import Table
 from holotype.data.views import centre_crops
 from holotype.errors import InputError
 from holotype.machine.bars import counting
+from holotype.machine.device import Compute
 from holotype.machine.files import write_beside, write_text
 from holotype.models.backbone import Backbone
 from holotype.train.encode import Encoder
@@ -62,7 +62,7 @@ class Embeddings:
 def embed_table(
     table: Table,
     backbone: Backbone,
-    fabric: Fabric,
+    compute: Compute,
     folder: Path,
     *,
     images_per_shard: int | None = None,
@@ -73,7 +73,7 @@ def embed_table(
     Labels play no part, so that a table whose labels have changed finds its shards. Few images are in memory at a
     time. Ctrl-C raises Stopped; the same call goes on. images_per_shard: of a new folder, 512 on a CPU, else 4096.
     """
-    each = images_per_shard or IMAGES_PER_SHARD.get(fabric.device.type, LARGEST_SHARD)
+    each = images_per_shard or IMAGES_PER_SHARD.get(compute.device.type, LARGEST_SHARD)
     each = _agree(folder, _facts(table, backbone) | {"images_per_shard": each})
     shards = [slice(first, min(first + each, len(table))) for first in range(0, len(table), each)]
     found = Embeddings(
@@ -84,7 +84,7 @@ def embed_table(
     missing = {n: rows for n, rows in enumerate(shards) if not _read_shard(folder, n, rows, found)}
     if missing:
         _embed_missing(
-            table, Encoder(backbone, fabric), backbone.image_size, folder, missing, found, progress
+            table, Encoder(backbone, compute), backbone.image_size, folder, missing, found, progress
         )
     return found
 

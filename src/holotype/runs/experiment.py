@@ -1,7 +1,4 @@
-"""The settings of a run, and the run itself: from an Experiment to its record.
-
-`holotype train`, `holotype bench` and the demo all go through here.
-"""
+"""`Experiment`: everything that decides a run."""
 
 from __future__ import annotations
 
@@ -11,13 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holotype.data.benchmarks import BENCHMARKS
-from holotype.errors import InputError
+from holotype.machine.device import Precision, pick_device, usual_precision
 from holotype.machine.memory import MemoryConfig
-from holotype.methods import find_method
 from holotype.models.backbone import BackboneConfig
-from holotype.runs.prepared import Shelf
-from holotype.runs.recipes import recipe
-from holotype.runs.together import run_alone
 from holotype.train.loop import TrainConfig
 
 
@@ -43,8 +36,8 @@ class Experiment:
     """Named settings of the method; rpc has default and reading."""
     label: str | None = None
     """Name of these settings in tables; default: the preset."""
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """Where to compute; auto takes CUDA where there is a GPU."""
+    device: str = "auto"
+    """Where to compute: cpu, mps, cuda, or cuda:1 for the second GPU; auto takes CUDA where there is a GPU."""
     devices: int = 1
     """Number of processes, one per GPU (or CPU processes); the result is the same for any number."""
     progress: bool = True
@@ -77,41 +70,12 @@ class Experiment:
         """What tables call these settings."""
         return self.label or self.preset
 
+    @property
+    def precision(self) -> Precision:
+        """auto: the usual one of the device."""
+        if self.train.precision != "auto":
+            return self.train.precision
+        return usual_precision(pick_device(self.device))
+
     def as_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
-
-
-def default_experiment(method_name: str, dataset: str, preset: str = "default") -> Experiment:
-    """The experiment with the method's preset and the data set's recipe filled in."""
-    method = find_method(method_name)
-    if preset not in method.presets:
-        raise InputError(
-            f"{method_name} has no preset {preset!r}; its presets are {', '.join(method.presets)}."
-        )
-    experiment = Experiment(method_name, dataset, preset=preset, method=method.Config())
-    for key, value in recipe(method_name, dataset).items():
-        set_dotted(experiment, key, value)
-    for key, value in method.presets[preset].items():
-        set_dotted(experiment, f"method.{key}", value)
-    return experiment
-
-
-def set_dotted(experiment: Experiment, key: str, value: Any) -> None:
-    """Set `train.epochs`, `method.ova.arch`, ... by name."""
-    *parents, last = key.split(".")
-    target: Any = experiment
-    for parent in parents:
-        target = getattr(target, parent, None)
-    if not dataclasses.is_dataclass(target) or last not in {f.name for f in dataclasses.fields(target)}:
-        raise InputError(
-            f"there is no setting called {key!r}; `holotype train METHOD DATASET --help` lists them."
-        )
-    setattr(target, last, value)
-
-
-def run_experiment(experiment: Experiment, shelf: Shelf | None = None) -> dict[str, Any]:
-    """Train (or continue, or find finished), score, write the run folder; returns the record of the run.
-
-    shelf: keeps what the run is made of for the next one on the same data.
-    """
-    return run_alone(experiment, shelf or Shelf())

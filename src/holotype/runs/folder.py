@@ -13,7 +13,6 @@ scores.json         All, Old, New and the rest, where the truth is known
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import yaml
 from safetensors.torch import save
 from torch import Tensor
 
+from holotype.categories.found import category_name
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.machine.files import write_beside, write_bytes, write_text
@@ -134,53 +134,6 @@ class RunFolder:
         )
         write_beside(self.path / "assignments.parquet", lambda beside: frame.to_parquet(beside, index=False))
         write_beside(self.path / "assignments.csv", lambda beside: frame.to_csv(beside, index=False))
-
-
-class Metrics:
-    """`metrics.jsonl`: one JSON object a line, in the order of training."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def rewind(self, counter: int) -> None:
-        """Drop what was written after the state that training resumes from, and any half-written line."""
-        if not self.path.exists():
-            return
-        kept = []
-        for line in self.path.read_text().splitlines():
-            try:
-                if json.loads(line)["counter"] <= counter:
-                    kept.append(line + "\n")
-            except (ValueError, KeyError):
-                continue
-        write_text(self.path, "".join(kept))
-
-    def append(self, **entry: Any) -> None:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a") as file:
-                file.write(json.dumps(entry) + "\n")
-        except OSError as error:
-            raise InputError(
-                f"{self.path} could not be written ({error.strerror or error}); "
-                "free some space and run the same command again: it goes on from the last saved state."
-            ) from error
-
-
-def category_name(index: int, known: tuple[str, ...], k: int) -> str:
-    """The name of a category before anybody has given it a better one; "" for an image that was not placed.
-
-    k: number of categories, known and novel; it decides how many digits there are, so that names sort.
-    """
-    if index < 0:
-        return ""
-    if index < len(known):
-        return known[index]
-    # a known class may be called new-01 itself, after an earlier discovery
-    taken = {int(found[1]) for name in known if (found := re.fullmatch(r"new-(\d+)", name))}
-    highest = max(k, index + 1) - len(known) + len(taken)
-    free = [number for number in range(1, highest + 1) if number not in taken]
-    return f"new-{free[index - len(known)]:0{max(2, len(str(highest)))}d}"
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -10,15 +10,14 @@ import copy
 import dataclasses
 import json
 import logging
+import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
-from lightning_fabric import Fabric
 
 from holotype.data.benchmarks import BENCHMARKS, load_benchmark
 from holotype.data.placement import place
@@ -28,18 +27,17 @@ from holotype.data.sources import check_trainable, load_table
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.device import open_fabric, pick_device, pick_precision
+from holotype.machine.device import Compute, pick_device
 from holotype.machine.memory import LEVELS, Budget, cache_folder, find_budget
+from holotype.machine.processes import launch, planned_processes
 from holotype.methods import Method, Task, find_method
 from holotype.methods.base import Views
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.models.cache import CacheViews, TokenCache
+from holotype.runs.experiment import Experiment
 from holotype.train.caching import open_cache
 from holotype.train.encode import Encoder
 from holotype.train.sources import FreshViews, evaluation_features
-
-if TYPE_CHECKING:
-    from holotype.runs.experiment import Experiment
 
 AUTO_VIEWS = CacheViews(4, 2)
 """Of the cache on a CPU, where running the trunk in every step is out of the question."""
@@ -89,14 +87,24 @@ def check_k(k: int, table: Table, name: str) -> None:
         )
 
 
-def make_fabric(experiment: Experiment) -> Fabric:
-    device = pick_device(experiment.device)
-    if device == "cuda" and experiment.devices > torch.cuda.device_count():
+def make_compute(experiment: Experiment) -> Compute:
+    """Where the run computes, once all its processes are there."""
+    device, processes = pick_device(experiment.device), planned_processes(experiment.devices)
+    if device.startswith("cuda") and processes > torch.cuda.device_count() * _machines():
         raise InputError(
-            f"--devices {experiment.devices} asks for more GPUs than the {torch.cuda.device_count()} here; "
+            f"--devices {processes} asks for more GPUs than the {torch.cuda.device_count()} here; "
             "lower it, or use --device cpu."
         )
-    return open_fabric(device, pick_precision(experiment), experiment.devices)
+    if device.startswith("cuda:") and processes > 1:
+        raise InputError(f"--device {device} names one GPU for {processes} processes; use --device cuda.")
+    launch(processes, "nccl" if device.startswith("cuda") else "gloo")
+    return Compute.on(device, experiment.precision)
+
+
+def _machines() -> int:
+    """Machines that a launcher has spread the processes over."""
+    processes, here = (int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    return max(1, processes // max(here, 1)) if "LOCAL_WORLD_SIZE" in os.environ else 1
 
 
 def make_method(experiment: Experiment, data: Data, backbone: Backbone) -> Method:
@@ -159,7 +167,7 @@ def wanted_views(experiment: Experiment, data: Data, backbone: Backbone) -> Cach
 
 def sharing_key(experiment: Experiment) -> str:
     """Equal for runs that can share everything here."""
-    network = [dataclasses.asdict(experiment.backbone), pick_precision(experiment)]
+    network = [dataclasses.asdict(experiment.backbone), experiment.precision]
     return json.dumps([image_key(experiment), *network], sort_keys=True)
 
 
@@ -176,7 +184,7 @@ class Prepared:
     def __init__(
         self,
         experiment: Experiment,
-        fabric: Fabric,
+        compute: Compute,
         planned: Sequence[Experiment] = (),
         data: Data | None = None,
         backbone: Backbone | None = None,
@@ -185,7 +193,7 @@ class Prepared:
 
         data, backbone: those of the experiment, where somebody has them already.
         """
-        self.fabric, self.planned = fabric, planned
+        self.compute, self.planned = compute, planned
         self.choice, self.memory, self.progress = experiment.store, experiment.memory, experiment.progress
         self.key, self.image_key = sharing_key(experiment), image_key(experiment)
         self.data = data or load_data(experiment)
@@ -224,7 +232,7 @@ class Prepared:
             )
 
     def _decode(self, table: Table) -> ImageStore:
-        started, device, folder = time.monotonic(), self.fabric.device, cache_folder(self.memory)
+        started, device, folder = time.monotonic(), self.compute.device, cache_folder(self.memory)
         budget = find_budget(self.memory, device, self.taken())
         spill = Spill(0 if self.choice == "disk" else budget.host, folder, budget.disk)
         store = ImageStore.decode(
@@ -241,7 +249,7 @@ class Prepared:
         """How many categories there are, from the backbone as it is; the same for all methods and seeds."""
         from holotype.cluster.count import estimate_count, pick_k
 
-        source = FreshViews(self.images, Encoder(self.backbone, self.fabric))
+        source = FreshViews(self.images, Encoder(self.backbone, self.compute))
         table = self.data.table
         usable = torch.from_numpy(table.usable.copy()).nonzero().flatten()
         with torch.no_grad():
@@ -302,7 +310,7 @@ class Prepared:
             needs,
             store,
             self.backbone,
-            self.fabric,
+            self.compute,
             usable,
             self.memory,
             fixed=fixed,
@@ -341,14 +349,14 @@ class Shelf:
         self.planned, self.data, self.backbone = planned, data, backbone
         self._last: Prepared | None = None
 
-    def get(self, experiment: Experiment, fabric: Fabric) -> Prepared:
+    def get(self, experiment: Experiment, compute: Compute) -> Prepared:
         """What `experiment` needs: what is there, or else anew."""
         if self._last is None or self._last.key != sharing_key(experiment):
-            last, self._last = self._last, self._make(experiment, fabric)
+            last, self._last = self._last, self._make(experiment, compute)
             if last is not None:
                 self._last.inherit(last)
-        self._last.fabric, self._last.planned = fabric, self.planned
+        self._last.compute, self._last.planned = compute, self.planned
         return self._last
 
-    def _make(self, experiment: Experiment, fabric: Fabric) -> Prepared:
-        return Prepared(experiment, fabric, self.planned, self.data, self.backbone)
+    def _make(self, experiment: Experiment, compute: Compute) -> Prepared:
+        return Prepared(experiment, compute, self.planned, self.data, self.backbone)

@@ -9,23 +9,20 @@ import sys
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 import holotype
 from holotype.data.table import Table
-from holotype.machine.device import arithmetic, processors
-
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
-
-    from holotype.models.backbone import Backbone
+from holotype.machine.device import Compute, processors
+from holotype.machine.processes import world_size
+from holotype.models.backbone import Backbone
 
 PACKAGES = ("torch", "torchvision", "timm", "numpy", "scipy", "scikit-learn", "pillow", "safetensors")
 
 
-def describe(backbone: Backbone, table: Table, fabric: Fabric) -> dict[str, Any]:
+def describe(backbone: Backbone, table: Table, compute: Compute) -> dict[str, Any]:
     """The facts that stand beside every score."""
     return {
         "holotype": holotype.__version__,
@@ -33,9 +30,9 @@ def describe(backbone: Backbone, table: Table, fabric: Fabric) -> dict[str, Any]
         "command": " ".join(["holotype", *sys.argv[1:]]),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in PACKAGES},
-        "hardware": hardware(fabric.device, fabric.world_size),
-        "processes": fabric.world_size,
-        "precision": arithmetic(fabric),
+        "hardware": hardware(compute.device, world_size()),
+        "processes": world_size(),
+        "precision": compute.precision,
         "matmul": torch.get_float32_matmul_precision(),
         "backbone": {"name": backbone.name, "digest": backbone.digest, "caveat": backbone.caveat},
         "table": {

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,18 +14,15 @@ import torch
 from holotype.cluster.evaluate import SCORES, has_truth, score
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
-from holotype.machine.device import pick_precision
 from holotype.methods import Prediction
+from holotype.models.backbone import Backbone
+from holotype.models.cache import CacheViews
+from holotype.runs.experiment import Experiment
 from holotype.runs.folder import GONE, LATER, flat
+from holotype.runs.prepared import Data
 from holotype.train.encode import place
 from holotype.train.loop import Loop
 from holotype.train.sources import FreshViews, table_features
-
-if TYPE_CHECKING:
-    from holotype.models.backbone import Backbone
-    from holotype.models.cache import CacheViews
-    from holotype.runs.experiment import Experiment
-    from holotype.runs.prepared import Data
 
 
 def score_table(table: Table, prediction: Prediction) -> dict[str, Any]:
@@ -50,7 +47,7 @@ def identify(
     train = dataclasses.asdict(experiment.train)
     for key in ("eval_every", "save_seconds", "eager"):
         train.pop(key)
-    train["precision"] = pick_precision(experiment)
+    train["precision"] = experiment.precision
     return {
         "method_name": experiment.method_name,
         "dataset": data.table.name,

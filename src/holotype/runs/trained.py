@@ -17,12 +17,11 @@ import typing
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
-from lightning_fabric import Fabric
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
@@ -32,15 +31,13 @@ from holotype.data.pictures import Picture, as_paths
 from holotype.data.store import ImageStore
 from holotype.errors import InputError
 from holotype.machine.bars import counting
-from holotype.machine.device import open_fabric, pick_device, usual_precision
+from holotype.machine.device import Compute
 from holotype.machine.files import write_bytes, write_text
 from holotype.methods import Method, Task, find_method
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
+from holotype.runs.experiment import Experiment
 from holotype.train.encode import PREDICTED_AT_ONCE, Encoder
 from holotype.train.sources import FreshViews, evaluation_features
-
-if TYPE_CHECKING:
-    from holotype.runs.experiment import Experiment
 
 FORMAT = 1
 """Raised when a file of an older version can no longer be read."""
@@ -73,7 +70,7 @@ class Trained:
     """Its tail has the trained weights."""
     method: Method
     centres: Centres
-    fabric: Fabric
+    compute: Compute
     encoder: Encoder
 
     def features(self, images: Iterable[Picture], progress: bool = False) -> Read:
@@ -207,9 +204,9 @@ def load_trained(folder: Path | str, device: str = "auto") -> Trained:
         with torch.random.fork_rng(devices=[]):  # fresh heads are drawn, and overwritten at once
             method = method_class(settings, Task(**content["task"]))
         backbone = _find_backbone(folder, backbone_config, content["digest"])
-        fabric = _make_fabric(device, bool(content["double"]))
-        encoder = Encoder(backbone, fabric, method)
-        method = method.to(fabric.device, encoder.dtype)
+        compute = Compute.on(device, "fp64" if content["double"] else None)
+        encoder = Encoder(backbone, compute, method)
+        method = method.to(compute.device, encoder.dtype)
         modules = nn.ModuleDict({"tail": encoder.tail, "method": method})
         names = modules.state_dict().keys()
         modules.load_state_dict({name: tensors[name] for name in names})
@@ -223,7 +220,7 @@ def load_trained(folder: Path | str, device: str = "auto") -> Trained:
             "run holotype discover again."
         ) from error
     modules.eval().requires_grad_(False)
-    return Trained(run_id, known, ids, backbone, method, Centres(**found), fabric, encoder)
+    return Trained(run_id, known, ids, backbone, method, Centres(**found), compute, encoder)
 
 
 def _read_sheet(folder: Path) -> dict[str, Any]:
@@ -263,12 +260,6 @@ def _find_backbone(folder: Path, config: BackboneConfig, digest: str) -> Backbon
             "differ); put the old file back, or run holotype discover again."
         )
     return backbone
-
-
-def _make_fabric(device: str, double: bool) -> Fabric:
-    """One process; bf16 on CUDA and fp32 elsewhere, as in training, and fp64 where it was trained in it."""
-    where = pick_device(device)
-    return open_fabric(where, "fp64" if double else usual_precision(where))
 
 
 def rebuild(cls: type[Any], values: dict[str, Any]) -> Any:

@@ -8,7 +8,6 @@ import time
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
 
 from holotype.data.sampling import keyed_generator
@@ -16,8 +15,9 @@ from holotype.data.store import ImageStore
 from holotype.data.strong import OPERATIONS, Recipe, apply_recipe, draw_recipe
 from holotype.data.views import Crops, centre_crops, draw_crops
 from holotype.machine.bars import counting
+from holotype.machine.device import Compute
 from holotype.machine.memory import PLACE, Budget, MemoryConfig, cache_folder, find_budget, human
-from holotype.machine.processes import rank
+from holotype.machine.processes import barrier, rank
 from holotype.methods.base import Views
 from holotype.models.backbone import Backbone
 from holotype.models.cache import (
@@ -52,7 +52,7 @@ def open_cache(
     needs: Views,
     store: ImageStore,
     backbone: Backbone,
-    fabric: Fabric,
+    compute: Compute,
     usable: Tensor,
     memory: MemoryConfig,
     *,
@@ -66,9 +66,9 @@ def open_cache(
     """
     started = time.monotonic()
     wanted = fit_to_needs(wanted, needs, fixed)
-    encoder = Encoder(backbone, fabric, compiled=_compiles(fabric, len(usable) * wanted.entries))
+    encoder = Encoder(backbone, compute, compiled=_compiles(compute, len(usable) * wanted.entries))
     shape = _shape(store, encoder, usable)
-    device = fabric.device
+    device = compute.device
     budget = find_budget(memory, device, Budget.at(store.level, store.nbytes))
     plan = plan_cache(wanted, needs, shape, budget, device, fixed)
     folder = cache_folder(memory) / "tokens"
@@ -81,7 +81,7 @@ def open_cache(
             make_room(folder, shape.nbytes(plan.views), budget.disk)
             with writing(file, size, dtype) as tokens:
                 fill(tokens, plan.views, store, encoder, usable, progress)
-        fabric.barrier()
+        barrier()
     if found or plan.level == "disk":
         tokens = read_tokens(file, size, dtype, plan.level, device)
     else:
@@ -169,8 +169,8 @@ def _keeps(device: torch.device, memory: MemoryConfig) -> bool:
     return device.type == "cpu" or memory.cache_dir is not None
 
 
-def _compiles(fabric: Fabric, n_views: int) -> bool:
-    return fabric.device.type == "cuda" and n_views >= WORTH_COMPILING
+def _compiles(compute: Compute, n_views: int) -> bool:
+    return compute.device.type == "cuda" and n_views >= WORTH_COMPILING
 
 
 def _say(cache: TokenCache, plan: Plan, shape: Shape, found: bool) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from holotype.data.views import normalise
-from holotype.machine.device import arithmetic
+from holotype.machine.device import Compute
 from holotype.methods.base import Method, Prediction
 from holotype.models.backbone import Backbone
 from holotype.models.compiled import CompiledTrunk
@@ -30,21 +29,19 @@ class Encoder:
     def __init__(
         self,
         backbone: Backbone,
-        fabric: Fabric,
+        compute: Compute,
         method: Method | None = None,
         *,
         compiled: bool = False,
         images_at_once: int = LARGEST_CHUNK,
     ) -> None:
         """images_at_once: how many images a training step has; the trunk is compiled for a part of it."""
-        self.fabric = fabric
-        self.device = fabric.device
+        self.compute = compute
+        self.device = compute.device
         self.method = method if method is not None and method.needs == "images" else None
         self.mean = torch.tensor(backbone.mean, device=self.device)
         self.std = torch.tensor(backbone.std, device=self.device)
-        precision = arithmetic(fabric)
-        self.dtype = torch.float64 if precision.startswith("64") else torch.float32
-        self.trunk_dtype = torch.bfloat16 if precision.startswith("bf16") else self.dtype
+        self.dtype, self.trunk_dtype = compute.dtype, compute.trunk_dtype
         self.trunk: nn.Module = backbone.trunk.to(self.device, self.trunk_dtype).eval()
         self.tail: Any = backbone.tail.to(self.device, self.dtype)
         self.compiled = compiled and self.method is None
@@ -75,7 +72,7 @@ class Encoder:
 
     def features(self, inputs: Tensor) -> Tensor:
         """(n, ...) inputs -> (n, D) features with gradient."""
-        with self.fabric.autocast():
+        with self.compute.autocast():
             features = self.tail(inputs) if self.method is None else self.method.encode(inputs)
         return features.to(self.dtype)
 
@@ -87,7 +84,7 @@ class Encoder:
 
     def features_of_prepared(self, prepared: Tensor) -> Tensor:
         """What `prepare` returned, in any floating type -> (n, D) features with gradient."""
-        with self.fabric.autocast():
+        with self.compute.autocast():
             features = self.tail.finish(prepared.to(self.trunk_dtype))
         return features.to(self.dtype)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from holotype.errors import InputError
+from holotype.machine.files import write_text
 from holotype.machine.processes import rank
-from holotype.runs.folder import Metrics, RunFolder
 from holotype.train.state import load_tensors, read_facts, save_state
 
 
@@ -35,13 +38,44 @@ class State:
     tensors: dict[str, Tensor]
 
 
+class Metrics:
+    """`metrics.jsonl`: one JSON object a line, in the order of training."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def rewind(self, counter: int) -> None:
+        """Drop what was written after the state that training resumes from, and any half-written line."""
+        if not self.path.exists():
+            return
+        kept = []
+        for line in self.path.read_text().splitlines():
+            try:
+                if json.loads(line)["counter"] <= counter:
+                    kept.append(line + "\n")
+            except (ValueError, KeyError):
+                continue
+        write_text(self.path, "".join(kept))
+
+    def append(self, **entry: Any) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a") as file:
+                file.write(json.dumps(entry) + "\n")
+        except OSError as error:
+            raise InputError(
+                f"{self.path} could not be written ({error.strerror or error}); "
+                "free some space and run the same command again: it goes on from the last saved state."
+            ) from error
+
+
 class Journal:
     """The lines and states of one run; without a folder it writes nothing. Of several processes the first writes."""
 
-    def __init__(self, folder: RunFolder | None) -> None:
+    def __init__(self, folder: Path | None) -> None:
         self.folder = folder
         self.writes = folder is not None and rank() == 0
-        self.metrics = Metrics(folder.path / "metrics.jsonl") if folder and self.writes else None
+        self.metrics = Metrics(folder / "metrics.jsonl") if folder and self.writes else None
 
     def write(self, **entry: Any) -> None:
         if self.metrics:
@@ -49,16 +83,16 @@ class Journal:
 
     def save(self, state: State) -> None:
         if self.folder and self.writes:
-            save_state(self.folder.path, state.tensors, {**vars(state.position), "seconds": state.seconds})
+            save_state(self.folder, state.tensors, {**vars(state.position), "seconds": state.seconds})
 
     def resume(self) -> State | None:
         """The last state, if there is one; lines written after it are dropped."""
-        facts = read_facts(self.folder.path) if self.folder else None
+        facts = read_facts(self.folder) if self.folder else None
         if self.folder is None or facts is None:
             if self.metrics:
                 self.metrics.rewind(0)  # a run that died before its first state left lines, too
             return None
-        tensors = load_tensors(self.folder.path, facts)
+        tensors = load_tensors(self.folder, facts)
         position = Position(**{name: facts[name] for name in vars(Position())})
         if self.metrics:
             # inside an epoch its line is still to come, even where all its steps are done

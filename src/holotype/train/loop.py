@@ -8,22 +8,22 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from holotype.data.sampling import SAMPLERS, keyed_generator
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError
+from holotype.machine.device import Compute
 from holotype.machine.processes import any_process, rank, world_size
 from holotype.methods.base import Method, Prediction, Stage
 from holotype.methods.schedule import cosine_lr
 from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
-from holotype.runs.folder import RunFolder
 from holotype.train.encode import Encoder, place
 from holotype.train.journal import Journal, Position, State
 from holotype.train.optimiser import build_sgd, momentum_tensors, restore_momentum, set_rate
@@ -74,18 +74,18 @@ class Loop:
         backbone: Backbone,
         store: ImageStore,
         table: Table,
-        fabric: Fabric,
+        compute: Compute,
         *,
         seed: int,
-        folder: RunFolder | None = None,
+        folder: Path | None = None,
         score: Score | None = None,
         progress: bool = False,
         cache: TokenCache | None = None,
     ) -> None:
         """cache: draw views from it (a method that owns its encoder cannot); without one they are cut anew."""
-        self.config, self.table, self.fabric, self.seed = config, table, fabric, seed
+        self.config, self.table, self.compute, self.seed = config, table, compute, seed
         self.source = self._make_source(method, backbone, store, cache)
-        self.device = fabric.device
+        self.device = compute.device
         self.method = method.to(self.device, self.source.encoder.dtype)
         self.score, self.progress = score, progress
         self.modules = nn.ModuleDict({"tail": self.source.encoder.tail, "method": self.method})
@@ -106,9 +106,9 @@ class Loop:
         views = max((s.views.weak + s.views.strong for s in method.stages()), default=1)
         encoder = Encoder(
             backbone,
-            self.fabric,
+            self.compute,
             method,
-            compiled=self.fabric.device.type == "cuda" and not self.config.eager and cache is None,
+            compiled=self.compute.device.type == "cuda" and not self.config.eager and cache is None,
             images_at_once=views * max(self.config.batch_size // world_size(), 1),
         )
         if cache is None:

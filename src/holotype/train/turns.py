@@ -38,7 +38,7 @@ def train_in_turns(loops: Mapping[str, Loop]) -> dict[str, End]:
     """
     if not loops:
         return {}
-    device = next(iter(loops.values())).fabric.device
+    device = next(iter(loops.values())).compute.device
     streams = {name: make_stream(device) for name in loops}
     wait_for(device)  # images, tokens and weights were made on the default stream
     ended: dict[str, End] = {}
