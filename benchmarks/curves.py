@@ -13,8 +13,10 @@ from drawing import drawn, pyplot
 from holotype.errors import InputError
 from holotype.machine.files import write_bytes
 from holotype.methods.rpc_config import RPCConfig
-from holotype.runs.results import Row, read_results, summarise
+from holotype.runs.records import Records
 from holotype.runs.study import Study, read_study
+from holotype.runs.sweep import select
+from holotype.runs.tables import Row, make_row
 
 PARAMETERS = ("lambda_1", "lambda_2", "alpha")
 DEFAULTS = {name: float(getattr(RPCConfig(), name)) for name in PARAMETERS}
@@ -35,19 +37,15 @@ class Curve:
 
 
 def read_curves(study: Study, results: Path) -> dict[str, Curve]:
-    """The curve of every parameter of which there are results."""
+    """The curve of every parameter of which there are records."""
     found: dict[str, dict[float, Row]] = {name: {} for name in PARAMETERS}
-    for row in summarise(read_results(results).values()):
-        variant = row.facts["variant"]
-        for name, value in places(variant) if variant in study.rows and row.scores["all"] else []:
-            if value in found[name]:
-                raise InputError(
-                    f"{results} holds results of {name} = {value:g} under two settings or data sets; a curve has "
-                    "one: move the others away."
-                )
-            found[name][value] = row
+    records = list(Records(results).by_key.values())
+    for row in study.rows.values():
+        mine = select(study, row, row.datasets[0], records) if places(row.name) else []
+        for name, value in places(row.name) if mine else []:
+            found[name][value] = make_row(mine, row.name)
     if not any(found.values()):
-        raise InputError(f"{results} holds no results of {study.name}; run holotype bench --study first.")
+        raise InputError(f"{results} holds no records of {study.name}; run holotype bench --study first.")
     return {name: over_common_seeds(name, rows) for name, rows in found.items() if rows}
 
 
@@ -102,7 +100,7 @@ def draw(curves: dict[str, Curve]) -> bytes:
 def make(study_file: Path, out: Path) -> None:
     """Draw the curves of a study, and say how far each parameter moves All."""
     study = read_study(study_file)
-    curves = read_curves(study, study_file.resolve().parent.parent / "results" / study.name)
+    curves = read_curves(study, study_file.resolve().parent / "results")
     write_bytes(out, draw(curves))
     for name, curve in curves.items():
         low, *_, high = curve.points

@@ -5,11 +5,12 @@
 
 A block of README.md or of a document in docs/ stands between two lines of its own:
 
-    <!-- table: STUDY [DATASET] [rows=a,b,c] [kind=study|comparison|ablation|overhead] -->
+    <!-- table: STUDY [DATASET] [rows=a,b,c] [seeds=0-4,7] [kind=study|comparison|ablation|seeds|overhead] -->
     <!-- end of table -->
 
-STUDY names experiments/STUDY.yaml and the folder results/STUDY; for kind=overhead only the folder, which holds
-what benchmarks/overhead.py measured.
+STUDY names experiments/STUDY.yaml, whose rows select their records in experiments/results; for kind=overhead the folder
+experiments/results/STUDY, which holds what benchmarks/overhead.py measured. kind=seeds: one row's gain on the reference
+over several sets of seeds, seeds=0-1;2-9.
 """
 
 from __future__ import annotations
@@ -48,13 +49,25 @@ def parse(mark: str, words: Sequence[str], where: str) -> Block:
     options = dict(word.split("=", 1) for word in words if "=" in word)
     kind = options.pop("kind", "study")
     rows = options.pop("rows", None)
+    seeds = tuple(read_seeds(group, where) for group in options.pop("seeds", "").split(";") if group)
     if not 1 <= len(plain) <= 2 or options or kind not in (*KINDS, "overhead"):
         raise InputError(
             f"{where} has the mark {mark!r}, which cannot be read; write "
-            f"<!-- table: STUDY [DATASET] [rows=a,b,c] [kind={'|'.join((*KINDS, 'overhead'))}] -->."
+            f"<!-- table: STUDY [DATASET] [rows=a,b,c] [seeds=0-4] [kind={'|'.join((*KINDS, 'overhead'))}] -->."
         )
     dataset = plain[1] if len(plain) > 1 else None
-    return Block(mark, Choice(plain[0], dataset, tuple(rows.split(",")) if rows else None, kind))
+    return Block(mark, Choice(plain[0], dataset, tuple(rows.split(",")) if rows else None, kind, seeds))
+
+
+def read_seeds(text: str, where: str) -> tuple[int, ...]:
+    """`0-4,7` -> 0, 1, 2, 3, 4, 7."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if not first.isdigit() or not (last or first).isdigit():
+            raise InputError(f"{where} has seeds={text}, which cannot be read; write seeds=0-4,7.")
+        found += range(int(first), int(last or first) + 1)
+    return tuple(found)
 
 
 def split(text: str, where: str) -> Iterator[str | tuple[Block, str]]:
@@ -89,7 +102,7 @@ def rewrite(text: str, where: str, build: Callable[[Choice], str]) -> tuple[str,
 
 def build_table(choice: Choice, top: Path) -> str:
     if choice.kind == "overhead":
-        return overhead_table(top / "results" / choice.study)
+        return overhead_table(top / "experiments" / "results" / choice.study)
     return study_table(choice, top)
 
 

@@ -1,7 +1,7 @@
 """The figures of the documents, from nothing but recorded numbers; the same input gives the same bytes.
 
     python benchmarks/figures.py curves --study experiments/curves.yaml --out docs/curves.svg
-    python benchmarks/figures.py mechanism --files results/mechanism/a.json ... --out docs/mechanism.svg
+    python benchmarks/figures.py mechanism --files experiments/results/mechanism/a.json ... --out docs/mechanism.svg
     python benchmarks/figures.py tsne --files a.npz b.npz --out docs/tsne.svg
 
 curves: scores of RPC over lambda_1, lambda_2 and alpha (curves.py). The rows of the study are called `lambda_1=0.2`

@@ -1,6 +1,6 @@
 """What RPC's weights do to known and novel images over the epochs.
 
-    python benchmarks/mechanism.py experiments/mechanism.yaml --root data --set backbone.name=W --out results/mechanism
+    python benchmarks/mechanism.py experiments/mechanism.yaml --root data --set backbone.name=W
 
 Trains the rows of a study (seed by seed, all at once) and, every few epochs, looks at every unlabelled image with
 its true class: evaluation only, nothing of it reaches the training. One JSON file per run:
@@ -218,7 +218,7 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("study")
     parser.add_argument("--every", type=int, default=10, help="epochs between two looks")
-    parser.add_argument("--out", type=Path, default=Path("results/mechanism"))
+    parser.add_argument("--out", type=Path, default=Path("experiments/results/mechanism"))
     given, others = parser.parse_known_args(words)
     experiments = make_experiments(make_parser().parse_args(["--study", given.study, *others]))
     for experiment in experiments:

@@ -4,7 +4,7 @@
 
 Counts come from the modules themselves. Step times come from the loop that real runs use, captured on a GPU, on a
 token cache of random numbers: what tokens hold does not change how long a step takes. The figures go to
-results/overhead/HARDWARE.json, and benchmarks/exhibits.py makes the table of them.
+experiments/results/overhead/HARDWARE.json, and benchmarks/exhibits.py makes the table of them.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--arch", default="vit_base_patch16_224", help="timm's name of the network; its weights are random")
     add("--image-size", type=int, default=224, help="side of its input")
     add("--k", type=int, default=200, help="categories, half of them known (200 as in CUB)")
-    add("--results", type=Path, default=Path("results/overhead"), help="folder of the file")
+    add("--results", type=Path, default=Path("experiments/results/overhead"), help="folder of the file")
     return parser
 
 

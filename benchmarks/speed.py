@@ -1,7 +1,7 @@
 """How fast is it? Measures everything that docs/performance.md says, on whatever device it is on.
 
-    python benchmarks/speed.py --out results/speed/h200.json
-    python benchmarks/speed.py --table results/speed/*.json --into docs/performance.md
+    python benchmarks/speed.py --out experiments/results/speed/h200.json
+    python benchmarks/speed.py --table experiments/results/speed/*.json --into docs/performance.md
 
 The first command makes a folder of photographs, then times (a) a pipeline in the style of the field's released
 code, (b) Holotype's exact mode and (c) its token cache, for SimGCD and RPC, and the trunk alone against a
@@ -86,7 +86,7 @@ def settings(given: argparse.Namespace, default: Setting) -> Setting:
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     add = parser.add_argument
-    add("--out", type=Path, default=Path("results/speed/here.json"), help="file for the figures")
+    add("--out", type=Path, default=Path("experiments/results/speed/here.json"), help="file for the figures")
     add("--only", default=",".join(PARTS), help=f"parts to measure, of {','.join(PARTS)}")
     add("--quick", action="store_true", help="fewer steps: rougher figures in a third of the time")
     add("--device", choices=("auto", "cuda", "cpu"), default="auto", help="where to compute")

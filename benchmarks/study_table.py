@@ -19,21 +19,15 @@ from holotype.data.benchmarks import BENCHMARKS, EMBEDDED
 from holotype.data.sources import collection_name
 from holotype.errors import InputError
 from holotype.runs.published import find_published
-
-# the words and stars of results/table.md, so that published numbers are marked the same way everywhere
-from holotype.runs.results import (
-    SCORES,
-    Record,
-    Row,
-    footnotes,
-    mean_and_std,
-    published_cells,
-    read_results,
-    summarise,
-)
+from holotype.runs.record import Record
+from holotype.runs.records import Records
 from holotype.runs.study import Study, StudyRow, pick_rows, read_study
+from holotype.runs.sweep import select
 
-KINDS = ("study", "comparison", "ablation")
+# the words and stars of the tables of holotype bench, so that published numbers are marked the same way everywhere
+from holotype.runs.tables import SCORES, Row, footnotes, make_row, mean_and_std, published_cells
+
+KINDS = ("study", "comparison", "ablation", "seeds")
 ABLATION = {
     "rpc": "rpc",
     "no-fusion": "without embedding fusion",
@@ -54,6 +48,8 @@ class Choice:
     """None: every data set of the study, one table each."""
     rows: tuple[str, ...] | None = None
     kind: str = "study"
+    seeds: tuple[tuple[int, ...], ...] = ()
+    """Sets of seeds, in place of those of the rows; several of them for kind=seeds alone."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +70,18 @@ class Page:
     lines: list[Line]
     reference: list[Row]
     """Runs of the reference row; empty where there is none."""
-    records: list[Record]
 
 
 def study_table(choice: Choice, top: Path) -> str:
-    """Markdown; top: the folder that holds experiments/ and results/."""
+    """Markdown; top: the folder that holds experiments/."""
     path = top / "experiments" / f"{choice.study}.yaml"
     study = read_study(path)
     rows = choose(study, choice.rows)
-    records = list(read_results(top / "results" / choice.study).values())
+    records = list(Records(top / "experiments" / "results").by_key.values())
+    if choice.kind == "seeds":
+        return seeds_table(study, choice, rows, records)
+    if choice.seeds:
+        rows = [replace(row, seeds=choice.seeds[0]) for row in rows]
     planned = list(dict.fromkeys(name_of(dataset) for row in rows for dataset in row.datasets))
     if choice.dataset and choice.dataset not in planned:
         raise InputError(
@@ -93,7 +92,7 @@ def study_table(choice: Choice, top: Path) -> str:
     for name in names:
         blocks += [f"**{name}**"] if len(names) > 1 else []
         here = [row for row in rows if name in map(name_of, row.datasets)]
-        blocks.append(page(study, choice, here, [r for r in records if r["dataset"] == name]))
+        blocks.append(page(study, choice, here, name, records))
     return "\n\n".join(blocks)
 
 
@@ -107,19 +106,63 @@ def name_of(dataset: str) -> str:
     return collection_name(Path(dataset))
 
 
-def page(study: Study, choice: Choice, rows: list[StudyRow], records: list[Record]) -> str:
-    found: dict[str, list[Row]] = {}
-    for row in summarise(records):
-        found.setdefault(row.facts["variant"], []).append(row)
-    lines = [
-        Line(row, replace(one, published=printed(choice.kind, row, one.facts["dataset"])))
-        for row in rows
-        for one in found.get(row.name, [])
-    ]
-    reference = found.get(study.reference, []) if study.reference else []
-    facts = Page(study, choice, rows, lines, reference, records)
+def page(study: Study, choice: Choice, rows: list[StudyRow], dataset: str, records: list[Record]) -> str:
+    lines = []
+    for row in rows:
+        if found := select(study, row, dataset, records):
+            one = make_row(found, row.name)
+            lines.append(Line(row, replace(one, published=printed(choice.kind, row, dataset))))
+    facts = Page(study, choice, rows, lines, reference_of(study, choice, dataset, records))
     notes = "\n\n".join(footer(facts))
     return f"{body(facts)}\n\n{notes}" if lines else notes
+
+
+def reference_of(study: Study, choice: Choice, dataset: str, records: list[Record]) -> list[Row]:
+    """The reference row's runs, with the seeds that the table shows."""
+    row = study.rows[study.reference] if study.reference else None
+    if row is None or dataset not in map(name_of, row.datasets):
+        return []
+    if choice.seeds:
+        row = replace(row, seeds=tuple(seed for group in choice.seeds for seed in group))
+    found = select(study, row, dataset, records)
+    return [make_row(found, row.name)] if found else []
+
+
+def seeds_table(study: Study, choice: Choice, rows: list[StudyRow], records: list[Record]) -> str:
+    """What one row gains on the reference, over several sets of seeds."""
+    if len(rows) != 1 or not choice.seeds or study.reference is None:
+        raise InputError("A table of kind=seeds needs rows=ROW, seeds=0-1;2-9 and a study with a reference.")
+    (row,) = rows
+    dataset = choice.dataset or name_of(row.datasets[0])
+    lines, commits = [], set()
+    for group in choice.seeds:
+        chosen = replace(choice, seeds=(group,))
+        (other,) = reference_of(study, chosen, dataset, records)
+        one = make_row(select(study, replace(row, seeds=group), dataset, records), row.name)
+        commits |= {*one.commits, *other.commits}
+        gains = [paired(one, other, score) for score in SCORES]
+        lines.append([f"{seeds(group)}", *(difference(g) for g in gains), *(interval(g) for g in gains)])
+    head = [
+        f"{row.name} minus {study.reference}, seeds (n)",
+        *(f"Δ {name}" for name in ("All", "Old", "New")),
+    ]
+    head += [f"95 % of Δ {name}" for name in ("All", "Old", "New")]
+    note = (
+        "Δ in points, paired by seed: mean ± standard deviation (ddof 1), and how many seeds share the sign of the "
+        "mean; 95 %: the interval of the mean by Student's t."
+    )
+    made = f"Commit {', '.join(sorted(commits))}. Table: `python benchmarks/exhibits.py`."
+    return "\n\n".join([table(head, lines), note, made])
+
+
+def interval(values: Sequence[float]) -> str:
+    """`0.6 to 1.8`: of the mean, by Student's t; "" of one value."""
+    if len(values) < 2:
+        return ""
+    from scipy.stats import t
+
+    half = float(t.ppf(0.975, len(values) - 1)) * stdev(values) / len(values) ** 0.5
+    return f"{mean(values) - half:.1f} to {mean(values) + half:.1f}"
 
 
 def printed(kind: str, row: StudyRow, dataset: str) -> Any:
@@ -221,10 +264,8 @@ def difference(values: Sequence[float]) -> str:
 def footer(facts: Page) -> list[str]:
     notes, name = [], facts.study.reference
     if facts.lines:
-        caveats = {record["backbone"]: record["caveat"] for record in facts.records if record.get("caveat")}
         shown = [line.found for line in facts.lines]
-        used = {row.facts["backbone"] for row in shown} if facts.choice.kind != "study" else set()
-        notes += [note for note in footnotes(shown, {b: c for b, c in caveats.items() if b in used}) if note]
+        notes += [note for note in footnotes(shown, caveats=facts.choice.kind != "study") if note]
     if facts.lines and facts.reference:
         notes.append(
             f"Δ: difference from {name} in points, paired by seed: mean ± standard deviation (ddof 1), and how many "
@@ -234,9 +275,6 @@ def footer(facts: Page) -> list[str]:
         notes.append(f"Without differences: the reference {name} has no results here.")
     if absent := not_run(facts):
         notes.append(f"Not run: {'; '.join(absent)}.")
-    known = {record["variant"] for record in facts.records} - set(facts.study.rows)
-    if known:
-        notes.append(f"Left out: results of {', '.join(sorted(known))}, which are no rows of the study.")
     return [*notes, provenance(facts)]
 
 
@@ -268,19 +306,30 @@ def provenance(facts: Page) -> str:
         how += [", ".join(union(run.hardware for run in (*runs, *facts.reference)))]
         how = ["; ".join(part for part in how if part) + "."]
         how[0] = how[0][0].upper() + how[0][1:]
-    return " ".join([*how, f"Runs: `{command(facts)}`; table: `python benchmarks/exhibits.py`."])
+    return " ".join([*how, *runs_again(facts), "Table: `python benchmarks/exhibits.py`."])
+
+
+def runs_again(facts: Page) -> list[str]:
+    """The command that makes the runs again, as far as this version can."""
+    past = [row.name for row in facts.rows if row.record]
+    told = [f"Runs: `{command(facts)}`."] if len(past) < len(facts.rows) else []
+    if past:
+        at = f" They belong to commit {facts.study.commit}." if facts.study.commit else ""
+        told.append(f"This version does not make {', '.join(past)}: settings or revision are gone.{at}")
+    return told
 
 
 def command(facts: Page) -> str:
     words = ["holotype bench --study", f"experiments/{facts.study.name}.yaml"]
-    words += [f"--rows {','.join(row.name for row in facts.rows)}"] if facts.choice.rows else []
+    words += (
+        [f"--rows {','.join(row.name for row in facts.rows if not row.record)}"] if facts.choice.rows else []
+    )
+    if facts.choice.seeds:
+        words.append(f"--seeds {','.join(map(str, facts.choice.seeds[0]))}")
     datasets = {dataset for row in facts.rows for dataset in row.datasets}
     if any(dataset in BENCHMARKS and dataset not in EMBEDDED for dataset in datasets):
         words.append("--root DIR")
-    if any(
-        line.found.facts["backbone"] != "embedded" and "backbone.name" not in line.row.settings
-        for line in facts.lines
-    ):
+    if any(line.found.facts["backbone"] != "embedded" for line in facts.lines):
         words.append("--set backbone.name=BACKBONE")
     return " ".join(words)
 

@@ -3,55 +3,63 @@
 from __future__ import annotations
 
 import argparse
-import copy
-import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holotype.cli.words import Parser, speaks
 from holotype.errors import InputError
-from holotype.runs.study import ELSEWHERE, Study, StudyRow, pick_rows, read_study
+from holotype.runs.study import Study, read_study
 
 if TYPE_CHECKING:
-    from holotype.runs.experiment import Experiment
-
-Flags = list[tuple[str, str | None]]
-"""Flags of `holotype train` with their values; None for one that takes none."""
+    from holotype.runs.sweep import Ask, Change
 
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    _check_given(given)
+    check_given(given)
     studies = read_studies(given)
-    from holotype.runs.results import write_table
+    from holotype.runs.bench import everything, sweep_of, write_tables
+    from holotype.runs.records import Records
 
-    if not given.table_only:
-        _run(given, studies)
-    if speaks():
+    if not studies:
+        table = everything(Records(given.results or "results"))
+        print(write_tables(Path(given.results or "results"), "table", table), end="")
+        return 0
+    if given.table_only:
         for study in studies:
-            print(write_table(_place(given.results, "results", study, studies)), end="")
+            print(recorded(study, given), end="")
+        return 0
+    for study, planned, found in run(given, studies):
+        if speaks():
+            folder, name = places(study, given)[0], study.name if given.study else "table"
+            print(write_tables(folder, name, sweep_of(planned, found)), end="")
     return 0
 
 
-def read_studies(given: argparse.Namespace) -> list[Study | None]:
-    """Those that are named; [None] where flags say what is run."""
+def read_studies(given: argparse.Namespace) -> list[Study]:
+    """Those that are named, or the one that flags describe; none where only a table of everything is asked for."""
     studies = {study.name: study for study in (read_study(Path(file)) for file in given.study)}
     if len(studies) < len(given.study):
-        raise InputError("Two studies of --study have the same name, and so have their results; rename one.")
-    return list(studies.values()) or [None]
+        raise InputError("Two studies of --study have the same name, and so have their tables; rename one.")
+    if given.methods:
+        from holotype.runs.sweep import flags_study
+
+        return [flags_study(_list(given.methods), _list(given.datasets), _seeds(given.seeds or "0"))]
+    return list(studies.values())
 
 
-def _place(given: str | None, default: str, study: Study | None, studies: Sequence[Study | None]) -> Path:
-    """The folder of a study: below `default` one of its name, and below a given one if there are several."""
-    if study and (given is None or len(studies) > 1):
-        return Path(given or default, study.name)
-    return Path(given or default)
+def places(study: Study, given: argparse.Namespace) -> tuple[Path, Path]:
+    """The folders of records and of runs."""
+    from holotype.runs.bench import default_out, default_results
+
+    label = bool(given.study)
+    out = Path(given.out, study.name) if given.out and len(given.study) > 1 else given.out
+    return Path(given.results or default_results(study, label)), Path(out or default_out(study, label))
 
 
-def _check_given(given: argparse.Namespace) -> None:
+def check_given(given: argparse.Namespace) -> None:
     """Flags that do not go together, or lack another."""
     for name in ("methods", "datasets"):
         if given.study and getattr(given, name):
@@ -68,24 +76,96 @@ def _check_given(given: argparse.Namespace) -> None:
         raise InputError(f"--reuse {given.reuse} is not a folder; name the one in which results lie.")
 
 
-def _run(given: argparse.Namespace, studies: Sequence[Study | None]) -> None:
-    made = [experiments_of(given, study) for study in studies]
-    for study in studies:
-        if study:
-            _say(f"{study.name}: {study.question}")
-            for row in _rows_of_study(study, given):
-                _say(f"  {row.name}{': ' if row.asks else ''}{row.asks}")
-    from holotype.runs.bench import plan_runs, run_planned
-    from holotype.runs.prepared import Shelf
-    from holotype.runs.results import find_results
+def ask_of(given: argparse.Namespace, study: Study) -> Ask:
+    """Which part of a study is run, and how."""
+    from holotype.runs.sweep import Ask
 
-    shelf, planned = Shelf(), []
-    elsewhere = find_results(Path(given.reuse)) if given.reuse else {}
-    for study, experiments in zip(studies, made, strict=True):
-        results = _place(given.results, "results", study, studies)
-        out = _place(given.out, "runs", study, studies)
-        planned += plan_runs(experiments, results, out, shelf, elsewhere)
-    run_planned(planned, _say, shelf, parallel=given.parallel)
+    return Ask(
+        rows=_list(given.rows) if given.rows is not None else None,
+        seeds=_seeds(given.seeds) if given.seeds is not None else None,
+        changes=[read_change(entry, list(study.rows) if given.study else []) for entry in given.set],
+        cache_views=given.cache_views,
+        root=given.root,
+        progress=not given.no_progress,
+    )
+
+
+def run(given: argparse.Namespace, studies: Sequence[Study]):  # type: ignore[no-untyped-def]
+    """Plan all studies, make the runs, and return each study with its plan and its records."""
+    from holotype.runs.planned import plan_runs, run_planned
+    from holotype.runs.prepared import Shelf
+    from holotype.runs.records import Records
+    from holotype.runs.sweep import chosen_rows, experiments
+
+    asks = {study.name: ask_of(given, study) for study in studies}
+    made = {s.name: experiments(s, asks[s.name], label=bool(given.study)) for s in studies}
+    for study in studies:
+        if study.question:
+            _say(f"{study.name}: {study.question}")
+            for row in chosen_rows(study, asks[study.name]):
+                _say(f"  {row.name}{': ' if row.asks else ''}{row.asks}")
+    shelf, plans = Shelf(), {}
+    stores: dict[Path, Records] = {}
+    elsewhere = Records(given.reuse) if given.reuse else None
+    for study in studies:
+        folder, out = places(study, given)
+        records = stores.setdefault(folder.resolve(), Records(folder))
+        plans[study.name] = plan_runs(made[study.name], records, out, shelf, elsewhere)
+    every = [run for planned in plans.values() for run in planned]
+    found = run_planned(every, _say, shelf, parallel=given.parallel)
+    return [(study, plans[study.name], found) for study in studies]
+
+
+def recorded(study: Study, given: argparse.Namespace) -> str:
+    """The table of a study from the records that are there."""
+    from holotype.data.sources import collection_name
+    from holotype.runs.bench import Sweep, write_tables
+    from holotype.runs.records import Records
+    from holotype.runs.sweep import chosen_rows, select
+    from holotype.runs.tables import make_row
+
+    folder, ask = places(study, given)[0], ask_of(given, study)
+    every, rows, records = list(Records(folder).by_key.values()), [], []
+    for row in chosen_rows(study, ask):
+        for dataset in row.datasets:
+            if found := select(study, row, collection_name(Path(dataset)), every):
+                rows.append(make_row(found, row.name))
+                records += found
+    if not rows:
+        raise InputError(
+            f"There is no record of {study.name} in {folder}; run it, or name its folder with --results."
+        )
+    return write_tables(folder, study.name if given.study else "table", Sweep(rows, records))
+
+
+def read_change(entry: str, names: Sequence[str]) -> Change:
+    """An entry of --set. names: of rows, which may hold an = themselves."""
+    from holotype.runs.sweep import Change
+
+    head, colon, rest = entry.partition(":")
+    where, setting = (head, rest) if colon and head in names else ("", entry)
+    name, equals, value = setting.partition("=")
+    if not where:
+        where, _, name = name.rpartition(":")
+    if not equals or not name:
+        raise InputError(f"--set {entry} is not of the form SETTING=VALUE or WHERE:SETTING=VALUE.")
+    return Change(name.replace("-", "_"), value, where)
+
+
+def _list(text: str) -> list[str]:
+    return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    seeds = []
+    for word in _list(text):
+        try:
+            seeds.append(int(word))
+        except ValueError:
+            raise InputError(f"--seeds must be whole numbers separated by commas, not {word!r}.") from None
+    if not seeds:
+        raise InputError("--seeds names no seed; write whole numbers separated by commas.")
+    return tuple(dict.fromkeys(seeds))
 
 
 def _say(text: str) -> None:
@@ -114,8 +194,7 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--results",
         metavar="DIR",
-        help="where results and table go (default: results, or results/NAME for the study NAME.yaml; of several "
-        "studies DIR/NAME each)",
+        help="where records and table go (default: results, or results beside the study file)",
     )
     parser.add_argument(
         "--out",
@@ -126,8 +205,8 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--reuse",
         metavar="DIR",
-        help="copy results of the same settings and seed from this folder and those below it instead of running "
-        "them again, as in --reuse results",
+        help="take records of the same settings, revision and seed from this folder of results as well, instead of "
+        "running them again; a record that contradicts one that is there is refused",
     )
     parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
     parser.add_argument(
@@ -169,125 +248,3 @@ def _add_what_flags(parser: Parser) -> None:
         help="train on a token cache of M weak and S strong views of each image, as in 16+8; such runs are never "
         "averaged with exact ones (default: that of the study, or off, exact mode)",
     )
-
-
-# -- from flags to experiments ------------------------------------------------------------------------
-
-
-def make_experiments(given: argparse.Namespace) -> list[Experiment]:
-    """All that the flags ask for, study by study."""
-    return [experiment for study in read_studies(given) for experiment in experiments_of(given, study)]
-
-
-def experiments_of(given: argparse.Namespace, study: Study | None) -> list[Experiment]:
-    """Every row, or method, on each of its data sets with each of its seeds, settings checked."""
-    rows = _rows_of_study(study, given) if study else _rows_of_flags(given)
-    cache_views = given.cache_views or (study.cache_views if study else "off")
-    changes = _changes(given.set, rows, study)
-    running: Flags = [("--cache_views", cache_views)]
-    running += [("--root", given.root)] if given.root else []
-    running += [("--no_progress", None)] if given.no_progress else []
-    experiments = []
-    for dataset in dict.fromkeys(dataset for row in rows for dataset in row.datasets):
-        for row in rows:
-            if dataset in row.datasets:
-                flags: Flags = [(f"--{key}", as_word(value)) for key, value in row.settings.items()]
-                flags += changes[row.name] + running
-                try:
-                    experiments += _experiments_of(row, dataset, flags, label=study is not None)
-                except InputError as error:
-                    if study is None:
-                        raise
-                    past = f" The study belongs to commit {study.commit}." if study.commit else ""
-                    raise InputError(f"Row {row.name} of {study.file}: {error}{past}") from error
-    return experiments
-
-
-def _experiments_of(row: StudyRow, dataset: str, flags: Flags, *, label: bool) -> list[Experiment]:
-    """A row on one data set, seed by seed. label: whether the row's name is to stand in tables."""
-    from holotype.cli.settings import Request, Words, check_dataset, resolve
-
-    check_dataset(dataset)
-    words = Words([], [*flags, ("--seed", str(row.seeds[0]))])
-    first = resolve(Request(row.method, dataset, row.preset, [], words))
-    first.label = row.name if label else None
-    return [replace(copy.deepcopy(first), seed=seed) for seed in row.seeds]
-
-
-def _rows_of_flags(given: argparse.Namespace) -> list[StudyRow]:
-    """Every method as a row; without a study, it has no settings but those of --set."""
-    datasets, seeds = tuple(_list(given.datasets)), _seeds(given.seeds or "0")
-    rows = []
-    for word in _list(given.methods):
-        method, _, preset = word.partition("@")
-        rows.append(StudyRow(word, method, preset or "default", "", {}, datasets, seeds))
-    return rows
-
-
-def _rows_of_study(study: Study, given: argparse.Namespace) -> list[StudyRow]:
-    """The rows that are asked for, with the seeds that are asked for."""
-    rows = list(study.rows.values()) if given.rows is None else pick_rows(study, _list(given.rows))
-    if not rows:
-        raise InputError(f"--rows names no row; the rows of {study.name} are {', '.join(study.rows)}.")
-    return rows if given.seeds is None else [replace(row, seeds=_seeds(given.seeds)) for row in rows]
-
-
-def as_word(value: Any) -> str:
-    """A value of a YAML file as it would be written on the command line."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _changes(entries: Sequence[str], rows: Sequence[StudyRow], study: Study | None) -> dict[str, Flags]:
-    """The --set entries that concern each row, as flags of `holotype train`; later ones win."""
-    flags: dict[str, Flags] = {row.name: [] for row in rows}
-    names = list(study.rows) if study else []
-    for entry in entries:
-        scope, key, value = _take_apart(entry, names)
-        if key in ELSEWHERE:
-            raise InputError(f"--set {entry} is not possible; holotype bench --help lists the flag for it.")
-        concerned = [row for row in rows if _concerns(scope, row, names)]
-        if not concerned and study:
-            raise InputError(
-                f"--set {entry} names {scope!r}, which is neither a row that is run nor the method of one; the "
-                f"rows are {', '.join(row.name for row in rows)}."
-            )
-        if not concerned:
-            raise InputError(f"--set {entry} names the method {scope!r}, which is not among --methods.")
-        for row in concerned:
-            flags[row.name].append((f"--{key}", value))
-    return flags
-
-
-def _take_apart(entry: str, names: Sequence[str]) -> tuple[str, str, str]:
-    """Scope ("" for all), setting and value of a --set entry. names: of rows, which may hold an = themselves."""
-    head, colon, rest = entry.partition(":")
-    scope, setting = (head, rest) if colon and head in names else ("", entry)
-    name, equals, value = setting.partition("=")
-    if not scope:
-        scope, _, name = name.rpartition(":")
-    if not equals or not name:
-        raise InputError(f"--set {entry} is not of the form SETTING=VALUE or WHERE:SETTING=VALUE.")
-    return scope, name.replace("-", "_"), value
-
-
-def _concerns(scope: str, row: StudyRow, names: Sequence[str]) -> bool:
-    """Where a row is called like a method, its name means the row alone."""
-    if scope in names:
-        return scope == row.name
-    return scope in ("", row.method, f"{row.method}@{row.preset}")
-
-
-def _list(text: str) -> list[str]:
-    return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
-
-
-def _seeds(text: str) -> tuple[int, ...]:
-    seeds = []
-    for word in _list(text):
-        try:
-            seeds.append(int(word))
-        except ValueError:
-            raise InputError(f"--seeds must be whole numbers separated by commas, not {word!r}.") from None
-    if not seeds:
-        raise InputError("--seeds names no seed; write whole numbers separated by commas.")
-    return tuple(dict.fromkeys(seeds))

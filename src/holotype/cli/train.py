@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from holotype.cli.settings import USAGE, Words, check_dataset, read_request, read_words, resolve
 from holotype.cli.words import speaks
+from holotype.models.backbone import caveat_of
 from holotype.runs.experiment import Experiment
+from holotype.runs.record import Record, Scores
 from holotype.runs.run import run_experiment
 
 
@@ -66,37 +67,41 @@ def _first_line(method: type) -> str:
     return doc.strip().split("\n")[0].rstrip(".")
 
 
-def summary(experiment: Experiment, record: dict[str, Any], finished: bool) -> str:
+def summary(experiment: Experiment, record: Record, finished: bool) -> str:
     """What a person wants to see after a run."""
-    lines = [f"{record['method']} ({record['variant']}) on {record['dataset']}, seed {record['seed']}"]
+    identity, made = record.identity, record.made
+    lines = [f"{identity.method['name']} ({made.variant}) on {identity.data['name']}, seed {identity.seed}"]
     if finished:
         lines.append("This run was finished before; nothing was trained.")
-    if record.get("all") is None:
+    if record.scores.all is None:
         lines.append("The true classes are not known, so that there is nothing to score.")
     else:
         lines += ["", *score_lines(record), ""]
-        lines.append(f"{record['n']:,} {record['scored_on']}, one global assignment, {record['selection']}")
-    if placed := record.get("placed"):
-        unread = f"; {placed['unreadable']:,} could not be read" if placed["unreadable"] else ""
+        lines.append(f"{record.scores.n:,} unlabelled training images, one global assignment, last epoch")
+    if placed := record.placed:
+        unread = f"; {placed.unreadable:,} could not be read" if placed.unreadable else ""
         lines.append(
-            f"Unlabelled images: {placed['known']:,} in known classes, {placed['novel']:,} in "
-            f"{placed['novel_categories']:,} new categories{unread}"
+            f"Unlabelled images: {placed.known:,} in known classes, {placed.novel:,} in "
+            f"{placed.novel_categories:,} new categories{unread}"
         )
     lines.append(f"Every image with its category: {experiment.folder / 'assignments.csv'}")
-    lines.append(f"{record['seconds']:,} s of training, {record['mode']}; run folder {experiment.folder}")
-    if record.get("caveat"):
-        lines.append(f"Backbone {record['backbone']}: {record['caveat']}")
+    lines.append(f"{made.seconds:,} s of training, {made.mode}; run folder {experiment.folder}")
+    if caveat := caveat_of(identity.backbone["digest"]):
+        lines.append(f"Backbone {identity.backbone['name']}: {caveat}")
     return "\n".join(lines)
 
 
-def score_lines(record: dict[str, Any]) -> list[str]:
+def score_lines(record: Record) -> list[str]:
     """All, Old and New in per cent; held-out images below, where there are some."""
     rows = [("", *(f"{word:>6}" for word in ("All", "Old", "New")))]
-    rows.append(("unlabelled", *(_percent(record[key]) for key in ("all", "old", "new"))))
-    if record.get("test"):
-        rows.append(("held out", *(_percent(record["test"][key]) for key in ("all", "old", "new"))))
+    rows.append(("unlabelled", *_cells(record.scores)))
+    if record.test:
+        rows.append(("held out", *_cells(record.test)))
     return [f"  {name:<11}" + " ".join(cells) for name, *cells in rows]
 
 
-def _percent(share: float | None) -> str:
-    return f"{100 * share:6.1f}" if share is not None else "  none"
+def _cells(scores: Scores) -> tuple[str, ...]:
+    return tuple(
+        f"{100 * share:6.1f}" if share is not None else "  none"
+        for share in (scores.all, scores.old, scores.new)
+    )

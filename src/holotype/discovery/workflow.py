@@ -45,6 +45,7 @@ from holotype.models.backbone import BackboneConfig
 from holotype.report import build_report
 from holotype.runs.embed import embed_table
 from holotype.runs.folder import RunFolder
+from holotype.runs.identity import flat
 from holotype.runs.prepared import check_k
 
 FEWEST = 8
@@ -206,9 +207,20 @@ def claim(folder: Path, table: Table, config: DiscoverConfig) -> tuple[DiscoverC
         wanted = chosen.config
         log.info(chosen.words)
     identity = {"format": FORMAT, **settings, "backbone": vars(wanted)}
-    run.claim(identity)
+    check_settings(folder, begun, identity)
     run.write_json(IDENTITY, identity)
     return dataclasses.replace(config, backbone=wanted), chosen
+
+
+def check_settings(folder: Path, begun: dict[str, Any], identity: dict[str, Any]) -> None:
+    """Raise InputError where the discovery in the folder was begun with other settings."""
+    before, now = flat(begun), flat(json.loads(json.dumps(identity)))
+    for key in now | before if begun else ():
+        if before.get(key) != now.get(key):
+            raise InputError(
+                f"{folder} holds a run with {key} = {before.get(key)!r}, not {now.get(key)!r}; "
+                "choose another folder with --out, or delete this one to start anew."
+            )
 
 
 def images_and_labels(table: Table) -> dict[str, str]:

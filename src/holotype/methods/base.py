@@ -110,6 +110,9 @@ class Method(nn.Module):
     """Base of all methods. Subclasses set `Config`, build their heads, and write `loss` and `predict`."""
 
     Config: ClassVar[type[Any]]
+    revision: ClassVar[int] = 1
+    """Raised whenever the method draws or computes otherwise than before with the same settings: results of different
+    revisions are results of different methods, and are never taken for each other."""
     needs: ClassVar[Literal["tokens", "images"]] = "tokens"
     """tokens: the loop runs trunk and tail. images: the method owns a differentiable `encode(images)`,
     whose parameters live under `self.encoder`."""

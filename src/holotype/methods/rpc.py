@@ -67,6 +67,7 @@ class RPC(SimGCD):
     """SimGCD (or DebGCD) plus one-vs-all weights, behaviour alignment and relational consistency."""
 
     Config = RPCConfig
+    revision = 2  # 1 drew its first weights in an order of its own
     config: RPCConfig
     presets: ClassVar[dict[str, dict[str, Any]]] = {"default": {}, "reading": READING}
     prototypes: Tensor

@@ -98,6 +98,13 @@ MADE = {
         "vit_small_patch14_dinov2", 224, "f9f413eaeff4c5dddb518a8e20e54e38fd5bc608af9e6f26c8efea5d54291f43"
     ),
 }
+
+
+def caveat_of(digest: str) -> str:
+    """What a reader of scores made with these weights must know; "" for networks that others made."""
+    return CAVEAT if any(digest == made.digest for made in MADE.values()) else ""
+
+
 EMBEDDED = Path(__file__).parent / "weights" / "vit_tiny_patch16_128.safetensors"
 
 

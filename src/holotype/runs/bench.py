@@ -1,164 +1,140 @@
-"""Methods x data sets x seeds: every run once, each with a result file of its own."""
+"""Sweeps: methods x data sets x seeds, or the rows of a study; every run once, each with a record of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any
 
 from holotype.errors import InputError
-from holotype.machine.processes import rank
-from holotype.methods import find_method
-from holotype.runs.experiment import Experiment
-from holotype.runs.prepared import Shelf, make_compute, sharing_key, wanted_views
-from holotype.runs.record import config_hash, identify
-from holotype.runs.results import Record, read_results, result_name, write_result
-from holotype.runs.run import run_experiment
-from holotype.runs.together import call, run_together
+from holotype.machine.files import write_text
+from holotype.runs.planned import Planned, plan_runs, run_planned
+from holotype.runs.prepared import Shelf
+from holotype.runs.record import Record
+from holotype.runs.records import Key, Records
+from holotype.runs.study import Study, make_study, read_study
+from holotype.runs.sweep import Ask, Change, experiments, flags_study
+from holotype.runs.tables import Row, make_row, summarise, to_csv, to_markdown
 
-Say = Callable[[str], None]
-T = TypeVar("T")
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A run to be made, or one that is done."""
+class Sweep:
+    """What came of a sweep."""
 
-    experiment: Experiment
-    name: str
-    """Of its result file and of its run folder."""
-    results: Path
-    """Folder of its result file."""
-    facts: Record
-    """What it is called in its result: method, dataset, variant."""
-    key: tuple[str, int]
-    """config_hash and seed: equal for runs that are one, whatever they are called."""
-    done: Path | None
-    """The result that is there already."""
+    rows: list[Row]
+    """One for each configuration and data set, in the order in which they were asked for."""
+    records: list[Record]
+
+    def to_markdown(self) -> str:
+        """The table for people."""
+        return to_markdown(self.rows)
+
+    def to_csv(self) -> str:
+        """The table for programs, numbers unrounded."""
+        return to_csv(self.rows)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The same as a frame of pandas."""
+        import io
+
+        import pandas as pd
+
+        return pd.read_csv(io.StringIO(self.to_csv()))
 
 
-def plan_runs(
-    experiments: Sequence[Experiment],
-    results: Path,
-    out: Path,
-    shelf: Shelf,
-    elsewhere: Mapping[tuple[str, int], Record] | None = None,
-) -> list[Planned]:
-    """Find out before anything is trained that all inputs are there, and which runs are done.
+def bench(
+    study: Path | str | Mapping[str, Any] | None = None,
+    *,
+    methods: Sequence[str] = (),
+    datasets: Sequence[str] = (),
+    seeds: Sequence[int] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    rows: Sequence[str] | None = None,
+    root: Path | str | None = None,
+    cache_views: str | None = None,
+    parallel: int = 1,
+    results: Path | str | None = None,
+    out: Path | str | None = None,
+    progress: bool = True,
+) -> Sweep:
+    """Run methods on data sets with several seeds, or the rows of a study; a run that is recorded is not run again.
 
-    A run is done when `results` holds one with the same config_hash (all that decides the weights but the
-    seed) and seed. The others get run folders in `out`. Runs that can share data stand together.
-    elsewhere: results of other studies by config_hash and seed; a run that is among them is copied.
+    study: a study file, or what would stand in one. Without it: methods (each with its preset or not, as in
+    rpc@reading), datasets, seeds. settings: dotted settings of `holotype train` for all rows, or for one with
+    ROW:SETTING. results: folder of records (default: results, or results beside the study file); out: of run folders.
     """
-    done = {(r["config_hash"], r["seed"]): path for path, r in read_results(results).items()}
-    elsewhere = elsewhere or {}
-    planned: dict[str, Planned] = {}
-    first: dict[tuple[str, int], Planned] = {}
-    for group in groups(experiments, sharing_key):
-        for experiment in group:
-            ready = shelf.get(experiment, make_compute(experiment))
-            views = wanted_views(experiment, ready.data, ready.backbone)
-            identity = identify(experiment, ready.data, ready.backbone, views)
-            facts = {
-                "method": experiment.method_name,
-                "dataset": ready.data.table.name,
-                "variant": experiment.variant,
-            }
-            key = (config_hash(identity), experiment.seed)
-            name = result_name({**facts, "seed": experiment.seed, "config_hash": key[0]})
-            experiment.out = str(out / name)
-            if key not in done and key in elsewhere:
-                done[key] = write_result(results, elsewhere[key] | facts)
-            planned[name] = Planned(experiment, name, results, facts, key, done.get(key))
-            check_distinct(first.setdefault(key, planned[name]), planned[name])
-    return list(planned.values())
+    made, label = _study(study, methods, datasets, seeds)
+    changes = [_change(key, value, made) for key, value in (settings or {}).items()]
+    ask = Ask(rows, seeds, changes, cache_views, str(root) if root else None, progress)
+    records = Records(results or default_results(made, label))
+    shelf = Shelf()
+    planned = plan_runs(
+        experiments(made, ask, label=label), records, Path(out or default_out(made, label)), shelf
+    )
+    return sweep_of(planned, run_planned(planned, lambda line: None, shelf, parallel=parallel))
 
 
-def check_distinct(one: Planned, other: Planned) -> None:
-    """Refuse two names for one run: the second result would be a copy of the first."""
-    if one.name != other.name:
+def _study(
+    study: Path | str | Mapping[str, Any] | None,
+    methods: Sequence[str],
+    datasets: Sequence[str],
+    seeds: Sequence[int] | None,
+) -> tuple[Study, bool]:
+    """The study, and whether it has names of its own for its rows."""
+    if study is None:
+        if not methods or not datasets:
+            raise InputError("bench needs methods and datasets, or a study.")
+        return flags_study(methods, datasets, tuple(seeds or (0,))), False
+    if methods or datasets:
+        raise InputError("bench takes a study, or methods and datasets; leave out one of them.")
+    return (
+        (make_study(study, "study"), True) if isinstance(study, Mapping) else (read_study(Path(study)), True)
+    )
+
+
+def _change(key: str, value: Any, study: Study) -> Change:
+    where, _, setting = key.rpartition(":")
+    return Change(setting.replace("-", "_"), value, where)
+
+
+def default_results(study: Study, label: bool) -> Path:
+    """Beside the study file; `results` where there is none."""
+    return study.file.parent / "results" if label and study.file.suffix else Path("results")
+
+
+def default_out(study: Study, label: bool) -> Path:
+    return Path("runs") / study.name if label else Path("runs")
+
+
+# -- tables ---------------------------------------------------------------------------------------------
+
+
+def sweep_of(planned: Sequence[Planned], found: Mapping[Key, Record]) -> Sweep:
+    """The rows of planned runs. found: their records, by the keys of the plan."""
+    named: dict[tuple[str, str], list[Record]] = {}
+    for run in planned:
+        record = found[run.key]
+        named.setdefault((run.experiment.variant, record.identity.hash), []).append(record)
+    rows = [make_row(records, variant) for (variant, _), records in named.items()]
+    return Sweep(rows, [record for records in named.values() for record in records])
+
+
+def write_tables(folder: Path, name: str, sweep: Sweep) -> str:
+    """NAME.md and NAME.csv in a folder of results; returns the Markdown."""
+    write_text(folder / f"{name}.md", sweep.to_markdown())
+    write_text(folder / f"{name}.csv", sweep.to_csv())
+    return sweep.to_markdown()
+
+
+def everything(records: Records) -> Sweep:
+    """All records of a folder of results."""
+    found = list(records.by_key.values())
+    if not found:
         raise InputError(
-            f"{call(one.experiment)} and {call(other.experiment)} are the same experiment on "
-            f"{one.experiment.dataset} with seed {one.experiment.seed}: nothing that decides the result differs; "
-            "leave one of them out."
+            f"There is no record in {records.folder}; run holotype bench first, or name its folder with --results."
         )
-
-
-def run_planned(planned: Sequence[Planned], say: Say, shelf: Shelf, *, parallel: int = 1) -> None:
-    """Make the runs that are not done, `parallel` at a time. One that fails does not keep the others from running.
-
-    A run that several studies plan is made once, and each gets its result.
-    """
-    same: dict[tuple[str, int], list[tuple[str, Planned]]] = {}
-    for number, run in enumerate(planned, start=1):
-        place = f"[{number}/{len(planned)}] {run.name}"
-        if run.done:
-            say(f"{place}: done before, {run.done}")
-        else:
-            same.setdefault(run.key, []).append((place, run))
-    open_runs = [runs[0][1] for runs in same.values()]
-    shelf.planned = [run.experiment for run in open_runs]
-    failed = []
-    for batch in batches(open_runs, parallel, say):
-        if len(batch) > 1:
-            say(f"{len(batch)} runs at once: {', '.join(run.name for run in batch)}")
-        for made, outcome in zip(batch, run_batch(batch, shelf), strict=True):
-            for place, run in same[made.key]:
-                if isinstance(outcome, InputError):
-                    say(f"{place}: failed: {outcome}")
-                    failed.append(f"{run.name}: {outcome}")
-                    continue
-                if rank() == 0:
-                    write_result(run.results, outcome | run.facts)
-                say(f"{place}: All {_percent(outcome['all'])}, {outcome['seconds']} s")
-    if failed:
-        raise InputError(f"{len(failed)} of {len(planned)} runs failed; the first, {failed[0]}")
-
-
-def run_batch(batch: Sequence[Planned], shelf: Shelf) -> list[Record | InputError]:
-    """The records of runs that are made at once, or what was wrong with them."""
-    try:
-        if len(batch) == 1:
-            return [run_experiment(batch[0].experiment, shelf)]
-        return run_together([run.experiment for run in batch], shelf)
-    except InputError as error:
-        return [error] * len(batch)
-
-
-def batches(runs: Sequence[Planned], parallel: int, say: Say) -> Iterator[list[Planned]]:
-    """Runs that can train together, at most `parallel` at a time; the others one by one, with a word why."""
-    if parallel == 1:
-        yield from ([run] for run in runs)
-        return
-    for group in groups(runs, lambda run: f"{sharing_key(run.experiment)} {run.experiment.train.matmul}"):
-        together = []
-        for run in group:
-            if reason := why_alone(run.experiment):
-                say(f"{run.name} runs by itself: {reason}")
-                yield [run]
-            else:
-                together.append(run)
-        for first in range(0, len(together), parallel):
-            yield together[first : first + parallel]
-
-
-def why_alone(experiment: Experiment) -> str:
-    """Why a run cannot share the device with others; "" if it can."""
-    if experiment.devices > 1:
-        return f"it takes {experiment.devices} processes"
-    if find_method(experiment.method_name).needs == "images":
-        return f"{experiment.method_name} takes images instead of tokens"
-    return ""
-
-
-def groups(items: Sequence[T], key: Callable[[T], str]) -> list[list[T]]:
-    """Items with the same key, in the order in which the keys first come up."""
-    found: dict[str, list[T]] = {}
-    for item in items:
-        found.setdefault(key(item), []).append(item)
-    return list(found.values())
-
-
-def _percent(share: float | None) -> str:
-    return "none" if share is None else f"{100 * share:.1f}"
+    return Sweep(summarise(found), found)

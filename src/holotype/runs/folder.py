@@ -7,12 +7,16 @@ metrics.jsonl       one line per epoch and per scoring
 state.*             the resume state (train/state.py)
 model.safetensors   tail and method after the last epoch
 assignments.*       every image with its category (parquet and csv)
-scores.json         All, Old, New and the rest, where the truth is known
+scores.json         the record: identity, All, Old, New and the rest where the truth is known, how it was made
+per_class.csv       images and right ones of each class, where the truth is known
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,33 +30,10 @@ from holotype.categories.found import category_name
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.machine.files import write_beside, write_bytes, write_text
+from holotype.runs.identity import Identity
+from holotype.runs.record import Record
 
-LATER = {
-    "cache_views": "off",
-    "method.memax_target": "uniform",
-    "method.new.sharpen": 1.0,
-    "method.new.space": "signature",
-    "method.strong_for": "all",
-}
-"""What identities did not hold from the start, as dotted keys, with the value that held then."""
-GONE: dict[str, dict[str, Any]] = {
-    "simgcd": {"method.temps": "simgcd_code"},
-    "debgcd": {"method.temps": "simgcd_code"},
-    "rpc": {
-        "method.temps": "simgcd_code",
-        "method.rho": "ova_ema",
-        "method.share": "batch",
-        "method.ova.mode": "joint",
-        "method.ova.score": "max",
-        "method.ova.pretrain_epochs": 20,
-        "method.fusion.space": "proj",
-        "method.fusion.scope": "align_only",
-        "method.fusion.topology": "chain",
-        "method.new.norm": "row_softmax",
-        "method.new.detach": True,
-    },
-}
-"""What identities of a method held once, with the only value that was left (docs/experiments.md says why)."""
+IDENTITY, SCORES, PER_CLASS = "identity.json", "scores.json", "per_class.csv"
 
 
 class RunFolder:
@@ -61,28 +42,24 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def claim(self, identity: dict[str, Any]) -> None:
+    def claim(self, identity: Identity) -> None:
         """Make sure that what is already in the folder is of the very run that `identity` describes."""
-        if not (self.path / "identity.json").exists():
-            return
-        stored = self.read_json("identity.json")
-        if not isinstance(stored, dict):
-            raise InputError(f"{self.path / 'identity.json'} is not that of a run; choose another --out.")
-        now = flat(json.loads(json.dumps(identity)))
-        before = flat(stored)
-        before |= {key: LATER[key] for key in LATER.keys() - before.keys() if key in now}
-        gone = GONE.get(str(identity.get("method_name")), {})
-        before = {key: value for key, value in before.items() if key in now or gone.get(key) != value}
-        for key in now | before:
-            if before.get(key) != now.get(key):
-                raise InputError(
-                    f"{self.path} holds a run with {key} = {before.get(key)!r}, not {now.get(key)!r}; "
-                    "choose another folder with --out, or delete this one to start anew."
-                )
+        path = self.path / IDENTITY
+        if path.exists():
+            identity.check_same(Identity.from_dict(self.read_json(IDENTITY), path), self.path)
 
-    def finished(self) -> dict[str, Any] | None:
+    def finished(self) -> Record | None:
         """The record of the run, if it came to its end."""
-        return self.read_json("scores.json") if (self.path / "scores.json").exists() else None
+        path = self.path / SCORES
+        return Record.from_dict(self.read_json(SCORES), path) if path.exists() else None
+
+    def write_per_class(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Images, right ones and assigned category of each class, as a table."""
+        columns = ("class", "kind", "n", "correct", "accuracy", "category")
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerows([columns, *([row[name] for name in columns] for row in rows)])
+        write_text(self.path / PER_CLASS, text.getvalue())
 
     def write_config(self, config: dict[str, Any]) -> None:
         write_text(self.path / "config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
@@ -136,12 +113,16 @@ class RunFolder:
         write_beside(self.path / "assignments.csv", lambda beside: frame.to_csv(beside, index=False))
 
 
-def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"a": {"b": 1}} -> {"a.b": 1}, so that a difference can be named."""
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            found |= flat(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
+def read_per_class(path: Path) -> list[dict[str, Any]]:
+    """What `write_per_class` wrote; a class without a category has None."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [
+        {
+            **row,
+            "n": int(row["n"]),
+            "correct": int(row["correct"]),
+            "category": int(row["category"]) if row["category"] else None,
+        }
+        for row in rows
+    ]

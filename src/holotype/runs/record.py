@@ -1,12 +1,13 @@
-"""What a run says of itself: the identity that a run folder is checked against, and the record of its scores."""
+"""The record of a run: what was run (its identity), what came out (scores), how and where it was made."""
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import hashlib
-import json
-from typing import Any
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
@@ -14,138 +15,176 @@ import torch
 from holotype.cluster.evaluate import SCORES, has_truth, score
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
+from holotype.errors import InputError
 from holotype.methods import Prediction
-from holotype.models.backbone import Backbone
-from holotype.models.cache import CacheViews
-from holotype.runs.experiment import Experiment
-from holotype.runs.folder import GONE, LATER, flat
-from holotype.runs.prepared import Data
+from holotype.runs.identity import Identity
 from holotype.train.encode import place
 from holotype.train.loop import Loop
 from holotype.train.sources import FreshViews, table_features
 
+FORMAT = 2
+"""Raised when a record of an older version can no longer be read. 1 was a flat object without an identity."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Fractions, under one global assignment of categories to classes; None where there is nothing to score."""
+
+    all: float | None
+    old: float | None
+    new: float | None
+    share_old: float | None
+    """r: the share of known-class images among those that are scored."""
+    n: int
+    """Images that are scored."""
+    nmi: float | None = None
+    ari: float | None = None
+    auroc: float | None = None
+    known_accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where the unlabelled images went."""
+
+    known: int
+    novel: int
+    novel_categories: int
+    unreadable: int
+
+
+@dataclass(frozen=True)
+class Made:
+    """How, where and from which code a run was made: nothing that decides its result."""
+
+    variant: str
+    """What it was called when it was made: its preset, or the row of a study."""
+    mode: str
+    """exact, or cached 16+8."""
+    epochs: int
+    """Over all stages; 0 for a method that does not train."""
+    seconds: float
+    """Of training."""
+    commit: str
+    hardware: str
+    captured: bool = False
+    processes: int = 1
+    parallel: int = 1
+    """Runs that trained at once in the process."""
+    decode_seconds: float = 0.0
+    cache_seconds: float = 0.0
+    wall_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run, as it stands in RUN/scores.json and in results/runs/."""
+
+    identity: Identity
+    scores: Scores
+    """Of the unlabelled training images after the last epoch."""
+    placed: Placed | None
+    """None in records of before this was counted."""
+    made: Made
+    test: Scores | None = None
+    """Of the official test split, where the data set has one here."""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Equal for records of one run."""
+        return self.identity.hash, self.identity.seed
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"format": FORMAT, "hash": self.identity.hash, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_dict(cls, content: Any, where: Path | str) -> Record:
+        """What `as_dict` gave, checked; where: the file, for the sentence."""
+        if not isinstance(content, Mapping) or "format" not in content:
+            raise InputError(f"{where} is no record of a run; delete it or run it again.")
+        if content["format"] != FORMAT:
+            raise InputError(
+                f"{where} is a record of another version (format {content['format']}, not {FORMAT}); run it again."
+            )
+        try:
+            record = cls(
+                identity=Identity.from_dict(content["identity"], where),
+                scores=_built(Scores, content["scores"]),
+                placed=_built(Placed, content["placed"]) if content["placed"] else None,
+                made=_built(Made, content["made"]),
+                test=_built(Scores, content["test"]) if content.get("test") else None,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{where} is no whole record of a run ({error}); run it again.") from error
+        if content.get("hash") != record.identity.hash:
+            raise InputError(
+                f"{where} does not bear the hash of its own identity, {record.identity.hash}: it was changed by hand; "
+                "run it again."
+            )
+        check_law(record.scores, where)
+        return record
+
+
+def _built(kind: type[Any], values: Mapping[str, Any]) -> Any:
+    """The dataclass of these values, whose types are looked at."""
+    hints = get_type_hints(kind)
+    if unknown := set(values) - set(hints):
+        raise ValueError(f"{min(unknown)} is unknown")
+    for name, value in values.items():
+        allowed = (
+            get_args(hints[name]) if get_origin(hints[name]) in (Union, types.UnionType) else (hints[name],)
+        )
+        whole = isinstance(value, int) and not isinstance(value, bool) and float in allowed
+        if not whole and type(value) not in allowed:
+            raise ValueError(f"{name} is {value!r}")
+    return kind(**values)
+
+
+def check_law(scores: Scores, where: Path | str) -> None:
+    """All = r Old + (1 - r) New, which the one global assignment guarantees, to 1e-9."""
+    if scores.all is None:
+        return
+    share = scores.share_old or 0.0
+    implied = share * (scores.old or 0.0) + (1 - share) * (scores.new or 0.0)
+    if not abs(scores.all - implied) <= 1e-9:
+        raise InputError(
+            f"{where} says All = {scores.all:.6f} where its Old and New imply {implied:.6f}; "
+            "it was changed by hand or scored by another metric: run it again."
+        )
+
+
+# -- from a run ------------------------------------------------------------------------------------------
+
 
 def score_table(table: Table, prediction: Prediction) -> dict[str, Any]:
-    """The scores; every one of them None where the truth is not known."""
+    """The scores and the rows `per_class`; every score None where the truth is not known."""
     if not has_truth(table):
         return dict.fromkeys(SCORES) | {"n": 0, "per_class": []}
     return score(table, prediction.category.numpy(), prediction.known_score.numpy())
 
 
-def headline(scores: dict[str, Any]) -> dict[str, Any]:
-    """The scores without the table of classes."""
+def headline(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """The scores without the rows of classes."""
     return {key: value for key, value in scores.items() if key != "per_class"}
 
 
-def identify(
-    experiment: Experiment, data: Data, backbone: Backbone, cache_views: CacheViews | None
-) -> dict[str, Any]:
-    """What must be equal for a run folder to be continued; settings that do not change the weights are left out.
-
-    cache_views: of the token cache that the run asks for (prepared.wanted_views).
-    """
-    train = dataclasses.asdict(experiment.train)
-    for key in ("eval_every", "save_seconds", "eager"):
-        train.pop(key)
-    train["precision"] = experiment.precision
-    return {
-        "method_name": experiment.method_name,
-        "dataset": data.table.name,
-        "table": data.table.fingerprint(),
-        "k": data.k,
-        "seed": experiment.seed,
-        "method": dataclasses.asdict(experiment.method),
-        "train": train,
-        "backbone": {
-            "name": backbone.name,
-            "digest": backbone.digest,
-            "train_blocks": experiment.backbone.train_blocks,
-            "image_size": backbone.image_size,
-        },
-        "cache_views": str(cache_views) if cache_views else "off",
-    }
-
-
-def config_hash(identity: dict[str, Any]) -> str:
-    """Names what runs over several seeds have in common: the identity but for the seed.
-
-    Settings that came later or are gone since change no name: runs are called what they were called first.
-    """
-    hashed = copy.deepcopy({key: value for key, value in identity.items() if key != "seed"})
-    held = flat(hashed)
-    for dotted in [key for key, value in LATER.items() if held.get(key) == value]:
-        group, last = _group(hashed, dotted)
-        del group[last]
-    for dotted, value in GONE.get(identity["method_name"], {}).items():
-        group, last = _group(hashed, dotted)
-        group.setdefault(last, value)
-    return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _group(tree: dict[str, Any], dotted: str) -> tuple[dict[str, Any], str]:
-    """The group that a dotted key lies in, made where it is not there, and the key's own name."""
-    *parents, last = dotted.split(".")
-    for parent in parents:
-        tree = tree.setdefault(parent, {})
-    return tree, last
-
-
-def make_record(
-    experiment: Experiment,
-    data: Data,
-    backbone: Backbone,
-    loop: Loop,
-    prediction: Prediction,
-    facts: dict[str, Any],
-    identity: dict[str, Any],
-) -> dict[str, Any]:
-    """The object that stands in results/*.json: what was run, on what, and what came out.
-
-    facts: what provenance.describe says of the run.
-    """
-    scores = score_table(data.table, prediction)
-    return {
-        "method": experiment.method_name,
-        "dataset": data.table.name,
-        "variant": experiment.variant,
-        "seed": experiment.seed,
-        "mode": loop.mode,
-        "captured": loop.captured,
-        "epochs": sum(loop.epochs(stage) for stage in loop.method.stages()),
-        "backbone": backbone.name,
-        **scores,
-        "placed": count_placed(data.table, prediction),
-        "seconds": round(loop.seconds(), 1),
-        "config_hash": config_hash(identity),
-        "commit": facts["commit"],
-        "hardware": facts["hardware"],
-        "processes": facts["processes"],
-        "precision": facts["precision"],
-        "train_blocks": experiment.backbone.train_blocks,
-        "caveat": backbone.caveat,
-        "selection": "last epoch",
-        "scored_on": "unlabelled training images",
-    }
-
-
-def count_placed(table: Table, prediction: Prediction) -> dict[str, int]:
-    """Where the unlabelled images went."""
+def count_placed(table: Table, prediction: Prediction) -> Placed:
     category = prediction.category.numpy()[~table.labelled]
     n_known = len(table.known)
     novel = category[category >= n_known]
-    return {
-        "known": int(((category >= 0) & (category < n_known)).sum()),
-        "novel": len(novel),
-        "novel_categories": len(np.unique(novel)),
-        "unreadable": int((category < 0).sum()),
-    }
+    return Placed(
+        known=int(((category >= 0) & (category < n_known)).sum()),
+        novel=len(novel),
+        novel_categories=len(np.unique(novel)),
+        unreadable=int((category < 0).sum()),
+    )
 
 
-def score_held_out(loop: Loop, test: Table, store: ImageStore) -> dict[str, Any]:
+def score_held_out(loop: Loop, test: Table, store: ImageStore) -> Scores:
     """Inductive scores: the official test split, which training never saw. store: its images."""
     rows = torch.from_numpy(np.flatnonzero(test.usable))
     source = FreshViews(store, loop.source.encoder)
     with torch.no_grad():
         placed = place(loop.method, table_features(source, rows, len(test)), rows)
     source.close()
-    return headline(score_table(test, placed))
+    return Scores(**headline(score_table(test, placed)))

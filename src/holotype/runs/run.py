@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -15,13 +15,13 @@ from holotype.machine.processes import rank
 from holotype.methods import Method, Prediction
 from holotype.models.cache import CacheViews, TokenCache
 from holotype.runs.experiment import Experiment
-from holotype.runs.folder import RunFolder
+from holotype.runs.folder import IDENTITY, SCORES, RunFolder
+from holotype.runs.identity import Identity, drawn, identify
 from holotype.runs.prepared import Prepared, Shelf, make_compute, make_method, views_needed, wanted_views
 from holotype.runs.provenance import describe
-from holotype.runs.record import headline, identify, make_record, score_held_out, score_table
+from holotype.runs.record import Made, Record, Scores, count_placed, headline, score_held_out, score_table
 from holotype.train.loop import Loop
 
-Record = dict[str, Any]
 CACHE = "cache.json"
 """Names the views that a run trains on, so that a resumed run takes the same."""
 
@@ -35,7 +35,7 @@ class Run:
     experiment: Experiment
     prepared: Prepared
     folder: RunFolder
-    identity: dict[str, Any]
+    identity: Identity
     facts: dict[str, Any]
     loop: Loop
     cache: TokenCache | None
@@ -68,14 +68,14 @@ def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) ->
     prepared = shelf.get(experiment, compute)
     folder = RunFolder(experiment.folder)
     wanted = wanted_views(experiment, prepared.data, prepared.backbone)
-    identity = identify(experiment, prepared.data, prepared.backbone, wanted)
+    identity = identify(experiment, prepared.data, prepared.backbone, drawn(experiment, wanted))
     folder.claim(identity)
     if record := folder.finished():
-        return dict(record)
+        return record
     images = prepared.images
     facts = describe(prepared.backbone, prepared.data.table, compute) | {"images": prepared.placed}
     if rank() == 0:
-        folder.write_json("identity.json", identity)
+        folder.write_json(IDENTITY, identity.as_dict())
         folder.write_config(experiment.as_dict())
         folder.write_json("provenance.json", facts)
     torch.manual_seed(experiment.seed)
@@ -137,19 +137,15 @@ def take_cache(
 def finish(run: Run, prediction: Prediction, seconds: float, parallel: int) -> Record:
     """Score, and write what the run leaves behind. seconds: of training. parallel: runs that trained at once."""
     prepared, data, folder = run.prepared, run.prepared.data, run.folder
-    record = make_record(
-        run.experiment, data, prepared.backbone, run.loop, prediction, run.facts, run.identity
+    scores = score_table(data.table, prediction)
+    record = Record(
+        # fewer views than asked for, where memory was short, are another run
+        identity=replace(run.identity, views=str(run.views) if run.views else "off"),
+        scores=Scores(**headline(scores)),
+        placed=count_placed(data.table, prediction),
+        made=describe_making(run, seconds, parallel),
+        test=score_held_out(run.loop, *prepared.held_out) if prepared.held_out is not None else None,
     )
-    if prepared.held_out is not None:
-        record["test"] = score_held_out(run.loop, *prepared.held_out)
-    record |= {
-        "mode": f"cached {run.views}" if run.views else run.loop.mode,
-        "seconds": round(seconds, 1),
-        "parallel": parallel,
-        "decode_seconds": round(prepared.decode_seconds, 1),
-        "cache_seconds": round(run.cache.seconds, 1) if run.cache else 0.0,
-        "wall_seconds": round(time.monotonic() - run.started, 1),
-    }
     if rank() == 0:
         folder.write_model(run.loop.model_tensors())
         folder.write_assignments(
@@ -160,5 +156,26 @@ def finish(run: Run, prediction: Prediction, seconds: float, parallel: int) -> R
             prediction.known_score.numpy(),
             prepared.images.note,
         )
-        folder.write_json("scores.json", record)
+        if scores["per_class"]:
+            folder.write_per_class(scores["per_class"])
+        folder.write_json(SCORES, record.as_dict())
     return record
+
+
+def describe_making(run: Run, seconds: float, parallel: int) -> Made:
+    """seconds: of training. parallel: runs that trained at once."""
+    loop = run.loop
+    return Made(
+        variant=run.experiment.variant,
+        mode=f"cached {run.views}" if run.views else loop.mode,
+        epochs=sum(loop.epochs(stage) for stage in loop.method.stages()),
+        seconds=round(seconds, 1),
+        commit=run.facts["commit"],
+        hardware=run.facts["hardware"],
+        captured=loop.captured,
+        processes=run.facts["processes"],
+        parallel=parallel,
+        decode_seconds=round(run.prepared.decode_seconds, 1),
+        cache_seconds=round(run.cache.seconds, 1) if run.cache else 0.0,
+        wall_seconds=round(time.monotonic() - run.started, 1),
+    )

@@ -37,3 +37,19 @@ def set_dotted(experiment: Experiment, key: str, value: Any) -> None:
             f"there is no setting called {key!r}; `holotype train METHOD DATASET --help` lists them."
         )
     setattr(target, last, value)
+
+
+def resolve(method: str, dataset: str, preset: str = "default", overrides: Any = None) -> Experiment:
+    """Placeholder of the merge."""
+    experiment = default_experiment(method, dataset, preset)
+    for key, value in (overrides or {}).items():
+        target: Any = experiment
+        for part in key.split(".")[:-1]:
+            target = getattr(target, part, None)
+        now = getattr(target, key.split(".")[-1], None)
+        if isinstance(value, str) and isinstance(now, (int, float)) and not isinstance(now, bool):
+            value = type(now)(value)
+        if isinstance(now, float) and isinstance(value, int):
+            value = float(value)
+        set_dotted(experiment, key, value)
+    return experiment

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import yaml
 from holotype.errors import InputError
 
 STUDY_KEYS = ("question", "commit", "datasets", "seeds", "cache_views", "reference", "settings", "rows")
-ROW_KEYS = ("method", "preset", "asks", "settings", "datasets", "seeds")
+ROW_KEYS = ("method", "preset", "asks", "settings", "datasets", "seeds", "record")
 ELSEWHERE = {
     "method_name": "the key `method` of a row",
     "preset": "the key `preset` of a row",
@@ -47,6 +47,8 @@ class StudyRow:
     """Dotted settings of `holotype train`: the study's with the row's on top."""
     datasets: tuple[str, ...]
     seeds: tuple[int, ...]
+    record: str | None = None
+    """Hash of its records, where the row cannot be run any more: its settings or its revision are gone."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Study:
     """What a study file says."""
 
     file: Path
+    """Where it was read; of one that was made in Python, its name."""
     question: str
     cache_views: str
     reference: str | None
@@ -73,7 +76,12 @@ class Study:
 
 def read_study(path: Path) -> Study:
     """Read a study file; raises InputError where its shape is not that of a study."""
-    content, place = _load(path), str(path)
+    return make_study(_load(path), path)
+
+
+def make_study(content: Mapping[str, Any], path: Path | str) -> Study:
+    """A study of what stands in its file, or would. path: the file, or a name."""
+    content, path, place = dict(content), Path(path), str(path)
     _check_keys(content, STUDY_KEYS, place)
     rows = content.get("rows")
     if not isinstance(rows, dict) or not rows:
@@ -122,6 +130,7 @@ def _row(name: Any, row: Any, study: dict[str, Any], common: dict[str, Any], pat
         settings=common | _settings(row, place),
         datasets=_list(str, "names or paths, as in [cub, scars]", "datasets", {path: study, place: row}),
         seeds=_list(int, "whole numbers, as in [0, 1, 2]", "seeds", {path: study, place: row}),
+        record=_text(row, "record", place, "") or None,
     )
 
 

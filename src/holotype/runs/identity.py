@@ -1,0 +1,192 @@
+"""What decides the result of a run, and the hash that names it.
+
+Two runs of equal identity end with equal weights; everything else (where files lie, how often scores are taken, what a
+row is called) is left out. A changed algorithm has another identity too: a method counts its `revision`, and `ENGINE`
+counts those of the code that all methods share.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holotype.data.benchmarks import BENCHMARKS
+from holotype.data.sources import collection_name
+from holotype.errors import InputError
+from holotype.methods import Method, Task, find_method
+from holotype.models.backbone import Backbone
+from holotype.models.cache import CacheViews
+from holotype.runs.experiment import Experiment
+from holotype.runs.prepared import Data
+
+FORMAT = 1
+"""Of the file identity.json and of identities inside records."""
+ENGINE = 1
+"""Raised when loop, samplers, views, token cache or schedules draw or compute otherwise than before."""
+NO_PART = ("eval_every", "save_seconds", "eager")
+"""Settings of training that do not change the weights."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """All that decides a result."""
+
+    seed: int
+    engine: int
+    method: dict[str, Any]
+    """name, revision, settings."""
+    data: dict[str, Any]
+    """name, table (digest of paths, labels and known classes), k."""
+    backbone: dict[str, Any]
+    """name, digest, train_blocks, image_size."""
+    train: dict[str, Any]
+    """Settings of training with the precision in use; of a method that does not train, the precision alone."""
+    views: str
+    """Of the token cache that the run draws from, as in 16+8; off in exact mode."""
+
+    @property
+    def hash(self) -> str:
+        """Sixteen characters for all but the seed: equal for runs that may be averaged."""
+        told = {key: value for key, value in dataclasses.asdict(self).items() if key != "seed"}
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def name(self) -> str:
+        """Names the run and the file of its record."""
+        return f"{self.hash}-s{self.seed}"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"format": FORMAT, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_dict(cls, content: Any, where: Path | str) -> Identity:
+        """What `as_dict` gave; where: the file, for the sentence."""
+        kinds = {"seed": int, "engine": int, "views": str}
+        names = [field.name for field in dataclasses.fields(cls)]
+        if isinstance(content, Mapping) and content.get("format", FORMAT) != FORMAT:
+            raise InputError(
+                f"{where} was written by another version (format {content['format']}, not {FORMAT}); use that version, "
+                "or choose another --out to start anew."
+            )
+        if not isinstance(content, Mapping) or any(
+            not isinstance(content.get(name), kinds.get(name, dict)) for name in names
+        ):
+            raise InputError(
+                f"{where} does not say which run it belongs to; restore it from a copy, or choose another --out."
+            )
+        return cls(**{name: content[name] for name in names})
+
+    def check_same(self, other: Identity, where: Path | str) -> None:
+        """Raise InputError unless `other`, found in the folder `where`, is of the very same run."""
+        mine, theirs = flat(self.as_dict()), flat(other.as_dict())
+        for key in mine | theirs:
+            if mine.get(key) != theirs.get(key):
+                raise InputError(
+                    f"{where} holds a run with {key} = {theirs.get(key)!r}, not {mine.get(key)!r}; "
+                    "choose another folder with --out, or delete this one to start anew."
+                )
+
+
+def identify(experiment: Experiment, data: Data, backbone: Backbone, views: CacheViews | None) -> Identity:
+    """views: those of the token cache that the run draws from, None in exact mode."""
+    return Identity(
+        seed=experiment.seed,
+        engine=ENGINE,
+        method=_method(experiment),
+        data={"name": data.table.name, "table": data.table.fingerprint(), "k": data.k},
+        backbone={
+            "name": backbone.name,
+            "digest": backbone.digest,
+            "train_blocks": experiment.backbone.train_blocks,
+            "image_size": backbone.image_size,
+        },
+        train=_train(experiment) | {"precision": experiment.precision},
+        views=str(views) if views else "off",
+    )
+
+
+def _method(experiment: Experiment) -> dict[str, Any]:
+    return {
+        "name": experiment.method_name,
+        "revision": find_method(experiment.method_name).revision,
+        "settings": plain(dataclasses.asdict(experiment.method)),
+    }
+
+
+def _train(experiment: Experiment) -> dict[str, Any]:
+    """Without the precision, which depends on the device; nothing where the method does not train."""
+    if not example(experiment).stages():
+        return {}
+    train = dataclasses.asdict(experiment.train)
+    return plain({key: value for key, value in train.items() if key not in (*NO_PART, "precision")})
+
+
+def example(experiment: Experiment) -> Method:
+    """The method on a toy task: its stages and views are those of the real one, and it costs nothing to make."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):  # the caller's generator is not to notice
+        task = Task(n_known=2, k=4, dim=8, n_images=16, n_labelled=4, epochs=experiment.train.epochs)
+        return find_method(experiment.method_name)(experiment.method, task)
+
+
+def drawn(experiment: Experiment, wanted: CacheViews | None) -> CacheViews | None:
+    """The views of a token cache that the run draws from: without strong ones where the method asks for none."""
+    stages = example(experiment).stages()
+    if wanted is None or not stages:
+        return None
+    return wanted if any(stage.views.strong for stage in stages) else CacheViews(wanted.weak, 0)
+
+
+# -- what can be said before data and network are there --------------------------------------------------
+
+
+def outline(experiment: Experiment) -> dict[str, Any]:
+    """The dotted parts of an identity that the settings alone decide; `fits` finds records by them.
+
+    Left out: digests, and what the device or the data set decides.
+    """
+    own, dataset = experiment.backbone, experiment.dataset
+    told: dict[str, Any] = {
+        "engine": ENGINE,
+        **flat({"method": _method(experiment), "train": _train(experiment)}),
+        "data.name": dataset if dataset in BENCHMARKS else collection_name(Path(dataset)),
+        "backbone.name": Path(own.name).stem if own.name.endswith(".safetensors") else own.name,
+        "backbone.train_blocks": own.train_blocks,
+    }
+    if experiment.cache_views != "auto":
+        exact = experiment.cache_views == "off" or find_method(experiment.method_name).needs == "images"
+        views = drawn(experiment, None if exact else CacheViews.parse(experiment.cache_views))
+        told["views"] = str(views) if views else "off"
+    told |= {"data.k": experiment.k} if isinstance(experiment.k, int) else {}
+    told |= {"backbone.image_size": own.image_size} if own.image_size else {}
+    told |= {"train.precision": experiment.train.precision} if experiment.train.precision != "auto" else {}
+    return told
+
+
+def fits(identity: Identity, told: Mapping[str, Any]) -> bool:
+    """Whether a run is one that an outline asks for. Settings that either has alone make it another."""
+    held = flat(dataclasses.asdict(identity))
+    own = {key for key in held if key.startswith(("method.", "train."))} - {"train.precision"}
+    return own <= told.keys() and all(held.get(key) == value for key, value in told.items())
+
+
+def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} -> {"a.b": 1}, so that a difference can be named."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+def plain(value: Any) -> Any:
+    """As JSON would give it back: tuples are lists."""
+    return json.loads(json.dumps(value))

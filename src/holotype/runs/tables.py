@@ -1,0 +1,175 @@
+"""Tables of records: one row for each configuration, mean and deviation over its seeds.
+
+Only runs that differ in nothing but the seed are averaged. Published numbers stand in columns of their
+own, marked where they cannot be right.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import mean, stdev
+from typing import Any
+
+from holotype.models.backbone import caveat_of
+from holotype.runs.published import Published, find_published, read_published
+from holotype.runs.record import Record
+
+APART = ("dataset", "method", "variant", "mode", "epochs", "backbone", "train_blocks", "config_hash")
+"""Facts of a row. Runs of different hashes are never averaged."""
+SCORES = ("all", "old", "new")
+
+
+@dataclass(frozen=True)
+class Row:
+    """Runs of one configuration over seeds."""
+
+    facts: dict[str, Any]
+    """The values of APART."""
+    scores: dict[str, list[float] | None]
+    """Per cent of each seed, by name in SCORES; None where there is no such image."""
+    seeds: tuple[int, ...]
+    seconds: float
+    """Mean training time."""
+    published: Published | None
+    commits: tuple[str, ...]
+    hardware: tuple[str, ...]
+    caveat: str
+    """What must be known of the backbone; "" for most."""
+
+
+def facts(record: Record, name: str | None = None) -> dict[str, Any]:
+    """What a table says of a run. name: of its row, where it has one; else what it was called when it was made."""
+    identity, made = record.identity, record.made
+    return {
+        "dataset": identity.data["name"],
+        "method": identity.method["name"],
+        "variant": name or made.variant,
+        "mode": made.mode,
+        "epochs": made.epochs,
+        "backbone": identity.backbone["name"],
+        "train_blocks": identity.backbone["train_blocks"],
+        "config_hash": identity.hash,
+    }
+
+
+def summarise(records: Iterable[Record]) -> list[Row]:
+    """One row for each hash, in the order of data set, method and variant."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(record.identity.hash, []).append(record)
+    return sorted((make_row(group) for group in groups.values()), key=_place)
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    order, method = list(read_published()["methods"]), row.facts["method"]
+    rank = order.index(method) if method in order else len(order)
+    return (row.facts["dataset"], rank, *(str(row.facts[key]) for key in APART))
+
+
+def make_row(records: Sequence[Record], name: str | None = None) -> Row:
+    """Runs that differ in nothing but the seed. name: what the row is called."""
+    group = sorted(records, key=lambda record: record.identity.seed)
+    told = facts(group[0], name)
+    scores: dict[str, list[float] | None] = {}
+    for kind in SCORES:
+        values = [getattr(record.scores, kind) for record in group]
+        scores[kind] = [100 * value for value in values if value is not None] or None
+    return Row(
+        facts=told,
+        scores=scores,
+        seeds=tuple(record.identity.seed for record in group),
+        seconds=mean(record.made.seconds for record in group),
+        published=find_published(told["method"], told["dataset"]),
+        commits=tuple(sorted({record.made.commit for record in group})),
+        hardware=tuple(sorted({record.made.hardware for record in group})),
+        caveat=caveat_of(group[0].identity.backbone["digest"]),
+    )
+
+
+def mean_and_std(values: list[float] | None) -> str:
+    """`61.2 ± 0.8` (ddof = 1), without the deviation where there is one value, `none` where there is none."""
+    if values is None:
+        return "none"
+    return f"{mean(values):.1f} ± {stdev(values):.1f}" if len(values) > 1 else f"{mean(values):.1f}"
+
+
+def to_markdown(rows: Sequence[Row]) -> str:
+    """The table for people."""
+    header = [
+        "Data set",
+        "Method",
+        "Variant",
+        "Backbone",
+        "Blocks",
+        "Epochs",
+        "Mode",
+        "n",
+        "All",
+        "Old",
+        "New",
+    ]
+    header += ["All (published)", "Old (published)", "New (published)", "Config"]
+    lines = [_cells(header), _cells(["---"] * len(header))]
+    for row in rows:
+        names = ("dataset", "method", "variant", "backbone", "train_blocks", "epochs", "mode")
+        cells = [str(row.facts[key]) for key in names] + [str(len(row.seeds))]
+        cells += [mean_and_std(row.scores[name]) for name in SCORES] + published_cells(row.published)
+        lines.append(_cells([*cells, row.facts["config_hash"][:8]]))
+    return "\n".join([*lines, "", *footnotes(rows)]) + "\n"
+
+
+def published_cells(published: Published | None) -> list[str]:
+    """All, Old and New as printed, with a star where they cannot be right."""
+    if published is None:
+        return ["", "", ""]
+    star = "" if published.lawful else r"\*"
+    return [f"{value:.1f}{star}" for value in (published.all, published.old, published.new)]
+
+
+def footnotes(rows: Sequence[Row], *, caveats: bool = True) -> list[str]:
+    """What must be said below a table of these rows. caveats: also of their backbones."""
+    notes = [
+        "All, Old, New: per cent of the unlabelled training images, one global assignment, last epoch; "
+        "mean ± standard deviation (ddof 1) over n seeds."
+    ]
+    printed = [row.published for row in rows if row.published]
+    if printed:
+        content = read_published()
+        notes.append(f"Published: {content['paper']}, {content['setting']}.")
+    if not all(published.lawful for published in printed):
+        notes.append(
+            r"\* cannot be right as printed: All differs from r Old + (1 - r) New by more than rounding, "
+            "r being the share of known-class images among the unlabelled ones."
+        )
+    told = {row.facts["backbone"]: row.caveat for row in rows if row.caveat and caveats}
+    notes += [f"Backbone {name}: {caveat}" for name, caveat in sorted(told.items())]
+    return [line for note in notes for line in (note, "")][:-1]
+
+
+def _cells(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """The table for programs, numbers unrounded."""
+    stream = io.StringIO()
+    names = [f"{name}_{kind}" for name in SCORES for kind in ("mean", "std")]
+    printed = [f"published_{name}" for name in SCORES]
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(
+        [*APART, "n", "seeds", *names, *printed, "published_lawful", "seconds", "commits", "hardware"]
+    )
+    for row in rows:
+        cells: list[Any] = [row.facts[key] for key in APART]
+        cells += [len(row.seeds), " ".join(map(str, row.seeds))]
+        for name in SCORES:
+            values = row.scores[name]
+            cells += ["" if values is None else mean(values)]
+            cells += [stdev(values) if values is not None and len(values) > 1 else ""]
+        known = row.published
+        cells += ["", "", "", ""] if known is None else [known.all, known.old, known.new, known.lawful]
+        writer.writerow([*cells, row.seconds, " ".join(row.commits), "; ".join(row.hardware)])
+    return stream.getvalue()
