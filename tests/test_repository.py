@@ -87,7 +87,8 @@ SHIPPED = (
     "models/weights/NOTICE.md",
     "report/template.html",
     "report/report.css",
-    *(f"report/{name}.js" for name in ("state", "edits", "gallery", "charts", "map", "views", "report")),
+    *(f"report/{name}.js" for name in ("corrections", "csv", "state", "edits", "gallery")),
+    *(f"report/{name}.js" for name in ("charts", "map", "views", "report")),
 )
 
 

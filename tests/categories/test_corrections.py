@@ -7,8 +7,10 @@ import copy
 import pandas as pd
 import pytest
 
-from holotype.categories.edits import Applied, Edit, apply_edits
+from holotype.categories.corrections import Applied, apply_edits, apply_log
+from holotype.categories.edits import Edit, append_edits
 from holotype.categories.found import Discovery
+from holotype.report.data import choose, page_data
 from report.made import make_discovery
 
 RUN = "run-made-1"
@@ -182,3 +184,44 @@ def test_edits_of_earlier_rounds_count_only_as_labels(found):
     applied = apply_edits(found, edits)
     assert (applied.confirmed, applied.problems) == ({one: "Hawk"}, [])
     assert applied.discovery.category("new-01").name == "new-01"
+
+
+def test_confirmed_and_then_moved_or_rejected_is_told_and_forgotten(found):
+    one, two, three = paths(found, "new-01")[:3]
+    edits = [edit("confirm", path, "new-01", "new-01") for path in (one, two, three)]
+    edits += [edit("move", one, "new-01", "new-02"), edit("reject", two), edit("reject", "", "new-01")]
+    applied = apply_edits(found, edits)
+    assert applied.confirmed == {}
+    assert [problem.split("but ")[1] for problem in applied.problems] == [
+        "it had been confirmed as 'new-01' before; the later one counts.",
+        "it had been confirmed as 'new-01' before; the later one counts.",
+        "1 of its images had been confirmed before; the later one counts.",
+    ]
+
+
+def test_what_was_refused_is_not_tried_again(found, tmp_path):
+    """Else the report would show as done what the log says was not."""
+    taken, free = edit("rename", "", "new-01", "Hawk"), edit("rename", "", "new-02", "Owl")
+    found.category("new-02").name = "Hawk"
+    first = apply_edits(found, [taken, free])
+    assert (first.refused, first.discovery.category("new-01").name) == ([0], "new-01")
+    first.discovery.save(tmp_path)
+    again = apply_edits(Discovery.load(tmp_path), [taken, free])
+    assert (again.count, again.refused, again.discovery.category("new-01").name) == (0, [], "new-01")
+    page = page_data(first.discovery, choose(first.discovery), tmp_path, [taken, free], None)
+    assert len(page["log"]) == 2
+
+
+def test_the_log_is_applied_to_what_the_round_found(tmp_path):
+    """Again and again: the folder rounds/1 stays as it was, and the outcome lies in the run folder."""
+    found = make_discovery(tmp_path, 40)
+    found.facts["round"] = 1
+    found.save(tmp_path / "rounds" / "1")
+    found.save(tmp_path)
+    append_edits(tmp_path, [edit("merge", "", "new-01", "new-02")])
+    for _ in range(2):
+        outcome = apply_log(tmp_path)
+        assert (outcome.count, outcome.problems) == (1, [])
+        assert "new-01" not in {c.id for c in outcome.discovery.categories}
+    assert "new-01" in {c.id for c in Discovery.load(tmp_path / "rounds" / "1").categories}
+    assert "new-01" not in set(Discovery.load(tmp_path).images["category_id"])

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
+from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,18 +16,21 @@ from holotype.categories.edits import (
     COLUMNS,
     Edit,
     append_edits,
-    apply_log,
     bare,
     guarded,
     read_edits,
     read_log,
     to_csv,
 )
+from holotype.cli import main
 from holotype.errors import InputError
 from report.made import make_discovery
 
 TIME = "2026-01-02T03:04:05.678Z"
-ODD = ["=cmd()", "-x", "+1", "@a", "'=x", "''", 'a "b", c', "two\nlines", "<script>", "Käfer ✓", " spaces "]
+ODD = [
+    *("=cmd()", "-x", "+1", "@a", "'=x", "''", 'a "b", c', "two\nlines", "two\rlines", "\rx", "two\r\nlines"),
+    *("<script>", "Käfer ✓", " spaces "),
+]
 
 
 def rename(value: str, run: str = "run-made-1", id: str = "new-01") -> Edit:
@@ -39,6 +48,14 @@ def test_odd_values_come_back_as_they_were(tmp_path):
 def test_no_cell_looks_like_a_formula_and_all_come_back(cell):
     assert not guarded(cell).startswith(("=", "+", "-", "@", "\t", "\r"))
     assert bare(guarded(cell)) == cell
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8"))))
+def test_any_text_survives_the_file(words):
+    edits = [Edit(word, word, "rename", word, word, word) for word in words]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "edits.csv").write_bytes(to_csv(edits).encode())
+        assert read_edits(Path(folder) / "edits.csv") == edits
 
 
 def test_a_spreadsheet_may_have_saved_it(tmp_path):
@@ -64,6 +81,44 @@ def test_what_is_not_an_edits_file_is_one_sentence(content, words, tmp_path):
         read_edits(tmp_path / "edits.csv")
 
 
+# -- the version of the format ------------------------------------------------------------------------
+
+
+def with_format(tmp_path: Path, version: str | None) -> Path:
+    head, line = ",".join(COLUMNS), f"run-made-1,{TIME},rename,,new-01,Hawk"
+    rows = [head, line] if version is None else [f"{head},format", f"{line},{version}"]
+    (tmp_path / "edits.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return tmp_path / "edits.csv"
+
+
+def test_every_line_carries_the_format():
+    head, line, _ = to_csv([rename("Hawk")]).split("\n")
+    assert head.split(",") == [*COLUMNS, "format"]
+    assert line.split(",")[-1] == "1"
+
+
+@pytest.mark.parametrize("version", [None, "", "1", " 1 "])
+def test_a_file_without_a_format_is_of_the_first(version, tmp_path):
+    assert read_edits(with_format(tmp_path, version)) == [rename("Hawk")]
+
+
+@pytest.mark.parametrize("version", ["2", "0", "1.5", "one"])
+def test_another_format_is_one_sentence_and_nothing_is_logged(version, tmp_path, capsys):
+    make_discovery(tmp_path / "pictures", 20).save(tmp_path / "run")
+    file = with_format(tmp_path, version)
+    assert main(["report", str(tmp_path / "run"), "--edits", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert f"line 2, is of format '{version}', and this version of Holotype reads format 1" in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "run" / "edits.csv").exists()
+
+
+def test_a_log_without_a_format_is_added_to(tmp_path):
+    with_format(tmp_path, None)
+    assert append_edits(tmp_path, [rename("Hawk"), rename("Owl")]) == [rename("Owl")]
+    assert (tmp_path / "edits.csv").read_text() == to_csv([rename("Hawk"), rename("Owl")])
+
+
 def test_a_missing_file_is_one_sentence(tmp_path):
     with pytest.raises(InputError, match="is not a file"):
         read_edits(tmp_path / "nothing.csv")
@@ -86,18 +141,34 @@ def test_edits_of_another_run_are_refused_and_the_log_is_untouched(tmp_path):
     assert not (tmp_path / "edits.csv").exists()
 
 
-def test_the_log_is_applied_to_what_the_round_found(tmp_path):
-    """Again and again: the folder rounds/1 stays as it was, and the outcome lies in the run folder."""
-    found = make_discovery(tmp_path, 40)
-    found.facts["round"] = 1
-    found.save(tmp_path / "rounds" / "1")
-    found.save(tmp_path)
-    append_edits(tmp_path, [Edit("run-made-1", TIME, "merge", "", "new-01", "new-02")])
-    for _ in range(2):
-        outcome = apply_log(tmp_path)
-        assert (outcome.count, outcome.problems) == (1, [])
-        assert "new-01" not in {c.id for c in outcome.discovery.categories}
-    from holotype.categories.found import Discovery
+# -- two at once --------------------------------------------------------------------------------------
 
-    assert "new-01" in {c.id for c in Discovery.load(tmp_path / "rounds" / "1").categories}
-    assert "new-01" not in set(Discovery.load(tmp_path).images["category_id"])
+
+def append_many(folder: str, who: str, start: Barrier) -> None:
+    """In a process of its own: fifty edits, one after the other."""
+    start.wait()
+    for number in range(50):
+        append_edits(Path(folder), [rename(f"{who} {number}")])
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fcntl")
+def test_two_processes_lose_no_edit(tmp_path):
+    context = get_context("spawn")
+    start = context.Barrier(2)
+    both = [context.Process(target=append_many, args=(str(tmp_path), who, start)) for who in ("a", "b")]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join(120)
+    assert [process.exitcode for process in both] == [0, 0]
+    values = [edit.value for edit in read_log(tmp_path)]
+    assert sorted(values) == sorted(f"{who} {number}" for who in "ab" for number in range(50))
+    for who in "ab":  # each in its order
+        assert [v for v in values if v.startswith(who)] == [f"{who} {number}" for number in range(50)]
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"The log of edits in .* cannot be written"):
+        append_edits(tmp_path / "file", [rename("Hawk")])

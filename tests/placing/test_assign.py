@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from holotype.categories.edits import Edit, apply_edits
+from holotype.categories.corrections import apply_edits
+from holotype.categories.edits import Edit
 from holotype.cli.assign import command
 from holotype.errors import InputError
 from holotype.placing.assign import COLUMNS, UNFIT, Called, assign_images, current_names

@@ -1,7 +1,7 @@
 """Corrections that a person made: one `Edit` each, read from `edits.csv` and kept in an append-only log.
 
 An edit speaks of category ids, which never change within a run. `corrections.py` applies them. The format and
-what each action means: docs/formats.md.
+what each action means: docs/formats.md. The report reads and writes the same files (report/csv.js).
 """
 
 from __future__ import annotations
@@ -10,25 +10,35 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, field
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from holotype.errors import InputError
 from holotype.machine.files import write_text
 
-if TYPE_CHECKING:  # pandas takes half a second to import
-    from holotype.categories.found import Discovery
+try:
+    import fcntl
+except ImportError:  # Windows has none: there, two commands on one run folder are not kept apart
+    fcntl = None  # type: ignore[assignment]
 
 LOG = "edits.csv"
 """The log in a run folder. Lines are added and never changed."""
+LOCK = ".edits.lock"
+"""An empty file beside the log. Who holds its lock may change the log."""
+FORMAT = 1
+"""Raised when a column changes its meaning. It stands in the last column; a file without it is of format 1."""
 COLUMNS = ("run_id", "time", "action", "image", "category", "value")
 ACTIONS = ("rename", "merge", "move", "reject", "confirm")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet takes a cell that begins like this for a formula; such a cell gets an apostrophe in front."""
 RISKY = (*FORMULA, "'")
 """The same in files that are read again, where an apostrophe of one's own must be told from ours."""
+BLANK_ENDS = re.compile(r"\A[\s\ufeff]+|[\s\ufeff]+\Z")
+"""Not str.strip, since the report must strip the same signs, and JavaScript has its own idea of a space."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +63,7 @@ class Edit:
         return hashlib.sha256("\x1f".join(astuple(self)).encode()).hexdigest()[:12]
 
 
-@dataclass
-class Applied:
-    """What came of applying edits."""
-
-    discovery: Discovery
-    """As corrected. facts["edits"] says which edits it holds, and what was merged, rejected and confirmed."""
-    confirmed: dict[str, str] = field(default_factory=dict)
-    """Path to label, for the next round of training."""
-    problems: list[str] = field(default_factory=list)
-    """A sentence for each edit that could not be applied, or that another one contradicts."""
-    count: int = 0
-    """Edits that changed something this time."""
+# -- CSV --------------------------------------------------------------------------------------------------
 
 
 def read_edits(path: Path | str) -> list[Edit]:
@@ -92,12 +91,23 @@ def read_edits(path: Path | str) -> list[Edit]:
 
 
 def _edit(row: dict[str, str | None], path: Path, line: int) -> Edit:
+    version = stripped(row.get("format") or "")
+    if version not in ("", str(FORMAT)):
+        raise InputError(
+            f"{path}, line {line}, is of format {version!r}, and this version of Holotype reads format {FORMAT}; "
+            "export the edits from a report that this version has built."
+        )
     edit = Edit(*(bare(row[name] or "") for name in COLUMNS))
     if edit.action not in ACTIONS:
         raise InputError(
             f"{path}, line {line}: there is no action {edit.action!r}; the actions are {', '.join(ACTIONS)}."
         )
     return edit
+
+
+def stripped(text: str) -> str:
+    """The text without blank signs at its ends."""
+    return BLANK_ENDS.sub("", text)
 
 
 def guarded(cell: str) -> str:
@@ -110,13 +120,19 @@ def bare(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and cell[1:].startswith(RISKY) else cell
 
 
+def quoted(cell: str) -> str:
+    """A cell as it stands in the file. Not csv.writer, which left a lone carriage return bare before Python 3.13."""
+    return '"' + cell.replace('"', '""') + '"' if any(sign in cell for sign in '",\r\n') else cell
+
+
 def to_csv(edits: Iterable[Edit]) -> str:
     """The edits as the text of a CSV file."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([guarded(cell) for cell in astuple(edit)] for edit in edits)
-    return text.getvalue()
+    rows = [[*COLUMNS, "format"]]
+    rows += [[*map(guarded, astuple(edit)), str(FORMAT)] for edit in edits]
+    return "".join(",".join(quoted(cell) for cell in row) + "\n" for row in rows)
+
+
+# -- the log of a run folder ------------------------------------------------------------------------------
 
 
 def read_log(folder: Path) -> list[Edit]:
@@ -129,18 +145,37 @@ def append_edits(folder: Path, edits: Sequence[Edit]) -> list[Edit]:
 
     Edits of which none belongs to the run in the folder are refused as a whole.
     """
-    log = read_log(folder)
     runs = run_ids(folder)
     if edits and runs and not any(edit.run_id in runs for edit in edits):
         raise InputError(
             f"These edits were made in the report of run {edits[0].run_id!r}, but {folder} holds run {runs[0]!r}; "
             "use the edits.csv that was exported from this run's report."
         )
-    held = set(log)
-    new = [edit for edit in dict.fromkeys(edits) if edit not in held]
-    if new:
-        write_text(folder / LOG, to_csv([*log, *new]))
+    with log_locked(folder):
+        log = read_log(folder)
+        held = set(log)
+        new = [edit for edit in dict.fromkeys(edits) if edit not in held]
+        if new:
+            write_text(folder / LOG, to_csv([*log, *new]))
     return new
+
+
+@contextmanager
+def log_locked(folder: Path) -> Iterator[None]:
+    """Hold the log of a run folder; whoever else wants it waits. A killed process lets go of it."""
+    try:
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise InputError(
+            f"The log of edits in {folder} cannot be written ({error.strerror or error}); "
+            "name a run folder that can be written to."
+        ) from error
+    try:
+        if fcntl is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def run_ids(folder: Path) -> list[str]:
@@ -150,27 +185,3 @@ def run_ids(folder: Path) -> list[str]:
         return [content["run_id"], *content["facts"].get("earlier_runs", [])]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
-
-
-def apply_edits(discovery: Discovery, edits: Sequence[Edit]) -> Applied:
-    """The discovery as corrected, safe to repeat; the given one is not changed (corrections.py)."""
-    from holotype.categories.corrections import correct
-
-    return correct(discovery, edits)
-
-
-def apply_log(folder: Path) -> Applied:
-    """Apply the log of a run folder to what its last round found, and save the outcome in the folder.
-
-    What a round found lies untouched in rounds/N; without that, the discovery in the folder is corrected further.
-    """
-    from holotype.categories.found import Discovery
-
-    found = Discovery.load(folder)
-    kept = folder / "rounds" / str(found.facts.get("round", ""))
-    if run_ids(kept)[:1] == [found.run_id]:
-        found = Discovery.load(kept)
-    outcome = apply_edits(found, read_log(folder))
-    if outcome.count:
-        outcome.discovery.save(folder)
-    return outcome

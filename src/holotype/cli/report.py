@@ -10,7 +10,8 @@ from holotype.cli.words import Parser
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    from holotype.categories.edits import LOG, append_edits, apply_log, read_edits
+    from holotype.categories.corrections import apply_log
+    from holotype.categories.edits import LOG, append_edits, read_edits
     from holotype.categories.found import Discovery
     from holotype.report import build_report
 

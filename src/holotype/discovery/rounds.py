@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from holotype.categories.edits import append_edits, apply_edits, read_edits, read_log
+from holotype.categories.corrections import apply_edits
+from holotype.categories.edits import append_edits, read_edits, read_log
 from holotype.categories.found import FILE, Discovery
 from holotype.data.table import Table
 from holotype.errors import InputError

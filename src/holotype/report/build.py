@@ -18,7 +18,9 @@ from holotype.report.data import Chosen, choose, page_data, title, totals
 from holotype.report.thumbs import CELL, GRID, Thumbs, make_thumbs
 
 HERE = Path(__file__).parent
-SCRIPTS = ("state.js", "edits.js", "gallery.js", "charts.js", "map.js", "views.js", "report.js")
+SCRIPTS = (
+    "corrections.js", "csv.js", "state.js", "edits.js", "gallery.js", "charts.js", "map.js", "views.js", "report.js",
+)  # fmt: skip
 """In the order in which the page runs them."""
 
 

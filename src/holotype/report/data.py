@@ -77,7 +77,8 @@ def page_data(
     """Everything but the thumbnails. features: (N, D) of every image, for what else an image may be."""
     frame = discovery.images.iloc[chosen.rows]
     number = {path: i for i, path in enumerate(chosen.paths)}
-    held = set(discovery.facts.get("edits", {}).get("applied", ()))
+    edits = discovery.facts.get("edits", {})
+    held = {*edits.get("applied", ()), *edits.get("refused", ())}
     return {
         "format": FORMAT,
         "run_id": discovery.run_id,
@@ -92,7 +93,9 @@ def page_data(
         "total": totals(discovery, len(chosen.rows)),
         "count": _plain(discovery.count),
         "facts": _plain({key: value for key, value in discovery.facts.items() if key != "edits"}),
-        "merged": dict(discovery.facts.get("edits", {}).get("merged", {})),
+        "merged": dict(edits.get("merged", {})),
+        "rejected": list(edits.get("rejected", ())),
+        "asleep": [{"id": id, **names} for id, names in edits.get("asleep", {}).items()],
         "confirmed": _confirmed(discovery, number),
         "log": [[e.run_id, e.time, e.action, e.image, e.category, e.value] for e in log if e.digest in held],
     }

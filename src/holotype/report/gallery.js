@@ -47,7 +47,7 @@ function describe(i) {
 function badge(i) {
   if (now.confirmed.has(i)) return h("span", { class: "badge ok", "aria-hidden": "true" }, "✓");
   if (now.doubtful[i]) return h("span", { class: "badge doubt", "aria-hidden": "true" }, "?");
-  if (now.mark.get(i) === "moved") return h("span", { class: "badge moved", "aria-hidden": "true" }, "→");
+  if (now.note.get(i) === "moved by hand") return h("span", { class: "badge moved", "aria-hidden": "true" }, "→");
   if (images.label[i] >= 0) return h("span", { class: "badge label", "aria-hidden": "true" }, "L");
   return null;
 }
@@ -208,7 +208,7 @@ function splitSelected() {
 function confirmSelected() {
   const placed = [...selected].filter((i) => now.category[i] >= 0);
   if (!placed.length) return;
-  const unnamed = placed.map((i) => now.categories[now.category[i]]).find((c) => c.kind === "novel" && /^new-\d+$/.test(c.name));
+  const unnamed = placed.map((i) => now.categories[now.category[i]]).find((c) => c.kind === "novel" && UNNAMED.test(c.name));
   if (unnamed) {
     askName(`What is ${unnamed.name}?`, "Confirmed images become labels of a class in the next round, so it needs a name.", unnamed.suggested, (word) => {
       if (addEdits([{ action: "rename", category: unnamed.id, value: word }])) confirmSelected();

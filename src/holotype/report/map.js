@@ -156,7 +156,7 @@ function paintNames(pen, groups, ink, ground) {
   pen.textBaseline = "middle";
   pen.lineJoin = "round";
   const taken = [];
-  const order = [...groups.entries()].filter(([c]) => c >= 0 && now.categories[c].alive)
+  const order = [...groups.entries()].filter(([c]) => c >= 0 && isAwake(now.categories[c]))
     .sort((a, b) => (b[0] === map.only) - (a[0] === map.only)
       || (now.categories[b[0]].kind === "novel") - (now.categories[a[0]].kind === "novel") || b[1].length - a[1].length);
   for (const [c, list] of order) {

@@ -91,7 +91,7 @@ function closeLook(i, position, n, turn) {
     ["Could also be", images.second[i] >= 0 && now.categories[images.second[i]].index !== now.category[i] ? now.categories[images.second[i]].name : null],
     ["Probability", share(images.probability[i])], ["Known score", share(images.known_score[i])], ["Typicality", share(images.typicality[i])],
     ["Label", images.label[i] >= 0 ? images.labels[images.label[i]] : "none"], ["Confirmed as", labelOf(i) || null],
-    ["Doubtful", now.doubtful[i] ? "yes" : null], ["Note", images.note[i] || null], ["Problem", images.problem[i] || null],
+    ["Doubtful", now.doubtful[i] ? "yes" : null], ["Note", now.note.get(i) || null], ["Problem", images.problem[i] || null],
     ["File", where ? h("a", { href: where, target: "_blank", rel: "noopener" }, name(i)) : name(i)],
   ];
   return [closer(), picture, h("div", { class: "text" },
@@ -105,11 +105,11 @@ function closeLook(i, position, n, turn) {
 
 function showEdits() {
   const file = h("input", { type: "file", accept: ".csv,text/csv", class: "sr", "aria-label": "Import edits.csv", tabindex: -1, onchange: async () => {
-    if (file.files[0]) importCsv(await file.files[0].text());
+    if (file.files[0]) importCsv(await file.files[0].arrayBuffer());
     element.close();
     showEdits();
   } });
-  const shortened = edits.slice(-300).reverse();
+  const shortened = edits.map((edit, at) => [edit, now.problems[at]]).slice(-300).reverse();
   const element = dialogue("Edits", "edits", closer(), h("h2", {}, "Your edits"),
     h("p", { class: "lead" }, "They are kept in this browser. Export them, then let Holotype apply names, merges and moves:"),
     h("pre", {}, "holotype report RUN --edits edits.csv"),
@@ -118,9 +118,9 @@ function showEdits() {
       h("button", { type: "button", class: "primary", disabled: !edits.length, onclick: exportCsv }, "Export edits.csv"),
       h("button", { type: "button", onclick: () => file.click() }, "Import…"), file,
       h("button", { type: "button", disabled: !edits.length, onclick: () => { undo(); element.close(); showEdits(); } }, "Undo last")),
-    data.log.length ? h("p", { class: "soft" }, `${plural(data.log.length, "edit")} made earlier ${data.log.length === 1 ? "is" : "are"} part of this report.`) : null,
-    h("ol", { class: "log" }, shortened.map((edit) => h("li", {}, h("strong", {}, edit.action), ` ${edit.image ? edit.image.split(/[\\/]/).pop() : edit.category}`,
-      edit.value ? ` → ${edit.value}` : "", edit.problem ? h("em", {}, ` ${edit.problem}`) : null))));
+    data.log.length ? h("p", { class: "soft" }, `The log of this run holds ${plural(data.log.length, "edit")} made earlier.`) : null,
+    h("ol", { class: "log" }, shortened.map(([edit, problem]) => h("li", {}, h("strong", {}, edit.action), ` ${edit.image ? edit.image.split(/[\\/]/).pop() : edit.category}`,
+      edit.value ? ` → ${edit.value}` : "", problem ? h("em", {}, ` ${problem}`) : null))));
 }
 
 // -- navigation ---------------------------------------------------------------------------------------

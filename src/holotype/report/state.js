@@ -39,19 +39,12 @@ function address(i) {
   }
 }
 
-/** How things stand now. Filled by `rebuild` in edits.js. */
-const now = {
-  categories: [], // those of the run, then those split off; merged and rejected ones have alive = false
-  byId: new Map(),
-  merged: new Map(),
-  category: new Int32Array(size), // -1 = in none
-  doubtful: new Uint8Array(size),
-  mark: new Map(), // image -> "moved", "rejected" or "confirmed"
-  confirmed: new Map(), // image -> label
-  members: [], // of each category, the most typical first
-};
+/** How things stand now: what applyEdits in corrections.js made of the data and this browser's edits. */
+let now = null;
 
-const alive = () => now.categories.filter((category) => category.alive);
+const findCategory = (word) => now.awake(word);
+const labelOf = (i) => now.label(i);
+const alive = () => now.categories.filter(isAwake);
 const novel = () => alive().filter((category) => category.kind === "novel")
   .sort((a, b) => a.id.localeCompare(b.id, "en", { numeric: true }));
 const known = () => alive().filter((category) => category.kind === "known");

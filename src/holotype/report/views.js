@@ -193,14 +193,14 @@ function rejectCategory(category) {
 
 function doubtfulView() {
   const list = doubtful();
-  const rejected = [...now.mark].filter(([, mark]) => mark === "rejected").map(([i]) => i);
+  const rejected = [...now.note].filter(([, note]) => note === "rejected").map(([i]) => i);
   const caption = (i) => [glyph(now.categories[now.category[i]]?.kind), `${now.categories[now.category[i]]?.name ?? "none"}`,
     guess(i) ? h("span", { class: "soft" }, ` ${guess(i)}`) : null];
   return [
     h("h1", {}, plural(list.length, "doubtful image")), h("p", { class: "lead" }, LEAD.doubtful),
     list.length ? h("div", { class: "tools" }, h("button", { type: "button", class: "quiet", onclick: () => { list.forEach((i) => selected.add(i)); showSelection(); } }, `Select all ${number(list.length)}`)) : null,
     new Gallery(list, { title: "Doubtful images", caption }).element,
-    rejected.length ? section("Rejected here", new Gallery(rejected, { title: "Rejected images" }).element) : null,
+    rejected.length ? section("Rejected", new Gallery(rejected, { title: "Rejected images" }).element) : null,
   ];
 }
 

@@ -1,0 +1,290 @@
+"""How a discovery stands while edits are applied to it, and what each of the five actions does to it.
+
+A new category without images is asleep: nobody sees it and its name is free, but its id still means it, so that an
+image may come back. What is asleep at the end is left out of the discovery and remembered in facts["edits"].
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections import Counter
+from dataclasses import replace
+
+from holotype.categories.edits import ACTIONS, Edit, stripped
+from holotype.categories.exemplars import join, refresh
+from holotype.categories.found import Category, Discovery
+
+UNNAMED = re.compile(r"new-[0-9]+")
+
+
+class CannotApply(Exception):
+    """Why an edit is left alone: the end of a sentence that begins with what it wanted."""
+
+
+class Standing:
+    """Columns of the images as lists, categories by id. Merged and rejected categories are no longer among them."""
+
+    def __init__(self, discovery: Discovery) -> None:
+        self.given = discovery
+        images = discovery.images
+        self.path = [str(path) for path in images["path"]]
+        self.row = {path: i for i, path in enumerate(self.path)}
+        self.note = [str(note) for note in images["note"].fillna("")]
+        self.label_given = [str(label) for label in images["label"].fillna("")]
+        self.doubtful = [bool(doubtful) for doubtful in images["doubtful"]]
+        held = discovery.facts.get("edits", {})
+        self.applied: dict[str, None] = dict.fromkeys(held.get("applied", ()))
+        self.refused: dict[str, None] = dict.fromkeys(held.get("refused", ()))
+        self.merged: dict[str, str] = dict(held.get("merged", {}))
+        self.rejected: list[str] = list(held.get("rejected", ()))
+        self.confirmed: dict[str, str] = dict(held.get("confirmed", {}))
+        """Path to the id of a category, or to a label that no category has."""
+        self.categories: dict[str, Category] = {c.id: copy.deepcopy(c) for c in discovery.categories}
+        self.id = [id if id in self.categories else "" for id in images["category_id"]]
+        sizes = Counter(self.id)
+        for category in self.categories.values():
+            category.n = sizes[category.id]
+        for id, asleep in held.get("asleep", {}).items():
+            self.categories.setdefault(id, Category(id=id, kind="novel", n=0, **asleep))
+        self.touched: set[str] = set()
+
+    def knows(self, edit: Edit) -> bool:
+        """Was this very edit dealt with, here or when the given discovery was made?"""
+        return edit.digest in self.applied or edit.digest in self.refused
+
+    def apply(self, edit: Edit) -> str:
+        """Do it and return a remark ("" = nothing to say); raises CannotApply and then has changed nothing."""
+        try:
+            if edit.action not in ACTIONS:
+                raise CannotApply("there is no such action")
+            remark: str = getattr(self, edit.action)(edit)
+        except CannotApply:
+            self.refused[edit.digest] = None
+            raise
+        self.applied[edit.digest] = None
+        return remark
+
+    # -- looking up -------------------------------------------------------------------------------
+
+    def awake(self, word: str) -> Category | None:
+        """The category that people see under this id, or into which it was merged, or which has this name."""
+        category = self.categories.get(self.end(word))
+        if category is not None and is_awake(category):
+            return category
+        return next((c for c in self.categories.values() if c.name == word and is_awake(c)), None)
+
+    def end(self, id: str) -> str:
+        """The id of what a category has been merged into, by way of others if need be."""
+        seen: set[str] = set()
+        while id in self.merged and id not in self.categories and id not in seen:
+            seen.add(id)
+            id = self.merged[id]
+        return id
+
+    def find(self, word: str) -> Category | None:
+        """What a word in an edit means: as it stands or else without blanks, awake or else asleep."""
+        words = (word, stripped(word))
+        found = [*map(self.awake, words), *(self.categories.get(self.end(word)) for word in words)]
+        return next(filter(None, found), None)
+
+    def existing(self, word: str) -> Category:
+        category = self.target(word)
+        if category is None:
+            raise CannotApply(f"the category {word!r} is not in this run")
+        return category
+
+    def target(self, word: str) -> Category | None:
+        """As `find`; what was rejected is no target."""
+        category = self.find(word)
+        if category is None and {self.end(word), self.end(stripped(word))} & set(self.rejected):
+            raise CannotApply(f"the category {word!r} was rejected")
+        return category
+
+    def index(self, edit: Edit) -> int:
+        if edit.image not in self.row:
+            raise CannotApply("there is no such image in this run")
+        return self.row[edit.image]
+
+    def elsewhere(self, edit: Edit, row: int) -> str:
+        """A remark where the image is no longer in the category in which the person saw it."""
+        seen = self.find(edit.category) if edit.category else None
+        if not edit.category or (seen is not None and seen.id == self.id[row]):
+            return ""
+        where = repr(self.categories[self.id[row]].name) if self.id[row] else "no category"
+        return f"the image was in {where} by then, not in {edit.category!r}"
+
+    # -- the actions: each returns a remark ("" = nothing to say) ---------------------------------
+
+    def rename(self, edit: Edit) -> str:
+        category, name = self.existing(edit.category), stripped(edit.value)
+        if not name:
+            raise CannotApply("the new name is empty")
+        other = self.awake(name)
+        if other is not None and other is not category:
+            raise CannotApply(
+                f"another category is called so; merge {edit.category!r} into {other.id!r} instead"
+            )
+        category.name = name
+        return ""
+
+    def merge(self, edit: Edit) -> str:
+        source, target = self.existing(edit.category), self.existing(edit.value)
+        if source is target:
+            raise CannotApply("the two are one category already")
+        if source.kind == "known":
+            other = (
+                f"; merge {edit.value!r} into it instead"
+                if target.kind == "novel"
+                else ", and both are known"
+            )
+            raise CannotApply(f"a known class stays{other}")
+        del self.categories[source.id]
+        self.merged[source.id] = target.id
+        if source.n:
+            self.wake(target)
+        join(target, source)
+        self.id = [target.id if id == source.id else id for id in self.id]
+        self.touched.add(target.id)
+        return ""
+
+    def move(self, edit: Edit) -> str:
+        row, name = self.index(edit), stripped(edit.value)
+        if not name:
+            raise CannotApply("it does not say where to")
+        category = self.target(edit.value) or self.create(name)
+        remark = self.elsewhere(edit, row)
+        before = self.confirmed.get(edit.image)
+        self.put(row, category, "moved by hand")
+        if before is None:
+            return remark
+        if self.find(before) is category:
+            self.confirmed[edit.image] = category.id
+            return remark
+        return self.withdraw(row) or remark
+
+    def reject(self, edit: Edit) -> str:
+        if edit.image:
+            row = self.index(edit)
+            remark = self.elsewhere(edit, row)
+            self.put(row, None, "rejected")
+            return self.withdraw(row) or remark
+        category = self.existing(edit.category)
+        if category.kind == "known":
+            raise CannotApply("a known class stays; reject its images instead")
+        rows = [row for row, id in enumerate(self.id) if id == category.id]
+        for row in rows:
+            self.put(row, None, "rejected")
+        withdrawn = sum(bool(self.withdraw(row)) for row in rows)
+        del self.categories[category.id]
+        self.rejected.append(category.id)
+        return (
+            f"{withdrawn} of its images had been confirmed before; the later one counts" if withdrawn else ""
+        )
+
+    def confirm(self, edit: Edit) -> str:
+        row, label = self.index(edit), stripped(edit.value)
+        if not label:
+            raise CannotApply("it does not say which label")
+        category = self.target(edit.value)
+        value = category.id if category is not None else label
+        before = self.confirmed.get(edit.image)
+        self.confirmed[edit.image] = value
+        if category is not None:
+            self.put(row, category, "confirmed by hand")
+        if before is not None and before != value:
+            return f"the image had been confirmed as {before!r} before; the later one counts"
+        given = self.label_given[row]
+        if given and given not in (label, value, self.label(value)):
+            return f"the image came with the label {given!r}; the confirmed one counts in the next round"
+        return ""
+
+    def create(self, name: str) -> Category:
+        category = Category(id=name, name=name, kind="novel", n=0, words="split off by hand")
+        self.categories[name] = category
+        return category
+
+    def put(self, row: int, category: Category | None, note: str) -> None:
+        """Let an image change its category; None = it is in none."""
+        if self.id[row]:
+            self.categories[self.id[row]].n -= 1
+        if category is not None:
+            self.wake(category)
+            category.n += 1
+        id = category.id if category is not None else ""
+        self.touched |= {self.id[row], id}
+        self.id[row], self.note[row], self.doubtful[row] = id, note, False
+
+    def wake(self, category: Category) -> None:
+        """Before images come to a category that was asleep: somebody else may have its name by now."""
+        if is_awake(category):
+            return
+        numbered = (f"{category.id} ({number})" for number in range(2, len(self.categories) + 3))
+        names = (category.name, category.id, *numbered)
+        category.name = next(name for name in names if self.awake(name) is None)
+
+    def withdraw(self, row: int) -> str:
+        """Forget what an image was confirmed as; a remark where it was."""
+        before = self.confirmed.pop(self.path[row], None)
+        return "" if before is None else f"it had been confirmed as {before!r} before; the later one counts"
+
+    # -- the outcome ------------------------------------------------------------------------------
+
+    def labels(self) -> dict[str, str]:
+        """Path to label, for the next round of training."""
+        return {path: self.label(value) for path, value in self.confirmed.items()}
+
+    def label(self, value: str) -> str:
+        """A category's name as it stands now, else the word as it was given."""
+        category = self.find(value)
+        if category is None:
+            return value
+        if category.kind == "known":
+            return (
+                category.id
+            )  # what its labelled images came with, or the next round would take it for two classes
+        if UNNAMED.fullmatch(category.name):  # the next round has a new-01 of its own
+            return category.suggested or f"{category.name} (confirmed)"
+        return category.name
+
+    def result(self) -> Discovery:
+        """Everything put together."""
+        kept = [category for category in self.categories.values() if is_awake(category)]
+        by_id = {category.id: category for category in kept}
+        members: dict[str, set[str]] = {id: set() for id in self.touched}
+        for path, id in zip(self.path, self.id, strict=True):
+            if id in members:
+                members[id].add(path)
+        typicality = dict(zip(self.path, self.given.images["typicality"].fillna(0), strict=True))
+        for category in kept:
+            if category.id in members:
+                refresh(category, members[category.id], typicality)
+            if category.nearest and category.nearest not in by_id:
+                nearest = self.awake(category.nearest)
+                category.nearest = nearest.id if nearest is not None and nearest is not category else ""
+        images = self.given.images.copy()
+        images["category_id"] = self.id
+        images["category"] = [by_id[id].name if id in by_id else "" for id in self.id]
+        images["kind"] = [by_id[id].kind if id in by_id else "" for id in self.id]
+        images["note"], images["doubtful"] = self.note, self.doubtful
+        facts = (
+            {**self.given.facts, "edits": self.facts()} if self.applied or self.refused else self.given.facts
+        )
+        return replace(self.given, images=images, categories=kept, facts=dict(facts))
+
+    def facts(self) -> dict[str, object]:
+        """What later edits must know of these."""
+        asleep = [category for category in self.categories.values() if not is_awake(category)]
+        return {
+            "applied": list(self.applied),
+            "refused": list(self.refused),
+            "merged": self.merged,
+            "rejected": self.rejected,
+            "asleep": {c.id: {"name": c.name, "suggested": c.suggested} for c in asleep},
+            "confirmed": self.confirmed,
+        }
+
+
+def is_awake(category: Category) -> bool:
+    """Do people see it? A known class always; a new category while there are images in it."""
+    return category.n > 0 or category.kind == "known"

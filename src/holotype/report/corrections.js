@@ -1,0 +1,245 @@
+// Edits applied to the data of a run, as categories/standing.py does it. Pure: nothing here knows of a page.
+// tests/categories/golden_edits.json binds the two.
+
+const MOST_EXEMPLARS = 12;
+const UNNAMED = /^new-[0-9]+$/;
+const COLUMNS = ["run_id", "time", "action", "image", "category", "value"];
+
+const keyOf = (edit) => COLUMNS.map((column) => edit[column]).join("\u001f");
+
+/** Without blank signs at the ends; Python counts a few more than trim() does. */
+const stripped = (text) => text.replace(/^[\s\x1c-\x1f\x85]+|[\s\x1c-\x1f\x85]+$/g, "");
+
+/** Do people see it? A known class always; a new category while there are images in it. */
+const isAwake = (category) => !category.gone && (category.n > 0 || category.kind === "known");
+
+/**
+ * How things stand after the edits, each taken once and in their order. discovery: as report/data.py writes it.
+ * problems says for each edit why it was not applied, in the order of the edits ("" = it was); nothing given is changed.
+ */
+function applyEdits(discovery, edits) {
+  const standing = new Standing(discovery);
+  const dealtWith = new Set(discovery.log.map((row) => row.join("\u001f")));
+  const earlier = new Set(discovery.facts.earlier_runs ?? []);
+  standing.applied = 0;
+  standing.problems = edits.map((edit) => {
+    if (earlier.has(edit.run_id) || dealtWith.has(keyOf(edit))) return "";
+    if (edit.run_id !== discovery.run_id) return `It belongs to run ${edit.run_id}.`;
+    dealtWith.add(keyOf(edit));
+    const problem = standing.apply(edit);
+    if (!problem) standing.applied++;
+    return problem;
+  });
+  standing.finish();
+  return standing;
+}
+
+/** Why an edit is left alone. */
+class CannotApply extends Error {}
+
+class Standing {
+  constructor(discovery) {
+    const { images } = discovery;
+    this.paths = images.path.map((rest) => images.root + rest);
+    this.row = new Map(this.paths.map((path, i) => [path, i]));
+    this.typicality = images.typicality;
+    this.category = Int32Array.from(images.category); // index in categories; -1 = in none
+    this.doubtful = Uint8Array.from(images.doubtful);
+    this.note = new Map(Object.entries(images.note).map(([i, note]) => [Number(i), note]));
+    this.categories = []; // those of the run, then those split off; merged and rejected ones are `gone`
+    this.byId = new Map(); // those that are not gone
+    discovery.categories.forEach((category) => this.add(category));
+    discovery.asleep.filter(({ id }) => !this.byId.has(id)).forEach((asleep) => this.add(asleep));
+    this.merged = new Map(Object.entries(discovery.merged));
+    this.rejected = [...discovery.rejected];
+    this.confirmed = new Map(); // image -> id of a category, or a label that no category has
+    for (const [i, value] of Object.entries(discovery.confirmed)) this.confirmed.set(Number(i), value);
+  }
+
+  add(category) {
+    const added = {
+      name: category.id, kind: "novel", n: 0, exemplars: [], borderline: [], cohesion: null, separation: null,
+      nearest: "", signature: [], words: "", suggested: "", ...category, index: this.categories.length, gone: false,
+    };
+    this.categories.push(added);
+    this.byId.set(added.id, added);
+    return added;
+  }
+
+  /** Do it; returns why it cannot be done, and then has changed nothing. */
+  apply(edit) {
+    try {
+      if (!Object.hasOwn(ACTIONS, edit.action)) throw new CannotApply("There is no such action.");
+      ACTIONS[edit.action](this, edit);
+      return "";
+    } catch (reason) {
+      if (!(reason instanceof CannotApply)) throw reason;
+      return reason.message;
+    }
+  }
+
+  // -- looking up -----------------------------------------------------------------------------------
+
+  /** The category that people see under this id, or into which it was merged, or which has this name. */
+  awake(word) {
+    const category = this.byId.get(this.end(word));
+    return category && isAwake(category) ? category
+      : this.categories.find((c) => c.name === word && isAwake(c)) ?? null;
+  }
+
+  /** The id of what a category has been merged into, by way of others if need be. */
+  end(id) {
+    const seen = new Set();
+    while (this.merged.has(id) && !this.byId.has(id) && !seen.has(id)) {
+      seen.add(id);
+      id = this.merged.get(id);
+    }
+    return id;
+  }
+
+  /** What a word in an edit means: as it stands or else without blanks, awake or else asleep. */
+  find(word) {
+    const bareWord = stripped(word);
+    return this.awake(word) ?? this.awake(bareWord) ?? this.byId.get(this.end(word)) ?? this.byId.get(this.end(bareWord)) ?? null;
+  }
+
+  existing(word) {
+    const category = this.target(word);
+    if (!category) throw new CannotApply(`There is no category ${word}.`);
+    return category;
+  }
+
+  /** As `find`; what was rejected is no target. */
+  target(word) {
+    const category = this.find(word);
+    if (!category && [word, stripped(word)].some((id) => this.rejected.includes(this.end(id)))) {
+      throw new CannotApply(`The category ${word} was rejected.`);
+    }
+    return category;
+  }
+
+  index(edit) {
+    const i = this.row.get(edit.image);
+    if (i === undefined) throw new CannotApply(`There is no image ${edit.image} in this report.`);
+    return i;
+  }
+
+  // -- changing -------------------------------------------------------------------------------------
+
+  /** Let an image change its category; null = it is in none. */
+  put(i, category, note) {
+    if (this.category[i] >= 0) this.categories[this.category[i]].n--;
+    if (category) {
+      this.wake(category);
+      category.n++;
+    }
+    this.category[i] = category ? category.index : -1;
+    this.doubtful[i] = 0;
+    this.note.set(i, note);
+  }
+
+  /** Before images come to a category that was asleep: somebody else may have its name by now. */
+  wake(category) {
+    if (isAwake(category)) return;
+    const names = [category.name, category.id];
+    for (let number = 2; number < this.categories.length + 3; number++) names.push(`${category.id} (${number})`);
+    category.name = names.find((name) => !this.awake(name));
+  }
+
+  remove(category) {
+    category.gone = true;
+    this.byId.delete(category.id);
+  }
+
+  /** Let `target` speak for both: exemplars in turn, the signature weighted by the numbers of images. */
+  join(target, source) {
+    const pairs = target.exemplars.slice(0, source.exemplars.length).flatMap((i, at) => [i, source.exemplars[at]]);
+    target.exemplars = [...new Set([...pairs, ...target.exemplars, ...source.exemplars])].slice(0, MOST_EXEMPLARS);
+    target.borderline = [...new Set([...target.borderline, ...source.borderline])];
+    if (source.n && target.kind === "novel" && target.signature.length === source.signature.length) {
+      const mean = (a, b) => (a === null || b === null ? null : (a * target.n + b * source.n) / (target.n + source.n));
+      target.signature = target.signature.map((likeness, at) => mean(likeness, source.signature[at]));
+      target.words = target.words ? `${target.words} (before ${source.name} was merged into it)` : "";
+    }
+    target.cohesion = target.separation = null;
+    target.n += source.n;
+  }
+
+  // -- the outcome ----------------------------------------------------------------------------------
+
+  /** The label of an image in the next round: a category's name as it stands now, else the word as it was given. */
+  label(i) {
+    const value = this.confirmed.get(i);
+    if (value === undefined) return "";
+    const category = this.find(value);
+    if (!category) return value;
+    if (category.kind === "known") return category.id; // what its labelled images came with
+    return UNNAMED.test(category.name) ? category.suggested || `${category.name} (confirmed)` : category.name;
+  }
+
+  /** Members of each category, the most typical first; who left a category does not speak for it any more. */
+  finish() {
+    this.members = this.categories.map(() => []);
+    this.category.forEach((c, i) => c >= 0 && this.members[c].push(i));
+    this.categories.forEach((category, c) => {
+      const mine = (i) => this.category[i] === c;
+      this.members[c].sort((a, b) => (this.typicality[b] ?? -1) - (this.typicality[a] ?? -1) || a - b);
+      category.exemplars = category.exemplars.filter(mine);
+      if (!category.exemplars.length) category.exemplars = this.members[c].slice(0, MOST_EXEMPLARS);
+      category.borderline = category.borderline.filter(mine);
+    });
+  }
+}
+
+const ACTIONS = {
+  rename(standing, edit) {
+    const category = standing.existing(edit.category);
+    const word = stripped(edit.value);
+    if (!word) throw new CannotApply("A name cannot be empty.");
+    const other = standing.awake(word);
+    if (other && other !== category) throw new CannotApply(`Another category is called ${word}; merge the two instead.`);
+    category.name = word;
+  },
+  merge(standing, edit) {
+    const source = standing.existing(edit.category);
+    const target = standing.existing(edit.value);
+    if (source === target) throw new CannotApply("The two are one category already.");
+    if (source.kind === "known") throw new CannotApply(`${source.name} is a known class and stays.`);
+    standing.remove(source);
+    standing.merged.set(source.id, target.id);
+    if (source.n) standing.wake(target);
+    standing.join(target, source);
+    standing.category.forEach((c, i, all) => { if (c === source.index) all[i] = target.index; });
+  },
+  move(standing, edit) {
+    const i = standing.index(edit);
+    const word = stripped(edit.value);
+    if (!word) throw new CannotApply("It does not say where to.");
+    const category = standing.target(edit.value) ?? standing.add({ id: word, words: "split off by hand" });
+    const before = standing.confirmed.get(i);
+    standing.put(i, category, "moved by hand");
+    if (before === undefined) return;
+    if (standing.find(before) === category) standing.confirmed.set(i, category.id);
+    else standing.confirmed.delete(i);
+  },
+  reject(standing, edit) {
+    const leave = (i) => {
+      standing.put(i, null, "rejected");
+      standing.confirmed.delete(i);
+    };
+    if (edit.image) return leave(standing.index(edit));
+    const category = standing.existing(edit.category);
+    if (category.kind === "known") throw new CannotApply(`${category.name} is a known class and stays; reject its images instead.`);
+    standing.category.forEach((c, i) => { if (c === category.index) leave(i); });
+    standing.remove(category);
+    standing.rejected.push(category.id);
+  },
+  confirm(standing, edit) {
+    const i = standing.index(edit);
+    const word = stripped(edit.value);
+    if (!word) throw new CannotApply("It does not say which label.");
+    const category = standing.target(edit.value);
+    standing.confirmed.set(i, category ? category.id : word);
+    if (category) standing.put(i, category, "confirmed by hand");
+  },
+};

@@ -1,0 +1,129 @@
+"""What each action does: the golden cases, which the report's JavaScript passes as well, and laws that hold for all."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from categories.golden import CASES, GOLDEN, NAMES, case_edits, golden_discovery, outcome, random_edit
+from holotype.categories.corrections import apply_edits
+from holotype.categories.edits import Edit
+
+FEW = settings(max_examples=60, deadline=None)
+IMAGES = [row["path"] for row in GOLDEN["discoveries"]["shoes"]["images"]]
+
+
+@st.composite
+def edit_lists(draw: st.DrawFn) -> list[Edit]:
+    size = draw(st.integers(0, 14))
+    return [random_edit(lambda options: draw(st.sampled_from(options)), i) for i in range(size)]
+
+
+def test_there_is_a_case_for_everything():
+    assert len(CASES) == len(set(NAMES)) >= 100
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_golden(case):
+    before, edits = case_edits(case)
+    found = golden_discovery(case["discovery"])
+    assert outcome(apply_edits(apply_edits(found, before).discovery, edits)) == case["expected"]
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "before" in case], ids=lambda case: case["name"])
+def test_two_sittings_come_to_the_same_as_one(case):
+    before, edits = case_edits(case)
+    found = golden_discovery(case["discovery"])
+    once = outcome(apply_edits(found, [*before, *edits]))
+    assert told(once) == told(case["expected"])
+
+
+def told(result: dict) -> dict:
+    """How things stand, without what is counted anew each time; split-off categories may stand in another order."""
+    same = {key: result[key] for key in ("images", "merged", "rejected", "confirmed")}
+    return {**same, "categories": sorted(result["categories"])}
+
+
+# -- laws -------------------------------------------------------------------------------------------------
+
+
+@FEW
+@given(edit_lists())
+def test_every_image_is_in_one_category_or_none_and_known_classes_stay(edits):
+    found = golden_discovery("shoes")
+    after = apply_edits(found, edits).discovery
+    ids = [category.id for category in after.categories]
+    assert len(ids) == len(set(ids))
+    assert len({category.name for category in after.categories}) == len(ids)
+    assert list(after.images["path"]) == list(found.images["path"])
+    assert list(after.images["label"]) == list(found.images["label"])
+    assert set(after.images["category_id"]) <= {*ids, ""}
+    for category in after.categories:
+        mine = after.images[after.images["category_id"] == category.id]
+        assert category.n == len(mine)
+        assert set(mine["category"]) <= {category.name}
+        assert set(mine["kind"]) <= {category.kind}
+        assert set(category.exemplars) <= set(mine["path"])
+        assert category.n > 0 or category.kind == "known"
+    assert {c.id for c in after.categories if c.kind == "known"} == set(found.known)
+
+
+@FEW
+@given(edit_lists())
+def test_what_is_confirmed_in_a_category_is_in_it(edits):
+    found = golden_discovery("shoes")
+    after = apply_edits(found, edits).discovery
+    where = dict(zip(after.images["path"], after.images["category_id"], strict=True))
+    facts = after.facts.get("edits", {"confirmed": {}})
+    for path, value in facts["confirmed"].items():
+        if value in {category.id for category in found.categories}:  # else it is a label
+            while value in facts["merged"]:
+                value = facts["merged"][value]
+            assert where[path] == value
+
+
+@FEW
+@given(edit_lists())
+def test_applying_twice_is_applying_once(edits):
+    found = golden_discovery("shoes")
+    once = apply_edits(found, edits)
+    again = apply_edits(once.discovery, edits)
+    assert again.count == 0
+    assert told(outcome(again)) == told(outcome(once))
+    assert again.discovery.facts == once.discovery.facts
+    doubled = apply_edits(found, [*edits, *edits])
+    assert (doubled.count, told(outcome(doubled))) == (once.count, told(outcome(once)))
+
+
+@FEW
+@given(edit_lists(), st.integers(0, 14))
+def test_it_does_not_matter_when_one_stops_for_the_day(edits, stop):
+    found = golden_discovery("shoes")
+    whole = apply_edits(found, edits)
+    morning = apply_edits(found, edits[:stop])
+    evening = apply_edits(morning.discovery, edits[stop:])
+    assert told(outcome(evening)) == told(outcome(whole))
+    assert morning.count + evening.count == whole.count
+
+
+@FEW
+@given(st.data(), st.randoms(use_true_random=False))
+def test_the_order_of_edits_on_different_images_does_not_matter(data, rng: random.Random):
+    target = st.sampled_from(["Sandal", "Boot", "new-01", "new-02", "new-03", "Owl"])
+    edits = []
+    for image in data.draw(st.lists(st.sampled_from(IMAGES), unique=True)):
+        action = data.draw(st.sampled_from(["move", "reject", "move", "confirm"]))
+        value = (
+            data.draw(target)
+            if action != "confirm"
+            else data.draw(st.sampled_from(["Boot", "new-02", "new-03"]))
+        )
+        edits.append(Edit("run-2", "t", action, image, "", value if action != "reject" else ""))
+    shuffled = list(edits)
+    rng.shuffle(shuffled)
+    one, other = (apply_edits(golden_discovery("shoes"), order) for order in (edits, shuffled))
+    assert told(outcome(one)) == told(outcome(other))
+    assert one.refused == other.refused == []

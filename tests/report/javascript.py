@@ -1,0 +1,49 @@
+"""The report's own JavaScript without its page: in Node where there is one, else in a headless Chromium."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from holotype.report import build
+
+HERE = Path(__file__).parent
+PURE = ("corrections.js", "csv.js")
+"""The scripts of the page that know of no page."""
+
+
+def run_javascript(task: str, given: list[Any]) -> list[Any]:
+    """Let a function of `tasks.js` do each of the given; skips the test where nothing runs JavaScript."""
+    scripts = [*(build.HERE / name for name in PURE), HERE / "tasks.js"]
+    source = "\n".join(['"use strict";', *(script.read_text(encoding="utf-8") for script in scripts)])
+    node = shutil.which("node")
+    if node is None:
+        return _in_chromium(source, task, given)
+    ends = "\nprocess.stdout.write(JSON.stringify(TASKS[input.task](input.given)));"
+    whole = f'const input = JSON.parse(require("fs").readFileSync(0, "utf8"));\n{ends}'
+    done = subprocess.run(
+        [node, "-e", source + "\n" + whole],
+        input=json.dumps({"task": task, "given": given}),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return list(json.loads(done.stdout))
+
+
+def _in_chromium(source: str, task: str, given: list[Any]) -> list[Any]:
+    from report.browser import browsing, chromium
+
+    chromium()
+    with browsing() as browser:
+        tab = browser.new_context().new_page()
+        words = (
+            f"(given) => {{ {source}\nreturn JSON.stringify(TASKS[{json.dumps(task)}](JSON.parse(given))); }}"
+        )
+        return list(json.loads(tab.evaluate(words, json.dumps(given))))

@@ -1,0 +1,197 @@
+"""The report's JavaScript does with edits what Python does: golden cases, random ones, and the CSV both ways."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from categories.golden import CASES, NAMES, case_edits, golden_discovery, outcome, random_edit
+from holotype.categories.corrections import apply_edits
+from holotype.categories.edits import COLUMNS, FORMAT, Edit, read_edits, stripped, to_csv
+from holotype.categories.found import Discovery
+from holotype.errors import InputError
+from holotype.report.data import choose, page_data
+from report.javascript import run_javascript
+from report.made import make_discovery
+
+TIME = "2026-01-02T03:04:05.678Z"
+ODD = [
+    *("", "=1+1", "+x", "-x", "@x", "\tx", "\rx", "'x", "''", "'=x", "'", '"', '""', "a, b", 'say "x", then'),
+    *(
+        "a;b",
+        "two\nlines",
+        "two\r\nlines",
+        "two\rlines",
+        "ends\r",
+        "\n",
+        " blanks ",
+        "Käfer ✓ 日本 🦉",
+        "\ufeffbom",
+    ),
+    *("<script>", "__proto__", "\x1f\x85", "null", "1"),
+]
+
+
+def page(found: Discovery, log: list[Edit]) -> dict[str, Any]:
+    """What the page of this discovery would know."""
+    return json.loads(json.dumps(page_data(found, choose(found), Path("run"), log, None)))
+
+
+def rows(edits: list[Edit]) -> list[dict[str, str]]:
+    return [dataclasses.asdict(edit) for edit in edits]
+
+
+def same_words(result: dict[str, Any]) -> dict[str, Any]:
+    """Pairs as dictionaries; JavaScript hands them over as lists, since a key there may not be __proto__."""
+    pairs = {key: dict(result[key]) for key in ("images", "merged", "confirmed")}
+    return {**result, **pairs}
+
+
+@pytest.fixture(scope="module")
+def golden_results() -> list[dict[str, Any]]:
+    given = []
+    for case in CASES:
+        before, edits = case_edits(case)
+        found = apply_edits(golden_discovery(case["discovery"]), before).discovery
+        given.append({"discovery": page(found, before), "edits": rows(edits)})
+    return [same_words(result) for result in run_javascript("apply", given)]
+
+
+@pytest.mark.parametrize("position", range(len(CASES)), ids=NAMES)
+def test_golden(position, golden_results):
+    result = golden_results[position]
+    expected = CASES[position]["expected"]
+    assert {key: result[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize("position", range(len(CASES)), ids=NAMES)
+def test_categories_show_themselves_by_the_same_images_and_signatures(position, golden_results):
+    before, edits = case_edits(CASES[position])
+    found = apply_edits(golden_discovery(CASES[position]["discovery"]), before).discovery
+    after = apply_edits(found, edits).discovery
+    assert golden_results[position]["exemplars"] == [category.exemplars for category in after.categories]
+    for signature, category in zip(golden_results[position]["signatures"], after.categories, strict=True):
+        assert signature == pytest.approx(category.signature, abs=1e-4)
+
+
+def test_random_edits_come_to_the_same(tmp_path):
+    """Both at once, and in two sittings: the page begins from what Python made of the first."""
+    rng = random.Random(20260504)
+    cases, expected = [], []
+    for _ in range(60):
+        edits = [random_edit(rng.choice, i) for i in range(rng.randint(1, 30))]
+        stop = rng.choice([0, 0, rng.randint(0, len(edits))])
+        found = apply_edits(golden_discovery("shoes"), edits[:stop]).discovery
+        cases.append({"discovery": page(found, edits[:stop]), "edits": rows(edits[stop:])})
+        expected.append(outcome(apply_edits(found, edits[stop:])))
+    (tmp_path / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
+    results = [same_words(result) for result in run_javascript("apply", cases)]
+    assert sum(len(result["refused"]) for result in expected) > 100
+    assert sum(result["applied"] for result in expected) > 300
+    for case, result, wanted in zip(cases, results, expected, strict=True):
+        assert {key: result[key] for key in wanted} == wanted, case["edits"]
+
+
+def test_images_that_the_page_does_not_show_are_counted(tmp_path):
+    found = make_discovery(tmp_path, 300, files=10)
+    chosen = choose(found, limit=100)
+    shown = [
+        path for path, row in zip(chosen.paths, chosen.rows, strict=True) if found.images.kind[row] == "novel"
+    ]
+    edits = [Edit(found.run_id, f"t{i}", "move", path, "", "split") for i, path in enumerate(shown[::3])]
+    edits += [
+        Edit(found.run_id, "t", "merge", "", "new-01", "new-02"),
+        Edit(found.run_id, "t", "reject", "", "new-03"),
+        Edit(found.run_id, "t", "merge", "", "split", "Bag"),
+    ]
+    data = json.loads(json.dumps(page_data(found, chosen, tmp_path, [], None)))
+    assert data["total"]["shown"] < data["total"]["images"]
+    (result,) = run_javascript("apply", [{"discovery": data, "edits": rows(edits)}])
+    assert result["categories"] == outcome(apply_edits(found, edits))["categories"]
+
+
+def test_both_strip_the_same_signs():
+    signs = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
+    blank = [sign for sign in signs if not stripped(sign)]
+    assert {" ", "\t", "\n", "\xa0", "\u3000", "\ufeff", "\x85", "\x1f"} < set(blank)
+    every = [f"{sign}a{sign}b{sign}" for sign in signs[:0x3100] + signs[0xE000 : 0xE000 + 0x2000]]
+    assert run_javascript("stripped", every) == [stripped(text) for text in every]
+    assert set(blank) <= set("".join(every))
+
+
+# -- edits.csv --------------------------------------------------------------------------------------------
+
+
+def odd_edits() -> list[Edit]:
+    edits = [Edit("run-2", TIME, "rename", "", "new-01", word) for word in ODD]
+    edits += [Edit("run-2", TIME, "move", f"{word}.png", word, word) for word in ODD]
+    return [*edits, Edit("=run", "'t", "reject", ODD[3], ODD[12]), Edit("run-2", "", "confirm", "x", "", "y")]
+
+
+def test_what_one_writes_the_other_reads(tmp_path):
+    edits = odd_edits()
+    (written,) = run_javascript("toCsv", [rows(edits)])
+    (tmp_path / "edits.csv").write_bytes(written.encode())
+    assert read_edits(tmp_path / "edits.csv") == edits
+    assert run_javascript("readEdits", [to_csv(edits)]) == [{"edits": rows(edits), "problem": ""}]
+
+
+def test_both_write_the_same_file():
+    assert run_javascript("toCsv", [rows(odd_edits()), []]) == [to_csv(odd_edits()), to_csv([])]
+
+
+HEAD = ",".join(COLUMNS)
+TEXTS = {
+    "without a format": f"{HEAD}\nr,t,rename,,new-01,Owl\n",
+    "an empty format": f"{HEAD},format\nr,t,rename,,new-01,Owl,\nr,t,rename,,new-01,Hawk\n",
+    "this format": f"{HEAD},format\nr,t,rename,,new-01,Owl, 1 \n",
+    "another format": f"{HEAD},format\nr,t,rename,,new-01,Owl,1\nr,t,rename,,new-01,Owl,2\n",
+    "a format that is no number": f"{HEAD},format\nr,t,rename,,new-01,Owl,one\n",
+    "semicolons, a mark and other columns": "\ufeff"
+    + HEAD.replace(",", ";")
+    + ";mine\r\nr;t;rename;;a;b;x\r\n;;;;;;\r\n",
+    "only in a column of one's own": f"{HEAD},mine\nr,t,rename,,a,b,x\n,,,,,,x\n",
+    "old line ends": f"{HEAD}\rr,t,rename,,a,b\rr,t,rename,,c,d\r",
+    "columns in another order": "value,category,image,action,time,run_id\nOwl,new-01,,rename,t,r\n",
+    "a column twice": f"{HEAD},value\nr,t,rename,,new-01,one,two\n",
+    "no end of the last line": f"{HEAD}\nr,t,rename,,a,b",
+    "empty lines": f"{HEAD}\n\n\nr,t,rename,,a,b\n\n",
+    "quotes within a cell": f'{HEAD}\nr,t,rename,,a,"b"c"d"\nr,t,rename,,a,e"f"\nr,t,rename,,a,""g\n',
+    "cells that guard themselves": f"{HEAD}\nr,t,rename,,a,'=b\nr,t,rename,,a,'b\nr,t,rename,,a,''b\n",
+    "an action unheard of": f"{HEAD}\nr,t,toString,,a,b\n",
+    "a column is missing": "run_id,time,action,image,category\nr,t,reject,,a\n",
+    "nothing": "",
+    "no edits": HEAD + "\n",
+}
+
+
+@pytest.fixture(scope="module")
+def read_by_the_page() -> dict[str, Any]:
+    return dict(zip(TEXTS, run_javascript("readEdits", list(TEXTS.values())), strict=True))
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_both_read_the_same(name, read_by_the_page, tmp_path):
+    (tmp_path / "edits.csv").write_bytes(TEXTS[name].encode())
+    try:
+        expected, refused = rows(read_edits(tmp_path / "edits.csv")), False
+    except InputError:
+        expected, refused = [], True
+    assert read_by_the_page[name]["edits"] == expected
+    assert bool(read_by_the_page[name]["problem"]) == refused
+    assert refused == any(
+        word in name for word in ("another format", "no number", "unheard", "missing", "nothing")
+    )
+
+
+def test_another_format_is_one_sentence(read_by_the_page):
+    assert (
+        read_by_the_page["another format"]["problem"]
+        == f"This file is of format 2, and this page reads format {FORMAT}."
+    )
