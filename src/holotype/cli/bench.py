@@ -205,11 +205,13 @@ def experiments_of(given: argparse.Namespace, study: Study | None) -> list[Exper
 
 def _experiments_of(row: StudyRow, dataset: str, flags: Flags, *, label: bool) -> list[Experiment]:
     """A row on one data set, seed by seed. label: whether the row's name is to stand in tables."""
-    from holotype.cli.settings import Request, Words, check_dataset, resolve
+    from holotype.data.benchmarks import check_dataset
+    from holotype.runs.settings import resolve
 
     check_dataset(dataset)
-    words = Words([], [*flags, ("--seed", str(row.seeds[0]))])
-    first = resolve(Request(row.method, dataset, row.preset, [], words))
+    overrides = {flag.removeprefix("--"): value for flag, value in flags if value is not None}
+    overrides |= {"progress": "false"} if ("--no_progress", None) in flags else {}
+    first = resolve(row.method, dataset, row.preset, overrides | {"seed": row.seeds[0]})
     first.label = row.name if label else None
     return [replace(copy.deepcopy(first), seed=seed) for seed in row.seeds]
 
