@@ -23,7 +23,7 @@ from holotype.data.protocol import gcd_split
 from holotype.data.table import Table
 from holotype.runs.prepared import Data, Shelf
 from holotype.runs.run import run_experiment
-from holotype.runs.settings import default_experiment, set_dotted
+from holotype.runs.settings import resolve
 
 TARGETS = ("uniform", "estimated")
 """Values of method.memax_target that are compared."""
@@ -87,7 +87,7 @@ def thin(table: Table, names: Sequence[Sequence[str]], sizes: np.ndarray, seed: 
 
 def run(data: Data, shelf: Shelf, method: str, changes: dict[str, Any], steps: int) -> dict[str, Any]:
     """The record of one run on the embedded backbone and the token cache; epochs give about `steps` steps."""
-    experiment, batch = default_experiment(method, "cifar100-200"), 64
+    batch = 64
     settings = {
         "progress": False,
         "train.batch_size": batch,
@@ -96,8 +96,7 @@ def run(data: Data, shelf: Shelf, method: str, changes: dict[str, Any], steps: i
         "cache_views": "4+2",
         **changes,
     }
-    for key, value in settings.items():
-        set_dotted(experiment, key, value)
+    experiment = resolve(method, "cifar100-200", overrides=settings)
     with tempfile.TemporaryDirectory() as folder:
         experiment.out = str(Path(folder) / "run")
         return run_experiment(experiment, shelf)

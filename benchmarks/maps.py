@@ -30,7 +30,6 @@ from script import one_sentence
 from torch import nn
 
 from holotype.categories.layout import FEW, layout
-from holotype.cli.settings import Words, read_request, resolve
 from holotype.cluster.evaluate import scored_rows
 from holotype.data.table import Table
 from holotype.errors import InputError
@@ -39,6 +38,7 @@ from holotype.methods import find_method
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import RunFolder
 from holotype.runs.prepared import Prepared, Shelf, make_compute, make_method
+from holotype.runs.settings import read_settings, resolve
 from holotype.runs.together import call
 from holotype.runs.trained import WEIGHTS
 from holotype.train.encode import Encoder
@@ -85,10 +85,10 @@ def open_run(path: Path, root: Path | None) -> FinishedRun:
         raise InputError(f"{path} is not the folder of a finished run (no {missing[0]}); train it first.")
     folder = RunFolder(path)
     identity, record = (dict(folder.read_json(name)) for name in ("identity.json", "scores.json"))
-    words = Words(flags=[("--config", str(path / "config.yaml"))])
+    config = read_settings(path / "config.yaml")
     if root is not None:
-        words.flags.append(("--root", str(root)))
-    experiment = resolve(read_request(words))
+        config["root"] = root
+    experiment = resolve(config["method_name"], config["dataset"], config["preset"], config)
     # a map may be made on another machine than the run, and a number of categories is not estimated again
     experiment.device, experiment.devices, experiment.k = "auto", 1, identity["k"]
     return FinishedRun(path, experiment, identity, record)

@@ -33,7 +33,7 @@ from holotype.errors import InputError
 from holotype.machine.files import write_text
 from holotype.methods import Method, Task, find_method
 from holotype.models.cache import CacheViews, TokenCache
-from holotype.runs.settings import default_experiment, set_dotted
+from holotype.runs.settings import resolve
 
 IMAGES = 512
 """Made-up images whose tokens the steps draw from; more would change nothing but the memory."""
@@ -71,9 +71,7 @@ class Sizes(World):
 
     def method(self, name: str, dim: int, n: int | None = None, k: int | None = None) -> Method:
         variant, table = VARIANTS[name], self.table(n, k)
-        experiment = default_experiment(variant.method, "cub", variant.preset)
-        for key, value in variant.settings.items():
-            set_dotted(experiment, key, value)
+        experiment = resolve(variant.method, "cub", variant.preset, variant.settings)
         torch.manual_seed(0)
         task = Task(len(table.known), k or self.k, dim, len(table), int(table.labelled.sum()), self.epochs)
         return find_method(variant.method)(experiment.method, task)

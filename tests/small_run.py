@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 
 from holotype.categories.found import COLUMNS, Category, Discovery, category_name
+from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf
 from holotype.runs.run import Run, begin
 from holotype.runs.settings import default_experiment
@@ -16,6 +18,16 @@ from holotype.runs.trained import save_trained
 from holotype.train.sources import table_features
 
 RUN_ID = "small-1"
+
+
+def set_dotted(experiment: Experiment, key: str, value: Any) -> None:
+    """Set `train.epochs`, `method.ova.arch`, ... of an experiment that is there, unchecked."""
+    *parents, last = key.split(".")
+    target: Any = experiment
+    for parent in parents:
+        target = getattr(target, parent)
+    assert hasattr(target, last), key
+    setattr(target, last, value)
 
 
 def train_small(

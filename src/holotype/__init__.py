@@ -1,47 +1,59 @@
 """Holotype: find the categories you know and the ones you don't.
 
-The public names are imported when they are first used, so that `import holotype` stays light.
+The public names are imported when they are first used, so that `import holotype` stays light. Type checkers and
+editors see them as plain imports.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-PUBLIC = {
-    "Discoverer": "holotype.discovery.estimator",
-    "Discovery": "holotype.categories.found",
-    "METHODS": "holotype.methods",
-    "Method": "holotype.methods",
-    "Table": "holotype.data.table",
-    "default_experiment": "holotype.runs.settings",
-    "discover": "holotype.discovery.workflow",
-    "load": "holotype.categories.found",
-    "load_table": "holotype.data.sources",
-    "run_experiment": "holotype.runs.run",
+if TYPE_CHECKING:
+    from holotype.categories.found import Category as Category
+    from holotype.categories.found import Discovery as Discovery
+    from holotype.categories.found import load as load
+    from holotype.data.sources import load_table as load_table
+    from holotype.data.table import Table as Table
+    from holotype.discovery.estimator import Discoverer as Discoverer
+    from holotype.discovery.workflow import discover as discover
+    from holotype.errors import InputError as InputError
+    from holotype.methods import METHODS as METHODS
+    from holotype.methods import Batch as Batch
+    from holotype.methods import Method as Method
+    from holotype.methods import Stage as Stage
+    from holotype.methods import Task as Task
+    from holotype.methods import Views as Views
+    from holotype.runs.experiment import Experiment as Experiment
+    from holotype.runs.run import run_experiment as run_experiment
+    from holotype.runs.settings import default_experiment as default_experiment
+    from holotype.runs.settings import resolve as resolve
+
+_MODULES = {
+    "categories.found": ("Category", "Discovery", "load"),
+    "data.sources": ("load_table",),
+    "data.table": ("Table",),
+    "discovery.estimator": ("Discoverer",),
+    "discovery.workflow": ("discover",),
+    "errors": ("InputError",),
+    "methods": ("METHODS", "Batch", "Method", "Stage", "Task", "Views"),
+    "runs.experiment": ("Experiment",),
+    "runs.run": ("run_experiment",),
+    "runs.settings": ("default_experiment", "resolve"),
 }
-"""Name and the module that it lives in."""
+"""The same imports for run time (tests/test_public.py compares the two)."""
 
-__all__ = [
-    "METHODS",
-    "Discoverer",
-    "Discovery",
-    "Method",
-    "Table",
-    "__version__",
-    "default_experiment",
-    "discover",
-    "load",
-    "load_table",
-    "run_experiment",
-]
+_HOME = {name: f"holotype.{module}" for module, names in _MODULES.items() for name in names}
 
+__all__ = ["__version__", *_HOME]
 
-def __getattr__(name: str) -> Any:
-    if name in PUBLIC:
-        return getattr(import_module(PUBLIC[name]), name)
-    raise AttributeError(f"module 'holotype' has no attribute {name!r}")
+if not TYPE_CHECKING:  # else a checker would take any name for public
+
+    def __getattr__(name):
+        if name in _HOME:
+            return getattr(import_module(_HOME[name]), name)
+        raise AttributeError(f"module 'holotype' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted(__all__)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from holotype.runs.results import read_results
 
-from holotype.cli.settings import read_request, read_words, resolve
+from holotype.cli.settings import read_request, read_words
 from holotype.errors import InputError
 from holotype.runs.bench import batches, plan_runs
 from holotype.runs.prepared import Shelf
-from holotype.runs.results import read_results
 from tests.runs.test_study import PARTS, SMALL, experiments
 from tests.runs.test_study import written as written  # the fixture: a study file with a given text
 
@@ -24,14 +24,14 @@ from .test_bad_input import assert_sentence
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ("train.epoch: 3", ("--train.epoch", "did you mean --train.epochs?")),
+        ("train.epoch: 3", ("'train.epoch'", "did you mean train.epochs?")),
         ("train.epochs: many", ("train.epochs must be a whole number, not 'many'",)),
         ("train.epochs: 2.5", ("train.epochs must be a whole number",)),
         ("train.epochs: [1, 2]", ("train.epochs must be a whole number",)),
         ("train.epochs: null", ("train.epochs must be a whole number",)),
         ("train.epochs: 0", ("train.epochs must be at least 1",)),
         ("progress: 3", ("progress must be true or false",)),
-        ("method.n_init: 3", ("--method.n_init",)),
+        ("method.n_init: 3", ("'method.n_init'",)),
     ],
 )
 def test_settings_are_checked_as_on_the_command_line(written, settings: str, words: tuple[str, ...]) -> None:
@@ -130,7 +130,7 @@ def test_the_label_survives_config_yaml(written, tmp_path: Path, label: str) -> 
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(made.as_dict(), sort_keys=False, allow_unicode=True))
     assert made.label == label
-    assert resolve(read_request(read_words(["--config", str(config)]))) == made
+    assert read_request(read_words(["--config", str(config)])).resolve() == made
 
 
 # -- runs ---------------------------------------------------------------------------------------------

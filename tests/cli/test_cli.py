@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import subprocess
@@ -17,20 +16,20 @@ from holotype import __version__
 from holotype.cli import COMMANDS
 from holotype.cli.bench import make_experiments
 from holotype.cli.bench import make_parser as bench_parser
-from holotype.cli.settings import describe_type, make_parser, read_request, read_words, resolve, settings
+from holotype.cli.settings import help_text, read_request, read_words
 from holotype.cli.words import messages
 from holotype.data.benchmarks import BENCHMARKS
 from holotype.methods import METHODS
 from holotype.runs.experiment import Experiment
-from holotype.runs.settings import default_experiment
+from holotype.runs.settings import default_experiment, settings
 
 from .test_bad_input import pressed
 
-HEAVY = ("torch", "numpy", "pandas", "timm", "rich", "jsonargparse", "yaml", "lightning_fabric")
+HEAVY = {"torch", "numpy", "pandas", "timm", "rich", "yaml", "sklearn", "matplotlib"}
 
 
 def read(*words: object) -> Experiment:
-    return resolve(read_request(read_words([str(word) for word in words])))
+    return read_request(read_words([str(word) for word in words])).resolve()
 
 
 # -- help ---------------------------------------------------------------------------------------------
@@ -42,7 +41,17 @@ def test_help_and_version_load_nothing_heavy(word: str) -> None:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split("\n"))
     assert "holotype.cli" in loaded
-    assert not loaded & set(HEAVY)
+    assert not loaded & HEAVY
+
+
+@pytest.mark.parametrize("words", ["train", "train rpc", "train rpc cub --seed", "train rpc cub --help=3"])
+def test_words_that_make_no_sense_are_refused_before_anything_heavy_is_loaded(words: str) -> None:
+    code = f"import sys; from holotype.cli import main; main({words.split()!r}); print(*sys.modules, sep=chr(10))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stderr.count("\n") == 1
+    loaded = set(run.stdout.split("\n"))
+    assert "holotype.cli.train" in loaded
+    assert not loaded & HEAVY
 
 
 def test_help_comes_at_once() -> None:
@@ -74,32 +83,31 @@ def test_help_of_train_names_methods_and_data_sets(holotype) -> None:
     assert "--preset default or reading" in text
 
 
-@pytest.mark.parametrize(("method", "preset"), [(m, p) for m, cls in METHODS.items() for p in cls.presets])
-def test_every_setting_has_a_sentence_of_help(method: str, preset: str) -> None:
-    experiment = default_experiment(method, "cub", preset)
-    parser = make_parser(experiment)
-    helps = {action.dest: action.help for action in parser._actions}
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("columns", [60, 110])
+def test_help_lists_every_setting_in_two_columns(monkeypatch, method: str, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    experiment = default_experiment(method, "cub")
+    text = help_text(experiment)
     keys = [key for key, _, _ in settings(experiment)]
     assert {"method_name", "dataset", "train.epochs", "backbone.name"} < set(keys)
-    for key in keys:
-        assert isinstance(helps[key], str), key
-        sentence = helps[key].strip()
-        assert sentence.endswith("."), (key, sentence)
-        assert len(sentence) > 10, (key, sentence)
-    text = parser.format_help()
-    assert all(f"--{key} " in text for key in keys)
-    assert "Path to a configuration file" not in text
-    for one in dataclasses.fields(experiment.method):  # groups have a title of their own
-        if dataclasses.is_dataclass(getattr(experiment.method, one.name)):
-            assert f"--method.{one.name}." in text
+    assert all(text.count(f"  --{key} VALUE") == 1 for key in keys)
+    titles = [line for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert {"Everything that decides a run:", "Settings of training:"} < set(titles)
+    _, _, settings_text = text.partition("Everything that decides a run:")
+    for line in settings_text.splitlines():
+        assert len(line) <= columns or line in titles, line
+        assert not line.startswith(" ") or line.startswith(("  --", " " * 24)), line
 
 
 def test_help_shows_the_defaults_of_method_and_data_set(holotype) -> None:
     text = " ".join(holotype("train", "debgcd", "cub", "--help").out.split())
-    assert "a pseudo-label counts (thr). (type: float, default: 0.65)" in text.replace(
+    assert "a pseudo-label counts (thr). [a number; default 0.65]" in text.replace(
         "pseudo- label", "pseudo-label"
     )
     assert "--method.ova.arch" in holotype("train", "rpc", "--help").out
+    outcome = holotype("train", "rpc", "cub", "--preset", "reading", "--help")
+    assert "[a number; default 1.0]" in outcome.out.partition("--method.new.sharpen")[2]
 
 
 # -- how settings come together -----------------------------------------------------------------------
@@ -174,6 +182,14 @@ def test_the_config_of_a_method_without_settings_can_be_repeated(tmp_path, monke
     assert read("--config", file).seed == 3
 
 
+def test_of_several_configs_the_last_one_that_has_a_setting_counts(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("method_name: kmeans\ndataset: cub\ntrain: {epochs: 3, lr: 1e-4}\n")
+    (tmp_path / "b.yaml").write_text("train: {epochs: 4}\nmethod: {n_init: 2}\ncache_views: off\n")
+    experiment = read("--config", tmp_path / "a.yaml", "--config", tmp_path / "b.yaml")
+    assert (experiment.train.epochs, experiment.train.lr, experiment.method.n_init) == (4, 1e-4, 2)
+    assert experiment.cache_views == "off"
+
+
 def test_part_of_a_config_leaves_the_rest_to_the_recipe(tmp_path: Path) -> None:
     (tmp_path / "part.yaml").write_text("dataset: cub\ntrain: {epochs: 3}\nmethod: {debias: {adl: 9}}\n")
     experiment = read("rpc", "--config", tmp_path / "part.yaml")
@@ -186,6 +202,8 @@ def test_print_config_gives_a_config(holotype, tmp_path: Path) -> None:
     assert outcome.code == 0
     (tmp_path / "config.yaml").write_text(outcome.out)
     assert read("--config", tmp_path / "config.yaml") == read("rpc", "cub", "--seed", 5)
+    again = holotype("train", "--config", tmp_path / "config.yaml", "--print-config")
+    assert again.out == outcome.out
 
 
 def test_a_method_of_ones_own(holotype, tmp_path: Path, monkeypatch, squares_folder, tiny_flags) -> None:
@@ -219,13 +237,6 @@ class Nearest(Method):
         one = torch.ones(len(features))
         return Prediction((one * self.config.favourite).long(), one, one)
 '''
-
-
-def test_types_in_words() -> None:
-    hints = {key: describe_type(hint) for key, _, hint in settings(default_experiment("rpc", "cub"))}
-    assert hints["seed"] == "a whole number"
-    assert hints["k"] == "a whole number, auto or null"
-    assert hints["method.prototypes"] == "soft_ema, ema_mean or samples"
 
 
 # -- runs ---------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from holotype.methods import Batch, Task
 from holotype.methods.debgcd import DebGCD, DebGCDConfig
 from holotype.methods.rpc import RPC
 from holotype.methods.rpc_config import RPCConfig
-from holotype.runs.settings import default_experiment, set_dotted
+from holotype.runs.settings import default_experiment, resolve
 
 TASK = Task(n_known=5, k=9, dim=16, n_images=100, n_labelled=25)
 
@@ -217,7 +217,7 @@ def test_a_setting_that_does_not_exist_is_named():
     from holotype.errors import InputError
 
     with pytest.raises(InputError, match=r"method\.alhpa"):
-        set_dotted(default_experiment("rpc", "cub"), "method.alhpa", 1)
+        resolve("rpc", "cub", overrides={"method.alhpa": 1})
 
 
 def test_without_its_own_terms_rpc_is_debgcd_weight_for_weight():

@@ -25,10 +25,11 @@ from holotype.runs import prepared as module
 from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import load_data, make_compute
 from holotype.runs.run import run_experiment
-from holotype.runs.settings import default_experiment, set_dotted
+from holotype.runs.settings import default_experiment, resolve
 from holotype.train.loop import Loop
 from tests.cli.test_bad_input import pressed
 from tests.conftest import draw_squares, write_csv
+from tests.small_run import set_dotted
 
 
 @pytest.fixture
@@ -56,32 +57,6 @@ def test_the_default_experiment_holds_the_methods_own_settings(method, preset):
     assert isinstance(found.method, METHODS[method].Config)
     assert (found.method_name, found.dataset, found.preset) == (method, "some/folder", preset)
     assert found.method is not default_experiment(method, "some/folder", preset).method
-
-
-def test_a_preset_wins_over_a_recipe():
-    reading, default = default_experiment("rpc", "cub", "reading"), default_experiment("rpc", "cub")
-    assert (reading.method.base, default.method.base) == ("simgcd", "debgcd")
-    assert reading.method.pairing.filter == "none"
-    with pytest.raises(InputError, match="simgcd has no preset 'reading'; its presets are default"):
-        default_experiment("simgcd", "cub", "reading")
-
-
-def test_settings_by_name():
-    found = default_experiment("rpc", "cub")
-    for key, value in {"seed": 4, "train.lr": 0.3, "method.ova.arch": "debgcd", "k": None}.items():
-        set_dotted(found, key, value)
-    assert (found.seed, found.train.lr, found.method.ova.arch, found.k) == (4, 0.3, "debgcd", None)
-
-
-@pytest.mark.parametrize(
-    "key", ["", "sed", "train.", "train.lrr", "method.ova.arc", "nothing.lr", "k.lr", "seed.lr", "train.lr.x"]
-)
-def test_a_setting_that_does_not_exist_is_refused(key):
-    found = default_experiment("rpc", "cub")
-    before = found.as_dict()
-    with pytest.raises(InputError, match="there is no setting called"):
-        set_dotted(found, key, 1)
-    assert found.as_dict() == before
 
 
 def test_the_folder_is_named_after_the_run():
@@ -220,13 +195,7 @@ def test_the_config_holds_the_whole_experiment_and_repeats_it(tiny):
     run_experiment(experiment)
     stored = yaml.safe_load((experiment.folder / "config.yaml").read_text())
     assert stored == experiment.as_dict()
-    again = default_experiment(stored["method_name"], stored["dataset"], stored["preset"])
-    for key, value in stored.items():
-        target = getattr(again, key)
-        for name, part in value.items() if isinstance(value, dict) else ():
-            setattr(target, name, part)
-        if not isinstance(value, dict):
-            setattr(again, key, value)
+    again = resolve(stored["method_name"], stored["dataset"], stored["preset"], stored)
     assert again == experiment
     again.out += "-again"
     run_experiment(again)

@@ -23,7 +23,8 @@ from holotype.runs.prepared import (
     views_needed,
     wanted_views,
 )
-from holotype.runs.settings import default_experiment, set_dotted
+from holotype.runs.settings import default_experiment
+from tests.small_run import set_dotted
 from tests.train.stubs import STUBS, TwoStages
 
 

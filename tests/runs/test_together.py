@@ -13,10 +13,11 @@ from holotype.models.cache import CacheViews
 from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf, load_backbone
 from holotype.runs.run import run_experiment
-from holotype.runs.settings import default_experiment, set_dotted
+from holotype.runs.settings import default_experiment
 from holotype.runs.together import name_runs, run_together
 from holotype.train.loop import Loop
 from tests.cli.test_bad_input import pressed
+from tests.small_run import set_dotted
 
 CLOCKS = ("seconds", "wall_seconds", "decode_seconds", "cache_seconds", "parallel")
 

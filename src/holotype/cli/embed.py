@@ -79,8 +79,7 @@ def add_image_flags(parser: Parser) -> None:
 
 def read_collection(given: Any) -> Collection:
     """A benchmark under the GCD protocol, or a collection of one's own."""
-    from holotype.cli.settings import check_dataset
-    from holotype.data.benchmarks import BENCHMARKS, load_benchmark
+    from holotype.data.benchmarks import BENCHMARKS, check_dataset, load_benchmark
     from holotype.data.protocol import gcd_split
     from holotype.data.sources import load_table
 

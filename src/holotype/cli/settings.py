@@ -1,38 +1,28 @@
-"""Words of the command line and keys of a YAML file -> Experiment; the only user of jsonargparse.
+"""Words of `holotype train` -> Experiment, and the help that lists its settings.
 
-METHOD, DATASET and --preset are taken off first, because they decide which settings there are and what
-their defaults are. Then one flat parser over the dataclasses of that method checks the types. Whatever it
-finds wrong comes out as one sentence.
+METHOD, DATASET, --preset and --config are taken off; every other flag is a setting, which runs/settings.py checks.
+Nothing heavy is imported before the words make sense.
 """
 
 from __future__ import annotations
 
 import argparse
-import difflib
-import math
-import types
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any
 
-import yaml
-from jsonargparse import ActionConfigFile, ArgumentParser, set_parsing_settings
-
-from holotype.data.benchmarks import BENCHMARKS
 from holotype.errors import InputError
-from holotype.models.cache import CacheViews
-from holotype.runs.experiment import Experiment
-from holotype.runs.settings import default_experiment
+
+if TYPE_CHECKING:
+    from holotype.runs.experiment import Experiment
 
 BARE = ("--help", "-h", "--print_config", "--no_progress")
 """Flags that take no value."""
+NAMES = ("method_name", "dataset", "preset")
+"""Settings that decide which others there are, and their defaults."""
 USAGE = """holotype train METHOD DATASET [--root DIR] [--SETTING VALUE ...]
        holotype train --config FILE [--SETTING VALUE ...]"""
-COUNTS = ("k", "devices", "train.epochs", "train.batch_size", "train.eval_every")
-"""Settings that are numbers of something, and at least 1."""
-AMOUNTS = ("memory.device_gb", "memory.host_gb", "memory.disk_gb")
-"""Settings that are larger than 0."""
 
 
 @dataclass
@@ -61,10 +51,12 @@ def read_words(argv: Sequence[str]) -> Words:
         flag = with_underscores(name)
         if not word.startswith("-") or word == "-":
             words.places.append(word)
+        elif flag in BARE:
+            if equals:
+                raise InputError(f"The flag {name} takes no value; write {name} alone.")
+            words.flags.append((flag, None))
         elif equals:
             words.flags.append((flag, value))
-        elif flag in BARE:
-            words.flags.append((flag, None))
         else:
             given = next(rest, None)
             if given is None or given.startswith("--"):
@@ -80,221 +72,108 @@ def with_underscores(flag: str) -> str:
 
 @dataclass
 class Request:
-    """What a command line asks for, before types are checked."""
+    """What a command line asks for, before it is checked."""
 
     method: str
     dataset: str
     preset: str
-    files: list[Path]
-    words: Words
+    from_files: dict[str, Any]
+    """Dotted settings, of the last file that has them."""
+    flags: dict[str, str]
+    """Dotted settings, as text."""
+
+    def resolve(self) -> Experiment:
+        """Defaults of method, data set and preset, then the files, then the flags."""
+        from holotype.runs.settings import default_experiment, nearest, resolve, settings
+
+        known = [key for key, _, _ in settings(default_experiment(self.method, self.dataset, self.preset))]
+        for flag in self.flags:
+            if flag not in known:
+                meant = nearest(flag.lstrip("-"), known)
+                hint = (
+                    f"did you mean --{meant}?"
+                    if meant
+                    else "holotype train METHOD DATASET --help lists them."
+                )
+                raise InputError(f"There is no flag {'' if flag.startswith('-') else '--'}{flag}; {hint}")
+        return resolve(self.method, self.dataset, self.preset, self.from_files | self.flags)
 
 
 def read_request(words: Words) -> Request:
-    """Take METHOD, DATASET, --preset and --config off the words; what is not there comes from the files."""
+    """METHOD, DATASET and --preset from the words, or from the files of --config, and all the other settings."""
     files = [Path(file) for file in words.pop("--config")]
-    content: dict[str, Any] = {}
-    for file in files:
-        content |= read_yaml(file)
-    if len(words.places) > 2:
-        raise InputError(
-            f"{words.places[2]!r} is one word too many after METHOD and DATASET; settings are --NAME VALUE."
-        )
-    given = dict(zip(("method_name", "dataset"), words.places, strict=False))
-    for name in ("method_name", "dataset", "preset"):
-        for value in words.pop(f"--{name}"):
-            if given.get(name, value) != value:
-                raise InputError(f"{name} is given twice, as {given[name]!r} and {value!r}; leave one out.")
-            given[name] = value
+    given = _given_names(words)
+    content = _read_files(files, given.get("method_name"))
     if given.get("preset", content.get("preset")) != content.get("preset", given.get("preset")):
         raise InputError(
             f"{files[-1]} holds the settings of the preset {content['preset']!r}, so that --preset "
             f"{given['preset']} would change nothing but the name; leave out one of the two."
         )
-    found = {"preset": "default", **{key: content[key] for key in content if key in NAMES}, **given}
+    found = {"preset": "default", **{name: content.pop(name) for name in NAMES if name in content}, **given}
     for name, place in (("method_name", "METHOD"), ("dataset", "DATASET")):
-        if not isinstance(found.get(name), str):
+        if name not in found:
             raise InputError(
                 f"{place} is missing; write holotype train METHOD DATASET, or name it in a --config file."
             )
-    return Request(found["method_name"], found["dataset"], str(found["preset"]), files, words)
+    flags = {flag.removeprefix("--"): value for flag, value in words.flags if value is not None}
+    if words.has("--no_progress"):
+        flags["progress"] = "false"
+    return Request(found["method_name"], found["dataset"], found["preset"], content, flags)
 
 
-NAMES = ("method_name", "dataset", "preset")
+def _given_names(words: Words) -> dict[str, str]:
+    """Of NAMES, those that the words say."""
+    if len(words.places) > 2:
+        raise InputError(
+            f"{words.places[2]!r} is one word too many after METHOD and DATASET; settings are --NAME VALUE."
+        )
+    given = dict(zip(NAMES, words.places, strict=False))
+    for name in NAMES:
+        for value in words.pop(f"--{name}"):
+            if given.get(name, value) != value:
+                raise InputError(f"{name} is given twice, as {given[name]!r} and {value!r}; leave one out.")
+            given[name] = value
+    return given
 
 
-def resolve(request: Request) -> Experiment:
-    """The experiment: defaults of method, preset and data set, then the files, then the flags.
+def _read_files(files: Sequence[Path], method: str | None) -> dict[str, Any]:
+    """Dotted settings. method: the one that the words name, which wins over those of the files."""
+    content: dict[str, Any] = {}
+    if files:
+        from holotype.runs.settings import read_settings
+        from holotype.runs.trees import flat
 
-    Leaves with SystemExit where --help or --print_config was asked for.
-    """
-    experiment = default_experiment(request.method, request.dataset, request.preset)
-    for file in request.files:
-        _check_keys(read_yaml(file), experiment, file)
-    _check_flags(request.words, experiment)
-    parser = make_parser(experiment)
-    argv = [word for file in request.files for word in ("--config", str(file))]
-    argv += ["--method_name", request.method, "--dataset", request.dataset, "--preset", request.preset]
-    for flag, value in request.words.flags:
-        if flag == "--no_progress":
-            argv.append("--progress=false")
-        else:
-            argv.append(flag if value is None else f"{flag}={value}")
-    try:
-        parsed = parser.parse_args(argv).as_dict()
-    except argparse.ArgumentError as error:
-        raise InputError(_explain(str(error), experiment)) from error
-    _fill(experiment, parsed)
-    _check_values(experiment)
-    return experiment
+        for file in files:
+            content |= flat(read_settings(file, method or content.get("method_name")))
+    return content
 
 
-def check_dataset(dataset: str) -> None:
-    """A data set is the name of a benchmark or something on the disk."""
-    if dataset in BENCHMARKS or Path(dataset).exists():
-        return
-    close = difflib.get_close_matches(dataset, BENCHMARKS, n=1)
-    hint = f"did you mean {close[0]}" if close else f"the data sets are {', '.join(BENCHMARKS)}"
-    raise InputError(
-        f"There is neither a data set nor a file or folder called {dataset!r}; {hint} (or give the path of a "
-        "folder of images, or of a CSV or Parquet file)."
-    )
+def help_text(experiment: Experiment) -> str:
+    """Every setting with its type and its default, group by group; as wide as the terminal."""
+    from holotype.runs.settings import describe
 
-
-def make_parser(experiment: Experiment) -> ArgumentParser:
-    """One flat parser over the settings of an experiment, whose values are the defaults."""
-    set_parsing_settings(docstring_parse_attribute_docstrings=True)
-    parser = ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="holotype train",
         usage=USAGE,
         description="Train one method on one data set and score it. The defaults shown are those of "
         f"{experiment.method_name} on {experiment.dataset}.",
-        exit_on_error=False,
-        allow_abbrev=False,
+        add_help=False,
     )
-    parser.add_argument(
+    general = parser.add_argument_group("What to do")
+    general.add_argument("-h", "--help", action="store_true", help="Show this help and leave.")
+    general.add_argument(
         "--config",
-        action=ActionConfigFile,
+        metavar="FILE",
         help="YAML file with settings, such as a run's config.yaml; flags win over it.",
     )
-    parser.add_class_arguments(Experiment, skip={"method"})
-    parser.add_class_arguments(type(experiment.method), "method")
-    known = {key: value for key, value, _ in settings(experiment)}
-    parser.set_defaults(known)
-    for action in parser._actions:  # --train FILE and the like: one file for all, with --config, is enough
-        if action.dest not in (*known, "help", "config", "print_config"):
-            action.help = argparse.SUPPRESS
-    return parser
-
-
-def settings(target: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Dotted key, value and type of every setting of a dataclass, nested ones included."""
-    hints = get_type_hints(type(target))
-    for one in fields(target):
-        value = getattr(target, one.name)
-        if is_dataclass(value):
-            yield from settings(value, f"{prefix}{one.name}.")
-        else:
-            yield f"{prefix}{one.name}", value, hints[one.name]
-
-
-def read_yaml(file: Path) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"The file {file} given with --config cannot be read: {error.strerror}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} is not valid YAML: {error}.") from error
-    if not isinstance(content, dict):
-        raise InputError(
-            f"{file} must hold settings as `name: value`; `--print_config` shows how they are written."
-        )
-    return content
-
-
-# -- what can be wrong --------------------------------------------------------------------------------
-
-
-def _check_keys(content: dict[str, Any], experiment: Experiment, file: Path) -> None:
-    """Every key of a file must be a setting, and a group must hold settings."""
-    known = [key for key, _, _ in settings(experiment)]
-    groups = (
-        {"method"}
-        | {  # a method without settings is an empty group
-            ".".join(parts[:n]) for parts in (key.split(".") for key in known) for n in range(1, len(parts))
-        }
+    general.add_argument(
+        "--print_config", action="store_true", help="Print all settings as such a YAML file and leave."
     )
-
-    def walk(tree: dict[Any, Any], prefix: str) -> None:
-        for name, value in tree.items():
-            key = f"{prefix}{name}"
-            if key in groups:
-                if not isinstance(value, dict):
-                    raise InputError(f"{key} in {file} is a group of settings, not a value: {value!r}.")
-                walk(value, f"{key}.")
-            elif key not in known:
-                raise InputError(f"{file} holds the unknown setting {key!r}; {_hint(key, known)}")
-
-    walk(content, "")
-
-
-def _check_flags(words: Words, experiment: Experiment) -> None:
-    known = [f"--{key}" for key, _, _ in settings(experiment)]
-    for flag, _ in words.flags:
-        if flag not in known and flag not in BARE:
-            raise InputError(f"There is no flag {flag}; {_hint(flag, known)}")
-
-
-def _check_values(experiment: Experiment) -> None:
-    """What a type cannot say."""
-    for key, value, _ in settings(experiment):
-        if key in COUNTS and isinstance(value, int) and value < 1:  # k may be auto
-            raise InputError(f"{key} must be at least 1, not {value}.")
-        if key in AMOUNTS and value is not None and not (math.isfinite(value) and value > 0):
-            raise InputError(f"{key} must be a number of GB above 0, not {value}.")
-    if experiment.cache_views not in ("auto", "off"):
-        CacheViews.parse(experiment.cache_views)
-
-
-def _hint(given: str, known: Sequence[str]) -> str:
-    """The setting that was probably meant: of the same name in another group, or spelled alike."""
-    last = given.lstrip("-").rpartition(".")[2]
-    same = [key for key in known if key.lstrip("-").rpartition(".")[2] == last]
-    close = same or difflib.get_close_matches(given, known, n=1)
-    return (
-        f"did you mean {close[0]}?" if close else "holotype train METHOD DATASET --help lists what there is."
-    )
-
-
-def _explain(text: str, experiment: Experiment) -> str:
-    """jsonargparse's complaint about a value, as one sentence."""
-    for key, _, hint in settings(experiment):
-        if f'"{key}"' in text or f"--{key}:" in text:
-            given = text.rpartition("value: ")[2].strip() if "value: " in text else None
-            found = f", not {given!r}" if given is not None else ""
-            return f"{key} must be {describe_type(hint)}{found}."
-    return f"The settings cannot be read: {text}."
-
-
-def describe_type(hint: Any) -> str:
-    """A type in words: `a whole number`, `auto, cpu or cuda`."""
-    *parts, last = _in_words(hint)
-    return f"{', '.join(parts)} or {last}" if parts else last
-
-
-def _in_words(hint: Any) -> list[str]:
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "null"}
-    if get_origin(hint) is Literal:
-        return [str(choice) for choice in get_args(hint)]
-    if get_origin(hint) in (Union, types.UnionType):
-        return [word for part in get_args(hint) for word in _in_words(part)]
-    return [words.get(hint, f"of type {hint}")]
-
-
-def _fill(target: Any, values: dict[str, Any]) -> None:
-    """Put parsed values into the dataclasses."""
-    for one in fields(target):
-        current = getattr(target, one.name)
-        if is_dataclass(current):
-            _fill(current, values.get(one.name, {}))  # a method may have no settings
-        else:
-            setattr(target, one.name, values[one.name])
+    general.add_argument("--no_progress", action="store_true", help="Show no progress bars.")
+    groups: dict[str, Any] = {}
+    for row in describe(experiment):
+        if row.group not in groups:
+            groups[row.group] = parser.add_argument_group(row.group)
+        text = f"{row.help} [{row.type}; default {row.value}]".strip()
+        groups[row.group].add_argument(f"--{row.key}", metavar="VALUE", help=text.replace("%", "%%"))
+    return parser.format_help()

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from holotype.cli.settings import USAGE, Words, check_dataset, read_request, read_words, resolve
+from holotype.cli.settings import USAGE, Words, help_text, read_request, read_words
 from holotype.cli.words import speaks
-from holotype.models.backbone import caveat_of
-from holotype.runs.experiment import Experiment
-from holotype.runs.record import Record, Scores
-from holotype.runs.run import run_experiment
+
+if TYPE_CHECKING:
+    from holotype.runs.experiment import Experiment
+    from holotype.runs.record import Record, Scores
 
 
 def command(argv: Sequence[str]) -> int:
     words = read_words(argv)
     if words.has("--help", "-h"):
-        return _help(words)
+        print(_help(words))
+        return 0
     request = read_request(words)
-    if not words.has("--print_config"):
-        check_dataset(request.dataset)
-    experiment = resolve(request)
+    if words.has("--print_config"):
+        from holotype.runs.yaml_text import write_yaml
+
+        print(write_yaml(request.resolve().as_dict()), end="")
+        return 0
+    from holotype.data.benchmarks import check_dataset
+
+    check_dataset(request.dataset)
+    experiment = request.resolve()
+    from holotype.runs.run import run_experiment
+
     finished = (experiment.folder / "scores.json").exists()
     record = run_experiment(experiment)
     if speaks():
@@ -28,14 +38,16 @@ def command(argv: Sequence[str]) -> int:
     return 0
 
 
-def _help(words: Words) -> int:
+def _help(words: Words) -> str:
     """The settings of METHOD where it is named, otherwise what can stand for METHOD and DATASET."""
-    if words.places or words.has("--config"):
-        if len(words.places) == 1 and not words.has("--config"):
-            words.places.append("DATASET")
-        resolve(read_request(words))  # prints the help and leaves
-    print(general_help())
-    return 0
+    if not (words.places or words.has("--config")):
+        return general_help()
+    if len(words.places) == 1 and not words.has("--config"):
+        words.places.append("DATASET")
+    request = read_request(words)
+    from holotype.runs.settings import default_experiment
+
+    return help_text(default_experiment(request.method, request.dataset, request.preset))
 
 
 def general_help() -> str:
@@ -69,6 +81,8 @@ def _first_line(method: type) -> str:
 
 def summary(experiment: Experiment, record: Record, finished: bool) -> str:
     """What a person wants to see after a run."""
+    from holotype.models.backbone import caveat_of
+
     identity, made = record.identity, record.made
     lines = [f"{identity.method['name']} ({made.variant}) on {identity.data['name']}, seed {identity.seed}"]
     if finished:

@@ -6,6 +6,7 @@ are known; here both become a Benchmark. Which images are labelled is protocol.p
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -129,6 +130,18 @@ def load_benchmark(
 
 
 BENCHMARKS: dict[str, Callable[[Path], Benchmark]] = {name: partial(load_benchmark, name) for name in LAYOUTS}
+
+
+def check_dataset(dataset: str) -> None:
+    """A data set is the name of a benchmark or something on the disk; raises InputError."""
+    if dataset in BENCHMARKS or Path(dataset).exists():
+        return
+    close = difflib.get_close_matches(dataset, BENCHMARKS, n=1)
+    hint = f"did you mean {close[0]}" if close else f"the data sets are {', '.join(BENCHMARKS)}"
+    raise InputError(
+        f"There is neither a data set nor a file or folder called {dataset!r}; {hint} (or give the path of a "
+        "folder of images, or of a CSV or Parquet file)."
+    )
 
 
 def check(name: str, root: Path | str | None = None, *, split: ClassSplit | None = None) -> CheckReport:

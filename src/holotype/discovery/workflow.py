@@ -45,8 +45,8 @@ from holotype.models.backbone import BackboneConfig
 from holotype.report import build_report
 from holotype.runs.embed import embed_table
 from holotype.runs.folder import RunFolder
-from holotype.runs.identity import flat
 from holotype.runs.prepared import check_k
+from holotype.runs.trees import flat
 
 FEWEST = 8
 """Usable images below which there is nothing to train on."""

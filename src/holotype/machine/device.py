@@ -6,15 +6,26 @@ import contextlib
 import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from holotype.errors import InputError
+from holotype.machine.rules import Rule
 
 if TYPE_CHECKING:
     import torch
 
 Precision = Literal["fp32", "bf16", "fp64"]
 """fp32 and fp64 throughout; bf16: the frozen trunk in it, the tail under autocast, heads and losses in fp32."""
+
+NAMES = "auto, cpu, mps, cuda, or cuda:1 for the second GPU"
+
+
+def is_device_name(name: str) -> bool:
+    """Whether a device can be called so, on this machine or on another."""
+    return re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", name) is not None
+
+
+DeviceName = Annotated[str, Rule(NAMES, is_device_name)]
 
 
 @dataclass(frozen=True)
@@ -65,15 +76,13 @@ def pick_device(name: str) -> str:
 
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    found = re.fullmatch(r"(cpu|cuda|mps)(?::(\d+))?", name)
-    if found is None or (found[1] != "cuda" and found[2]):
-        raise InputError(
-            f"--device {name} is unknown; use auto, cpu, mps, cuda, or cuda:1 for the second GPU."
-        )
+    if not is_device_name(name):
+        raise InputError(f"--device {name} is unknown; use {NAMES}.")
+    kind, _, number = name.partition(":")
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if not available[found[1]]:
+    if not available[kind]:
         raise InputError(f"--device {name} is not to be had on this machine; use --device cpu or auto.")
-    if found[2] and int(found[2]) >= torch.cuda.device_count():
+    if number and int(number) >= torch.cuda.device_count():
         raise InputError(
             f"--device {name} is not to be had on this machine, which has {torch.cuda.device_count()} GPUs, counted "
             "from 0; use one of these."

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from holotype.errors import InputError
+from holotype.machine.rules import Gigabytes
 
 if TYPE_CHECKING:
     import torch
@@ -44,11 +45,11 @@ UNKNOWN_HOST = 4 * GB
 class MemoryConfig:
     """How much memory images and cached tokens may take. 1 GB is 1,000,000,000 bytes."""
 
-    device_gb: float | None = None
+    device_gb: Gigabytes | None = None
     """GB of GPU memory that images and cached tokens may take; by default most of what is free."""
-    host_gb: float | None = None
+    host_gb: Gigabytes | None = None
     """GB of host memory that images and cached tokens may take; by default half of what is available."""
-    disk_gb: float | None = None
+    disk_gb: Gigabytes | None = None
     """GB that files in cache_dir may take in all; by default 20, and never more than is free."""
     cache_dir: str | None = None
     """Folder for memory-mapped images and token caches; by default holotype in the user's cache folder."""

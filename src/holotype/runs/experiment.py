@@ -5,13 +5,29 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from holotype.data.benchmarks import BENCHMARKS
-from holotype.machine.device import Precision, pick_device, usual_precision
+from holotype.errors import InputError
+from holotype.machine.device import DeviceName, Precision, pick_device, usual_precision
 from holotype.machine.memory import MemoryConfig
+from holotype.machine.rules import Count, Rule, Seed
 from holotype.models.backbone import BackboneConfig
+from holotype.models.cache import CacheViews
 from holotype.train.loop import TrainConfig
+
+
+def is_cache_views(text: str) -> bool:
+    try:
+        return text in ("auto", "off") or CacheViews.parse(text) is not None
+    except InputError:
+        return False
+
+
+CacheViewsText = Annotated[
+    str,
+    Rule("auto, off, or weak + strong views of each image, at least 2 weak ones, as in 16+8", is_cache_views),
+]
 
 
 @dataclass
@@ -26,9 +42,9 @@ class Experiment:
     """Folder in which the benchmark lies, in its official layout."""
     labels: str | None = None
     """CSV or Parquet file with the labels of the images, where DATASET is a folder of your own."""
-    k: int | Literal["auto"] | None = None
+    k: Count | Literal["auto"] | None = None
     """Number of categories, known and novel; a benchmark knows its own. auto estimates it."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of everything random in training; the split into labelled and unlabelled images is not affected."""
     out: str | None = None
     """Run folder; a run found there is continued. Default: runs/DATASET-METHOD-PRESET-sSEED."""
@@ -36,16 +52,16 @@ class Experiment:
     """Named settings of the method; rpc has default and reading."""
     label: str | None = None
     """Name of these settings in tables; default: the preset."""
-    device: str = "auto"
+    device: DeviceName = "auto"
     """Where to compute: cpu, mps, cuda, or cuda:1 for the second GPU; auto takes CUDA where there is a GPU."""
-    devices: int = 1
+    devices: Count = 1
     """Number of processes, one per GPU (or CPU processes); the result is the same for any number."""
     progress: bool = True
     """Show progress bars."""
     store: Literal["auto", "device", "host", "disk"] = "auto"
     """Where the decoded images lie: in GPU memory, in host memory, or in a memory-mapped file; auto takes the
     fastest place they fit into."""
-    cache_views: str = "auto"
+    cache_views: CacheViewsText = "auto"
     """Token cache: so many fixed views per image, weak + strong, go through the frozen blocks once, as in 16+8.
     off computes every view anew (exact mode); auto is 4+2 on a CPU and off on a GPU."""
     method: Any = None

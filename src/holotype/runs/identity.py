@@ -23,6 +23,7 @@ from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews
 from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Data
+from holotype.runs.trees import flat, plain
 
 FORMAT = 1
 """Of the file identity.json and of identities inside records."""
@@ -174,19 +175,3 @@ def fits(identity: Identity, told: Mapping[str, Any]) -> bool:
     held = flat(dataclasses.asdict(identity))
     own = {key for key in held if key.startswith(("method.", "train."))} - {"train.precision"}
     return own <= told.keys() and all(held.get(key) == value for key, value in told.items())
-
-
-def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"a": {"b": 1}} -> {"a.b": 1}, so that a difference can be named."""
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
-
-
-def plain(value: Any) -> Any:
-    """As JSON would give it back: tuples are lists."""
-    return json.loads(json.dumps(value))

@@ -14,8 +14,8 @@ from typing import Any
 
 from holotype.errors import InputError
 from holotype.machine.files import write_text
-from holotype.runs.identity import flat
 from holotype.runs.record import Record
+from holotype.runs.trees import flat
 
 RUNS, CLASSES = "runs", "classes"
 CLASSES_FORMAT = 1

@@ -1,55 +1,223 @@
-"""From names to an experiment: the method's defaults, the data set's recipe, the preset."""
+"""From names to an experiment: the defaults, the data set's recipe, the method's preset, and what somebody asks for.
+
+A setting is called by its dotted key: `seed`, `train.epochs`, `method.new.sharpen`. Dashes may stand for underscores.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import difflib
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, get_type_hints
 
 from holotype.errors import InputError
 from holotype.methods import find_method
+from holotype.runs.casting import Unfit, as_text, cast, describe_type
+from holotype.runs.docstrings import field_docs, first_line
 from holotype.runs.experiment import Experiment
 from holotype.runs.recipes import recipe
 
 
-def default_experiment(method_name: str, dataset: str, preset: str = "default") -> Experiment:
-    """The experiment with the method's preset and the data set's recipe filled in."""
-    method = find_method(method_name)
-    if preset not in method.presets:
+def resolve(
+    method: str, dataset: str, preset: str = "default", overrides: Mapping[str, Any] | None = None
+) -> Experiment:
+    """The experiment of a method on a data set: defaults, recipe, preset, overrides; the later one wins.
+
+    overrides: dotted key -> value, typed or as text ("200", "true", "null", "16+8"); a whole group may be a mapping.
+    Raises InputError for a key that is not there, and for a value that the setting cannot have.
+    """
+    kind = find_method(method)
+    if preset not in kind.presets:
+        raise InputError(f"{method} has no preset {preset!r}; its presets are {', '.join(kind.presets)}.")
+    experiment = Experiment(method, dataset, preset=preset, method=kind.Config())
+    asked = _check(overrides or {}, experiment)
+    for name in ("method_name", "dataset", "preset"):
+        if asked.get(name, getattr(experiment, name)) != getattr(experiment, name):
+            raise InputError(
+                f"{name} is given twice, as {getattr(experiment, name)!r} and {asked[name]!r}; leave one out."
+            )
+    given = _check(recipe(method, dataset), experiment)
+    given |= _check({f"method.{key}": value for key, value in kind.presets[preset].items()}, experiment)
+    made: Experiment = _changed(experiment, given | asked)
+    return made
+
+
+def default_experiment(method: str, dataset: str, preset: str = "default") -> Experiment:
+    """The experiment with the data set's recipe and the method's preset filled in."""
+    return resolve(method, dataset, preset)
+
+
+def read_settings(file: Path, method: str | None = None) -> dict[str, Any]:
+    """The settings that a YAML file such as a run's config.yaml holds, keys and values checked, group by group.
+
+    method: whose settings the group `method` holds; by default that of the file's own `method_name`. Where neither
+    says it, what is in that group is returned as it stands, for `resolve` to check.
+    """
+    content = _read_yaml(file)
+    name = method or content.get("method_name")
+    config = find_method(name).Config() if isinstance(name, str) else None
+    found: dict[str, Any] = {}
+    for key, value in _check(content, Experiment("", "", method=config), f" in {file}").items():
+        *groups, last = key.split(".")
+        target = found
+        for group in groups:
+            target = target.setdefault(group, {})
+        target[last] = value
+    return found
+
+
+def settings(target: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Dotted key, value and type hint of every setting of an experiment, or of another dataclass."""
+    for name, value, hint in _fields(target):
+        if _is_group(value):
+            yield from settings(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value, hint
+
+
+class Described(NamedTuple):
+    """A setting as its help tells it."""
+
+    key: str
+    type: str
+    """In words, with the rules that go with it."""
+    value: str
+    """As text."""
+    help: str
+    """The docstring below the field; empty where there is none."""
+    group: str
+    """Title of the group that it stands in."""
+
+
+def describe(experiment: Experiment) -> list[Described]:
+    """Every setting, its own before those of its groups."""
+    return list(_describe(experiment, "", first_line(type(experiment))))
+
+
+def nearest(key: str, known: Iterable[str]) -> str | None:
+    """The key that was probably meant: of the same name in another group, or spelled alike."""
+    known = list(known)
+    same = [one for one in known if one.rpartition(".")[2] == key.rpartition(".")[2]]
+    close = same or difflib.get_close_matches(key, known, n=1)
+    return close[0] if close else None
+
+
+# -- what can be wrong --------------------------------------------------------------------------------
+
+
+def _check(given: Mapping[Any, Any], experiment: Experiment, where: str = "") -> dict[str, Any]:
+    """Dotted key -> typed value. where: ` in config.yaml`, for sentences about what is wrong."""
+    known = {key: hint for key, _, hint in settings(experiment)}
+    groups = set(_groups(experiment))
+    found = {}
+
+    def walk(tree: Mapping[Any, Any], prefix: str) -> None:
+        for name, value in tree.items():
+            key = prefix + str(name).replace("-", "_")
+            if key in groups:
+                walk(_as_tree(value, f"{key}{where}"), f"{key}.")
+            elif key in known:
+                found[key] = _cast(value, known[key], f"{key}{where}")
+            else:
+                raise InputError(f"The setting {key!r}{where} is unknown; {_hint(key, known)}")
+
+    walk(given, "")
+    return found
+
+
+def _as_tree(value: Any, called: str) -> Mapping[Any, Any]:
+    if _is_group(value):
+        return {name: one for name, one, _ in _fields(value)}
+    if isinstance(value, Mapping):
+        return value
+    raise InputError(f"{called} is a group of settings, not a value: {value!r}.")
+
+
+def _cast(value: Any, hint: Any, called: str) -> Any:
+    try:
+        return cast(value, hint)
+    except Unfit as error:
+        raise InputError(f"{called} must be {error}, not {value!r}.") from error
+
+
+def _hint(key: str, known: Iterable[str]) -> str:
+    meant = nearest(key, known)
+    return f"did you mean {meant}?" if meant else "holotype train METHOD DATASET --help lists what there is."
+
+
+def _read_yaml(file: Path) -> dict[Any, Any]:
+    from holotype.runs.yaml_text import parse_yaml
+
+    try:
+        content = parse_yaml(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"The file {file} with settings cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise InputError(f"{file} is not valid YAML: {error}.") from error
+    if not isinstance(content, dict):
         raise InputError(
-            f"{method_name} has no preset {preset!r}; its presets are {', '.join(method.presets)}."
+            f"{file} must hold settings as `name: value`; `holotype train METHOD DATASET --print_config` shows how."
         )
-    experiment = Experiment(method_name, dataset, preset=preset, method=method.Config())
-    for key, value in recipe(method_name, dataset).items():
-        set_dotted(experiment, key, value)
-    for key, value in method.presets[preset].items():
-        set_dotted(experiment, f"method.{key}", value)
-    return experiment
+    return content
 
 
-def set_dotted(experiment: Experiment, key: str, value: Any) -> None:
-    """Set `train.epochs`, `method.ova.arch`, ... by name."""
-    *parents, last = key.split(".")
-    target: Any = experiment
-    for parent in parents:
-        target = getattr(target, parent, None)
-    if not dataclasses.is_dataclass(target) or last not in {f.name for f in dataclasses.fields(target)}:
+# -- dataclasses in dataclasses -----------------------------------------------------------------------
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    try:
+        return get_type_hints(kind, include_extras=True)
+    except (NameError, TypeError) as error:
         raise InputError(
-            f"there is no setting called {key!r}; `holotype train METHOD DATASET --help` lists them."
-        )
-    setattr(target, last, value)
+            f"The types of the settings of {kind.__module__}:{kind.__qualname__} cannot be read ({error}); import "
+            "what they name at the top of the module."
+        ) from error
 
 
-def resolve(method: str, dataset: str, preset: str = "default", overrides: Any = None) -> Experiment:
-    """Placeholder of the merge."""
-    experiment = default_experiment(method, dataset, preset)
-    for key, value in (overrides or {}).items():
-        target: Any = experiment
-        for part in key.split(".")[:-1]:
-            target = getattr(target, part, None)
-        now = getattr(target, key.split(".")[-1], None)
-        if isinstance(value, str) and isinstance(now, (int, float)) and not isinstance(now, bool):
-            value = type(now)(value)
-        if isinstance(now, float) and isinstance(value, int):
-            value = float(value)
-        set_dotted(experiment, key, value)
-    return experiment
+def _fields(target: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Name, value and type hint of the fields that can be set."""
+    hints = _hints(target.__class__)
+    for one in dataclasses.fields(target):
+        if one.init:
+            yield one.name, getattr(target, one.name), hints[one.name]
+
+
+def _is_group(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def _groups(target: Any, prefix: str = "") -> Iterator[str]:
+    for name, value, _ in _fields(target):
+        if _is_group(value):
+            yield f"{prefix}{name}"
+            yield from _groups(value, f"{prefix}{name}.")
+
+
+def _changed(target: Any, values: Mapping[str, Any], prefix: str = "") -> Any:
+    """A copy with some settings changed, all at once: a dataclass may be frozen, or look at them in __post_init__."""
+    changes = {}
+    for name, value, _ in _fields(target):
+        key = f"{prefix}{name}"
+        if _is_group(value):
+            changes[name] = _changed(value, values, f"{key}.")
+        elif key in values:
+            changes[name] = values[key]
+    try:
+        return dataclasses.replace(target, **changes)
+    except ValueError as error:
+        raise InputError(f"The settings {prefix}* do not go together: {error}.") from error
+
+
+def _describe(target: Any, prefix: str, title: str) -> Iterator[Described]:
+    docs, groups = field_docs(target.__class__), []
+    for name, value, hint in _fields(target):
+        key, doc = f"{prefix}{name}", docs.get(name, "")
+        if _is_group(value):  # of a method, the class says more than the field of the experiment
+            groups.append((value, f"{key}.", (first_line(type(value)) if key == "method" else doc) or key))
+        else:
+            yield Described(key, describe_type(hint, rules=True), as_text(value), doc, title.rstrip("."))
+    for group in groups:
+        yield from _describe(*group)

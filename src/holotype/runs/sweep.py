@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from holotype.data.benchmarks import BENCHMARKS
+from holotype.data.benchmarks import check_dataset
 from holotype.errors import InputError
 from holotype.runs.experiment import Experiment
-from holotype.runs.identity import fits, flat, outline
+from holotype.runs.identity import fits, outline
 from holotype.runs.record import Record
 from holotype.runs.settings import resolve
 from holotype.runs.study import ELSEWHERE, Study, StudyRow, pick_rows
+from holotype.runs.trees import flat
 
 
 @dataclass(frozen=True)
@@ -115,18 +115,6 @@ def resolve_row(
             f" The study belongs to commit {study.commit}: check that out to run it." if study.commit else ""
         )
         raise InputError(f"Row {row.name} of {study.file}: {error}{past}") from error
-
-
-def check_dataset(dataset: str) -> None:
-    """A data set is the name of a benchmark or something on the disk."""
-    if dataset in BENCHMARKS or Path(dataset).exists():
-        return
-    close = difflib.get_close_matches(dataset, BENCHMARKS, n=1)
-    hint = f"did you mean {close[0]}" if close else f"the data sets are {', '.join(BENCHMARKS)}"
-    raise InputError(
-        f"There is neither a data set nor a file or folder called {dataset!r}; {hint} (or give the path of a "
-        "folder of images, or of a CSV or Parquet file)."
-    )
 
 
 def changes_by_row(

@@ -20,6 +20,7 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.machine.device import Compute
 from holotype.machine.processes import any_process, rank, world_size
+from holotype.machine.rules import Count
 from holotype.methods.base import Method, Prediction, Stage
 from holotype.methods.schedule import cosine_lr
 from holotype.models.backbone import Backbone
@@ -37,9 +38,9 @@ from holotype.train.step import Drawn, Step, draw_steps
 class TrainConfig:
     """How training runs; the defaults are those of SimGCD's released code."""
 
-    epochs: int = 200
+    epochs: Count = 200
     """Epochs of a stage that does not set its own; an epoch is as many draws as there are images."""
-    batch_size: int = 128
+    batch_size: Count = 128
     """Images per step over all processes together."""
     lr: float = 0.1
     """Learning rate of the first epoch; it falls to a thousandth along a cosine."""
@@ -52,7 +53,7 @@ class TrainConfig:
     matmul: Literal["highest", "high"] = "high"
     """Matrix products of heads and losses on CUDA: high allows TF32, whose 10 bits are those of the reference
     code's half precision, and takes a tenth off a step; highest is full fp32."""
-    eval_every: int = 10
+    eval_every: Count = 10
     """Score every so many epochs, and after the last."""
     save_seconds: float = 60.0
     """Seconds between two saved states; one is also saved at the end and when stopped with Ctrl-C."""

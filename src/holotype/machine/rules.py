@@ -1,0 +1,29 @@
+"""What a setting may be beyond its type, written beside it: `epochs: Count = 200`.
+
+Whoever reads settings (runs/casting.py) checks the rules; dataclasses themselves do not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Stands in an `Annotated` type, such as Annotated[int, Rule("even", lambda n: n % 2 == 0)]."""
+
+    words: str
+    """Completes the sentence `epochs must be ...`."""
+    holds: Callable[[Any], bool]
+    """Of a value of the right type."""
+
+
+Count = Annotated[int, Rule("at least 1", lambda number: number >= 1)]
+"""A number of something."""
+Gigabytes = Annotated[float, Rule("above 0 GB and finite", lambda gb: gb > 0 and math.isfinite(gb))]
+"""An amount of memory."""
+Seed = Annotated[int, Rule("at least 0 and below 2**63", lambda seed: 0 <= seed < 2**63)]
+"""What torch takes as a seed, without the negative ones."""

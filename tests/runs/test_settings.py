@@ -1,0 +1,336 @@
+"""From names and what somebody asks for to an experiment: order, keys, values, files, help."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holotype.errors import InputError
+from holotype.machine.rules import Count, Gigabytes, Rule, Seed
+from holotype.methods import METHODS
+from holotype.methods.simgcd import SimGCD
+from holotype.models.backbone import BackboneConfig
+from holotype.runs.casting import as_text
+from holotype.runs.experiment import CacheViewsText, Experiment
+from holotype.runs.settings import default_experiment, describe, nearest, read_settings, resolve, settings
+from holotype.runs.yaml_text import write_yaml
+
+EVERY = [(name, preset) for name, method in METHODS.items() for preset in method.presets]
+
+# -- order --------------------------------------------------------------------------------------------
+
+
+def test_the_later_one_wins() -> None:
+    """Defaults, recipe, preset, overrides: method.base is set by all four."""
+    assert resolve("rpc", "some/folder").method.base == "simgcd"
+    assert resolve("rpc", "cub").method.base == "debgcd"
+    assert resolve("rpc", "cub", "reading").method.base == "simgcd"
+    assert resolve("rpc", "cub", "reading", {"method.base": "debgcd"}).method.base == "debgcd"
+    with pytest.raises(InputError, match="simgcd has no preset 'reading'; its presets are default"):
+        resolve("simgcd", "cub", "reading")
+
+
+def test_settings_by_name_typed_or_as_text() -> None:
+    typed = {"seed": 4, "train.lr": 1e-4, "method.ova.arch": "debgcd", "k": None, "progress": False}
+    found = resolve("rpc", "cub", overrides=typed)
+    assert found == resolve("rpc", "cub", overrides={key: as_text(value) for key, value in typed.items()})
+    assert (found.seed, found.train.lr, found.method.ova.arch, found.k) == (4, 1e-4, "debgcd", None)
+    unchanged = dataclasses.replace(
+        found, seed=0, progress=True, train=default_experiment("rpc", "cub").train, method=None
+    )
+    assert unchanged == dataclasses.replace(default_experiment("rpc", "cub"), method=None)
+
+
+def test_dashes_groups_and_paths() -> None:
+    found = resolve("rpc", "cub", overrides={"cache-views": "4+2", "memory.host-gb": 3, "out": Path("a/b")})
+    assert (found.cache_views, found.memory.host_gb, found.out) == ("4+2", 3.0, "a/b")
+    grouped = {
+        "train": {"epochs": 3},
+        "method": {"new": {"sharpen": "2"}},
+        "backbone": BackboneConfig("x.safetensors"),
+    }
+    found = resolve("rpc", "cub", overrides=grouped)
+    assert (found.train.epochs, found.train.batch_size, found.method.new.sharpen) == (3, 128, 2.0)
+    assert found.backbone == BackboneConfig("x.safetensors")
+
+
+def test_what_is_resolved_is_nobody_elses() -> None:
+    own = BackboneConfig()
+    one, other = (resolve("rpc", "cub", overrides={"backbone": own}) for _ in range(2))
+    one.train.epochs, one.method.ova.weight, one.backbone.name = 1, 9.0, "mine"
+    assert (other.train.epochs, other.method.ova.weight, other.backbone.name, own.name) == (
+        200,
+        0.005,
+        "embedded",
+        "embedded",
+    )
+
+
+def test_names_may_stand_among_the_overrides_if_they_say_the_same() -> None:
+    found = resolve("rpc", "cub", "reading", {"seed": 3})
+    assert resolve("rpc", "cub", "reading", found.as_dict()) == found
+    for key in ("method_name", "dataset", "preset"):
+        with pytest.raises(InputError, match=f"{key} is given twice"):
+            resolve("rpc", "cub", "reading", {key: "other"})
+
+
+# -- keys and values ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("sed", "seed"),
+        ("lr", "train.lr"),
+        ("train.lrr", "train.lr"),
+        ("epochs", "train.epochs"),
+        ("method.sharpen", "method.new.sharpen"),
+        ("method.ova.arc", "method.ova.arch"),
+        ("train.cache-views", "cache_views"),
+        ("k.lr", "train.lr"),
+        ("train.lr.x", "train.lr"),
+    ],
+)
+def test_a_key_that_is_not_there_comes_with_the_one_that_was_meant(key: str, meant: str) -> None:
+    with pytest.raises(InputError) as refused:
+        resolve("rpc", "cub", overrides={key: 1})
+    assert str(refused.value) == f"The setting {key.replace('-', '_')!r} is unknown; did you mean {meant}?"
+
+
+@pytest.mark.parametrize("key", ["", "qwertyuiop", "__class__", "folder", "as_dict"])
+def test_a_key_like_no_other(key: str) -> None:
+    with pytest.raises(InputError, match=r"is unknown; .* --help lists what there is\."):
+        resolve("rpc", "cub", overrides={key: 1})
+    assert nearest("lr", ["seed"]) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("train.epochs", "many", "train.epochs must be a whole number, not 'many'."),
+        ("train.epochs", 2.5, "train.epochs must be a whole number, not 2.5."),
+        ("train.epochs", [1, 2], "train.epochs must be a whole number, not [1, 2]."),
+        ("train.epochs", None, "train.epochs must be a whole number, not None."),
+        ("train.epochs", True, "train.epochs must be a whole number, not True."),
+        ("train.epochs", 0, "train.epochs must be at least 1, not 0."),
+        ("train.batch-size", "-1", "train.batch_size must be at least 1, not '-1'."),
+        ("devices", 0, "devices must be at least 1, not 0."),
+        ("k", 0, "k must be at least 1, not 0."),
+        ("k", "all", "k must be a whole number, auto or null, not 'all'."),
+        ("memory.disk_gb", "nan", "memory.disk_gb must be a number or null, not 'nan'."),
+        ("memory.disk_gb", 0, "memory.disk_gb must be above 0 GB and finite, not 0."),
+        ("store", "ram", "store must be auto, device, host or disk, not 'ram'."),
+        ("progress", 3, "progress must be true or false, not 3."),
+        ("device", "tpu", "device must be auto, cpu, mps, cuda, or cuda:1 for the second GPU, not 'tpu'."),
+        (
+            "device",
+            "cpu:1",
+            "device must be auto, cpu, mps, cuda, or cuda:1 for the second GPU, not 'cpu:1'.",
+        ),
+        ("train", 3, "train is a group of settings, not a value: 3."),
+        ("method.ova", "null", "method.ova is a group of settings, not a value: 'null'."),
+    ],
+)
+def test_a_value_that_a_setting_cannot_have(key: str, value: object, sentence: str) -> None:
+    with pytest.raises(InputError) as refused:
+        resolve("rpc", "cub", overrides={key: value})
+    assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize("views", ["16", "0+2", "1+8", "abc", "16+8+1", ""])
+def test_cached_views_have_a_form(views: str) -> None:
+    with pytest.raises(InputError, match=r"cache_views must be auto, off, or .*16\+8, not"):
+        resolve("rpc", "cub", overrides={"cache_views": views})
+
+
+# -- methods of one's own -----------------------------------------------------------------------------
+
+
+def test_a_method_without_settings(monkeypatch) -> None:
+    monkeypatch.setitem(
+        METHODS, "plain", type("Plain", (SimGCD,), {"Config": dataclasses.make_dataclass("C", [])})
+    )
+    found = resolve("plain", "cub", overrides={"seed": 3, "method": {}})
+    assert (found.seed, found.method) == (3, METHODS["plain"].Config())
+    assert {row.key for row in describe(found)} == {key for key, _, _ in settings(found)}
+    with pytest.raises(InputError, match=r"'method\.lam' is unknown"):
+        resolve("plain", "cub", overrides={"method.lam": 1})
+
+
+@dataclasses.dataclass(frozen=True)
+class Widths:
+    """Settings of a method that somebody wrote."""
+
+    widths: tuple[int, ...] = (8, 4)
+    """Width of each layer, 100 % of which learn."""
+    names: list[str] = dataclasses.field(default_factory=list)
+    """Of the layers."""
+    made: int = dataclasses.field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        if len(self.names) > len(self.widths):
+            raise ValueError("more names than layers")
+
+
+def test_frozen_settings_lists_and_rules_of_ones_own(monkeypatch) -> None:
+    monkeypatch.setitem(METHODS, "wide", type("Wide", (SimGCD,), {"Config": Widths}))
+    found = resolve("wide", "x", overrides={"method.widths": "[3, 2, 1]", "method.names": ["a", "b", "c"]})
+    assert found.method == Widths((3, 2, 1), ["a", "b", "c"])
+    assert resolve("wide", "x", overrides={"method": {"widths": [1]}}).method == Widths((1,))
+    with pytest.raises(InputError, match=r"method\.\* do not go together: more names than layers"):
+        resolve("wide", "x", overrides={"method.names": "[a, b, c]"})
+    with pytest.raises(InputError, match=r"'method\.made' is unknown"):
+        resolve("wide", "x", overrides={"method.made": 1})
+    (row,) = (row for row in describe(found) if row.key == "method.widths")
+    assert (row.type, row.value) == ("a list [a whole number, ...]", "[3, 2, 1]")
+    assert row.help == "Width of each layer, 100 % of which learn."
+    assert row.group == "Settings of a method that somebody wrote"
+
+
+# -- round trips --------------------------------------------------------------------------------------
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")))
+STRATEGIES = {
+    Count: st.integers(1),
+    Seed: st.integers(0, 2**63 - 1),
+    Gigabytes: st.floats(0, exclude_min=True, allow_infinity=False),
+    CacheViewsText: st.sampled_from(["auto", "off", "16+8", "2+0"]),
+    int: st.integers(),
+    float: st.floats(allow_nan=False),
+    bool: st.booleans(),
+    str: WORDS,
+    type(None): st.none(),
+}
+
+
+def values(hint: Any) -> st.SearchStrategy:
+    if hint in STRATEGIES:
+        return STRATEGIES[hint]
+    if get_origin(hint) is Annotated and any(isinstance(rule, Rule) for rule in get_args(hint)):
+        return st.sampled_from(["auto", "cpu", "cuda", "cuda:3", "mps"])  # the one that is left: a device
+    if get_origin(hint) is Literal:
+        return st.sampled_from(get_args(hint))
+    assert get_origin(hint) in (Union, types.UnionType), hint
+    may_be_null = type(None) in get_args(hint)
+    # as text, nobody can tell the word null from null
+    return st.one_of(*map(values, get_args(hint))).filter(lambda value: value != "null" or not may_be_null)
+
+
+def changes(experiment: Experiment) -> st.SearchStrategy[dict[str, Any]]:
+    """Any settings with any values that they may have."""
+    fixed = ("method_name", "dataset", "preset")
+    each = {key: values(hint) for key, _, hint in settings(experiment) if key not in fixed}
+    return st.fixed_dictionaries({}, optional=each)
+
+
+@pytest.mark.parametrize(("method", "preset"), EVERY)
+@given(data=st.data())
+def test_text_and_files_give_back_every_setting(method: str, preset: str, data, tmp_path_factory) -> None:
+    asked = data.draw(changes(default_experiment(method, "cub", preset)))
+    found = resolve(method, "cub", preset, asked)
+    got = {key: value for key, value, _ in settings(found)}
+    assert {key: got[key] for key in asked} == asked
+    text = {key: as_text(value) for key, value, _ in settings(found)}
+    assert resolve(method, "cub", preset, text) == found
+    file = tmp_path_factory.getbasetemp() / "config.yaml"
+    file.write_text(write_yaml(found.as_dict()), encoding="utf-8")
+    assert resolve(method, "cub", preset, read_settings(file)) == found
+
+
+# -- files --------------------------------------------------------------------------------------------
+
+
+def written(folder: Path, text: str) -> Path:
+    (folder / "config.yaml").write_text(text, encoding="utf-8")
+    return folder / "config.yaml"
+
+
+def test_a_file_is_read_as_people_mean_it(tmp_path) -> None:
+    text = "method_name: rpc\ncache-views: off\nout: 2024\ntrain: {lr: 1e-4, epochs: 1_000}\nk:\n"
+    text += "method: {ova: {weight: 2}}\n"
+    assert read_settings(written(tmp_path, text)) == {
+        "method_name": "rpc",
+        "cache_views": "off",
+        "out": "2024",
+        "train": {"lr": 1e-4, "epochs": 1000},
+        "k": None,
+        "method": {"ova": {"weight": 2.0}},
+    }
+
+
+def test_settings_of_a_method_that_the_file_does_not_name(tmp_path) -> None:
+    file = written(tmp_path, "method: {n_init: 3}")
+    assert read_settings(file) == {"method": {"n_init": "3"}}
+    assert read_settings(file, "kmeans") == {"method": {"n_init": 3}}
+    assert resolve("kmeans", "cub", overrides=read_settings(file)).method.n_init == 3
+    with pytest.raises(InputError, match=r"'method\.n_init' in .*config\.yaml is unknown"):
+        read_settings(file, "simgcd")
+    with pytest.raises(InputError, match="is a group of settings"):
+        resolve("kmeans", "cub", overrides=read_settings(written(tmp_path, "method: 3")))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("train: {epoch: 3}", "The setting 'train.epoch' in {} is unknown; did you mean train.epochs?"),
+        ("train: 3", "train in {} is a group of settings, not a value: '3'."),
+        ("train:", "train in {} is a group of settings, not a value: None."),
+        ("train: {epochs: many}", "train.epochs in {} must be a whole number, not 'many'."),
+        ("seed: [1, 2]", "seed in {} must be a whole number, not ['1', '2']."),
+        ("method_name:", "method_name in {} must be text, not None."),
+        (
+            "3: 4",
+            "The setting '3' in {} is unknown; holotype train METHOD DATASET --help lists what there is.",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_file_names_the_file(tmp_path, text: str, sentence: str) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(InputError) as refused:
+        read_settings(file)
+    assert str(refused.value) == sentence.format(file)
+
+
+def test_files_that_are_none(tmp_path) -> None:
+    for text, word in (("- 1", "name: value"), ("", "name: value"), ("a: {b", "is not valid YAML")):
+        with pytest.raises(InputError, match=word):
+            read_settings(written(tmp_path, text))
+    with pytest.raises(InputError, match=r"gone\.yaml with settings cannot be read: No such file"):
+        read_settings(tmp_path / "gone.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(InputError, match="not valid YAML"):
+        read_settings(tmp_path / "binary.yaml")
+
+
+# -- help ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("method", "preset"), EVERY)
+def test_every_setting_has_a_sentence_of_help(method: str, preset: str) -> None:
+    experiment = default_experiment(method, "cub", preset)
+    rows = describe(experiment)
+    assert {row.key for row in rows} == {key for key, _, _ in settings(experiment)}
+    for row in rows:
+        assert row.help.endswith(".") or row.help.endswith("(docs/long-tail.md)."), row
+        assert len(row.help) > 10, row
+        assert "of type" not in row.type, row
+        assert row.group, row
+
+
+def test_help_tells_type_default_and_group() -> None:
+    rows = {row.key: row for row in describe(resolve("rpc", "cub"))}
+    assert rows["k"][1:3] == ("a whole number (at least 1), auto or null", "null")
+    assert rows["method.debias.threshold"][1:3] == ("a number", "0.65")
+    assert rows["method.debias.threshold"].help.startswith("Smallest classifier probability")
+    assert [rows[key].group for key in ("seed", "train.lr", "method.lam", "method.new.tau")] == [
+        "Everything that decides a run",
+        "Settings of training",
+        "Settings of RPC",
+        "The relational consistency loss",
+    ]

@@ -1,0 +1,46 @@
+"""YAML with text as values: what PyYAML would turn into something else stays what was written."""
+
+import pytest
+
+from holotype.runs.yaml_text import parse_yaml, write_yaml
+
+
+def test_values_stay_text() -> None:
+    text = "a: off\nb: 1e-4\nc: 2024-01-01\nd: [1, yes]\ne: {f: 0x10}\ng: 'null'\nh: 007"
+    assert parse_yaml(text) == {
+        "a": "off",
+        "b": "1e-4",
+        "c": "2024-01-01",
+        "d": ["1", "yes"],
+        "e": {"f": "0x10"},
+        "g": "null",
+        "h": "007",
+    }
+    assert parse_yaml("a: null\nb: ~\nc:") == {"a": None, "b": None, "c": None}
+
+
+def test_merge_keys_are_merged() -> None:
+    text = "one: &one {a: 1, b: 2}\ntwo: {<<: *one, b: 3}"
+    assert parse_yaml(text)["two"] == {"a": "1", "b": "3"}
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("a: 1\na: 2", "a stands twice"),
+        ("t: {b: 1, b: 2}", "b stands twice"),
+        ("a: [1", "expected"),
+        ("a: !!int many", "many"),
+        ("a: !!python/tuple [1]", "python/tuple"),
+        ("? {a: 1}\n: 2", "unhashable"),
+    ],
+)
+def test_what_is_not_yaml_is_said_on_one_line(text: str, word: str) -> None:
+    with pytest.raises(ValueError, match=word) as refused:
+        parse_yaml(text)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_is_written_is_read_back() -> None:
+    content = {"a": "off", "b": "1e5", "c": "grün", "d": None, "e": {"f": "null x"}, "g": ["yes", "3"]}
+    assert parse_yaml(write_yaml(content)) == content
