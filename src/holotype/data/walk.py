@@ -49,7 +49,7 @@ class Walked:
             named.append(f"{sum(n for _, n in rest):,} files of {len(rest)} other endings")
         named += _folders("the run folder", "the run folders", self.runs)
         named += _folders("the unreadable folder", "the unreadable folders", self.closed)
-        named += _folders("the name", "the names", self.misnamed, "that no UTF-8 text holds")
+        named += _folders("the non-UTF-8 name", "the non-UTF-8 names", self.misnamed)
         return f"Passed over: {', '.join(named)}." if named else ""
 
 
@@ -110,11 +110,11 @@ def _files(ending: str, n: int) -> str:
     what = f"{n:,} {ending} file" if ending else f"{n:,} file"
     told = what + ("" if n == 1 else "s") + ("" if ending else " without an ending")
     wanted = what_to_install(ending)
-    return f"{told} (to read them, install {wanted})" if wanted else told
+    return f"{told} (install {wanted})" if wanted else told
 
 
-def _folders(one: str, several: str, names: list[str], then: str = "") -> list[str]:
+def _folders(one: str, several: str, names: list[str]) -> list[str]:
     shown = [name.encode("utf-8", "replace").decode() for name in sorted(names)[:MOST_NAMED]]
     more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-    told = f"{one if len(names) == 1 else several} {' and '.join(shown)}{more} {then}".rstrip()
+    told = f"{one if len(names) == 1 else several} {' and '.join(shown)}{more}"
     return [told] if names else []
