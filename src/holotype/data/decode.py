@@ -29,7 +29,8 @@ STRIP = 1 << 20
 SMALL_MODES = {"1": 1, "L": 1, "P": 1} | dict.fromkeys(("I;16", "I;16L", "I;16B", "I;16N"), 2)
 """Bytes of a pixel in Pillow's memory; 4 in all other modes."""
 COSTLY = {"WEBP": 16, "AVIF": 12, "HEIF": 12}
-"""Bytes that decoding takes per pixel at most, measured; these decoders hold the picture several times."""
+"""Bytes that decoding takes per pixel at most: these decoders hold the picture several times. Measured were 16 for WebP
+and 9 for AVIF; HEIF is taken to be like AVIF."""
 GREY_16 = ("I;16", "I;16L", "I;16B", "I;16N")
 ORIENTATION_TAG, ROWS_PER_STRIP, TILE_LENGTH = 0x0112, 278, 323
 TURNS = {
