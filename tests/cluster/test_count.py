@@ -93,6 +93,63 @@ def test_large_collections_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert estimate_count(features, label, 3).best == 6
 
 
+def test_many_known_classes_leave_room_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,200 known classes of 1,500; fewer runs than usual, for the sake of time."""
+    for name, value in {"RUNS": 2, "BRENT": 2, "FILL": 1, "MAX_ITER": 10}.items():
+        monkeypatch.setattr(module, name, value)
+    features, label = clouds(1500, 4, 1200)
+    found = estimate_count(features, label, 1200)
+    assert found.points[-1].k >= 1700
+    assert found.low > 1300
+    assert 1400 < found.best < 1600
+    assert pick_k(found.best, found.high) > 1200
+
+
+def test_two_known_classes_of_many() -> None:
+    features, label = clouds(150, 20, 2)
+    found = estimate_count(features, label, 2)
+    assert 120 < found.best < 190
+    assert found.high >= 150
+    assert "The search ended" not in found.words
+
+
+def test_without_labels_the_search_follows_the_silhouette() -> None:
+    found = estimate_count(*clouds(150, 12, 0), 0)
+    assert 130 < found.best < 190
+    few = estimate_count(*clouds(7, 100, 0), 0)
+    assert few.best == 7
+    assert few.points[-1].k <= 1.2 * module.WIDE  # nothing to be found beyond
+
+
+@pytest.mark.parametrize(
+    ("n", "unlabelled", "known", "expected"),
+    [
+        (1000, 750, 5, 500),  # two images each
+        (100_000, 90_000, 2, 1000),
+        (50_000, 20_000, 1200, 2400),  # twice the known classes
+        (2500, 1000, 1200, 1700),  # fewer than two images of each known class: two of each new one
+        (1201, 1, 1200, 1201),
+        (1200, 0, 1200, 1200),  # nothing is left that could be new
+        (3, 1, 2, 3),
+        (1, 1, 0, 1),
+    ],
+)
+def test_the_search_ends_where_images_and_classes_say(
+    n: int, unlabelled: int, known: int, expected: int
+) -> None:
+    low, high = module._bounds(n, unlabelled, known, None)
+    assert (low, high) == (max(known, 1), expected)
+    assert len(module._grid(low, high)) < 40
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"), [(5, 10_000), (341, 34_100), (600, 20_000), (1200, 12_000), (3000, 30_000)]
+)
+def test_the_sample_keeps_the_time_bounded(known: int, expected: int) -> None:
+    x, label = module._sample(torch.zeros(50_000, 2), torch.full((50_000,), -1), known, 0)
+    assert len(x) == len(label) == expected
+
+
 # -- what users give ------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """Small copies of the official layouts, three or four classes each, for the tests of the loaders."""
 
+import os
 import pickle
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import numpy as np
 from PIL import Image
 from scipy.io import savemat
 
+from holotype.data.benchmarks import Benchmark, load_benchmark
 from holotype.data.layouts.listing import ClassSplit
+from holotype.data.table import Table
 
 
 def picture(file: Path) -> None:
@@ -175,3 +178,16 @@ MINIATURES = {
     "cifar100, python": ("cifar100", cifar100_python),
 }
 """Case -> benchmark, and the function that writes it and returns a split that fits it."""
+
+
+def mini(case: str, root: Path) -> tuple[Benchmark, ClassSplit]:
+    """A small copy in `root`, read."""
+    name, build = MINIATURES[case]
+    split = build(root)
+    return load_benchmark(name, root, split=split), split
+
+
+def rows(table: Table | None) -> list[tuple[str, str]]:
+    """File name and class of each image."""
+    assert table is not None
+    return [(os.path.basename(p), c) for p, c in zip(table.path, table.label, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from PIL import Image
 
 from holotype.data import ingest
+from holotype.data.decode import OpenImage
 from holotype.data.store import ImageStore
 
 from .noise import write_noise
@@ -30,22 +32,33 @@ def test_an_image_of_the_right_size_is_not_touched(tmp_path: Path) -> None:
 
 
 def test_any_failure_of_one_image_is_its_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(path: str) -> tuple[Image.Image, str]:
-        if path == "b":
-            raise MemoryError("too large")
-        if path == "d":
-            return Image.new("RGB", (0, 5)), ""
-        return Image.new("RGB", (40, 40)), "first frame used" if path == "c" else ""
+    good, *_ = write_noise(tmp_path, [(40, 40)])
+    frames = [Image.new("RGB", (40, 40), colour) for colour in ("red", "green")]
+    frames[0].save(tmp_path / "c.gif", save_all=True, append_images=frames[1:])
+    real = OpenImage.load
 
-    monkeypatch.setattr(ingest, "read_image", read)
-    store = ImageStore.decode(["a", "b", "c", "d"], 28, progress=False)
-    assert store.problem.tolist() == [
-        "",
-        "b could not be prepared (MemoryError: too large).",
-        "",
-        "d has no pixels.",
-    ]
-    assert store.note.tolist() == ["", "", "first frame used", ""]
+    def load(self: OpenImage) -> None:
+        if self._path.endswith("b.png"):
+            raise MemoryError("too large")
+        real(self)
+
+    monkeypatch.setattr(OpenImage, "load", load)
+    b, c = tmp_path / "b.png", tmp_path / "c.gif"
+    shutil.copy(good, b)
+    store = ImageStore.decode([good, str(b), str(c)], 28, progress=False)
+    assert store.problem.tolist() == ["", f"{b} takes more memory than there is; shrink it first.", ""]
+    assert store.note.tolist() == ["", "", "first of 2 frames used"]
+
+
+def test_a_fault_of_ours_in_one_image_is_its_problem_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: str) -> None:
+        raise AssertionError("no")
+
+    monkeypatch.setattr(ingest, "opened", fail)
+    (found,) = ingest.in_order(["a.png"], 28, 1, progress=False)
+    assert found.problem == "a.png could not be prepared (AssertionError: no)."
 
 
 @pytest.mark.parametrize(("height", "width"), [(10, 60), (60, 10), (1, 3000), (1, 1), (33, 200)])

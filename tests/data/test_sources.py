@@ -1,5 +1,7 @@
 """A user's folder or file becomes the table they meant, or a sentence that says what to change."""
 
+import logging
+import os
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from holotype.data.decode import read_image
 from holotype.data.sources import check_trainable, from_csv, from_folder, load_table
 from holotype.data.table import Table
 from holotype.errors import InputError
@@ -16,7 +19,9 @@ def touch(root: Path, *names: str) -> Path:
     for name in names:
         file = root / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (4, 4)).save(file)
+        Image.new("RGB", (4, 4)).save(
+            file, format=None if file.suffix.lower() in (".png", ".dib") else "JPEG"
+        )
     return root
 
 
@@ -61,10 +66,50 @@ def test_hidden_files_are_skipped_and_links_followed_once(tmp_path: Path) -> Non
     assert list(rows(from_folder(tmp_path / "set"), tmp_path / "set")) == ["a/1.png", "linked/1.png"]
 
 
+def test_a_hash_in_a_name_means_nothing(tmp_path: Path) -> None:
+    """Neither in the folder that is given nor below it, nor in a table file."""
+    root = touch(tmp_path / "disk #1", "fox#2/1.png", "fox#2/3#4.png", "5#6.png", "7#8/9.png")
+    expected = {"5#6.png": "", "7#8/9.png": "7#8", "fox#2/1.png": "fox#2", "fox#2/3#4.png": "fox#2"}
+    assert rows(from_folder(root), root) == expected
+    text = "".join(f"{path},{label}\n" for path, label in expected.items())
+    for table in (
+        from_csv(write(root / "l#1.csv", f"path,label\n{text}")),
+        load_table(root, write(tmp_path / "l.csv", f"path,label\n{text}")),
+    ):
+        assert rows(table, root) == expected
+    assert all(read_image(path)[0].size == (4, 4) for path in from_folder(root).path)
+
+
+def test_what_is_passed_over_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    touch(tmp_path, "a/1.png", "a/2.jfif", "b/3.JPE", "b/4.dib")
+    for name in ("a/5.mov", "a/6.MOV", "b/labels.csv", "b/.hidden.mov", "notes.txt"):
+        (tmp_path / name).write_text("x")
+    with caplog.at_level(logging.INFO, "holotype"):
+        table = load_table(tmp_path)
+    assert list(rows(table, tmp_path)) == ["a/1.png", "a/2.jfif", "b/3.JPE", "b/4.dib"]
+    assert caplog.messages == ["Passed over: 2 .mov files, 1 .txt file."]
+
+
+def test_nothing_passed_over_is_no_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "holotype"):
+        load_table(touch(tmp_path, "a/1.png"))
+    assert caplog.messages == []
+
+
 def test_missing_and_empty_folders(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         from_folder(tmp_path / "absent")
     with pytest.raises(InputError, match=r"no image in .*\.jpeg"):
+        from_folder(tmp_path)
+
+
+def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    touch(tmp_path, "a/1.png")
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(InputError, match="may not be read"):
         from_folder(tmp_path)
 
 

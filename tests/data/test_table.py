@@ -158,3 +158,11 @@ def test_other_file_types_and_foreign_files_are_refused(tmp_path: Path) -> None:
         Table.load(tmp_path / "broken.parquet")
     with pytest.raises(InputError, match="does not exist"):
         Table.load(tmp_path / "absent.csv")
+
+
+@pytest.mark.parametrize("meta", ["{", "[]", '{"known": ["a"]}'])
+def test_a_damaged_sidecar_is_one_sentence(meta: str, tmp_path: Path) -> None:
+    small().save(tmp_path / "t.csv")
+    (tmp_path / "t.csv.json").write_text(meta)
+    with pytest.raises(InputError, match="says of its classes cannot be read"):
+        Table.load(tmp_path / "t.csv")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import numpy as np
 import pytest
 from PIL import Image
 
+from holotype.data.walk import walk
 from holotype.report import thumbs
 from holotype.report.thumbs import CELL, GRID, SIDE, make_thumbs, sheet_name
 
 
 def paint(folder, n: int) -> list[str]:
     """n pictures, each of one colour that tells its number."""
+    folder.mkdir(exist_ok=True)
     files = []
     for i in range(n):
         file = folder / f"{i}.png"
@@ -69,6 +73,90 @@ def test_thumbnails_are_made_once_for_the_same_images(tmp_path, monkeypatch):
     assert again.cell.tolist() == first.cell[order].tolist()
     with pytest.raises(AssertionError, match="decoded again"):
         make_thumbs(files[:3], files[:3], tmp_path / "thumbs", progress=False)
+
+
+def test_only_sheets_with_a_changed_image_are_made_again(tmp_path, monkeypatch):
+    files = paint(tmp_path, 150)  # three sheets
+    folder = tmp_path / "thumbs"
+    first = make_thumbs(files, files, folder, progress=False)
+    kept = {n: (folder / sheet_name(n)).read_bytes() for n in (0, 2)}
+    decoded = []
+    thumbnail = thumbs._thumbnail
+
+    def watched(file):
+        decoded.append(file)
+        return thumbnail(file)
+
+    monkeypatch.setattr(thumbs, "_thumbnail", watched)
+    Image.new("RGB", (20, 60), (250, 10, 10)).save(files[100])
+    order = list(range(150))[::-1]  # a report lists images in another order after edits
+    again = make_thumbs([files[i] for i in order], [files[i] for i in order], folder, progress=False)
+    assert sorted(decoded) == sorted(files[64:128])
+    assert again.cell.tolist() == first.cell[order].tolist()
+    at = order.index(100)
+    np.testing.assert_allclose(cut(folder, again, at).mean(axis=(0, 1)), (250, 10, 10), atol=4)
+    assert again.width[at] < again.height[at]
+    assert {n: (folder / sheet_name(n)).read_bytes() for n in (0, 2)} == kept
+    decoded.clear()
+    make_thumbs(files, files, folder, progress=False)
+    assert decoded == []
+
+
+def test_a_repaired_image_gets_its_thumbnail(tmp_path):
+    files = paint(tmp_path, 3)
+    whole = (tmp_path / "1.png").read_bytes()
+    (tmp_path / "1.png").write_bytes(b"no image")
+    assert make_thumbs(files, files, tmp_path / "thumbs", progress=False).cell.tolist() == [0, -1, 2]
+    (tmp_path / "1.png").write_bytes(whole)
+    made = make_thumbs(files, files, tmp_path / "thumbs", progress=False)
+    assert made.cell.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(cut(tmp_path / "thumbs", made, 1).mean(axis=(0, 1)), (3, 80, 160), atol=4)
+
+
+def test_a_lost_sheet_is_made_again(tmp_path):
+    files = paint(tmp_path, 70)
+    make_thumbs(files, files, tmp_path / "thumbs", progress=False)
+    (tmp_path / "thumbs" / sheet_name(1)).unlink()
+    make_thumbs(files, files, tmp_path / "thumbs", progress=False)
+    assert (tmp_path / "thumbs" / sheet_name(1)).is_file()
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"format": 1}', '{"format": 2, "cell": 120, "grid": 8, "thumbs": {"a": 1}}']
+)
+def test_a_damaged_list_is_made_again(content, tmp_path):
+    files = paint(tmp_path, 2)
+    folder = tmp_path / "thumbs"
+    folder.mkdir()
+    (folder / "thumbs.json").write_text(content)
+    assert make_thumbs(["a", "b"], files, folder, progress=False).cell.tolist() == [0, 1]
+
+
+def test_thumbnails_are_never_taken_for_images(tmp_path, monkeypatch):
+    """Also when the report was stopped half-way: the list stands there before the first sheet."""
+    files = paint(tmp_path / "photos", 3)
+
+    def stop(*words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(thumbs, "_save", stop)
+    with pytest.raises(KeyboardInterrupt):
+        make_thumbs(files, files, tmp_path / "photos" / "report" / "thumbs", progress=False)
+    (tmp_path / "photos" / "report" / "thumbs" / sheet_name(0)).write_bytes(b"half a sheet")
+    assert sorted(map(str, walk(tmp_path / "photos").images)) == files
+
+
+def test_a_disguised_file_starts_no_program(tmp_path, monkeypatch):
+    started = []
+    for name in ("Popen", "run", "call", "check_call", "check_output"):
+        monkeypatch.setattr(subprocess, name, lambda *words, **named: started.append(words))
+    monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", None)
+    (tmp_path / "a.jpg").write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
+    )
+    made = make_thumbs(["a"], [str(tmp_path / "a.jpg")], tmp_path / "thumbs", progress=False)
+    assert made.cell.tolist() == [-1]
+    assert started == []
 
 
 def test_a_smaller_collection_leaves_no_old_sheets(tmp_path):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import torch
 from PIL import Image
 
 import holotype.runs.embed as module
+from holotype.data.stamps import stamps
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError, Stopped
@@ -78,7 +81,8 @@ def test_shards_hold_what_is_returned(pictures, network, compute, tmp_path) -> N
         "manifest.json",
         *(f"part-0000{i}.parquet" for i in range(3)),
     ]
-    assert found["path"] == list(pictures.path)
+    assert found["path"] == [f"{i}.png" for i in range(7)]
+    assert found["stamp"] == stamps(list(pictures.path))
     assert found["problem"] == list(embedded.problem)
     assert found["note"] == list(embedded.note)
     np.testing.assert_array_equal(np.array(found["feature"], dtype=np.float32), embedded.features)
@@ -86,20 +90,11 @@ def test_shards_hold_what_is_returned(pictures, network, compute, tmp_path) -> N
     assert (manifest["n"], manifest["images_per_shard"], manifest["image_size"]) == (7, 3, 32)
 
 
-def test_only_missing_and_damaged_shards_are_computed(
-    pictures, network, compute, tmp_path, monkeypatch
-) -> None:
+def test_only_missing_and_damaged_shards_are_computed(pictures, network, compute, tmp_path, asked) -> None:
     first = embed_table(pictures, network, compute, tmp_path, images_per_shard=2)
     (tmp_path / "part-00001.parquet").unlink()
     (tmp_path / "part-00003.parquet").write_bytes(b"PAR1 not really")
-    asked: list[str] = []
-    in_order = module.in_order
-
-    def watched(paths, *rest, **named):
-        asked.extend(paths)
-        return in_order(paths, *rest, **named)
-
-    monkeypatch.setattr(module, "in_order", watched)
+    asked.clear()
     again = embed_table(pictures, network, compute, tmp_path)  # the folder knows the size of its shards
     assert asked == list(pictures.path[[2, 3, 6]])
     np.testing.assert_array_equal(again.features, first.features)
@@ -107,6 +102,102 @@ def test_only_missing_and_damaged_shards_are_computed(
     asked.clear()
     embed_table(pictures, network, compute, tmp_path)
     assert asked == []
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that were read."""
+    paths_read: list[str] = []
+    in_order = module.in_order
+
+    def watched(paths, *rest, **named):
+        paths_read.extend(paths)
+        return in_order(paths, *rest, **named)
+
+    monkeypatch.setattr(module, "in_order", watched)
+    return paths_read
+
+
+@pytest.fixture
+def own(pictures: Table, tmp_path: Path) -> Table:
+    """A copy of the pictures that may be changed."""
+    shutil.copytree(pictures.root, tmp_path / "own")
+    paths = [str(tmp_path / "own" / Path(path).name) for path in pictures.path]
+    return Table(np.array(paths, dtype=object), pictures.label, pictures.known, root=str(tmp_path / "own"))
+
+
+def test_a_repaired_image_is_embedded_anew_and_no_other(
+    pictures, own, network, compute, tmp_path, asked
+) -> None:
+    first = embed_table(own, network, compute, tmp_path / "e", images_per_shard=3)
+    shutil.copy(own.path[0], own.path[BROKEN])
+    asked.clear()
+    again = embed_table(own, network, compute, tmp_path / "e")
+    assert asked == [own.path[BROKEN]]
+    assert again.problem[BROKEN] == ""
+    np.testing.assert_allclose(again.features[BROKEN], first.features[0], rtol=0, atol=1e-5)
+    others = [i for i in range(7) if i != BROKEN]
+    np.testing.assert_array_equal(again.features[others], first.features[others])
+    asked.clear()
+    kept = embed_table(own, network, compute, tmp_path / "e")
+    assert asked == []
+    np.testing.assert_array_equal(kept.features, again.features)
+    assert list(kept.problem) == list(again.problem)
+
+
+def test_an_image_that_breaks_loses_its_features(own, network, compute, tmp_path) -> None:
+    embed_table(own, network, compute, tmp_path / "e")
+    Path(own.path[1]).write_bytes(b"no picture any more")
+    Path(own.path[2]).unlink()
+    again = embed_table(own, network, compute, tmp_path / "e")
+    assert "not an image" in again.problem[1]
+    assert "not a file" in again.problem[2]
+    assert (again.features[[1, 2, BROKEN]] == 0).all()
+    assert (again.features[[0, 4, 5, 6]] != 0).any(axis=1).all()
+
+
+def test_a_moved_folder_finds_its_embeddings(own, network, compute, tmp_path, asked) -> None:
+    first = embed_table(own, network, compute, tmp_path / "e")
+    shutil.move(own.root, tmp_path / "elsewhere")
+    paths = [path.replace("/own/", "/elsewhere/") for path in own.path]
+    moved = dataclasses.replace(own, path=np.array(paths, dtype=object), root=str(tmp_path / "elsewhere"))
+    asked.clear()
+    again = embed_table(moved, network, compute, tmp_path / "e")
+    assert asked == []
+    np.testing.assert_array_equal(again.features, first.features)
+    assert json.loads((tmp_path / "e" / "manifest.json").read_text())["root"] == moved.root
+
+
+def test_a_shard_of_other_images_is_no_shard(own, network, compute, tmp_path, asked) -> None:
+    """Swapped files: the same number of images and the same backbone."""
+    first = embed_table(own, network, compute, tmp_path / "e", images_per_shard=3)
+    shards = [tmp_path / "e" / f"part-0000{i}.parquet" for i in range(2)]
+    one, two = (shard.read_bytes() for shard in shards)
+    shards[0].write_bytes(two)
+    shards[1].write_bytes(one)
+    asked.clear()
+    again = embed_table(own, network, compute, tmp_path / "e")
+    assert asked == list(own.path[:6])
+    np.testing.assert_array_equal(again.features, first.features)
+
+
+def test_what_an_older_version_wrote_is_made_anew(own, network, compute, tmp_path, asked, caplog) -> None:
+    first = embed_table(own, network, compute, tmp_path / "e", images_per_shard=2)
+    manifest = tmp_path / "e" / "manifest.json"
+    facts = json.loads(manifest.read_text())
+    for shard in (tmp_path / "e").glob("part-*"):
+        pq.write_table(pq.read_table(shard).drop_columns(["stamp"]), shard)
+    manifest.write_text(json.dumps(facts | {"format": 1}))
+    asked.clear()
+    with caplog.at_level(logging.INFO, "holotype"):
+        again = embed_table(own, network, compute, tmp_path / "e", images_per_shard=4)
+    assert asked == list(own.path)
+    assert "older version, and are made anew" in caplog.text
+    np.testing.assert_allclose(again.features, first.features, rtol=0, atol=1e-5)
+    assert len(list((tmp_path / "e").glob("part-*"))) == 2
+    manifest.write_text(json.dumps(facts | {"format": 99}))
+    with pytest.raises(InputError, match="the version of their format"):
+        embed_table(own, network, compute, tmp_path / "e")
 
 
 def test_ctrl_c_keeps_finished_shards(pictures, network, compute, tmp_path, monkeypatch) -> None:

@@ -41,7 +41,11 @@ def make_parser() -> Parser:
     )
     add_image_flags(parser)
     parser.add_argument(
-        "--k-max", type=int, metavar="N", help="largest number to consider (default: two images in each)"
+        "--k-max",
+        type=int,
+        metavar="N",
+        help="largest number to consider (default: two images in each, and at most the larger of 1,000 and twice the "
+        "known classes)",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of k-means (default: 0)")
     parser.add_argument(

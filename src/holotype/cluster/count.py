@@ -40,8 +40,13 @@ MAX_ITER = 100
 """Of a k-means run; a curve needs no last digits."""
 SAMPLE, SAMPLE_PER_CLASS = 10_000, 100
 """Images beyond the larger of SAMPLE and SAMPLE_PER_CLASS per known class are left out, at random."""
+WORK, LEAST_PER_CLASS = 12_000_000, 10
+"""Images times known classes, which the time of k-means grows with: beyond WORK the sample is smaller again, down to
+LEAST_PER_CLASS per known class."""
 LARGEST_K = 1000
-"""Of the search, unless it is told otherwise."""
+"""Of the search, or twice the known classes if that is more, unless it is told otherwise."""
+WIDE = 100
+"""Beyond this K a search that the silhouette leads goes on only while the silhouette has not clearly fallen."""
 STEP = 1.2
 """Ratio of neighbouring K of the grid."""
 FALLEN = 0.8
@@ -65,7 +70,7 @@ def estimate_count(
     unlabelled. The answer is n_known (nothing new) at least, k_max at most; by default k_max leaves two images each.
     """
     x, label = _sample(F.normalize(features.float(), dim=-1), label, n_known, seed)
-    low, high = _bounds(len(x), n_known, k_max)
+    low, high = _bounds(len(x), int((label < 0).sum()), n_known, k_max)
     grid = _grid(low, high)
     with counting("Counting categories", len(grid) + BRENT + FILL, progress) as advance:
         curve = Curve(x, label, n_known, seed, advance)
@@ -106,7 +111,8 @@ def write_count(path: Path, estimate: CountEstimate, key: dict[str, Any]) -> Non
 
 def _sample(x: Tensor, label: Tensor, n_known: int, seed: int) -> tuple[Tensor, Tensor]:
     """At most as many rows as k-means on a CPU takes seconds for, in their order."""
-    most = max(SAMPLE, SAMPLE_PER_CLASS * n_known)
+    least = max(LEAST_PER_CLASS * n_known, WORK // max(1, n_known))
+    most = max(SAMPLE, min(SAMPLE_PER_CLASS * n_known, least))
     label = label.to(x.device)
     if len(x) <= most:
         return x, label
@@ -118,14 +124,19 @@ def _sample(x: Tensor, label: Tensor, n_known: int, seed: int) -> tuple[Tensor, 
     return x[rows], label[rows]
 
 
-def _bounds(n: int, n_known: int, k_max: int | None) -> tuple[int, int]:
+def _bounds(n: int, n_unlabelled: int, n_known: int, k_max: int | None) -> tuple[int, int]:
+    """The least and the largest K to look at, of n images.
+
+    Two images for each category at the largest, or for each new one where the known classes have fewer.
+    """
     low = max(n_known, 1)
     if n < low:
         raise InputError(
             f"{n} usable images are fewer than the {low} known classes; add images or leave classes out."
         )
     if k_max is None:
-        return low, max(low, min(n // 2, max(100, 20 * n_known), LARGEST_K))
+        pairs = max(n // 2, n_known + -(-n_unlabelled // 2))
+        return low, max(low, min(pairs, max(LARGEST_K, 2 * n_known)))
     if k_max < low:
         raise InputError(
             f"--k-max {k_max} is smaller than the {low} known classes, which it counts as well; raise it."
@@ -223,13 +234,17 @@ def _stability(clusters: Sequence[np.ndarray]) -> float:
 
 
 def _climb(curve: Curve, grid: Sequence[int]) -> None:
-    """Along the grid until the accuracy has clearly fallen: large K cost most and tell least."""
+    """Along the grid until the accuracy, or without labels the silhouette, has clearly fallen.
+
+    Large K cost most and tell least. The silhouette often only falls, and is followed up to WIDE all the same.
+    """
     best, below = 0.0, 0
     for k in grid:
-        accuracy = curve.at(k).labelled_accuracy
-        best = max(best, accuracy)
-        below = below + 1 if accuracy < FALLEN * best else 0
-        if curve.informed and below == 2:
+        point = curve.at(k)
+        value = point.labelled_accuracy if curve.informed else point.silhouette
+        best = max(best, value)
+        below = below + 1 if value < FALLEN * best else 0
+        if below >= 2 and (curve.informed or k >= WIDE):
             return
 
 

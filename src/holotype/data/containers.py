@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -17,24 +18,43 @@ from typing import Any, ClassVar
 import numpy as np
 
 CIFAR_PIXELS = 3 * 32 * 32
+CONTAINER_ENDINGS = (".npz", ".bin")
+CIFAR_BATCH = re.compile(r"data_batch_\d+|test_batch|train|test")
+"""Files of CIFAR's Python archive, which have no ending."""
 
 
 class ContainerProblem(Exception):
     """A container cannot be read; the message is a sentence."""
 
 
-def split_container(path: str) -> tuple[str, int] | None:
-    """("file", index) of "file#index"; None for an ordinary path. A real file with # in its name wins."""
+def split_index(path: str) -> tuple[str, int] | None:
+    """("file", index) of "file#index", where the file has the name of a container; None otherwise.
+
+    Only the last # counts, and folders with a # in their name are no containers.
+    """
     file, mark, index = path.rpartition("#")
-    if not (mark and file and index.isascii() and index.isdigit()) or os.path.exists(path):
+    if not mark or not (index.isascii() and index.isdigit()):
         return None
-    return file, int(index)
+    name = os.path.basename(file).lower()
+    is_container = name.endswith(CONTAINER_ENDINGS) or CIFAR_BATCH.fullmatch(name)
+    return (file, int(index)) if is_container else None
+
+
+def split_container(path: str) -> tuple[str, int] | None:
+    """The same for a container that is there; None for an ordinary path. A real file with # in its name wins."""
+    part = split_index(path)
+    return part if part and os.path.isfile(part[0]) and not os.path.exists(path) else None
+
+
+def file_of(path: str) -> str:
+    """The file that holds the image: the container for "file#index", else the path itself."""
+    part = split_container(path)
+    return part[0] if part else path
 
 
 def image_exists(path: str) -> bool:
     """Is there a file for this path (for "file#index": the container)?"""
-    part = split_container(path)
-    return os.path.isfile(part[0] if part else path)
+    return os.path.isfile(file_of(path))
 
 
 def read_array(file: str, index: int) -> np.ndarray:
@@ -94,11 +114,11 @@ def binary_labels(file: Path) -> list[int]:
 def _read_binary(file: str, index: int, size: int) -> np.ndarray:
     header = binary_header(file)
     record = header + CIFAR_PIXELS
-    if size % record or index >= size // record:
-        raise ContainerProblem(f"{file} has no CIFAR record {index}; it may be cut off.")
     with open(file, "rb") as stream:
         stream.seek(index * record + header)
         raw = stream.read(CIFAR_PIXELS)
+    if size % record or len(raw) < CIFAR_PIXELS:
+        raise ContainerProblem(f"{file} has no CIFAR record {index}; it may be cut off.")
     return _planes_to_image(np.frombuffer(raw, dtype=np.uint8))
 
 

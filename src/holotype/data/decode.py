@@ -1,16 +1,38 @@
-"""From a path to an RGB image, whatever the file turns out to be."""
+"""From a path to an RGB image, whatever the file turns out to be.
+
+A file of some kB may hold gigabytes of pixels. What decoding takes is known from the file's head, before a pixel is
+read, and images beyond MOST_PIXELS or MOST_BYTES are refused. What is decoded is turned upright and made RGB in strips,
+so that there are two copies at most, and one of what is upright and RGB already.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
+import warnings
+from collections.abc import Iterator
+from typing import NoReturn
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from holotype.data.containers import ContainerProblem, read_array, split_container
+from holotype.data.kinds import decoders, what_to_install
 
+MOST_PIXELS = 178_956_970
+"""Of one image. Pillow refuses more as well; the largest cameras take 150 million."""
+MOST_BYTES = 1_000_000_000
+"""That one image may take until it is RGB: as many as MOST_PIXELS do, or 125 million with transparency or turned."""
+STRIP = 1 << 20
+"""Pixels that are turned upright and made RGB together."""
+SMALL_MODES = {"1": 1, "L": 1, "P": 1} | dict.fromkeys(("I;16", "I;16L", "I;16B", "I;16N"), 2)
+"""Bytes of a pixel in Pillow's memory; 4 in all other modes."""
+COSTLY = {"WEBP": 16, "AVIF": 12, "HEIF": 12}
+"""Bytes that decoding takes per pixel at most: these decoders hold the picture several times. Measured were 16 for WebP
+and 9 for AVIF; HEIF is taken to be like AVIF."""
 GREY_16 = ("I;16", "I;16L", "I;16B", "I;16N")
-ORIENTATION_TAG = 0x0112
+ORIENTATION_TAG, ROWS_PER_STRIP, TILE_LENGTH = 0x0112, 278, 323
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -22,6 +44,16 @@ TURNS = {
 }
 """What makes an image with this EXIF orientation upright; 1 = it is."""
 
+Box = tuple[float, float, float, float]
+"""left, top, right, bottom in pixels."""
+
+# Pillow warns from half of MOST_PIXELS on. Such an image is decoded or becomes a problem, and the bound is ours.
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+if "PILLOW_BLOCK_SIZE" not in os.environ:
+    # Pillow keeps pixels in blocks of 16 MiB. C libraries give back to the system what is larger than 32 MiB, and may
+    # keep what is smaller for the thread that asked for it: each thread would hold on to the largest image it has read.
+    Image.core.set_block_size(64 << 20)
+
 
 class ImageProblem(Exception):
     """An image cannot be used; the message is a sentence for the person who owns it."""
@@ -32,35 +64,175 @@ def read_image(path: str) -> tuple[Image.Image, str]:
 
     Transparency is laid on white, of several frames the first is taken. Raises ImageProblem.
     """
-    part = split_container(path)
-    if part is not None:
+    with opened(path) as image:
+        image.load()
+        return image.rgb(), image.note
+
+
+class OpenImage:
+    """An image whose file is open. What decoding takes is known; the pixels come on demand, upright and as RGB."""
+
+    def __init__(self, image: Image.Image, path: str, nbytes: int) -> None:
+        self._image, self._path = image, path
+        self._orientation = 1
+        self.nbytes = nbytes
+        """Memory that `load` and `rgb` take, at most."""
+        self.note = ""
+        """What a person should know of it; complete after `load`."""
+
+    def load(self) -> None:
+        """Decode; the image stays in the mode that it has."""
+        frames = _frames_note(self._image)
+        self._image.load()
+        if min(self._image.size) < 1:
+            raise ImageProblem(f"{self._path} has no pixels.")
+        if self._image.mode in ("I", "F") and not _is_grey_16(self._image):
+            raise ImageProblem(f"{self._path} has 32-bit values of unknown range; save it with 8 or 16 bits.")
+        self._orientation, exif = _orientation(self._image)
+        depth = "16-bit grey values divided by 257" if _is_grey_16(self._image) else ""
+        self.note = "; ".join(note for note in (frames, exif, depth) if note)
+
+    @contextlib.contextmanager
+    def loaded(self) -> Iterator[None]:
+        """`load`, and forget the pixels at the end, so that their memory is free then."""
         try:
-            return Image.fromarray(read_array(*part)).convert("RGB"), ""
-        except ContainerProblem as problem:
-            raise ImageProblem(str(problem)) from problem
-    return _read_file(path)
+            self.load()
+            yield
+        finally:
+            self._image.close()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height, upright."""
+        width, height = self._image.size
+        return (width, height) if self._orientation < 5 else (height, width)
+
+    def rgb(self) -> Image.Image:
+        """The whole image."""
+        width, height = self.size
+        if _is_rgb(self._image) and self._orientation == 1:
+            return self._image
+        if width * height <= STRIP:
+            return self._part(0, 0, width, height)
+        whole = Image.new("RGB", self.size)
+        for top, bottom in _strips(width, height):
+            whole.paste(self._part(0, top, width, bottom), (0, top))
+        return whole
+
+    def resized(
+        self,
+        size: tuple[int, int],
+        how: Image.Resampling,
+        box: Box | None = None,
+        gap: float | None = None,
+    ) -> Image.Image:
+        """Pillow's resize of the whole. box: the part of it that is wanted; gap: Pillow's reducing_gap."""
+        # Not strip by strip: which of rows and columns Pillow resizes first, and so the last bit, is its own affair.
+        return self.rgb().resize(size, how, box, gap)
+
+    def _part(self, left: int, top: int, right: int, bottom: int) -> Image.Image:
+        """A part of the upright image, as RGB."""
+        width, height = self._image.size
+        stored = {
+            1: (left, top, right, bottom),
+            2: (width - right, top, width - left, bottom),
+            3: (width - right, height - bottom, width - left, height - top),
+            4: (left, height - bottom, right, height - top),
+            5: (top, left, bottom, right),
+            6: (top, height - right, bottom, height - left),
+            7: (width - bottom, height - right, width - top, height - left),
+            8: (width - bottom, left, width - top, right),
+        }[self._orientation]
+        part = self._image
+        if stored != (0, 0, width, height):
+            part = self._image.crop(stored)
+        if self._orientation in TURNS:
+            part = part.transpose(TURNS[self._orientation])
+        part.format = self._image.format  # cropping and turning forget it, and _is_grey_16 asks
+        return _to_rgb(part)
 
 
-def _read_file(path: str) -> tuple[Image.Image, str]:
-    if not os.path.isfile(path):
-        raise ImageProblem(f"{path} is not a file.")
-    if os.path.getsize(path) == 0:
-        raise ImageProblem(f"{path} is empty (0 bytes).")
+@contextlib.contextmanager
+def opened(path: str, about: int | None = None) -> Iterator[OpenImage]:
+    """The image at `path`, "file" or "file#index". Whatever goes wrong before it is closed becomes an ImageProblem.
+
+    about: a JPEG may be decoded smaller and quicker, with sides of at least so many pixels.
+    """
     try:
-        with Image.open(path) as image:
-            frames = _frames_note(image)
-            image.load()
-            upright, exif = _upright(image)
-            notes = (frames, exif, _depth_note(image))
-            return _to_rgb(upright, path), "; ".join(note for note in notes if note)
+        part = split_container(path)
+        if part is not None:
+            image = Image.fromarray(read_array(*part))
+            yield OpenImage(image, path, decoding_bytes(image, image.size))
+            return
+        if not os.path.isfile(path):
+            raise ImageProblem(f"{path} is not a file.")
+        if os.path.getsize(path) == 0:
+            raise ImageProblem(f"{path} is empty (0 bytes).")
+        with Image.open(path, formats=decoders()) as file:
+            size = file.size
+            if about and file.format == "JPEG" and file.mode == "RGB":
+                file.draft("RGB", (about, about))
+            nbytes = decoding_bytes(file, size)
+            if math.prod(size) > MOST_PIXELS or nbytes > MOST_BYTES:
+                raise ImageProblem(
+                    f"{path} is too large ({size[0]:,} x {size[1]:,} pixels, {nbytes / 1e9:.1f} GB to decode); "
+                    "shrink it first."
+                )
+            yield OpenImage(file, path, nbytes)
     except ImageProblem:
         raise
-    except UnidentifiedImageError as error:
-        raise ImageProblem(f"{path} is not an image of a kind that can be read.") from error
-    except Image.DecompressionBombError as error:
-        raise ImageProblem(f"{path} is too large ({error}); shrink it first.") from error
     except Exception as error:  # decoders fail in many ways on damaged files; none may stop a run
-        raise ImageProblem(f"{path} is damaged or cut off ({error}).") from error
+        _explain(error, path)
+
+
+def _explain(error: Exception, path: str) -> NoReturn:
+    """A decoder's complaint as a sentence."""
+    if isinstance(error, ContainerProblem):
+        told = str(error)
+    elif isinstance(error, UnidentifiedImageError):
+        wanted = what_to_install(path)
+        hint = f"; {wanted} would read it if it were installed" if wanted else ""
+        told = f"{path} is not an image of a kind that can be read{hint}."
+    elif isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
+        told = f"{path} is too large ({error}); shrink it first."
+    elif isinstance(error, MemoryError):
+        told = f"{path} takes more memory than there is; shrink it first."
+    elif isinstance(error, OSError) and error.errno is not None:
+        told = f"{path} cannot be read ({error.strerror})."
+    else:
+        told = f"{path} is damaged or cut off ({error})."
+    raise ImageProblem(told) from error
+
+
+def decoding_bytes(image: Image.Image, size: tuple[int, int]) -> int:
+    """Memory that an open image takes at most until it is RGB, from what its head says. size: as it is in the file."""
+    kept = math.prod(image.size) * SMALL_MODES.get(image.mode, 4)
+    decoding = kept
+    if image.format in COSTLY:
+        decoding = math.prod(size) * COSTLY[image.format]
+    elif image.format in ("JPEG", "MPO") and image.info.get("progressive"):
+        decoding += (
+            math.prod(size) * 2 * len(image.getbands())
+        )  # 16 bits a coefficient, all before the first pixel
+    elif image.format == "TIFF":
+        tags = getattr(image, "tag_v2", {})
+        lines = tags.get(ROWS_PER_STRIP, tags.get(TILE_LENGTH, size[1]))  # decoded at once
+        decoding += size[0] * min(size[1], lines if isinstance(lines, int) else size[1]) * 5
+    # A PNG file may have EXIF data behind the pixels, and asking for them would decode it.
+    head_only = image.format == "PNG" and "exif" not in image.info
+    ready = _is_rgb(image) and (head_only or _orientation(image)[0] == 1)
+    return max(decoding, kept if ready else kept + 4 * math.prod(image.size))
+
+
+def _is_rgb(image: Image.Image) -> bool:
+    return image.mode == "RGB" and "transparency" not in image.info
+
+
+def _strips(width: int, height: int) -> Iterator[tuple[int, int]]:
+    """First and last line of parts of about STRIP pixels."""
+    lines = max(1, STRIP // max(1, width))
+    for line in range(0, height, lines):
+        yield line, min(line + lines, height)
 
 
 def _frames_note(image: Image.Image) -> str:
@@ -72,40 +244,30 @@ def _frames_note(image: Image.Image) -> str:
     return f"first of {frames} frames used"
 
 
-def _depth_note(image: Image.Image) -> str:
-    return "16-bit grey values divided by 257" if _is_grey_16(image) else ""
-
-
 def _is_grey_16(image: Image.Image) -> bool:
     # before Pillow 11.3 a 16-bit PNG opens with mode I
     return image.mode in GREY_16 or (image.mode == "I" and image.format == "PNG")
 
 
-def _upright(image: Image.Image) -> tuple[Image.Image, str]:
-    """Rotated as its EXIF data ask, in the mode it has, and a note.
+def _orientation(image: Image.Image) -> tuple[int, str]:
+    """How its EXIF data ask to turn it, a key of TURNS or 1, and a note.
 
     ImageOps.exif_transpose also writes the EXIF data anew, which fails on some that can be read.
     """
     try:
         orientation = image.getexif().get(ORIENTATION_TAG, 1)
     except Exception:  # the pixels are sound; only the camera's remarks are not
-        return image, "unreadable EXIF data ignored"
-    if orientation not in TURNS:
-        return image, ""
-    turned = image.transpose(TURNS[orientation])
-    turned.format = image.format  # transposing forgets it, and _is_grey_16 asks
-    return turned, ""
+        return 1, "unreadable EXIF data ignored"
+    return (orientation if orientation in TURNS else 1), ""
 
 
-def _to_rgb(image: Image.Image, path: str) -> Image.Image:
+def _to_rgb(image: Image.Image) -> Image.Image:
     if _is_grey_16(image):
         # 65535 = 255 * 257, so that white stays white; PIL's own conversion clips at 255
         grey = np.asarray(image).astype(np.uint32)
         return Image.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
-    if image.mode in ("I", "F"):
-        raise ImageProblem(f"{path} has 32-bit values of unknown range; save it with 8 or 16 bits.")
     if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
         layer = image.convert("RGBA")
         white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
         return Image.alpha_composite(white, layer).convert("RGB")
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from holotype.data.columns import read_columns
 from holotype.data.containers import image_exists
-from holotype.data.table import Table, read_columns
+from holotype.data.kinds import IMAGE_EXTENSIONS
+from holotype.data.table import Table
+from holotype.data.walk import walk
 from holotype.errors import InputError
 
-IMAGE_EXTENSIONS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+__all__ = ["IMAGE_EXTENSIONS", "check_trainable", "collection_name", "from_csv", "from_folder", "load_table"]
+
 UNLABELLED_FOLDERS = ("unlabelled", "unlabeled")
 TABLE_EXTENSIONS = (".csv", ".tsv", ".parquet")
+
+log = logging.getLogger("holotype")
 
 
 def from_folder(root: Path) -> Table:
     """Every image under `root`; the first folder below it is the label.
 
-    Loose images and those in a folder called `unlabelled` carry no label. Rows are sorted by path;
-    hidden files and folders are skipped.
+    Loose images and those in a folder called `unlabelled` carry no label. Rows are sorted by path; hidden files and
+    folders that runs wrote are skipped, and a line in the log says what else was passed over.
     """
     base, files = _images(root)
     label = [_folder_label(file) for file in files]
@@ -117,25 +124,16 @@ def _images(root: Path) -> tuple[Path, list[Path]]:
     if not root.is_dir():
         raise InputError(f"The folder {root} does not exist; check its name.")
     base = Path(os.path.abspath(root))
-    files = sorted((f.relative_to(base) for f in _walk(base)), key=lambda f: f.parts)
+    found = walk(base)
+    if "." in found.closed:
+        raise InputError(f"The folder {root} may not be read; change its permissions.")
+    if passed := found.words():
+        log.info(passed)
+    files = sorted((f.relative_to(base) for f in found.images), key=lambda f: f.parts)
     if not files:
         kinds = ", ".join(IMAGE_EXTENSIONS)
         raise InputError(f"There is no image in {root}; files that end in {kinds} count as images.")
     return base, files
-
-
-def _walk(base: Path) -> Iterator[Path]:
-    seen = set()
-    for folder, folders, names in os.walk(base, followlinks=True):
-        real = os.path.realpath(folder)
-        if real in seen:  # a link that leads back up would be walked for ever
-            folders.clear()
-            continue
-        seen.add(real)
-        folders[:] = sorted(f for f in folders if not f.startswith(".") and f != "__MACOSX")
-        for name in names:
-            if name.lower().endswith(IMAGE_EXTENSIONS) and not name.startswith("."):
-                yield Path(folder, name)
 
 
 def _folder_label(file: Path) -> str:

@@ -6,19 +6,22 @@ A sheet is a square of GRID x GRID cells of CELL pixels; a thumbnail lies in the
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
-from holotype.data.decode import ImageProblem, read_image
+from holotype.data.decode import ImageProblem, opened
+from holotype.data.ingest import ROOM
+from holotype.data.stamps import stamps
+from holotype.machine.bars import counting
+from holotype.machine.device import processors
 from holotype.machine.files import write_beside, write_text
 
-FORMAT = 1
+FORMAT = 2
 SIDE = 116
 """Longer side of a thumbnail in pixels."""
 CELL = 120
@@ -40,29 +43,64 @@ class Thumbs:
     """(n,) int, in pixels."""
 
 
+@dataclass
+class _Sheets:
+    """What lies in the folder, or will."""
+
+    place: np.ndarray
+    """(n,) int: sheet * GRID**2 + place on it, also for images that cannot be read."""
+    size: np.ndarray
+    """(n, 2) int: width and height; 0 = no thumbnail."""
+    stale: list[int]
+    """Numbers of the sheets that have to be made."""
+
+
 def make_thumbs(paths: Sequence[str], files: Sequence[str], folder: Path, progress: bool) -> Thumbs:
-    """Write sheets of the images at `files` into `folder`; what lies there for the same paths is kept.
+    """Write sheets of the images at `files` into `folder`; sheets of the same, unchanged images are kept.
 
     paths: (n,) names to recognise the images by; files: (n,) where to read them, "file" or "file#index".
     """
-    if (kept := _kept(paths, folder)) is not None:
-        return kept
-    cell, size = np.full(len(paths), -1), np.zeros((len(paths), 2), int)
-    for number, start in enumerate(_sheets(len(paths), progress)):
-        part = files[start : start + GRID**2]
-        sheet = Image.new("RGB", (CELL * GRID, CELL * GRID), (128, 128, 128))
-        with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
-            for place, small in enumerate(pool.map(_thumbnail, part)):
-                if small is not None:
-                    sheet.paste(small, (place % GRID * CELL, place // GRID * CELL))
-                    cell[start + place], size[start + place] = number * GRID**2 + place, small.size
-        used = -(-len(part) // GRID)  # the last sheet ends where its images do
-        _save(sheet.crop((0, 0, CELL * GRID, CELL * used)), folder / sheet_name(number))
-    found = Thumbs(cell, size[:, 0], size[:, 1])
-    rows = {path: list(map(int, row)) for path, *row in zip(paths, cell, *size.T, strict=True)}
-    write_text(folder / MANIFEST, json.dumps({"format": FORMAT, "cell": CELL, "grid": GRID, "thumbs": rows}))
-    _remove_others(folder, -(-len(paths) // GRID**2))
-    return found
+    stamp = stamps(files)
+    sheets = _kept(paths, stamp, folder) or _Sheets(
+        np.arange(len(paths)), np.zeros((len(paths), 2), int), list(range(_count(len(paths))))
+    )
+    if sheets.stale:
+        # stands there from the beginning: by it a folder of thumbnails is told from one of images
+        _write_manifest(folder, {})
+        for number in _counted(sheets.stale, progress):
+            _make_sheet(number, sheets, files, folder)
+        rows = {
+            path: [int(place), *map(int, size), mark]
+            for path, place, size, mark in zip(paths, sheets.place, sheets.size, stamp, strict=True)
+        }
+        _write_manifest(folder, rows)
+        _remove_others(folder, _count(len(paths)))
+    there = sheets.size[:, 0] > 0
+    return Thumbs(np.where(there, sheets.place, -1), sheets.size[:, 0], sheets.size[:, 1])
+
+
+def _count(n: int) -> int:
+    """Sheets that n images take."""
+    return -(-n // GRID**2)
+
+
+def _make_sheet(number: int, sheets: _Sheets, files: Sequence[str], folder: Path) -> None:
+    """Write one sheet, and note the sizes of its thumbnails."""
+    rows = np.flatnonzero(sheets.place // GRID**2 == number).tolist()
+    sheet = Image.new("RGB", (CELL * GRID, CELL * GRID), (128, 128, 128))
+    with ThreadPoolExecutor(min(16, processors())) as pool:
+        for row, small in zip(rows, pool.map(_thumbnail, [files[row] for row in rows]), strict=True):
+            place = int(sheets.place[row]) % GRID**2
+            sheets.size[row] = small.size if small else 0
+            if small:
+                sheet.paste(small, (place % GRID * CELL, place // GRID * CELL))
+    used = -(-len(rows) // GRID)  # the last sheet ends where its images do
+    _save(sheet.crop((0, 0, CELL * GRID, CELL * used)), folder / sheet_name(number))
+
+
+def _write_manifest(folder: Path, rows: Mapping[str, Sequence[object]]) -> None:
+    content = {"format": FORMAT, "cell": CELL, "grid": GRID, "thumbs": rows}
+    write_text(folder / MANIFEST, json.dumps(content))
 
 
 def sheet_name(number: int) -> str:
@@ -73,25 +111,19 @@ def _save(sheet: Image.Image, file: Path) -> None:
     write_beside(file, lambda beside: sheet.save(beside, format="JPEG", quality=QUALITY, optimize=True))
 
 
-def _sheets(n: int, progress: bool) -> Iterator[int]:
-    """The first row of every sheet, with a bar."""
-    starts = range(0, n, GRID**2)
-    if not progress:
-        yield from starts
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("thumbnails", total=n)
-        for start in starts:
-            yield start
-            bar.advance(task, min(GRID**2, n - start))
+def _counted(numbers: Sequence[int], progress: bool) -> Iterator[int]:
+    """The numbers of the sheets, with a bar."""
+    with counting(f"Sheets of {GRID**2} thumbnails", len(numbers), progress) as advance:
+        for number in numbers:
+            yield number
+            advance(1)
 
 
-def _kept(paths: Sequence[str], folder: Path) -> Thumbs | None:
-    """What an earlier report left, if it holds the same images; edits then cost no decoding."""
+def _kept(paths: Sequence[str], stamp: Sequence[str], folder: Path) -> _Sheets | None:
+    """What an earlier report left, if it holds the same images; edits then cost no decoding.
+
+    Sheets that are gone, or that show an image which was changed since, have to be made again.
+    """
     try:
         content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if (content["format"], content["cell"], content["grid"]) != (FORMAT, CELL, GRID):
@@ -99,13 +131,17 @@ def _kept(paths: Sequence[str], folder: Path) -> Thumbs | None:
         rows = content["thumbs"]
         if rows.keys() != set(paths):
             return None
-        table = np.array([rows[path] for path in paths], dtype=int).reshape(-1, 3)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        table = np.array([rows[path][:3] for path in paths], dtype=int).reshape(-1, 3)
+        changed = np.array(
+            [rows[path][3] != mark for path, mark in zip(paths, stamp, strict=True)], dtype=bool
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         return None
-    sheets = {int(cell) // GRID**2 for cell in table[:, 0] if cell >= 0}
-    if not all((folder / sheet_name(number)).is_file() for number in sheets):
+    if sorted(table[:, 0]) != list(range(len(paths))):
         return None
-    return Thumbs(table[:, 0], table[:, 1], table[:, 2])
+    stale = {int(place) // GRID**2 for place in table[changed, 0]}
+    stale |= {n for n in range(_count(len(paths))) if not (folder / sheet_name(n)).is_file()}
+    return _Sheets(table[:, 0], table[:, 1:], sorted(stale))
 
 
 def _remove_others(folder: Path, n: int) -> None:
@@ -118,25 +154,11 @@ def _remove_others(folder: Path, n: int) -> None:
 def _thumbnail(file: str) -> Image.Image | None:
     """RGB, longer side SIDE; None where the image cannot be read."""
     try:
-        image = _quick_jpeg(file) or read_image(file)[0]
+        with opened(file, about=2 * SIDE) as image, ROOM.taken(image.nbytes), image.loaded():
+            width, height = image.size
+            scale = SIDE / max(width, height)
+            size = (max(1, round(width * scale)), max(1, round(height * scale)))
+            how = Image.Resampling.BICUBIC if scale > 1 else Image.Resampling.LANCZOS
+            return image.resized(size, how, gap=2.0)
     except ImageProblem:
-        return None
-    scale = SIDE / max(image.size)
-    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-    how = Image.Resampling.BICUBIC if scale > 1 else Image.Resampling.LANCZOS
-    return image.resize(size, how, reducing_gap=2.0)
-
-
-def _quick_jpeg(file: str) -> Image.Image | None:
-    """A photograph decoded at a fraction of its size, several times faster; None for everything else."""
-    if not file.lower().endswith((".jpg", ".jpeg")):
-        return None
-    try:
-        with Image.open(file) as image:
-            if image.format != "JPEG" or image.mode != "RGB":
-                return None
-            image.draft("RGB", (2 * SIDE, 2 * SIDE))
-            upright: Image.Image = ImageOps.exif_transpose(image)
-            return upright
-    except Exception:  # read_image knows what to do with odd files
         return None

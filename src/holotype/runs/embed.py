@@ -1,15 +1,18 @@
 """Features of a whole collection from the frozen backbone, in a stream, kept as Parquet shards that a rerun reads.
 
 A folder of embeddings holds `manifest.json`, which says of what they are, and `part-00000.parquet` and so on, each with
-the columns path, feature, problem and note of consecutive images. Shards are written beside and renamed, so that a
-shard that is there is whole; a rerun computes those that are missing.
+the columns path, stamp, feature, problem and note of consecutive images. Paths are relative to the root of the images,
+so that a folder that was moved finds its embeddings. Shards are written beside and renamed, so that a shard that is
+there is whole; a rerun computes those that are missing, and in the others the images whose files have changed since.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ import torch
 from torch import Tensor
 
 from holotype.data.ingest import Decoded, in_order
+from holotype.data.stamps import stamps
 from holotype.data.store import CROP_SHARE
 from holotype.data.table import Table
 from holotype.data.views import centre_crops
@@ -30,7 +34,7 @@ from holotype.models.backbone import Backbone
 from holotype.train.encode import Encoder
 from holotype.train.progress import StopRequest
 
-FORMAT = 1
+FORMAT = 2
 """Raised when shards of an older version can no longer be read."""
 MANIFEST = "manifest.json"
 IMAGES_PER_SHARD = {"cpu": 512}
@@ -45,6 +49,8 @@ TOLD = {
     "n": "the number of images",
 }
 """What must be equal for shards to be of use, and how a person calls it."""
+
+log = logging.getLogger("holotype")
 
 
 @dataclass
@@ -68,23 +74,23 @@ def embed_table(
     images_per_shard: int | None = None,
     progress: bool = False,
 ) -> Embeddings:
-    """Embed the centre crop of every image of `table`; shards that `folder` holds already are read instead.
+    """Embed the centre crop of every image of `table`; what `folder` holds already of the same files is read instead.
 
     Labels play no part, so that a table whose labels have changed finds its shards. Few images are in memory at a
     time. Ctrl-C raises Stopped; the same call goes on. images_per_shard: of a new folder, 512 on a CPU, else 4096.
     """
     each = images_per_shard or IMAGES_PER_SHARD.get(compute.device.type, LARGEST_SHARD)
     each = _agree(folder, _facts(table, backbone) | {"images_per_shard": each})
-    shards = [slice(first, min(first + each, len(table))) for first in range(0, len(table), each)]
+    shards = Shards(folder, each, relative_paths(table), stamps(list(table.path)))
     found = Embeddings(
         np.zeros((len(table), backbone.dim), dtype=np.float32),
         np.full(len(table), "", dtype=object),
         np.full(len(table), "", dtype=object),
     )
-    missing = {n: rows for n, rows in enumerate(shards) if not _read_shard(folder, n, rows, found)}
+    missing = {n: rows for n in range(len(shards)) if len(rows := shards.read(n, found))}
     if missing:
         _embed_missing(
-            table, Encoder(backbone, compute), backbone.image_size, folder, missing, found, progress
+            table, Encoder(backbone, compute), backbone.image_size, shards, missing, found, progress
         )
     return found
 
@@ -93,12 +99,12 @@ def _embed_missing(
     table: Table,
     encoder: Encoder,
     size: int,
-    folder: Path,
-    missing: Mapping[int, slice],
+    shards: Shards,
+    missing: Mapping[int, np.ndarray],
     found: Embeddings,
     progress: bool,
 ) -> None:
-    """Compute and write the missing shards, given as number and rows.
+    """Compute the missing rows, given by the number of their shard, and write these shards.
 
     One stream of images runs through all of them, so that reading never waits for a shard to be written.
     """
@@ -107,35 +113,33 @@ def _embed_missing(
     stream = in_order(paths, int(size / CROP_SHARE), None, progress=False)
     with StopRequest() as stop, counting("Embedding images", len(paths), progress) as advance:
         try:
-            for number, shard in missing.items():
-                for rows in _batches(shard, encoder.chunk):
-                    _fill(found, rows, [next(stream) for _ in range(rows.stop - rows.start)], encoder, size)
-                    advance(rows.stop - rows.start)
-                    if stop.requested and rows.stop < shard.stop:
+            for number, wanted in missing.items():
+                for first in range(0, len(wanted), encoder.chunk):
+                    rows = wanted[first : first + encoder.chunk]
+                    _fill(found, rows, [next(stream) for _ in rows], encoder, size)
+                    advance(len(rows))
+                    if stop.requested and first + encoder.chunk < len(wanted):
                         stop.leave(f"image {done:,} of {len(table):,}")
-                _write_shard(folder, number, table, shard, found)
-                done += shard.stop - shard.start
+                shards.write(number, found)
+                done += len(wanted)
                 if stop.requested:
                     stop.leave(f"image {done:,} of {len(table):,}")
         finally:
             stream.close()  # type: ignore[attr-defined]
 
 
-def _batches(rows: slice, size: int) -> Iterator[slice]:
-    for first in range(rows.start, rows.stop, size):
-        yield slice(first, min(first + size, rows.stop))
-
-
 @torch.no_grad()
-def _fill(found: Embeddings, rows: slice, decoded: Sequence[Decoded], encoder: Encoder, size: int) -> None:
-    """Encode the images of consecutive rows and note their problems."""
+def _fill(
+    found: Embeddings, rows: np.ndarray, decoded: Sequence[Decoded], encoder: Encoder, size: int
+) -> None:
+    """Encode the images of some rows and note their problems."""
     found.problem[rows] = [image.problem for image in decoded]
     found.note[rows] = [image.note for image in decoded]
     sound = [i for i, image in enumerate(decoded) if not image.problem]
     if sound:
         images = torch.stack([_centre(decoded[i].pixels, size) for i in sound]).permute(0, 3, 1, 2)
         features = encoder.features(encoder.inputs(images.to(encoder.device)))
-        found.features[[rows.start + i for i in sound]] = features.float().cpu().numpy()
+        found.features[rows[sound]] = features.float().cpu().numpy()
 
 
 def _centre(pixels: np.ndarray, size: int) -> Tensor:
@@ -160,11 +164,22 @@ def _facts(table: Table, backbone: Backbone) -> dict[str, Any]:
         "dim": backbone.dim,
         "images": unlabelled.fingerprint(),
         "n": len(table),
+        "root": table.root,
     }
 
 
+def relative_paths(table: Table) -> list[str]:
+    """The paths as seen from the table's root; as they are where it has none."""
+    if not table.root:
+        return list(table.path)
+    return [os.path.relpath(path, table.root).replace(os.sep, "/") for path in table.path]
+
+
 def _agree(folder: Path, wanted: dict[str, Any]) -> int:
-    """Write the manifest, or check that the one there is of the same images and network; returns images per shard."""
+    """Write the manifest, or check that the one there is of the same images and network; returns images per shard.
+
+    What an older version wrote is embedded anew.
+    """
     path = folder / MANIFEST
     if not path.is_file():
         if any(folder.glob("part-*.parquet")):
@@ -179,44 +194,78 @@ def _agree(folder: Path, wanted: dict[str, Any]) -> int:
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise InputError(f"{path} cannot be read ({error!r}); remove {folder} and embed again.") from error
     differs = [told for key, told in TOLD.items() if there.get(key) != wanted[key]]
+    if differs == [TOLD["format"]] and there["format"] == FORMAT - 1:
+        log.info(f"The embeddings in {folder} are those of an older version, and are made anew.")
+        for file in folder.glob("part-*.parquet"):
+            file.unlink()
+        write_text(path, json.dumps(wanted, indent=1) + "\n")
+        return int(wanted["images_per_shard"])
     if differs or each < 1:
         raise InputError(
             f"{folder} holds embeddings of something else (not the same: "
             f"{', '.join(differs) or 'the size of a shard'}); choose another folder, or remove this one to embed again."
         )
+    if there.get("root") != wanted["root"]:  # the images were moved
+        write_text(path, json.dumps(there | {"root": wanted["root"]}, indent=1) + "\n")
     return each
 
 
-def _shard(folder: Path, number: int) -> Path:
-    return folder / f"part-{number:05d}.parquet"
+@dataclass(frozen=True)
+class Shards:
+    """The files of a folder of embeddings."""
 
+    folder: Path
+    each: int
+    """Images per shard."""
+    path: Sequence[str]
+    """(N,) of the images, relative to their root."""
+    stamp: Sequence[str]
+    """(N,) of their files (data/stamps.py)."""
 
-def _write_shard(folder: Path, number: int, table: Table, rows: slice, found: Embeddings) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    def __len__(self) -> int:
+        return -(-len(self.path) // self.each)
 
-    features = found.features[rows]
-    columns = {
-        "path": pa.array(list(table.path[rows]), pa.string()),
-        "feature": pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1]),
-        "problem": pa.array(list(found.problem[rows]), pa.string()),
-        "note": pa.array(list(found.note[rows]), pa.string()),
-    }
-    write_beside(_shard(folder, number), lambda beside: pq.write_table(pa.table(columns), beside))
+    def rows(self, number: int) -> slice:
+        return slice(number * self.each, min((number + 1) * self.each, len(self.path)))
 
+    def file(self, number: int) -> Path:
+        return self.folder / f"part-{number:05d}.parquet"
 
-def _read_shard(folder: Path, number: int, rows: slice, found: Embeddings) -> bool:
-    """Put a shard in its place in `found`; False where it is not there or somebody has damaged it."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    def write(self, number: int, found: Embeddings) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
-    n, dim = rows.stop - rows.start, found.features.shape[1]
-    try:
-        shard = pq.read_table(_shard(folder, number), columns=["feature", "problem", "note"])
-        feature = shard["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        found.features[rows] = feature.reshape(n, dim)
-        for name in ("problem", "note"):
-            getattr(found, name)[rows] = np.array(shard[name].to_pylist(), dtype=object)
-    except (OSError, ValueError, KeyError, pa.ArrowException):
-        return False
-    return True
+        rows = self.rows(number)
+        features = found.features[rows]
+        columns = {
+            "path": pa.array(self.path[rows], pa.string()),
+            "stamp": pa.array(self.stamp[rows], pa.string()),
+            "feature": pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1]),
+            "problem": pa.array(list(found.problem[rows]), pa.string()),
+            "note": pa.array(list(found.note[rows]), pa.string()),
+        }
+        write_beside(self.file(number), lambda beside: pq.write_table(pa.table(columns), beside))
+
+    def read(self, number: int, found: Embeddings) -> np.ndarray:
+        """Put a shard in its place in `found`. Returns the rows that it does not hold as the files are now.
+
+        These are all of its rows where it is not there, or somebody has damaged it.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        rows = self.rows(number)
+        every = np.arange(rows.start, rows.stop)
+        try:
+            shard = pq.read_table(self.file(number), columns=["path", "stamp", "feature", "problem", "note"])
+            feature = shard["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+            found.features[rows] = feature.reshape(len(every), found.features.shape[1])
+            for name in ("problem", "note"):
+                getattr(found, name)[rows] = np.array(shard[name].to_pylist(), dtype=object)
+            there = list(zip(shard["path"].to_pylist(), shard["stamp"].to_pylist(), strict=True))
+        except (OSError, ValueError, KeyError, pa.ArrowException):
+            return every
+        now = zip(self.path[rows], self.stamp[rows], strict=True)
+        changed = np.array([a != b for a, b in zip(there, now, strict=True)], dtype=bool)
+        found.features[every[changed]] = 0
+        return every[changed]

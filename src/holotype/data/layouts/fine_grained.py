@@ -26,6 +26,8 @@ def list_cub(root: Path, split: ClassSplit) -> Listing:
     """images.txt, image_class_labels.txt, train_test_split.txt, classes.txt and images/."""
     base = find_base(root, ("CUB_200_2011", "cub", "cub/CUB_200_2011"), "images.txt")
     classes = _numbered(base / "classes.txt")
+    if not all(number.isascii() and number.isdigit() for number in classes):
+        raise InputError(f"{base / 'classes.txt'} does not number its classes; get the file again.")
     label = _numbered(base / "image_class_labels.txt")
     in_train = _numbered(base / "train_test_split.txt")
     order = {number: i for i, number in enumerate(sorted(classes, key=int))}
@@ -74,7 +76,10 @@ def _annotations(file: Path, images: Path, classes: tuple[str, ...]) -> Part:
         raise InputError(
             f"{file} lists no class and fname for its images; it may be the file without labels."
         )
-    label = [int(index) - 1 for index in rows["class"]]  # MATLAB counts from 1
+    try:
+        label = [int(index) - 1 for index in rows["class"]]  # MATLAB counts from 1
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{file} has a class that is no number; get the devkit again.") from error
     if label and not 0 <= min(label) <= max(label) < len(classes):
         raise InputError(
             f"{file} has a class outside the {len(classes)} of cars_meta.mat; get the devkit again."

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from holotype.data.layouts.listing import ClassSplit, Listing, Part, find_base, require
-from holotype.data.sources import IMAGE_EXTENSIONS
+from holotype.data.walk import walk
 
 
 def list_imagenet100(root: Path, split: ClassSplit) -> Listing:
@@ -48,10 +47,10 @@ def _class_folders(base: Path) -> tuple[str, ...]:
 
 def _by_class(base: Path, classes: Sequence[str]) -> Part:
     """Images of base/<class> in the order of image folders elsewhere: class, sub-folder, file name."""
-    path, label = [], []
+    path: list[str] = []
+    label: list[int] = []
     for index, name in enumerate(classes):
-        for folder, _, files in sorted(os.walk(base / name, followlinks=True)):
-            images = [f for f in sorted(files) if f.lower().endswith(IMAGE_EXTENSIONS) and f[0] != "."]
-            path += [os.path.join(folder, image) for image in images]
-            label += [index] * len(images)
+        images = sorted(walk(base / name).images, key=lambda file: (str(file.parent), file.name))
+        path += map(str, images)
+        label += [index] * len(images)
     return Part(path, label)

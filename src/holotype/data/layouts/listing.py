@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from holotype.data.containers import split_index
+from holotype.errors import InputError
+
 
 class MissingFile(Exception):
     """A file or folder that the data set must have is not there."""
@@ -41,7 +44,7 @@ class Part:
         """The files that are not on disk. Every folder is read once, which is faster than asking per file."""
         there: dict[str, set[str]] = {}
         missing = []
-        for file in dict.fromkeys(_container(path) for path in self.path):
+        for file in dict.fromkeys((split_index(path) or (path,))[0] for path in self.path):
             folder, name = os.path.split(file)
             if folder not in there:
                 there[folder] = set(os.listdir(folder)) if os.path.isdir(folder) else set()
@@ -63,11 +66,6 @@ class Listing:
     """None where the data set, or this copy of it, has no list of test images."""
 
 
-def _container(path: str) -> str:
-    """The file of "file#index"; layouts never list a file with # in its name otherwise."""
-    return path.rpartition("#")[0] or path
-
-
 def find_base(root: Path, folders: Sequence[str], marker: str) -> Path:
     """The first of root, root/folder, ... that has `marker` in it."""
     candidates = [root / folder for folder in folders] + [root]
@@ -86,5 +84,8 @@ def require(path: Path) -> Path:
 
 def read_lines(file: Path) -> list[str]:
     """Non-empty lines of a text file."""
-    text = require(file).read_text(encoding="utf-8")
+    try:
+        text = require(file).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not UTF-8 text, so that it may be damaged; get it again.") from error
     return [line.strip() for line in text.splitlines() if line.strip()]

@@ -1,0 +1,139 @@
+"""Everything below a folder is read, or counted as passed over; folders that runs wrote are no collections."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from holotype.data.kinds import IMAGE_EXTENSIONS
+from holotype.data.walk import walk
+
+
+def touch(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"x")
+
+
+def images(root: Path) -> list[str]:
+    return sorted(file.relative_to(root).as_posix() for file in walk(root).images)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("identity.json", {"format": 1, "backbone": {}}),
+        ("discovery.json", {"run_id": "4f1c09-1"}),
+        ("model.json", {"backbone": {}, "ids": []}),
+        ("manifest.json", {"images_per_shard": 512}),
+        ("thumbs.json", {"thumbs": {}}),
+    ],
+)
+def test_folders_of_runs_are_passed_over(name: str, content: dict, tmp_path: Path) -> None:
+    touch(
+        tmp_path, "fox/1.jpg", "runs/old/2.jpg", "runs/photos-discover/report/thumbs/00000.jpg", "runs/3.jpg"
+    )
+    (tmp_path / "runs" / "photos-discover" / name).write_text(json.dumps(content))
+    assert images(tmp_path) == ["fox/1.jpg", "runs/3.jpg", "runs/old/2.jpg"]
+    assert walk(tmp_path).words() == "Passed over: the run folder runs/photos-discover."
+    assert images(tmp_path / "runs" / "photos-discover") == ["report/thumbs/00000.jpg"]  # asked for by name
+
+
+@pytest.mark.parametrize("content", ['{"name": "a zoo"}', "[]", "", "{" * 9, "\x00"])
+def test_files_of_others_that_are_called_so_hide_nothing(content: str, tmp_path: Path) -> None:
+    touch(tmp_path, "fox/1.jpg")
+    for name in ("identity.json", "manifest.json", "model.json"):
+        (tmp_path / "fox" / name).write_text(content)
+    assert images(tmp_path) == ["fox/1.jpg"]
+
+
+def test_a_run_written_beside_its_images(tmp_path: Path) -> None:
+    """`discover photos --out photos`: the folder is the run, and its thumbnails are still no photographs."""
+    touch(tmp_path, "fox/1.jpg", "report/thumbs/00000.jpg", "rounds/1/x.jpg")
+    (tmp_path / "identity.json").write_text('{"backbone": {}}')
+    (tmp_path / "report" / "thumbs" / "thumbs.json").write_text('{"thumbs": {}}')
+    (tmp_path / "rounds" / "1" / "discovery.json").write_text('{"run_id": "x"}')
+    assert images(tmp_path) == ["fox/1.jpg"]
+    assert walk(tmp_path).words() == "Passed over: the run folders report/thumbs and rounds/1."
+
+
+def test_files_are_counted_by_their_ending(tmp_path: Path) -> None:
+    touch(
+        tmp_path,
+        "a.jpg",
+        "b.MOV",
+        "c.mov",
+        "d",
+        "e.heic",
+        "f.HEIC",
+        "g.json",
+        "h.csv",
+        ".i.mov",
+        ".git/j.mov",
+    )
+    found = walk(tmp_path)
+    heic = {} if ".heic" in IMAGE_EXTENSIONS else {".heic": 2}
+    assert found.passed == Counter({".mov": 2, "": 1} | heic)
+    if heic:
+        assert "2 .heic files (install pillow-heif)" in found.words()
+    assert "2 .mov files" in found.words()
+    assert "1 file without an ending" in found.words()
+
+
+def test_a_zoo_of_endings_is_cut_short(tmp_path: Path) -> None:
+    touch(tmp_path, *(f"{i}.x{j}" for j in range(9) for i in range(10 - j)))
+    words = walk(tmp_path).words()
+    assert words.startswith("Passed over: 10 .x0 files, 9 .x1 files")
+    assert words.endswith("5 .x5 files, 9 files of 3 other endings.")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file names are bytes on POSIX only")
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    touch(tmp_path, "good.jpg", "line\nbreak.jpg")
+    (Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jpg"))).write_bytes(b"x")
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    folder.mkdir()
+    (folder / "b.jpg").write_bytes(b"x")
+    assert images(tmp_path) == ["good.jpg", "line\nbreak.jpg"]
+    words = walk(tmp_path).words()
+    assert "the non-UTF-8 names" in words
+    assert words.encode("utf-8")
+
+
+def test_a_folder_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    touch(tmp_path, "a/1.jpg", "secret/2.jpg")
+    scandir = os.scandir
+
+    def guarded(path):
+        if str(path).endswith("secret"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", guarded)
+    found = walk(tmp_path)
+    assert [file.name for file in found.images] == ["1.jpg"]
+    assert found.words() == "Passed over: the unreadable folder secret."
+
+
+def test_links_that_lead_nowhere_or_to_themselves(tmp_path: Path) -> None:
+    touch(tmp_path, "a/1.jpg")
+    (tmp_path / "a" / "up").symlink_to(tmp_path)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "loop.jpg").symlink_to(tmp_path / "loop.jpg")
+    (tmp_path / "gone.jpg").symlink_to(tmp_path / "nowhere.jpg")
+    assert images(tmp_path) == [
+        "a/1.jpg",
+        "gone.jpg",
+        "loop.jpg",
+    ]  # the last two become problems when they are read
+
+
+def test_a_folder_called_like_an_image(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").mkdir()
+    Image.new("RGB", (4, 4)).save(tmp_path / "a.jpg" / "b.png")
+    assert images(tmp_path) == ["a.jpg/b.png"]
