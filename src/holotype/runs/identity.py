@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,12 @@ class Identity:
     views: str
     """Of the token cache that the run draws from, as in 16+8; off in exact mode."""
 
-    @property
+    @cached_property
+    def parts(self) -> dict[str, Any]:
+        """Everything by dotted name."""
+        return flat(dataclasses.asdict(self))
+
+    @cached_property
     def hash(self) -> str:
         """Sixteen characters for all but the seed: equal for runs that may be averaged."""
         told = {key: value for key, value in dataclasses.asdict(self).items() if key != "seed"}
@@ -127,13 +133,19 @@ def _train(experiment: Experiment) -> dict[str, Any]:
     return plain({key: value for key, value in train.items() if key not in (*NO_PART, "precision")})
 
 
+_examples: dict[str, Method] = {}
+
+
 def example(experiment: Experiment) -> Method:
-    """The method on a toy task: its stages and views are those of the real one, and it costs nothing to make."""
+    """The method on a toy task, whose stages and views are those of the real one; its weights are never made."""
     import torch
 
-    with torch.random.fork_rng(devices=[]):  # the caller's generator is not to notice
+    key = repr((experiment.method_name, experiment.method, experiment.train.epochs))
+    if key not in _examples:
         task = Task(n_known=2, k=4, dim=8, n_images=16, n_labelled=4, epochs=experiment.train.epochs)
-        return find_method(experiment.method_name)(experiment.method, task)
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):  # nobody's generator is to notice
+            _examples[key] = find_method(experiment.method_name)(experiment.method, task)
+    return _examples[key]
 
 
 def drawn(experiment: Experiment, wanted: CacheViews | None) -> CacheViews | None:
@@ -172,6 +184,6 @@ def outline(experiment: Experiment) -> dict[str, Any]:
 
 def fits(identity: Identity, told: Mapping[str, Any]) -> bool:
     """Whether a run is one that an outline asks for. Settings that either has alone make it another."""
-    held = flat(dataclasses.asdict(identity))
+    held = identity.parts
     own = {key for key in held if key.startswith(("method.", "train."))} - {"train.precision"}
     return own <= told.keys() and all(held.get(key) == value for key, value in told.items())

@@ -6,7 +6,6 @@ A study selects its records by what its rows resolve to, not by names: one that 
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,6 @@ from holotype.runs.identity import fits, outline
 from holotype.runs.record import Record
 from holotype.runs.settings import resolve
 from holotype.runs.study import ELSEWHERE, Study, StudyRow, pick_rows
-from holotype.runs.trees import flat
 
 
 @dataclass(frozen=True)
@@ -173,5 +171,5 @@ def select(study: Study, row: StudyRow, dataset: str, records: Iterable[Record])
 
 def difference(one: Record, other: Record) -> str:
     """The first part of two identities that is not the same."""
-    mine, theirs = (flat(dataclasses.asdict(record.identity)) for record in (one, other))
+    mine, theirs = one.identity.parts, other.identity.parts
     return next(key for key in (mine | theirs) if key != "seed" and mine.get(key) != theirs.get(key))
