@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from holotype.data.store import ImageStore, Spill
+from holotype.data.scratch import Spill
+from holotype.data.store import ImageStore
 from holotype.data.views import Crops, centre_crops, draw_crops, normalise
 from holotype.errors import InputError
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from holotype.errors import InputError
+from holotype.machine.imports import importing
 from holotype.models.tails import Model, check_blocks, split
 
 CAVEAT = (
@@ -119,10 +120,11 @@ def load_backbone(config: BackboneConfig) -> Backbone:
 
 
 def _timm() -> ModuleType:
-    from holotype.machine import torchvision_cure as _torchvision
+    with importing():
+        from holotype.machine import torchvision_cure as _torchvision
 
-    _torchvision.cure()  # timm imports torchvision
-    import timm
+        _torchvision.cure()  # timm imports torchvision
+        import timm
 
     return timm
 
@@ -201,12 +203,11 @@ def _check_name(name: str, *, with_weights: bool) -> None:
 
 def _outline(arch: str) -> Model:
     """The network without storage: what it is, before anything is downloaded."""
-    timm = _timm()
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        model = _blank(arch)
     from timm.models.eva import Eva
     from timm.models.vision_transformer import VisionTransformer
 
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        model = timm.create_model(arch, pretrained=False, num_classes=0)
     kinds: tuple[type[nn.Module], ...] = (VisionTransformer, Eva)
     same = ("forward_features", "forward_head", "pool")
     if not any(all(getattr(type(model), f, None) is getattr(kind, f) for f in same) for kind in kinds):
@@ -215,6 +216,15 @@ def _outline(arch: str) -> Model:
             "to train on their own: choose a ViT of timm (DINO, DINOv2, DINOv3, CLIP, SigLIP, MAE, EVA)."
         )
     return model
+
+
+def _blank(arch: str, **settings: object) -> Model:
+    """The network before its weights, which are not drawn where it can do without."""
+    timm = _timm()
+    try:
+        return timm.create_model(arch, pretrained=False, num_classes=0, weight_init="skip", **settings)
+    except TypeError:  # not every class of networks has that setting
+        return timm.create_model(arch, pretrained=False, num_classes=0, **settings)
 
 
 def _image_size(wanted: int | None, native: int | None, outline: Model, arch: str) -> int:
@@ -249,10 +259,9 @@ def _from_hub(origin: _Origin, size: int) -> Model:
 
 def _from_file(origin: _Origin, path: Path, size: int) -> Model:
     """Build `origin.arch` and load `path` into it: every key must fit, and half precision becomes float32."""
-    timm = _timm()
     from safetensors.torch import load_file
 
-    model = timm.create_model(origin.arch, pretrained=False, num_classes=0, img_size=size)
+    model = _blank(origin.arch, img_size=size)
     state = {k: v.float() if v.is_floating_point() else v for k, v in load_file(path).items()}
     try:
         state = _filter(model)(state, model)  # resamples positions for another image size
