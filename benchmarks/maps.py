@@ -38,7 +38,8 @@ from holotype.machine.files import write_beside, write_text
 from holotype.methods import find_method
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import RunFolder
-from holotype.runs.prepared import Prepared, Shelf, make_compute, make_method
+from holotype.runs.parts import make_method
+from holotype.runs.prepared import Prepared, Shelf, make_compute
 from holotype.runs.together import call
 from holotype.runs.trained import WEIGHTS
 from holotype.train.encode import Encoder

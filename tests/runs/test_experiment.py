@@ -23,7 +23,8 @@ from holotype.machine.device import pick_device
 from holotype.methods import METHODS
 from holotype.runs import prepared as module
 from holotype.runs.experiment import Experiment
-from holotype.runs.prepared import load_data, make_compute
+from holotype.runs.parts import load_data
+from holotype.runs.prepared import make_compute
 from holotype.runs.run import run_experiment
 from holotype.runs.settings import default_experiment, set_dotted
 from holotype.train.loop import Loop

@@ -72,7 +72,8 @@ def folder_beside(path: Path) -> Iterator[Path]:
         _sync_folder(path.parent)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-        os.close(descriptor)
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def write_beside(path: Path, write: Callable[[Path], None]) -> None:
@@ -116,7 +117,8 @@ def _make_part(path: Path, *, folder: bool = False) -> tuple[Path, int]:
         try:
             if folder:
                 part.mkdir()
-                descriptor = os.open(part, os.O_RDONLY | NO_FOLLOW)
+                # elsewhere a folder cannot be opened, nor locked
+                descriptor = os.open(part, os.O_RDONLY | NO_FOLLOW) if os.name == "posix" else -1
             else:
                 descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o666)
         except FileExistsError:  # a link counts: nothing is ever written through it

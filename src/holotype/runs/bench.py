@@ -11,11 +11,12 @@ from holotype.errors import InputError
 from holotype.machine.processes import rank
 from holotype.methods import find_method
 from holotype.runs.experiment import Experiment
-from holotype.runs.prepared import Shelf, make_compute, sharing_key, wanted_views
+from holotype.runs.prepared import Shelf, make_compute, sharing_key
 from holotype.runs.record import config_hash, identify
 from holotype.runs.results import Record, read_results, result_name, write_result
 from holotype.runs.run import run_experiment
 from holotype.runs.together import call, run_together
+from holotype.runs.views import wanted_views
 
 Say = Callable[[str], None]
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from holotype.data.benchmarks import BENCHMARKS
 from holotype.machine.device import Precision, pick_device, usual_precision
 from holotype.machine.memory import MemoryConfig
 from holotype.models.backbone import BackboneConfig
-from holotype.train.loop import TrainConfig
+from holotype.train.config import TrainConfig
 
 
 @dataclass

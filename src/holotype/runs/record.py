@@ -19,7 +19,7 @@ from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import GONE, LATER, flat
-from holotype.runs.prepared import Data
+from holotype.runs.parts import Data
 from holotype.train.encode import place
 from holotype.train.loop import Loop
 from holotype.train.sources import FreshViews, table_features

@@ -16,9 +16,11 @@ from holotype.methods import Method, Prediction
 from holotype.models.cache import CacheViews, TokenCache
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import RunFolder
-from holotype.runs.prepared import Prepared, Shelf, make_compute, make_method, views_needed, wanted_views
+from holotype.runs.parts import make_method
+from holotype.runs.prepared import Prepared, Shelf, make_compute
 from holotype.runs.provenance import describe
 from holotype.runs.record import headline, identify, make_record, score_held_out, score_table
+from holotype.runs.views import views_needed, wanted_views
 from holotype.train.loop import Loop
 
 Record = dict[str, Any]
