@@ -56,7 +56,14 @@ def run_two(job, tmp_path):
 @pytest.mark.xdist_group("processes")
 def test_what_one_finds_all_know(tmp_path):
     first, second = run_two(tells, tmp_path)
-    assert first == second == {"first": 0, "all": [0, 10], "fault": "the first one's", "here": 2}
+    assert first == second
+    assert first == {
+        "first": 0,
+        "all": [0, 10],
+        "fault": "the first one's",
+        "here": 2,
+        "resumed": [5, [1.0, 1.0, 1.0]],
+    }
 
 
 @pytest.mark.processes

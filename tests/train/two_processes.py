@@ -19,6 +19,7 @@ from holotype.machine.device import Compute
 from holotype.machine.memory import Budget
 from holotype.machine.processes import found_by_first, processes_here, told_by_all, told_by_first
 from holotype.train import caching
+from holotype.train.journal import Journal, Position, State
 
 from .conftest import World, draw_squares
 from .stubs import OwnEncoder, TwoStages
@@ -79,7 +80,11 @@ def tells(rank: int, out: str) -> None:
         fault = str(error)
     first = found_by_first(lambda: rank)
     assert told_by_first(rank) == 0
-    note(out, rank, first=first, all=told_by_all(10 * rank), fault=fault, here=processes_here())
+    journal = Journal(Path(out) / f"run-{rank}")  # on a disk each
+    journal.save(State(Position(0, 1, 2, 5, True), 2.5, {"a": torch.ones(3)}))  # the first alone does
+    state = journal.resume()
+    step = None if state is None else [state.position.counter, state.tensors["a"].tolist()]
+    note(out, rank, first=first, all=told_by_all(10 * rank), fault=fault, here=processes_here(), resumed=step)
 
 
 ROOMS = {
