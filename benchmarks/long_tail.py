@@ -21,7 +21,8 @@ import numpy as np
 from holotype.data.benchmarks import load_benchmark
 from holotype.data.protocol import gcd_split
 from holotype.data.table import Table
-from holotype.runs.prepared import Data, Shelf
+from holotype.runs.parts import Data
+from holotype.runs.prepared import Shelf
 from holotype.runs.run import run_experiment
 from holotype.runs.settings import resolve
 

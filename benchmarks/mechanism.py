@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,46 +28,29 @@ from holotype.losses.ova import known_score
 from holotype.losses.precision import unit
 from holotype.losses.relational import pair_weights, relational_consistency, signature
 from holotype.machine.files import write_text
-from holotype.methods.base import Prediction
 from holotype.methods.rpc import RPC
 from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf
 from holotype.runs.run import Run, begin
 from holotype.train.encode import place
-from holotype.train.progress import StopRequest, TrainingBar
 from holotype.train.turns import train_in_turns
 
 BATCHES, BATCH = 40, 64
 """Random batches of unlabelled images, as many as a training step has, over which pairs are counted."""
 
 
-class Watched:
-    """A loop that is looked at after every few epochs; everything else is the loop's."""
+class Watch:
+    """Looks at a run after its first epoch and after every few."""
 
     def __init__(self, run: Run, every: int) -> None:
         self.run, self.every = run, every
         self.epochs: list[int] = []
         self.series: dict[str, list[float]] = {}
+        run.loop.on_epoch = self.after
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.run.loop, name)
-
-    def training(
-        self, stop: StopRequest, bar: TrainingBar | None = None
-    ) -> Generator[None, None, Prediction]:
-        loop = self.run.loop
-        inner = loop.training(stop, bar)
-        while True:
-            try:
-                next(inner)
-            except StopIteration as end:
-                prediction: Prediction = end.value
-                return prediction
-            epoch = loop.position.epoch + 1
-            if loop.position.step == loop.steps and (epoch % self.every == 0 or epoch == 1):
-                self.look(epoch)
-                loop.modules.train()
-            yield
+    def after(self, epoch: int) -> None:
+        if epoch % self.every == 0 or epoch == 1:
+            self.look(epoch)
 
     @torch.no_grad()
     def look(self, epoch: int) -> None:
@@ -194,17 +177,17 @@ def watch(experiments: list[Experiment], every: int, out: Path) -> None:
     """Train all at once; write one file per run."""
     shelf = Shelf()
     shelf.planned = experiments
-    loops: dict[str, Any] = {}
+    watches: dict[str, Watch] = {}
     for experiment in experiments:
-        run = begin(experiment, shelf, keep_caches=bool(loops))
+        run = begin(experiment, shelf, keep_caches=bool(watches))
         if not isinstance(run, Run):
             raise InputError(f"{experiment.folder} holds a finished run; delete it to watch it anew.")
         if not has_truth(run.prepared.data.table):
             raise InputError(f"{experiment.dataset} has no true classes to look at; take a benchmark.")
-        loops[f"{experiment.label}-s{experiment.seed}"] = Watched(run, every)
-    for name, end in train_in_turns(loops).items():
+        watches[f"{experiment.label}-s{experiment.seed}"] = Watch(run, every)
+    for name, end in train_in_turns({name: watch.run.loop for name, watch in watches.items()}).items():
         end.prediction()
-        watched = loops[name]
+        watched = watches[name]
         facts = {key: watched.run.facts[key] for key in ("commit", "hardware")}
         label, seed = watched.run.experiment.label, watched.run.experiment.seed
         content = {"name": label, "seed": seed, **facts, "epochs": watched.epochs, "series": watched.series}

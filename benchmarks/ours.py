@@ -22,7 +22,8 @@ from holotype.methods import Views
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews, TokenCache
 from holotype.train.caching import open_cache
-from holotype.train.loop import Loop, TrainConfig
+from holotype.train.config import TrainConfig
+from holotype.train.loop import Loop
 from holotype.train.progress import StopRequest
 from holotype.train.turns import make_stream, on_stream
 

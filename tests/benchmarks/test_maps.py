@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.metrics import silhouette_samples
+from tightness import unit
 
 from holotype.errors import InputError
 from holotype.runs.experiment import Experiment
@@ -103,10 +103,10 @@ def test_a_map_holds_the_unlabelled_images_in_the_order_of_the_table(drawn: Path
 def test_features_are_those_that_training_ended_with(runs, drawn: Path, method: str) -> None:
     """Each run's own, not another's, whether its tail was trained or its method encodes images itself."""
     free = [not label for label, _ in squares()]
-    expected = maps.unit(runs[method][1][free])
-    found = maps.unit(load(drawn / f"{STEMS[method]}.npz")["features"])
+    expected = unit(runs[method][1][free])
+    found = unit(load(drawn / f"{STEMS[method]}.npz")["features"])
     assert np.abs(found - expected).max() < 2e-3
-    other = maps.unit(runs["rpc" if method == "simgcd" else "simgcd"][1][free])
+    other = unit(runs["rpc" if method == "simgcd" else "simgcd"][1][free])
     assert np.abs(found - other).max() > 4e-3
 
 
@@ -145,57 +145,8 @@ def test_points_that_are_there_are_kept(drawn: Path, tmp_path: Path, monkeypatch
     assert np.array_equal(load(tmp_path / "simgcd.npz")["points"], load(drawn / "simgcd.npz")["points"])
 
 
-# -- the numbers ------------------------------------------------------------------------------------------
-
-
-def made_features(spread: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Seven classes of different sizes, one of a single image; the first three are known."""
-    random = np.random.default_rng(0)
-    y = np.repeat(np.arange(7), (9, 4, 12, 1, 8, 3, 20))
-    x = random.normal(size=(7, 6))[y] + spread * random.normal(size=(len(y), 6))
-    return x, np.array([f"class {i}" for i in y]), np.where(y < 3, "known", "novel")
-
-
-def test_the_numbers_are_those_over_all_pairs() -> None:
-    x, classes, kind = made_features(0.8)
-    found = maps.tightness(x, classes, kind)
-    silhouette = silhouette_samples(x, classes, metric="cosine")
-    cosine = maps.unit(x) @ maps.unit(x).T
-    same = (classes[:, None] == classes[None, :]) & ~np.eye(len(x), dtype=bool)
-    other = classes[:, None] != classes[None, :]
-    for part in ("known", "novel"):
-        here = kind == part
-        assert found[part]["silhouette"] == pytest.approx(silhouette[here].mean(), abs=1e-4)
-        assert found[part]["same_class"] == pytest.approx(cosine[here][same[here]].mean(), abs=1e-4)
-        assert found[part]["other_class"] == pytest.approx(cosine[here][other[here]].mean(), abs=1e-4)
-
-
-def test_tighter_classes_have_larger_numbers() -> None:
-    loose, tight = (maps.tightness(*made_features(spread)) for spread in (1.5, 0.2))
-    for part in ("known", "novel"):
-        assert tight[part]["silhouette"] > loose[part]["silhouette"] + 0.3
-        assert tight[part]["same_class"] > loose[part]["same_class"] + 0.3
-
-
-def test_without_novel_images_their_numbers_are_empty() -> None:
-    x, classes, kind = made_features(0.5)
-    known = kind == "known"
-    found = maps.tightness(x[known], classes[known], kind[known])
-    nothing = dict.fromkeys(("silhouette", "same_class", "other_class"))
-    assert found["novel"] == {"images": 0, "classes": 0, **nothing}
-    assert found["known"]["silhouette"] > 0
-
-
-def test_one_class_alone_has_no_silhouette_and_no_others() -> None:
-    x, classes, kind = (part[:9] for part in made_features(0.5))
-    found = maps.tightness(x, classes, kind)["known"]
-    assert found["silhouette"] == 0.0
-    assert found["other_class"] is None
-    assert 0 < found["same_class"] < 1
-
-
 def test_the_map_does_not_depend_on_the_features_length() -> None:
-    x = made_features(0.5)[0]
+    x = np.random.default_rng(0).normal(size=(57, 6))
     longer = x * 2.0 ** np.arange(len(x)).clip(max=5)[:, None]  # exact, so that no rounding stirs the t-SNE
     assert maps.project(longer) == pytest.approx(maps.project(x), abs=1e-2)
 

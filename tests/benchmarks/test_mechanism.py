@@ -34,8 +34,8 @@ def test_a_watched_run_ends_with_the_weights_of_an_unwatched_one(
 ):
     plain = begun(squares_folder, tiny_backbone_file, tmp_path / "plain")
     plain.loop.fit()
-    watched = mechanism.Watched(begun(squares_folder, tiny_backbone_file, tmp_path / "watched"), every=2)
-    train_in_turns({"watched": watched})["watched"].prediction()
+    watched = mechanism.Watch(begun(squares_folder, tiny_backbone_file, tmp_path / "watched"), every=2)
+    train_in_turns({"watched": watched.run.loop})["watched"].prediction()
     assert watched.epochs == [1, 2]
     assert all(len(values) == 2 for values in watched.series.values())
     for name, tensor in plain.loop.model_tensors().items():

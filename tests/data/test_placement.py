@@ -10,7 +10,8 @@ import torch
 
 from holotype.data import placement
 from holotype.data.placement import LEVELS, place
-from holotype.data.store import ImageStore, Spill
+from holotype.data.scratch import Spill
+from holotype.data.store import ImageStore
 from holotype.data.views import draw_crops
 from holotype.errors import InputError
 from holotype.machine.memory import Budget, Level

@@ -160,7 +160,8 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from holotype.data import ingest
-from holotype.data.store import ImageStore, Spill
+from holotype.data.scratch import Spill
+from holotype.data.store import ImageStore
 
 *paths, folder, moment = sys.argv[1:]
 read = ingest.read_image

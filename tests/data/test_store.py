@@ -10,7 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from holotype.data.store import ImageStore, Spill
+from holotype.data.scratch import Spill
+from holotype.data.store import ImageStore
 from holotype.data.views import Crops, centre_crops, draw_crops, normalise
 from holotype.errors import InputError
 

@@ -9,6 +9,8 @@ import pytest
 import torch
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map
 
 from holotype.data.strong import IDENTITY, OPERATIONS, Recipe, apply_recipe, draw_recipe
 from holotype.errors import InputError
@@ -216,6 +218,51 @@ def test_draws_have_fixmatch_ranges() -> None:
 def test_draws_repeat_with_the_generator() -> None:
     a, b = (draw_recipe(9, torch.Generator().manual_seed(1), share="none") for _ in range(2))
     assert all(torch.equal(getattr(a, name), getattr(b, name)) for name in FIELDS)
+
+
+MPS, CPU = torch.device("mps"), torch.device("cpu")
+
+
+class PretendedMps(TorchFunctionMode):
+    """Tensors sent to MPS stay where they are, say that they are there, and may not be float64, as on that device.
+
+    What is computed from such a tensor is there, too; a copy to the CPU is not.
+    """
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        leaves = tree_leaves((args, kwargs or {}))
+        there = any(isinstance(x, Tensor) and getattr(x, "on_mps", False) for x in leaves)
+        named = [x for x in leaves if isinstance(x, torch.device)]
+        if func == Tensor.device.__get__:
+            return MPS if there else func(*args)
+        args, kwargs = tree_map(lambda x: CPU if isinstance(x, torch.device) else x, (args, kwargs or {}))
+        result = func(*args, **kwargs)
+        if func is Tensor.to and named:
+            result = result.clone()
+        if MPS in named or (there and CPU not in named):
+            for made in tree_leaves(result):
+                if isinstance(made, Tensor):
+                    assert made.dtype != torch.float64, f"{func.__name__} on a device without float64"
+                    made.on_mps = True
+        return result
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_device_without_float64_gives_the_same_pixels(name: str) -> None:
+    images = pictures(20)
+    magnitude, sign = torch.tensor(LEVELS * 2, dtype=torch.float64), torch.tensor([-1] * 10 + [1] * 10)
+    recipe = recipe_of(name, magnitude, sign)
+    expected = apply_recipe(images, recipe)
+    with PretendedMps():
+        found = apply_recipe(images.to(MPS), recipe)
+        assert found.device == MPS
+        found = found.to(CPU)
+    assert torch.equal(found, expected)
+
+
+def test_the_pretended_device_notices_float64() -> None:
+    with PretendedMps(), pytest.raises(AssertionError, match="without float64"):
+        pictures(1).to(MPS).double()
 
 
 def test_no_images_and_wrong_arguments() -> None:

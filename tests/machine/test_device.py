@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.machine.device import pick_device
+from holotype.machine.device import Compute, pick_device
 from holotype.runs.settings import default_experiment
 
 
@@ -24,6 +24,13 @@ def test_auto_precision_is_bf16_on_cuda_alone(monkeypatch):
         assert experiment.precision == expected
     experiment.train.precision = "fp64"
     assert experiment.precision == "fp64"
+
+
+def test_double_precision_is_refused_where_there_is_none(monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    with pytest.raises(InputError, match="mps has no double precision"):
+        Compute.on("mps", "fp64")
+    assert Compute.on("mps").precision == "fp32"
 
 
 def test_one_gpu_of_several_can_be_named(monkeypatch):

@@ -1,23 +1,58 @@
 """Files are the old content or the new one, never a part."""
 
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import pytest
 
 from holotype.errors import InputError
-from holotype.machine.files import write_beside, write_text
+from holotype.machine import files, locks
+from holotype.machine.files import beside, folder_beside, sweep, write_beside, write_text
+
+WRITERS, TIMES = 4, 50
+
+WRITER = """
+import sys
+from pathlib import Path
+from holotype.machine.files import write_text
+for time in range(int(sys.argv[2])):
+    write_text(Path(sys.argv[1]), sys.argv[3] * 20_000)
+"""
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from holotype.machine.files import write_beside
+def die(part):
+    part.write_text("half of it")
+    os.kill(os.getpid(), signal.SIGKILL)
+write_beside(Path(sys.argv[1]), die)
+"""
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 def test_a_failure_leaves_the_old_content_and_no_litter(tmp_path):
     file = tmp_path / "a.txt"
     write_text(file, "old")
 
-    def fails(beside):
-        beside.write_text("ne")
+    def fails(part):
+        part.write_text("ne")
         raise ValueError("in the middle")
 
     with pytest.raises(ValueError, match="in the middle"):
         write_beside(file, fails)
     assert file.read_text() == "old"
-    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+    assert names(tmp_path) == ["a.txt"]
 
 
 def test_folders_are_made_and_an_impossible_place_is_said(tmp_path):
@@ -26,3 +61,184 @@ def test_folders_are_made_and_an_impossible_place_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="could not be written"):
         write_text(tmp_path / "file" / "a.txt", "new")
+
+
+@pytest.mark.parametrize("length", [2, 200, 250])
+def test_any_name_that_a_file_can_have_can_be_written(tmp_path, length):
+    for letter in ("a", "é"):
+        file = tmp_path / (letter * (length // len(letter.encode())))
+        write_text(file, "new")
+        assert file.read_text() == "new"
+
+
+def test_many_threads_may_write_one_file(tmp_path):
+    """Each writes a word of its own, long enough to be seen half."""
+    file = tmp_path / "a.txt"
+    words = [letter * 20_000 for letter in "abcdefgh"]
+
+    def write(number: int) -> str:
+        write_text(file, words[number % len(words)])
+        return file.read_text()
+
+    with ThreadPoolExecutor(8) as pool:
+        seen = list(pool.map(write, range(WRITERS * TIMES)))
+    assert set(seen) <= set(words)
+    assert names(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.processes
+@pytest.mark.xdist_group("processes")
+def test_many_processes_may_write_one_file(tmp_path):
+    file = tmp_path / "a.txt"
+    command = [sys.executable, "-c", WRITER, str(file), str(TIMES)]
+    running = [subprocess.Popen([*command, letter], stderr=subprocess.PIPE) for letter in "abcd"[:WRITERS]]
+    said = [process.communicate(timeout=120)[1] for process in running]
+    assert [process.returncode for process in running] == [0] * WRITERS, said
+    assert file.read_text() in {letter * 20_000 for letter in "abcd"}
+    assert names(tmp_path) == ["a.txt"]
+
+
+# -- links ------------------------------------------------------------------------------------------------
+
+
+def test_a_link_planted_at_the_name_of_the_part_is_not_written_through(tmp_path, monkeypatch):
+    precious = tmp_path / "precious.txt"
+    precious.write_text("mine")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    guesses = iter(["0" * 16, "1" * 16])
+    monkeypatch.setattr(files.secrets, "token_hex", lambda n: next(guesses))
+    (folder / f".a.txt.{'0' * 16}.part").symlink_to(precious)
+    (folder / ".a.txt.part").symlink_to(precious)
+    write_text(folder / "a.txt", "new")
+    assert precious.read_text() == "mine"
+    assert (folder / "a.txt").read_text() == "new"
+    assert not (folder / "a.txt").is_symlink()
+
+
+def test_a_link_is_replaced_and_not_what_it_points_to(tmp_path):
+    there, link = tmp_path / "there.txt", tmp_path / "link.txt"
+    there.write_text("mine")
+    link.symlink_to(there)
+    write_text(link, "new")
+    assert (there.read_text(), link.read_text()) == ("mine", "new")
+    assert not link.is_symlink()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no modes")
+def test_files_have_the_mode_that_the_user_has_chosen(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_text(tmp_path / "a.txt", "new")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o640
+
+
+# -- left-over parts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there is no such kill")
+def test_what_a_killed_process_left_is_swept_away(tmp_path):
+    file = tmp_path / "a.txt"
+    file.write_text("old")
+    done = subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False)
+    assert done.returncode < 0
+    assert len(names(tmp_path)) == 2
+    write_text(tmp_path / "b.txt", "new")
+    assert names(tmp_path) == ["a.txt", "b.txt"]
+    assert file.read_text() == "old"
+
+
+def test_what_is_being_written_is_not_swept_away(tmp_path):
+    with beside(tmp_path / "a.txt") as part:
+        sweep(tmp_path, again=True)
+        part.write_text("new")
+    assert (tmp_path / "a.txt").read_text() == "new"
+
+
+def test_parts_of_others_stay(tmp_path):
+    for name in (".film.mkv.part", "a.0123456789abcdef.part", ".a.part", ".a.0123456789ABCDEF.part"):
+        (tmp_path / name).write_text("")
+    before = names(tmp_path)
+    sweep(tmp_path, again=True)
+    assert names(tmp_path) == before
+
+
+def test_without_locks_parts_go_when_they_are_old(tmp_path, monkeypatch):
+    def refuse(descriptor: int) -> bool:
+        raise locks.NoLocks("none here")
+
+    monkeypatch.setattr(files, "try_lock", refuse)
+    fresh, old = (tmp_path / f".a.txt.{letter * 16}.part" for letter in "ab")
+    fresh.write_text("")
+    old.write_text("")
+    os.utime(old, (0, 0))
+    sweep(tmp_path, again=True)
+    assert names(tmp_path) == [fresh.name]
+    write_text(tmp_path / "a.txt", "new")
+    assert (tmp_path / "a.txt").read_text() == "new"
+
+
+def test_a_part_that_was_swept_before_its_lock_is_made_anew(tmp_path, monkeypatch):
+    """Somebody sweeps in the moment between the making of the file and its lock."""
+    seen = []
+
+    def swept_first(descriptor: int) -> bool:
+        if not seen:
+            (part,) = tmp_path.iterdir()
+            seen.append(part.name)
+            part.unlink()
+        return True
+
+    monkeypatch.setattr(files, "try_lock", swept_first)
+    write_text(tmp_path / "a.txt", "new")
+    assert seen
+    assert (tmp_path / "a.txt").read_text() == "new"
+
+
+def test_a_folder_appears_when_it_is_whole(tmp_path):
+    with folder_beside(tmp_path / "images") as part:
+        (part / "a.png").write_text("")
+        sweep(tmp_path, again=True)
+        assert not (tmp_path / "images").exists()
+    assert names(tmp_path / "images") == ["a.png"]
+    with pytest.raises(ValueError, match="half"), folder_beside(tmp_path / "more") as part:
+        raise ValueError("half")
+    assert names(tmp_path) == ["images"]
+
+
+def test_of_two_who_make_a_folder_one_is_first(tmp_path):
+    with folder_beside(tmp_path / "images") as mine, folder_beside(tmp_path / "images") as theirs:
+        assert mine != theirs
+        (mine / "mine.png").write_text("")
+        (theirs / "theirs.png").write_text("")
+    assert names(tmp_path) == ["images"]
+    assert names(tmp_path / "images") == ["theirs.png"]
+
+
+def test_a_folder_that_was_left_goes_and_one_behind_a_link_stays(tmp_path):
+    left = tmp_path / f".images.{'0' * 16}.part"
+    left.mkdir()
+    (left / "a.png").write_text("")
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "b.png").write_text("")
+    link = tmp_path / f".images.{'1' * 16}.part"
+    link.symlink_to(mine, target_is_directory=True)
+    sweep(tmp_path, again=True)
+    assert names(tmp_path) == [link.name, "mine"]
+    assert names(mine) == ["b.png"]
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(tmp_path):
+    write_text(tmp_path / "a.txt", "old")
+
+    def full(part: Path) -> None:
+        part.write_text("ne")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(InputError, match="No space left on device"):
+        write_beside(tmp_path / "a.txt", full)
+    assert names(tmp_path) == ["a.txt"]
+    assert (tmp_path / "a.txt").read_text() == "old"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -134,16 +137,76 @@ def test_the_cache_used_longest_ago_goes_first(tmp_path):
     assert beside.exists()
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True
-    )
-    dead, alive = tmp_path / f"a.{done.stdout.strip()}.part", tmp_path / f"b.{os.getpid()}.part"
-    for part in (dead, alive):
-        part.write_bytes(b"half")
-    make_room(tmp_path, 1, limit=100)
-    assert not dead.exists()
-    assert alive.exists()
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import torch
+from holotype.models.cache import writing
+with writing(Path(sys.argv[1]), (6, 5, 4), torch.float16):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there is no such kill")
+def test_what_a_killed_process_left_is_removed_and_what_is_being_written_stays(tmp_path):
+    file = tmp_path / "a.tokens"
+    subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False)
+    assert len(list(tmp_path.iterdir())) == 1
+    with writing(file, SIZE, HALF) as tokens:
+        make_room(tmp_path, 1, limit=100)
+        assert len(list(tmp_path.iterdir())) == 1
+        tokens.fill_(1)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tokens"]
+
+
+def test_two_may_write_one_cache_at_once(tmp_path):
+    file = tmp_path / "a.tokens"
+    with writing(file, SIZE, HALF) as one, writing(file, SIZE, HALF) as other:
+        one.fill_(1)
+        other.fill_(2)
+    assert (read_tokens(file, SIZE, HALF, "host", CPU) == 1).all()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def refuse_to_reserve(*_):
+    raise OSError(errno.EINVAL, "Invalid argument")
+
+
+@pytest.mark.parametrize("how", ["macOS", "a file system that cannot"])
+def test_where_space_cannot_be_reserved_the_file_is_written_out(tmp_path, monkeypatch, how):
+    if how == "macOS":
+        monkeypatch.delattr(cache_module.os, "posix_fallocate", raising=False)
+    else:
+        monkeypatch.setattr(cache_module.os, "posix_fallocate", refuse_to_reserve, raising=False)
+    monkeypatch.setattr(cache_module, "WRITTEN_AT_ONCE", 100)
+    tokens, file = random_tokens(), tmp_path / "a.tokens"
+    with writing(file, SIZE, HALF) as kept:
+        (part,) = tmp_path.iterdir()
+        if os.name == "posix":
+            assert (
+                part.stat().st_blocks * 512 >= tokens.numel() * 2
+            )  # no hole that a full disk would make a crash
+        assert (kept == 0).all()
+        kept.copy_(tokens)
+    assert torch.equal(read_tokens(file, SIZE, HALF, "host", CPU), tokens)
+
+
+def test_where_space_cannot_be_reserved_a_full_disk_is_noticed_at_once(tmp_path, monkeypatch, caplog):
+    monkeypatch.delattr(cache_module.os, "posix_fallocate", raising=False)
+    monkeypatch.setattr(cache_module.shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
+    keep_tokens(random_tokens(), tmp_path / "a.tokens", limit=10_000)
+    assert "could not be kept for later runs: No space left on device" in caplog.text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_others_may_make_room_at_the_same_time(tmp_path, monkeypatch):
+    """A file is listed, and gone when it is looked at."""
+    gone, there = tmp_path / "gone.tokens", tmp_path / "there.tokens"
+    there.write_bytes(b"x" * 100)
+    listed = Path.glob
+    monkeypatch.setattr(Path, "glob", lambda self, pattern: [gone, *listed(self, pattern)])
+    assert make_room(tmp_path, 100, limit=150)
+    assert not there.exists()
 
 
 def test_a_cache_too_large_to_be_kept_says_so(tmp_path, caplog):

@@ -21,9 +21,10 @@ from holotype.data.table import Table
 from holotype.errors import InputError, Stopped
 from holotype.machine.device import pick_device
 from holotype.methods import METHODS
-from holotype.runs import prepared as module
+from holotype.runs import parts as module
 from holotype.runs.experiment import Experiment
-from holotype.runs.prepared import load_data, make_compute
+from holotype.runs.parts import load_data
+from holotype.runs.prepared import make_compute
 from holotype.runs.run import run_experiment
 from holotype.runs.settings import default_experiment, resolve
 from holotype.train.loop import Loop

@@ -10,22 +10,14 @@ import torch
 
 from holotype.errors import InputError
 from holotype.machine.memory import Budget, MemoryConfig
-from holotype.methods.base import Views
 from holotype.models.cache import CacheViews
 from holotype.runs import prepared as module
 from holotype.runs.experiment import Experiment
-from holotype.runs.prepared import (
-    Prepared,
-    Shelf,
-    make_compute,
-    make_method,
-    sharing_key,
-    views_needed,
-    wanted_views,
-)
+from holotype.runs.parts import make_method
+from holotype.runs.prepared import Prepared, Shelf, make_compute, sharing_key
 from holotype.runs.settings import default_experiment
+from holotype.train import caching
 from tests.small_run import set_dotted
-from tests.train.stubs import STUBS, TwoStages
 
 
 @pytest.fixture
@@ -71,70 +63,6 @@ def get(shelf: Shelf, experiment: Experiment) -> Prepared:
 
 def method_of(ready: Prepared, experiment: Experiment):
     return make_method(experiment, ready.data, ready.backbone)
-
-
-# -- which views ----------------------------------------------------------------------------------------
-
-
-def methods(*names: str) -> list:
-    experiment = default_experiment("simgcd", "cub")
-    made = []
-    for name in names:
-        kind = STUBS.get(name) or module.find_method(name)
-        made.append(kind(default_experiment(name, "cub").method if name not in STUBS else None, TASK))
-    assert experiment
-    return made
-
-
-TASK = module.Task(n_known=2, k=4, dim=32, n_images=10, n_labelled=4)
-
-
-@pytest.mark.parametrize(
-    ("names", "most"),
-    [
-        (("simgcd",), (2, 0)),
-        (("rpc",), (2, 1)),
-        (("simgcd", "kmeans", "rpc"), (2, 1)),
-        (("two stages",), (2, 1)),
-        (("kmeans",), None),
-        (("images",), None),
-        (("images", "simgcd"), (2, 0)),
-    ],
-)
-def test_views_needed_are_the_most_of_all_stages_and_methods(names, most):
-    found = views_needed(methods(*names))
-    assert found == (most and Views(weak=most[0], strong=most[1]))
-
-
-@pytest.mark.parametrize(
-    ("method", "asked", "views"),
-    [
-        ("simgcd", "off", None),
-        ("simgcd", "auto", CacheViews(4, 2)),  # on the CPU
-        ("simgcd", "16+8", CacheViews(16, 8)),
-        ("kmeans", "auto", None),
-        ("kmeans", "16+8", None),
-    ],
-)
-def test_a_run_asks_for_a_cache_where_it_can_use_one(tiny, method, asked, views):
-    experiment = tiny(method, cache_views=asked)
-    ready = get(Shelf(), experiment)
-    state = torch.get_rng_state()
-    assert wanted_views(experiment, ready.data, ready.backbone) == views
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_on_a_gpu_auto_is_exact(tiny, monkeypatch):
-    ready = get(Shelf(), tiny())
-    monkeypatch.setattr(module, "pick_device", lambda name: "cuda")
-    assert wanted_views(tiny(), ready.data, ready.backbone) is None
-    assert wanted_views(tiny(cache_views="4+2"), ready.data, ready.backbone) == CacheViews(4, 2)
-
-
-def test_a_cache_that_cannot_be_read_is_refused(tiny):
-    ready = get(Shelf(), tiny())
-    with pytest.raises(InputError, match="16"):
-        wanted_views(tiny(cache_views="16"), ready.data, ready.backbone)
 
 
 # -- what is shared -------------------------------------------------------------------------------------
@@ -230,6 +158,27 @@ def test_where_the_images_lie_is_said_in_a_line(tiny, caplog, settings, level, s
     assert ready.taken() == Budget.at(level, ready.images.nbytes)
 
 
+def test_budgets_count_all_images_and_every_open_cache(tiny, monkeypatch):
+    """Training images, held-out ones and caches share what the settings allow."""
+    asked: list[Budget] = []
+
+    def find(config, device, taken):
+        asked.append(taken)
+        return Budget(0, 10**9, 10**9)
+
+    monkeypatch.setattr(module, "find_budget", find)
+    monkeypatch.setattr(caching, "find_budget", find)
+    experiment = tiny("rpc")
+    ready = get(Shelf(), experiment)
+    ready.data.test = ready.data.table
+    images, (_, held_out) = ready.images, ready.held_out
+    method = method_of(ready, experiment)
+    first = ready.cache(CacheViews(5, 3), method)
+    ready.cache(CacheViews(6, 3), method)
+    so_far = [0, images.nbytes, images.nbytes + held_out.nbytes]
+    assert asked == [Budget.at("host", n) for n in (*so_far, so_far[-1] + first.nbytes)]
+
+
 def test_a_disk_that_is_too_small_is_an_error(tiny):
     with pytest.raises(InputError, match="disk"):
         _ = get(Shelf(), tiny(memory__host_gb=1e-5, memory__disk_gb=1e-5)).images
@@ -308,10 +257,6 @@ def test_a_small_budget_shrinks_the_views_of_a_fresh_run_only(tiny):
     assert (shrunk.level, shrunk.views.weak < 20) == ("host", True)
     fixed = ready.cache(wanted, method_of(ready, experiment), fixed=wanted)
     assert (fixed.level, fixed.views) == ("disk", wanted)
-
-
-def test_stages_of_ones_own_count(tiny):
-    assert views_needed([TwoStages(None, TASK)]) == Views(weak=2, strong=1)
 
 
 # -- what is given, and what is estimated ---------------------------------------------------------------

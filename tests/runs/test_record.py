@@ -18,11 +18,11 @@ from holotype.machine.memory import MemoryConfig
 from holotype.methods import METHODS, Prediction
 from holotype.models.cache import CacheViews
 from holotype.runs.experiment import Experiment
-from holotype.runs.prepared import Data
+from holotype.runs.parts import Data
 from holotype.runs.provenance import describe
 from holotype.runs.record import config_hash, count_placed, identify, make_record, score_held_out, score_table
 from holotype.runs.settings import default_experiment
-from holotype.train.loop import TrainConfig
+from holotype.train.config import TrainConfig
 from holotype.train.sources import evaluation_features
 from tests.train.conftest import N_KNOWN, World, draw_squares, tiny_backbone
 from tests.train.conftest import world as world  # the fixture of the folder train

@@ -18,7 +18,8 @@ from holotype.methods import Task, Views, find_method
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews
 from holotype.train.caching import open_cache
-from holotype.train.loop import Loop, TrainConfig
+from holotype.train.config import TrainConfig
+from holotype.train.loop import Loop
 
 N_CLASSES, PER_CLASS, N_KNOWN = 4, 12, 2
 

@@ -185,6 +185,22 @@ def test_stages_use_their_own_parameters_start_and_length(world):
     assert fresh < continued
 
 
+def test_who_looks_on_is_called_after_each_epoch_of_each_stage_and_changes_nothing(world):
+    """Two epochs, then a stage of one. Looking puts the modules into another mode, as scoring does."""
+    plain, watched = (world.loop(TwoStages) for _ in range(2))
+    seen = []
+
+    def look(epoch):
+        seen.append((watched.position.stage, epoch, watched.position.counter))
+        watched.predict()
+
+    watched.on_epoch = look
+    plain.fit()
+    watched.fit()
+    assert seen == [(0, 1, watched.steps), (0, 2, 2 * watched.steps), (1, 1, 3 * watched.steps)]
+    assert_equal_weights(weights(plain), weights(watched))
+
+
 def test_before_epoch_offers_every_image_and_every_label(world):
     loop = world.loop(ClustersAtTheEnd)
     loop.fit()

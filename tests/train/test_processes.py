@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 import torch.multiprocessing as mp
@@ -9,7 +11,7 @@ from safetensors.torch import load_file
 
 from holotype.machine.processes import gather_rows, local_rows, sum_gradients, world_size
 
-from .two_processes import CASES, train_all, worker
+from .two_processes import CASES, ROOMS, caches, tells, train_all, worker
 
 
 def test_one_process_gathers_nothing():
@@ -39,3 +41,41 @@ def test_two_processes_give_the_weights_of_one(world, tmp_path):
     start = world.loop("simgcd").model_tensors()
     trained = load_file(tmp_path / "one" / "simgcd-0.safetensors")
     assert not torch.allclose(start["method.classifier.v"].double(), trained["method.classifier.v"])
+
+
+# -- what processes tell each other -----------------------------------------------------------------------
+
+
+def run_two(job, tmp_path):
+    """`job` of two_processes.py in two processes; returns what each of them noted."""
+    mp.spawn(job, args=(str(tmp_path),), nprocs=2)
+    return [json.loads((tmp_path / f"noted-{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.mark.processes
+@pytest.mark.xdist_group("processes")
+def test_what_one_finds_all_know(tmp_path):
+    first, second = run_two(tells, tmp_path)
+    assert first == second
+    assert first == {
+        "first": 0,
+        "all": [0, 10],
+        "fault": "the first one's",
+        "here": 2,
+        "resumed": [5, [1.0, 1.0, 1.0]],
+    }
+
+
+@pytest.mark.processes
+@pytest.mark.xdist_group("processes")
+def test_processes_with_unequal_room_train_on_the_same_views(tmp_path):
+    """16+8 views fit the one to the byte and not the other; neither process waits for the other for ever."""
+    for rank in range(2):
+        (tmp_path / str(rank)).mkdir()
+    first, second = run_two(caches, tmp_path)
+    assert first == second
+    assert len(first["found"]) == 2 * len(ROOMS)
+    for name, (views, level, tokens, again) in first["found"].items():
+        assert level == ROOMS[name.rpartition(" ")[0]][1]
+        assert views == ("15+8" if level == "host" else "16+8")
+        assert tokens == again

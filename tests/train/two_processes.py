@@ -1,7 +1,11 @@
-"""The work of one process of the pool in test_gather.py: every method, in float64, then its weights to a file."""
+"""The work of one process of the pool in test_processes.py: every method, in float64, then its weights to a file; and
+what processes tell each other."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,7 +14,12 @@ import torch.distributed as dist
 from safetensors.torch import save_file
 
 from holotype.data.store import ImageStore
+from holotype.errors import InputError
 from holotype.machine.device import Compute
+from holotype.machine.memory import Budget
+from holotype.machine.processes import found_by_first, processes_here, told_by_all, told_by_first
+from holotype.train import caching
+from holotype.train.journal import Journal, Position, State
 
 from .conftest import World, draw_squares
 from .stubs import OwnEncoder, TwoStages
@@ -45,5 +54,75 @@ def worker(rank: int, size: int, images: str, out: str) -> None:
     dist.destroy_process_group()
 
 
+# -- what processes tell each other -----------------------------------------------------------------------
+
+
+def meet(rank: int, out: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{out}/meeting", rank=rank, world_size=2)
+
+
+def note(out: str, rank: int, **facts: object) -> None:
+    (Path(out) / f"noted-{rank}.json").write_text(json.dumps(facts))
+    dist.destroy_process_group()
+
+
+def tells(rank: int, out: str) -> None:
+    meet(rank, out)
+
+    def fail() -> None:
+        raise InputError("the first one's" if rank == 0 else "not asked")
+
+    try:
+        found_by_first(fail)
+        fault = ""
+    except InputError as error:
+        fault = str(error)
+    first = found_by_first(lambda: rank)
+    assert told_by_first(rank) == 0
+    journal = Journal(Path(out) / f"run-{rank}")  # on a disk each
+    journal.save(State(Position(0, 1, 2, 5, True), 2.5, {"a": torch.ones(3)}))  # the first alone does
+    state = journal.resume()
+    step = None if state is None else [state.position.counter, state.tensors["a"].tolist()]
+    note(out, rank, first=first, all=told_by_all(10 * rank), fault=fault, here=processes_here(), resumed=step)
+
+
+ROOMS = {
+    "second has a byte less": ([0, 1], "host"),
+    "first has a byte less": ([1, 0], "host"),
+    "second has no memory": ([0, 10**9], "disk"),
+    "first has no memory": ([10**9, 0], "disk"),
+}
+"""Bytes that each process lacks for a cache of 16+8 views, and where the cache lies then."""
+
+
+def caches(rank: int, out: str) -> None:
+    """Open a cache of 16+8 views in each of ROOMS, on one disk and on a disk each, and once more."""
+    meet(rank, out)
+    table = draw_squares(Path(out) / str(rank))
+    world = World(table, ImageStore.decode(list(table.path), 32, progress=False))
+    nbytes = 48 * 25 * 6 * 32 * 2  # of 16+8 views and the centre
+    found = {}
+    for name, (less, _) in ROOMS.items():
+        room = Budget(0, max(0, nbytes - less[rank]), 10**9)
+        caching.find_budget = lambda *_, room=room: room
+        for shared in (True, False):
+            folder = Path(out) / name / ("disk" if shared else f"disk-{rank}")
+            cache = world.cache(folder, "16+8")
+            tokens = digest(cache.tokens)
+            if rank == 1 and not shared:
+                shutil.rmtree(folder)  # a file that only one of them has
+            again = world.cache(folder, "16+8")
+            found[f"{name} {shared}"] = [str(cache.views), cache.level, tokens, digest(again.tokens)]
+    loop = world.loop("rpc", epochs=1, cache=cache)
+    loop.fit()
+    note(out, rank, found=found, weights=digest(*loop.model_tensors().values()))
+
+
+def digest(*tensors: torch.Tensor) -> str:
+    content = b"".join(t.flatten().view(torch.uint8).numpy().tobytes() for t in tensors)
+    return hashlib.sha256(content).hexdigest()
+
+
 if __name__ == "__main__":
-    sys.exit("this file is work for test_gather.py")
+    sys.exit("this file is work for test_processes.py")

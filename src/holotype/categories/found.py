@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, Literal
 
 from holotype.categories.edits import FORMULA
 from holotype.errors import InputError
 from holotype.machine.files import write_beside, write_text
+
+if TYPE_CHECKING:  # pandas takes half a second to import
+    import pandas as pd
 
 FORMAT = 1
 """Raised when a file of an older version can no longer be read."""
@@ -106,6 +107,8 @@ class Discovery:
     @classmethod
     def load(cls, folder: Path) -> Discovery:
         """Read what `save` wrote."""
+        import pandas as pd
+
         path = folder / FILE
         if not path.is_file():
             raise InputError(f"{folder} holds no discovery (no {FILE}); make one with holotype discover.")

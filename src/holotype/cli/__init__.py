@@ -71,9 +71,12 @@ def _dispatch(words: list[str]) -> int:
         hint = f"did you mean {close[0]}" if close else f"the commands are {', '.join(COMMANDS)}"
         raise InputError(f"There is no command {name!r}; {hint} (holotype --help)?")
     from holotype.cli.words import messages
+    from holotype.machine.imports import importing
 
+    with importing():
+        module = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}")
     with messages():
-        code: int = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}").command(words[1:])
+        code: int = module.command(words[1:])
     return code
 
 

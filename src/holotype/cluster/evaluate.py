@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
 
 from holotype.errors import InputError
 
@@ -191,6 +190,8 @@ def _counts(y: Ints, p: Ints) -> Ints:
 def _matched(counts: Ints) -> Ints:
     """The category of each class under the assignment with the most matches. (D, D) -> (D,)."""
     # The cost form, not maximize=True: among equal optima SciPy's choice is then the reference's.
+    from scipy.optimize import linear_sum_assignment  # takes a third of a second to import
+
     category, true = linear_sum_assignment(counts.max() - counts)
     return category[np.argsort(true)].astype(np.int64)
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from holotype.data.scratch import Scratch, Spill, too_little_disk
+from holotype.data.store import ImageStore
 from holotype.errors import InputError
 from holotype.machine.memory import LEVELS, PLACE, Budget, Level, human
-
-if TYPE_CHECKING:
-    from holotype.data.store import ImageStore
 
 Choice = Literal["auto", "device", "host", "disk"]
 CHUNK = 1 << 26

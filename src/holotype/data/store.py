@@ -21,15 +21,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from holotype.data.ingest import in_order
-from holotype.data.placement import place
 from holotype.data.scratch import PixelBuffer, Spill
 from holotype.data.views import Crops
 from holotype.errors import InputError
 from holotype.machine.device import processors
 from holotype.machine.files import write_beside
 from holotype.machine.memory import Level
-
-__all__ = ["ImageStore", "Spill", "place"]
 
 CROP_SHARE = 0.875
 """A crop's side as a share of the stored image's shorter side, as in the reference transforms."""

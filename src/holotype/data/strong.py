@@ -1,7 +1,7 @@
 """Strong views: FixMatch's RandAugment (two of 14 operations) and Cutout, as batched tensor code.
 
 What is done to each image is drawn first, into a `Recipe` of CPU tensors, and can be replayed. Rows are
-grouped by operation on the host, so nothing ever waits for the device. Every operation works on uint8 and
+grouped by operation on the host, so nothing waits for the device. Every operation works on uint8 and
 rounds as Pillow does, the geometric ones with nearest-neighbour sampling in Pillow's own 16.16 fixed-point
 arithmetic; the results are equal to Pillow's bit for bit and do not depend on the device.
 """
@@ -144,12 +144,12 @@ def _send(host: Tensor, like: Tensor) -> Tensor:
 
 def _auto_contrast(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
     """Stretch each channel to 0..255."""
-    # Pillow truncates a float64 product; only the 256 table entries are computed that way. The division is
-    # between tensors because torch turns a number over a tensor into a product with the reciprocal.
-    low = images.amin((2, 3)).double()[..., None]
-    high = images.amax((2, 3)).double()[..., None]
+    # Pillow truncates a float64 product; so are the 256 table entries, on the CPU for a device without float64 (the
+    # only wait here). The division is between tensors: torch makes a product of a number over a tensor.
+    where = torch.device("cpu") if images.device.type == "mps" else images.device
+    low, high = (side((2, 3)).to(where).double()[..., None] for side in (images.amin, images.amax))
     scale = high.new_full((), 255) / (high - low).clamp_min(1)
-    level = torch.arange(256, device=images.device, dtype=torch.float64)
+    level = torch.arange(256, device=where, dtype=torch.float64)
     table = (level * scale + -low * scale).clamp(0, 255)
     return _look_up(images, torch.where(high > low, table, level))
 
@@ -255,7 +255,7 @@ def _blend(base: Tensor, images: Tensor, magnitude: Tensor) -> Tensor:
 
 def _look_up(images: Tensor, table: Tensor) -> Tensor:
     """Replace every value by its entry (truncated) in the channel's table, (b, 3, 256)."""
-    return table.to(torch.uint8).gather(2, images.flatten(2).long()).view_as(images)
+    return table.to(torch.uint8).to(images.device).gather(2, images.flatten(2).long()).view_as(images)
 
 
 def _warp(images: Tensor, *matrix: Tensor | float) -> Tensor:

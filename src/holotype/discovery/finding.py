@@ -30,7 +30,8 @@ from holotype.machine.files import write_beside
 from holotype.models.backbone import state_digest
 from holotype.runs.embed import Embeddings, embed_table
 from holotype.runs.experiment import Experiment
-from holotype.runs.prepared import Data, Shelf
+from holotype.runs.parts import Data
+from holotype.runs.prepared import Shelf
 from holotype.runs.run import Run, begin
 from holotype.runs.settings import default_experiment
 from holotype.runs.trained import save_trained

@@ -45,7 +45,7 @@ from holotype.models.backbone import BackboneConfig
 from holotype.report import build_report
 from holotype.runs.embed import embed_table
 from holotype.runs.folder import RunFolder
-from holotype.runs.prepared import check_k
+from holotype.runs.parts import check_k
 from holotype.runs.trees import flat
 
 FEWEST = 8

@@ -43,6 +43,10 @@ class Compute:
         from holotype.machine.processes import local_rank, world_size
 
         where = pick_device(name)
+        if where == "mps" and precision == "fp64":
+            raise InputError(
+                "--device mps has no double precision; use --train.precision fp32, or --device cpu."
+            )
         if where == "cuda":  # each process of a machine has a GPU of its own
             where = f"cuda:{local_rank()}" if world_size() > 1 else f"cuda:{torch.cuda.current_device()}"
         return cls(torch.device(where), precision or usual_precision(where))

@@ -1,50 +1,162 @@
-"""Writing files so that a kill or a full disk at any moment leaves the old content or the new one."""
+"""Writing files so that a kill or a full disk at any moment leaves the old content or the new one.
+
+The new content is written beside the old one, under a name that nobody else has, and then renamed. So any number of
+threads and processes may write one file at once: one of them is the last. Where the name is that of a symbolic link,
+the link is replaced, not what it points to. What a killed process left is swept away by the next one that writes in the
+folder: a file that is being written is locked, so that one without a lock is left-over.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from holotype.errors import InputError
+from holotype.machine.locks import NO_FOLLOW, NoLocks, is_same, try_lock
+
+NAME_KEPT = 40
+"""Characters of a file's name that are found in the name of its part: names have at most 255 bytes."""
+OURS = re.compile(r"\..+\.[0-9a-f]{16}\.part", re.DOTALL)
+"""Names of parts. Others know files that end in .part as well."""
+LEFT_OVER = 24 * 3600.0
+"""Seconds without a change after which a part is left-over where files cannot be locked."""
+
+_swept: set[Path] = set()
+"""Folders in which this process has looked for left-over parts."""
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """A new, empty file in the folder of `path`, which takes its name when the block ends, and vanishes if it fails."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sweep(path.parent)
+    part, descriptor = _make_part(path)
+    try:
+        yield part
+        with open(part, "r+b", opener=_not_a_link) as file:
+            os.fsync(file.fileno())
+        if os.name != "posix":  # there an open file cannot be renamed
+            os.close(descriptor)
+            descriptor = -1
+        os.replace(part, path)
+        _sync_folder(path.parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+@contextmanager
+def folder_beside(path: Path) -> Iterator[Path]:
+    """The same for a folder. Where somebody else has made `path` meanwhile, theirs stays."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sweep(path.parent)
+    part, descriptor = _make_part(path, folder=True)
+    try:
+        yield part
+        try:
+            os.rename(part, path)
+        except OSError:
+            if not path.is_dir():
+                raise
+        _sync_folder(path.parent)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def write_beside(path: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a file beside `path`, then fsync it and rename it into place."""
-    beside = path.with_name(f".{path.name}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(beside)
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-        _sync_folder(path.parent)
+        with beside(path) as part:
+            write(part)
     except OSError as error:
-        _remove(beside)
         raise InputError(
             f"{path} could not be written ({error.strerror or error}); what was there before is untouched: "
             "free some space or choose another place, then run the same command again."
         ) from error
-    except BaseException:
-        _remove(beside)
-        raise
-
-
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    def write(beside: Path) -> None:
-        beside.write_bytes(content)
+    def write(part: Path) -> None:
+        part.write_bytes(content)
 
     write_beside(path, write)
 
 
 def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
+
+
+def sweep(folder: Path, *, again: bool = False) -> None:
+    """Remove what killed processes have left in `folder`; once a process and folder, unless `again`."""
+    if folder in _swept and not again:
+        return
+    _swept.add(folder)
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if OURS.fullmatch(name):
+                _remove_left_over(folder / name)
+
+
+def _make_part(path: Path, *, folder: bool = False) -> tuple[Path, int]:
+    """A new file or folder beside `path`, and its descriptor, which is locked where that can be."""
+    while True:
+        part = path.with_name(f".{path.name[:NAME_KEPT]}.{secrets.token_hex(8)}.part")
+        try:
+            if folder:
+                part.mkdir()
+                # elsewhere a folder cannot be opened, nor locked
+                descriptor = os.open(part, os.O_RDONLY | NO_FOLLOW) if os.name == "posix" else -1
+            else:
+                descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o666)
+        except FileExistsError:  # a link counts: nothing is ever written through it
+            continue
+        try:
+            with contextlib.suppress(NoLocks):
+                if not (try_lock(descriptor) and is_same(descriptor, part)):
+                    os.close(descriptor)  # somebody who swept was faster than the lock
+                    continue
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return part, descriptor
+
+
+def _remove_left_over(part: Path) -> None:
+    """Remove a part that nobody writes to any more."""
+    folder = part.is_dir()
+    try:
+        descriptor = os.open(part, (os.O_RDONLY if folder else os.O_RDWR) | NO_FOLLOW)
+    except OSError:  # gone, or a link, or somebody else's
+        return
+    try:
+        try:
+            left = try_lock(descriptor)
+        except NoLocks:
+            left = time.time() - os.fstat(descriptor).st_mtime > LEFT_OVER
+        # while it is locked: whoever has just made it sees that it is gone
+        if left and folder:
+            shutil.rmtree(part, ignore_errors=True)
+        elif left:
+            part.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+
+
+def _not_a_link(path: str, flags: int) -> int:
+    return os.open(path, flags | NO_FOLLOW)
 
 
 def _sync_folder(folder: Path) -> None:

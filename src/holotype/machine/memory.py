@@ -9,7 +9,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -70,6 +70,11 @@ class Budget:
 
 
 NOTHING = Budget(0, 0, 0)
+
+
+def least(budgets: Sequence[Budget]) -> Budget:
+    """What every one of them has."""
+    return Budget(*(min(getattr(budget, level) for budget in budgets) for level in LEVELS))
 
 
 def find_budget(config: MemoryConfig, device: torch.device, taken: Budget = NOTHING) -> Budget:
@@ -136,10 +141,10 @@ def _within(free: int, wanted: int) -> int:
 
 
 def _processes() -> int:
-    """Processes of this run, which share the machine's memory and disk."""
-    from holotype.machine.processes import world_size
+    """Processes of this run on this machine, which share its memory and disk."""
+    from holotype.machine.processes import processes_here
 
-    return world_size()
+    return processes_here()
 
 
 def _device_memory(device: torch.device) -> tuple[int, int]:

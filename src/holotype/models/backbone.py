@@ -1,24 +1,23 @@
 """From a name to a network: any vision transformer of timm, split into a frozen trunk and a trained tail.
 
 The weights come from the package itself ("embedded"), from a local safetensors file, or from the
-Hugging Face hub by timm's name. timm is imported inside the functions: it takes seconds.
+Hugging Face hub by timm's name (networks.py).
 """
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from holotype.errors import InputError
+from holotype.models.networks import blank, check_name, from_hub, outline_of
 from holotype.models.tails import Model, check_blocks, split
 
 CAVEAT = (
@@ -28,8 +27,6 @@ CAVEAT = (
 )
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-
-HUB_CLIENTS = ("huggingface_hub", "httpx", "httpx2", "requests", "urllib3")
 
 RGB = tuple[float, float, float]
 
@@ -111,27 +108,18 @@ EMBEDDED = Path(__file__).parent / "weights" / "vit_tiny_patch16_128.safetensors
 def load_backbone(config: BackboneConfig) -> Backbone:
     """Build the network that `config` names, with its weights, in float32 on the CPU."""
     origin = _origin(config)
-    outline = _outline(origin.arch)
+    outline = outline_of(origin.arch)
     size = _image_size(config.image_size, origin.image_size, outline, origin.arch)
     check_blocks(config.train_blocks, len(outline.blocks), origin.arch)
     # timm draws initial weights that are overwritten at once: the caller's generator is not to notice.
     with torch.random.fork_rng(devices=[]):
-        model = _from_hub(origin, size) if origin.file is None else _from_file(origin, origin.file, size)
+        model = from_hub(origin.arch, size) if origin.file is None else _from_file(origin, origin.file, size)
     digest = origin.digest or state_digest(model.state_dict())
     dim = int(model.num_features)
     trunk, tail = split(model, config.train_blocks)
     mean = origin.mean or _rgb(outline.pretrained_cfg["mean"])
     std = origin.std or _rgb(outline.pretrained_cfg["std"])
     return Backbone(trunk, tail, dim, size, mean, std, origin.name, digest, origin.caveat)
-
-
-def _timm() -> ModuleType:
-    from holotype.machine import torchvision_cure as _torchvision
-
-    _torchvision.cure()  # timm imports torchvision
-    import timm
-
-    return timm
 
 
 def _origin(config: BackboneConfig) -> _Origin:
@@ -142,7 +130,7 @@ def _origin(config: BackboneConfig) -> _Origin:
         return _file_origin(path, config.arch, "embedded" if name == "embedded" else path.stem)
     if "/" in name or "\\" in name or path.is_dir() or path.suffix in (".pt", ".pth", ".bin", ".ckpt"):
         raise InputError(f"There is no backbone file {name}: give the path of an existing .safetensors file.")
-    _check_name(name, with_weights=True)
+    check_name(name, with_weights=True)
     return _Origin(name, name)
 
 
@@ -156,7 +144,7 @@ def _file_origin(path: Path, arch: str | None, name: str) -> _Origin:
             f"The backbone file {path} does not say which network it holds: set arch to timm's name of it, "
             "for example vit_base_patch16_224."
         )
-    _check_name(arch, with_weights=False)
+    check_name(arch, with_weights=False)
     try:
         size = int(said["image_size"]) if "image_size" in said else None
         mean, std = (_rgb(said[k].strip("[]() ").split(",")) if k in said else None for k in ("mean", "std"))
@@ -179,49 +167,14 @@ def _metadata(path: Path) -> tuple[dict[str, str], str]:
     try:
         with safe_open(path, framework="pt") as weights:
             said = weights.metadata() or {}
-    except SafetensorError as error:
+    except (SafetensorError, OSError) as error:
         raise InputError(
-            f"The backbone file {path} is not a safetensors file ({error}): convert other checkpoints with "
-            "safetensors.torch.save_file, since nothing here unpickles."
+            f"The backbone file {path} is not a whole safetensors file ({error}): if it was copied or downloaded, "
+            "delete it and fetch it again; convert other checkpoints with safetensors.torch.save_file, since nothing "
+            "here unpickles."
         ) from error
     with path.open("rb") as stream:
         return said, hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _check_name(name: str, *, with_weights: bool) -> None:
-    """Refuse names that timm does not know (or has no weights for), with the nearest ones it does."""
-    timm = _timm()
-    tag_known = "." not in name or name in timm.list_pretrained() or not with_weights
-    if timm.is_model(name) and tag_known:
-        if with_weights and not timm.is_model_pretrained(name):
-            raise InputError(
-                f"timm has no weights for {name}: give the path of a .safetensors file with arch {name}."
-            )
-        return
-    usable = timm.list_models(["vit_*", "eva*", "deit3_*"]) + timm.list_pretrained(
-        ["vit_*", "eva*", "deit3_*"]
-    )
-    near = difflib.get_close_matches(name, usable, n=3, cutoff=0.5)
-    hint = f"did you mean {', '.join(near)}?" if near else "timm.list_pretrained() lists those it knows."
-    raise InputError(f'timm knows no network "{name}": {hint}')
-
-
-def _outline(arch: str) -> Model:
-    """The network without storage: what it is, before anything is downloaded."""
-    timm = _timm()
-    from timm.models.eva import Eva
-    from timm.models.vision_transformer import VisionTransformer
-
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        model = timm.create_model(arch, pretrained=False, num_classes=0)
-    kinds: tuple[type[nn.Module], ...] = (VisionTransformer, Eva)
-    same = ("forward_features", "forward_head", "pool")
-    if not any(all(getattr(type(model), f, None) is getattr(kind, f) for f in same) for kind in kinds):
-        raise InputError(
-            f"{arch} is a {type(model).__name__}, not a plain vision transformer, so it has no last blocks "
-            "to train on their own: choose a ViT of timm (DINO, DINOv2, DINOv3, CLIP, SigLIP, MAE, EVA)."
-        )
-    return model
 
 
 def _image_size(wanted: int | None, native: int | None, outline: Model, arch: str) -> int:
@@ -236,30 +189,11 @@ def _image_size(wanted: int | None, native: int | None, outline: Model, arch: st
     return size
 
 
-def _from_hub(origin: _Origin, size: int) -> Model:
-    """Fetch weights by timm's name; a hub out of reach becomes advice."""
-    timm = _timm()
-    try:
-        return timm.create_model(origin.arch, pretrained=True, num_classes=0, img_size=size)
-    except Exception as error:
-        # The hub's client changes its HTTP library between versions, and not all their errors are OSErrors.
-        package = type(error).__module__.partition(".")[0]
-        if not isinstance(error, OSError) and package not in HUB_CLIENTS:
-            raise
-        repository = timm.get_pretrained_cfg(origin.arch).hf_hub_id or f"timm/{origin.arch}"
-        raise InputError(
-            f"The weights of {origin.arch} could not be fetched from the Hugging Face hub "
-            f"({type(error).__name__}): download model.safetensors of {repository} where there is a network "
-            f"and give its path as the backbone with arch {origin.arch}, or use the embedded backbone."
-        ) from error
-
-
 def _from_file(origin: _Origin, path: Path, size: int) -> Model:
     """Build `origin.arch` and load `path` into it: every key must fit, and half precision becomes float32."""
-    timm = _timm()
     from safetensors.torch import load_file
 
-    model = timm.create_model(origin.arch, pretrained=False, num_classes=0, img_size=size)
+    model = blank(origin.arch, img_size=size)
     state = {k: v.float() if v.is_floating_point() else v for k, v in load_file(path).items()}
     try:
         state = _filter(model)(state, model)  # resamples positions for another image size

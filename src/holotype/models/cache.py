@@ -9,30 +9,36 @@ are kept for later runs under the hash of all that decides their content; they c
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import logging
 import math
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from holotype.errors import InputError
+from holotype.machine.files import beside, sweep
 from holotype.machine.memory import Level, human
 
 log = logging.getLogger("holotype")
 
 BYTES = 2
 """Of a number in the cache."""
-SUFFIX, PART = ".tokens", ".part"
+SUFFIX = ".tokens"
+WRITTEN_AT_ONCE = 1 << 24
+"""Bytes of a file that is written out because its space cannot be reserved."""
 Size = tuple[int, int, int]
 """Of the tensor of a cache: entries, tokens, D."""
 
@@ -154,18 +160,29 @@ def read_tokens(file: Path, size: Size, dtype: torch.dtype, level: Level, device
 @contextmanager
 def writing(file: Path, size: Size, dtype: torch.dtype) -> Iterator[Tensor]:
     """A new file as a tensor to be filled; it gets its name when the block ends, and vanishes if that fails."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_suffix(f".{os.getpid()}{PART}")
-    try:
-        with beside.open("wb") as stream:
-            # a full disk is an error here, not a crash at some later page
-            os.posix_fallocate(stream.fileno(), 0, BYTES * math.prod(size))
-        mapped = np.memmap(beside, np.int16, "r+", shape=size)
+    with beside(file) as part:
+        with part.open("r+b") as stream:
+            reserve(stream, BYTES * math.prod(size))
+        mapped = np.memmap(part, np.int16, "r+", shape=size)
         yield torch.from_numpy(mapped).view(dtype)
         mapped.flush()
-        beside.rename(file)
-    finally:
-        beside.unlink(missing_ok=True)
+
+
+def reserve(stream: BinaryIO, nbytes: int) -> None:
+    """Make an empty file `nbytes` long: a full disk is an error here, not a crash at some later page."""
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(stream.fileno(), 0, nbytes)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+                raise
+    # macOS and some file systems cannot reserve: there the file is written out
+    if nbytes > shutil.disk_usage(Path(stream.name).parent).free:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), stream.name)
+    zeros = memoryview(bytes(min(nbytes, WRITTEN_AT_ONCE)))
+    for start in range(0, nbytes, WRITTEN_AT_ONCE):
+        stream.write(zeros[: nbytes - start])
 
 
 def keep_tokens(tokens: Tensor, file: Path, limit: int) -> None:
@@ -190,24 +207,16 @@ def make_room(folder: Path, nbytes: int, limit: int) -> bool:
     """Delete the caches used longest ago until `nbytes` more fit into `limit`; False if they never can."""
     if nbytes > limit:
         return False
-    for part in folder.glob(f"*{PART}"):
-        if not _is_alive(int(part.name.split(".")[-2])):  # left by a killed process
-            part.unlink(missing_ok=True)
-    kept = sorted(folder.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime)
-    total = sum(path.stat().st_size for path in kept)
-    for path in kept:
+    sweep(folder, again=True)
+    kept = []
+    for path in folder.glob(f"*{SUFFIX}"):
+        with contextlib.suppress(FileNotFoundError):  # somebody else makes room as well
+            facts = path.stat()
+            kept.append((facts.st_mtime, facts.st_size, path))
+    total = sum(size for _, size, _ in kept)
+    for _, size, path in sorted(kept):
         if total + nbytes <= limit:
             break
-        total -= path.stat().st_size
+        total -= size
         path.unlink(missing_ok=True)
-    return True
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
     return True

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import yaml
 from safetensors.torch import save
 from torch import Tensor
@@ -93,6 +92,8 @@ class RunFolder:
         k: number of categories. problem: why an image was left out. note: what was done to an unusual one
         ("first of 3 frames used").
         """
+        import pandas as pd
+
         n_known = len(table.known)
         name_of = {int(index): category_name(int(index), table.known, k) for index in np.unique(category)}
         names = [name_of[int(index)] for index in category]

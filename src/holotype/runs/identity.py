@@ -19,12 +19,13 @@ from typing import Any
 from holotype.data.benchmarks import BENCHMARKS
 from holotype.data.sources import collection_name
 from holotype.errors import InputError
-from holotype.methods import Method, Task, find_method
+from holotype.methods import find_method
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews
 from holotype.runs.experiment import Experiment
-from holotype.runs.prepared import Data
+from holotype.runs.parts import Data
 from holotype.runs.trees import flat, plain
+from holotype.runs.views import drawn, example
 
 FORMAT = 1
 """Of the file identity.json and of identities inside records."""
@@ -131,29 +132,6 @@ def _train(experiment: Experiment) -> dict[str, Any]:
         return {}
     train = dataclasses.asdict(experiment.train)
     return plain({key: value for key, value in train.items() if key not in (*NO_PART, "precision")})
-
-
-_examples: dict[str, Method] = {}
-
-
-def example(experiment: Experiment) -> Method:
-    """The method on a toy task, whose stages and views are those of the real one; its weights are never made."""
-    import torch
-
-    key = repr((experiment.method_name, experiment.method, experiment.train.epochs))
-    if key not in _examples:
-        task = Task(n_known=2, k=4, dim=8, n_images=16, n_labelled=4, epochs=experiment.train.epochs)
-        with torch.random.fork_rng(devices=[]), torch.device("meta"):  # nobody's generator is to notice
-            _examples[key] = find_method(experiment.method_name)(experiment.method, task)
-    return _examples[key]
-
-
-def drawn(experiment: Experiment, wanted: CacheViews | None) -> CacheViews | None:
-    """The views of a token cache that the run draws from: without strong ones where the method asks for none."""
-    stages = example(experiment).stages()
-    if wanted is None or not stages:
-        return None
-    return wanted if any(stage.views.strong for stage in stages) else CacheViews(wanted.weak, 0)
 
 
 # -- what can be said before data and network are there --------------------------------------------------

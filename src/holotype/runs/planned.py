@@ -12,12 +12,13 @@ from holotype.machine.processes import rank
 from holotype.methods import find_method
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import PER_CLASS, read_per_class
-from holotype.runs.identity import drawn, identify
-from holotype.runs.prepared import Shelf, make_compute, sharing_key, wanted_views
+from holotype.runs.identity import identify
+from holotype.runs.prepared import Shelf, make_compute, sharing_key
 from holotype.runs.record import Record
 from holotype.runs.records import Key, Records, check_agree
 from holotype.runs.run import run_experiment
 from holotype.runs.together import call, run_together
+from holotype.runs.views import drawn, wanted_views
 
 Say = Callable[[str], None]
 T = TypeVar("T")
@@ -54,7 +55,7 @@ def plan_runs(
     for group in groups(runs, sharing_key):
         for experiment in group:
             ready = shelf.get(experiment, make_compute(experiment))
-            views = drawn(experiment, wanted_views(experiment, ready.data, ready.backbone))
+            views = drawn(experiment, wanted_views(experiment))
             identity = identify(experiment, ready.data, ready.backbone, views)
             key = (identity.hash, identity.seed)
             name = run_name(experiment, ready.data.table.name, key)

@@ -12,79 +12,33 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 
 import torch
 
-from holotype.data.benchmarks import BENCHMARKS, load_benchmark
 from holotype.data.placement import place
-from holotype.data.protocol import gcd_split, held_out
 from holotype.data.scratch import Spill
-from holotype.data.sources import check_trainable, load_table
+from holotype.data.sources import check_trainable
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.machine.device import Compute, pick_device
+from holotype.machine.launch import launch, planned_processes
 from holotype.machine.memory import LEVELS, Budget, cache_folder, find_budget
-from holotype.machine.processes import launch, planned_processes
-from holotype.methods import Method, Task, find_method
+from holotype.machine.processes import told_by_first
+from holotype.methods import Method
 from holotype.methods.base import Views
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.models.cache import CacheViews, TokenCache
 from holotype.runs.experiment import Experiment
+from holotype.runs.parts import Data, load_data
+from holotype.runs.views import holds, most_views, views_needed, views_of, wanted_views
 from holotype.train.caching import open_cache
 from holotype.train.encode import Encoder
 from holotype.train.sources import FreshViews, evaluation_features
 
-AUTO_VIEWS = CacheViews(4, 2)
-"""Of the cache on a CPU, where running the trunk in every step is out of the question."""
-
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class Data:
-    """What a run is trained and scored on."""
-
-    table: Table
-    k: int
-    """Number of categories; 0 until it has been estimated."""
-    test: Table | None = None
-
-
-def load_data(experiment: Experiment) -> Data:
-    """The table under the GCD protocol for a benchmark, or as it stands for a collection of one's own."""
-    if experiment.dataset in BENCHMARKS:
-        benchmark = load_benchmark(experiment.dataset, Path(experiment.root) if experiment.root else None)
-        table = gcd_split(benchmark)
-        data = Data(table, len(benchmark.known) + len(benchmark.novel), held_out(benchmark))
-    else:
-        labels = Path(experiment.labels) if experiment.labels else None
-        data = Data(load_table(Path(experiment.dataset), labels), 0)
-    check_trainable(data.table)
-    if experiment.k == "auto":
-        data.k = 0
-        return data
-    data.k = experiment.k or data.k
-    if not data.k:
-        raise InputError(
-            f"{experiment.dataset} does not say how many categories there are; give their number, known and novel "
-            "together, with --k, or have it estimated with --k auto."
-        )
-    check_k(data.k, data.table, experiment.dataset)
-    return data
-
-
-def check_k(k: int, table: Table, name: str) -> None:
-    """Raise InputError where known classes alone are more than k."""
-    if k < len(table.known):
-        raise InputError(
-            f"--k {k} is smaller than the {len(table.known)} known classes of {name}; "
-            "it counts known and novel categories together."
-        )
 
 
 def make_compute(experiment: Experiment) -> Compute:
@@ -105,64 +59,6 @@ def _machines() -> int:
     """Machines that a launcher has spread the processes over."""
     processes, here = (int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     return max(1, processes // max(here, 1)) if "LOCAL_WORLD_SIZE" in os.environ else 1
-
-
-def make_method(experiment: Experiment, data: Data, backbone: Backbone) -> Method:
-    """The method with fresh heads, drawn from torch's generator."""
-    table = data.table
-    task = Task(
-        n_known=len(table.known),
-        k=data.k,
-        dim=backbone.dim,
-        n_images=len(table),
-        n_labelled=int(table.labelled.sum()),
-        epochs=experiment.train.epochs,
-    )
-    return find_method(experiment.method_name)(experiment.method, task)
-
-
-# -- the token cache of a run ---------------------------------------------------------------------------
-
-
-def views_needed(methods: Iterable[Method]) -> Views | None:
-    """The most views that a step of these methods takes; None where none of them trains on tokens."""
-    return most_views(s.views for method in methods if method.needs == "tokens" for s in method.stages())
-
-
-def most_views(of: Iterable[Views]) -> Views | None:
-    """As many weak and strong views as the greediest of them takes; None of none."""
-    views = list(of)
-    if not views:
-        return None
-    return Views(weak=max(v.weak for v in views), strong=max(v.strong for v in views))
-
-
-_needed: dict[str, Views | None] = {}
-
-
-def views_of(experiment: Experiment, data: Data, backbone: Backbone) -> Views | None:
-    """`views_needed` of a run before it is made; remembered, because heads take long to draw."""
-    facts = (experiment.method_name, experiment.method, experiment.train.epochs)
-    key = repr((*facts, len(data.table.known), data.k, backbone.dim, len(data.table)))
-    if key not in _needed:
-        with torch.random.fork_rng(devices=[]):  # the caller's generator is not to notice
-            _needed[key] = views_needed([make_method(experiment, data, backbone)])
-    return _needed[key]
-
-
-def wanted_views(experiment: Experiment, data: Data, backbone: Backbone) -> CacheViews | None:
-    """The token cache that a run asks for, None for exact mode. auto: 4+2 on a CPU, off elsewhere."""
-    asked = experiment.cache_views
-    if asked == "off" or find_method(experiment.method_name).needs == "images":
-        return None
-    if views_of(experiment, data, backbone) is None:
-        return None
-    if asked == "auto":
-        return AUTO_VIEWS if pick_device(experiment.device) == "cpu" else None
-    return CacheViews.parse(asked)
-
-
-# -- what is shared -------------------------------------------------------------------------------------
 
 
 def sharing_key(experiment: Experiment) -> str:
@@ -256,16 +152,22 @@ class Prepared:
             features = evaluation_features(source, usable).float().cpu()
         label = torch.from_numpy(table.target)[usable]
         found = estimate_count(features, label, len(table.known), progress=self.progress)
-        k = pick_k(found.best, found.high)
+        k = told_by_first(pick_k(found.best, found.high))
         log.info(f"{found.words} Training with {k}.")
         return k
 
     def taken(self) -> Budget:
-        """What images and tokens hold at this moment."""
+        """What images, held-out ones among them, and tokens hold at this moment."""
         held = [(cache.level, cache.nbytes) for cache in self._caches.values()]
-        if "images" in vars(self):
-            held.append((self.images.level, self.images.nbytes))
+        held += [(store.level, store.nbytes) for store in self._stores()]
         return Budget(*(sum(nbytes for at, nbytes in held if at == level) for level in LEVELS))
+
+    def _stores(self) -> list[ImageStore]:
+        """Those that are decoded already."""
+        stores = [self.images] if "images" in vars(self) else []
+        if "held_out" in vars(self) and self.held_out is not None:
+            stores.append(self.held_out[1])
+        return stores
 
     def network(self) -> Backbone:
         """The backbone for one run: the frozen trunk is everybody's, the tail that learns is its own."""
@@ -282,7 +184,7 @@ class Prepared:
         """
         own = views_needed([method])
         assert own is not None  # a method that takes no views never asks for a cache
-        return self._serve(wanted, own, fixed)
+        return self._serve(wanted, own, told_by_first(fixed))
 
     def _serve(self, wanted: CacheViews, own: Views, fixed: CacheViews | None = None) -> TokenCache:
         """`cache` for a run that needs the views `own`."""
@@ -313,6 +215,7 @@ class Prepared:
             self.compute,
             usable,
             self.memory,
+            taken=self.taken(),
             fixed=fixed,
             progress=self.progress,
         )
@@ -321,15 +224,10 @@ class Prepared:
         """What the planned runs that take the same cache need of it."""
         found = []
         for e in self.planned:
-            needs = views_of(e, self.data, self.backbone) if sharing_key(e) == self.key else None
-            if needs and wanted_views(e, self.data, self.backbone) == wanted:
+            needs = views_of(e) if sharing_key(e) == self.key else None
+            if needs and wanted_views(e) == wanted:
                 found.append(needs)
         return found
-
-
-def holds(views: CacheViews, fixed: CacheViews) -> bool:
-    """Whether a run that drew from `fixed` draws the same from `views`: without strong ones it never sees them."""
-    return views.weak == fixed.weak and fixed.strong in (0, views.strong)
 
 
 class Shelf:

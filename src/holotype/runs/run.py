@@ -16,10 +16,12 @@ from holotype.methods import Method, Prediction
 from holotype.models.cache import CacheViews, TokenCache
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import IDENTITY, SCORES, RunFolder
-from holotype.runs.identity import Identity, drawn, identify
-from holotype.runs.prepared import Prepared, Shelf, make_compute, make_method, views_needed, wanted_views
+from holotype.runs.identity import Identity, identify
+from holotype.runs.parts import make_method
+from holotype.runs.prepared import Prepared, Shelf, make_compute
 from holotype.runs.provenance import describe
 from holotype.runs.record import Made, Record, Scores, count_placed, headline, score_held_out, score_table
+from holotype.runs.views import drawn, views_needed, wanted_views
 from holotype.train.loop import Loop
 
 CACHE = "cache.json"
@@ -67,7 +69,7 @@ def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) ->
     compute = make_compute(experiment)
     prepared = shelf.get(experiment, compute)
     folder = RunFolder(experiment.folder)
-    wanted = wanted_views(experiment, prepared.data, prepared.backbone)
+    wanted = wanted_views(experiment)
     identity = identify(experiment, prepared.data, prepared.backbone, drawn(experiment, wanted))
     folder.claim(identity)
     if record := folder.finished():

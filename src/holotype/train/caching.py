@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
+import math
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,15 +19,27 @@ from holotype.data.sampling import keyed_generator
 from holotype.data.store import ImageStore
 from holotype.data.strong import OPERATIONS, Recipe, apply_recipe, draw_recipe
 from holotype.data.views import Crops, centre_crops, draw_crops
+from holotype.errors import InputError
 from holotype.machine.bars import counting
 from holotype.machine.device import Compute
-from holotype.machine.memory import PLACE, Budget, MemoryConfig, cache_folder, find_budget, human
-from holotype.machine.processes import barrier, rank
+from holotype.machine.memory import (
+    PLACE,
+    Budget,
+    Level,
+    MemoryConfig,
+    cache_folder,
+    find_budget,
+    human,
+    least,
+)
+from holotype.machine.processes import local_rank, rank, told_by_all
 from holotype.methods.base import Views
 from holotype.models.backbone import Backbone
 from holotype.models.cache import (
+    BYTES,
     CacheViews,
     Shape,
+    Size,
     TokenCache,
     cache_file,
     empty_tokens,
@@ -56,44 +73,100 @@ def open_cache(
     usable: Tensor,
     memory: MemoryConfig,
     *,
+    taken: Budget | None = None,
     fixed: bool = False,
     progress: bool = False,
 ) -> TokenCache:
     """The cache of the images `usable` of a store: read from a file of an earlier run, or built now.
 
     needs: the most weak and strong views that a step draws; strong ones are left out where none is drawn.
-    fixed: take exactly `wanted`, as a resumed run must.
+    taken: what images and other caches hold already; by default the images alone. fixed: take exactly `wanted`, as a
+    resumed run must. Several processes open it together: all take as many views as fit the one with the least room.
     """
     started = time.monotonic()
     wanted = fit_to_needs(wanted, needs, fixed)
     encoder = Encoder(backbone, compute, compiled=_compiles(compute, len(usable) * wanted.entries))
     shape = _shape(store, encoder, usable)
-    device = compute.device
-    budget = find_budget(memory, device, Budget.at(store.level, store.nbytes))
-    plan = plan_cache(wanted, needs, shape, budget, device, fixed)
-    folder = cache_folder(memory) / "tokens"
-    keeps = _keeps(device, memory)
-    file = cache_file(folder, key_digest(_facts(store, backbone, encoder, usable, plan.views)))
-    size, dtype = shape.size(plan.views), kept_type(encoder.trunk_dtype)
-    found = (keeps or plan.level == "disk") and is_whole(file, size)
-    if not found and plan.level == "disk":
-        if rank() == 0:  # one process writes for all
-            make_room(folder, shape.nbytes(plan.views), budget.disk)
-            with writing(file, size, dtype) as tokens:
-                fill(tokens, plan.views, store, encoder, usable, progress)
-        barrier()
-    if found or plan.level == "disk":
-        tokens = read_tokens(file, size, dtype, plan.level, device)
-    else:
-        tokens = empty_tokens(size, dtype, plan.level, device)
+    budget = find_budget(memory, compute.device, taken or Budget.at(store.level, store.nbytes))
+    budget = least(told_by_all(budget))  # so that the plan is the same on all processes
+    plan = plan_cache(wanted, needs, shape, budget, compute.device, fixed)
+    file = None
+    if plan.level == "disk" or _keeps(compute.device, memory):
+        digest = key_digest(_facts(store, backbone, encoder, usable, plan.views))
+        file = cache_file(cache_folder(memory) / "tokens", digest)
+
+    def fill_all(tokens: Tensor) -> None:
         fill(tokens, plan.views, store, encoder, usable, progress)
-        if keeps and rank() == 0:
-            keep_tokens(tokens, file, budget.disk)
+
+    place = Place(file, shape.size(plan.views), kept_type(encoder.trunk_dtype), plan.level, compute.device)
+    get = _through_file if plan.level == "disk" else _in_memory
+    tokens, found = get(place, budget.disk, fill_all)
     position = torch.full((len(store),), -1)
     position[usable] = torch.arange(len(usable))
     cache = TokenCache(plan.views, plan.level, tokens, position, time.monotonic() - started)
     _say(cache, plan, shape, found)
     return cache
+
+
+# -- read or built ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the tokens of a cache go."""
+
+    file: Path | None
+    """None where none is kept."""
+    size: Size
+    dtype: torch.dtype
+    level: Level
+    device: torch.device
+
+    def is_kept(self) -> bool:
+        return self.file is not None and is_whole(self.file, self.size)
+
+    def read(self) -> Tensor:
+        assert self.file is not None
+        return read_tokens(self.file, self.size, self.dtype, self.level, self.device)
+
+
+Fill = Callable[[Tensor], None]
+
+
+def _in_memory(place: Place, limit: int, fill_all: Fill) -> tuple[Tensor, bool]:
+    """The tokens, and whether an earlier run had left them. Each process looks for itself: disks differ."""
+    with contextlib.suppress(OSError):  # somebody may just have deleted the file to make room for another
+        if place.is_kept():
+            return place.read(), True
+    tokens = empty_tokens(place.size, place.dtype, place.level, place.device)
+    fill_all(tokens)
+    if place.file and local_rank() == 0:
+        keep_tokens(tokens, place.file, limit)
+    return tokens, False
+
+
+def _through_file(place: Place, limit: int, fill_all: Fill) -> tuple[Tensor, bool]:
+    """The same in a file, which the first process writes for all of them.
+
+    Then, on machines that do not share its disk, the first process there does.
+    """
+    assert place.file is not None
+    folder, found = place.file.parent, place.is_kept()
+    for writes in (rank() == 0, local_rank() == 0):
+        problem = ""
+        if writes and not place.is_kept():
+            try:
+                make_room(folder, BYTES * math.prod(place.size), limit)
+                with writing(place.file, place.size, place.dtype) as tokens:
+                    fill_all(tokens)
+            except OSError as error:
+                problem = error.strerror or str(error)
+        if problems := [told for told in told_by_all(problem) if told]:
+            raise InputError(
+                f"The token cache could not be written to {folder} ({problems[0]}); free some space, give another "
+                "folder with --memory.cache_dir, or ask for fewer views with --cache-views."
+            )
+    return place.read(), found
 
 
 # -- content ----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from holotype.errors import InputError
 from holotype.machine.files import write_text
-from holotype.machine.processes import rank
+from holotype.machine.processes import found_by_first, rank
 from holotype.train.state import load_tensors, read_facts, save_state
 
 
@@ -86,15 +86,19 @@ class Journal:
             save_state(self.folder, state.tensors, {**vars(state.position), "seconds": state.seconds})
 
     def resume(self) -> State | None:
-        """The last state, if there is one; lines written after it are dropped."""
+        """The last state, if there is one, as the first process finds it; lines written after it are dropped."""
+        state = found_by_first(self._read)
+        if self.metrics and state is None:
+            self.metrics.rewind(0)  # a run that died before its first state left lines, too
+        elif self.metrics and state is not None:
+            # inside an epoch its line is still to come, even where all its steps are done
+            self.metrics.rewind(state.position.counter - (state.position.step > 0))
+        return state
+
+    def _read(self) -> State | None:
         facts = read_facts(self.folder) if self.folder else None
         if self.folder is None or facts is None:
-            if self.metrics:
-                self.metrics.rewind(0)  # a run that died before its first state left lines, too
             return None
         tensors = load_tensors(self.folder, facts)
         position = Position(**{name: facts[name] for name in vars(Position())})
-        if self.metrics:
-            # inside an epoch its line is still to come, even where all its steps are done
-            self.metrics.rewind(position.counter - (position.step > 0))
         return State(position, facts["seconds"], tensors)

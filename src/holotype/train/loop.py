@@ -6,10 +6,9 @@ import math
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,47 +19,18 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.machine.device import Compute
 from holotype.machine.processes import any_process, rank, world_size
-from holotype.machine.rules import Count
 from holotype.methods.base import Method, Prediction, Stage
 from holotype.methods.schedule import cosine_lr
 from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
-from holotype.train.encode import Encoder, place
+from holotype.train.config import TrainConfig
+from holotype.train.encode import place
 from holotype.train.journal import Journal, Position, State
 from holotype.train.optimiser import build_sgd, momentum_tensors, restore_momentum, set_rate
 from holotype.train.progress import StopRequest, TrainingBar, score_line
 from holotype.train.rows import index_rows
-from holotype.train.sources import CachedViews, FreshViews, Source, table_features
+from holotype.train.sources import make_source, table_features
 from holotype.train.step import Drawn, Step, draw_steps
-
-
-@dataclass
-class TrainConfig:
-    """How training runs; the defaults are those of SimGCD's released code."""
-
-    epochs: Count = 200
-    """Epochs of a stage that does not set its own; an epoch is as many draws as there are images."""
-    batch_size: Count = 128
-    """Images per step over all processes together."""
-    lr: float = 0.1
-    """Learning rate of the first epoch; it falls to a thousandth along a cosine."""
-    momentum: float = 0.9
-    """Momentum of SGD."""
-    weight_decay: float = 5e-5
-    """Weight decay of matrices; biases and other one-dimensional parameters have none."""
-    precision: Literal["auto", "fp32", "bf16", "fp64"] = "auto"
-    """Arithmetic of the backbone: auto is bf16 on CUDA and fp32 elsewhere; heads and losses are fp32 (see matmul)."""
-    matmul: Literal["highest", "high"] = "high"
-    """Matrix products of heads and losses on CUDA: high allows TF32, whose 10 bits are those of the reference
-    code's half precision, and takes a tenth off a step; highest is full fp32."""
-    eval_every: Count = 10
-    """Score every so many epochs, and after the last."""
-    save_seconds: float = 60.0
-    """Seconds between two saved states; one is also saved at the end and when stopped with Ctrl-C."""
-    eager: bool = False
-    """Run every operation by itself instead of compiling the trunk and replaying the step as one CUDA graph; for
-    debugging a method on a GPU."""
-
 
 Score = Callable[[Prediction], dict[str, Any]]
 
@@ -85,7 +55,7 @@ class Loop:
     ) -> None:
         """cache: draw views from it (a method that owns its encoder cannot); without one they are cut anew."""
         self.config, self.table, self.compute, self.seed = config, table, compute, seed
-        self.source = self._make_source(method, backbone, store, cache)
+        self.source = make_source(config, method, backbone, store, compute, cache)
         self.device = compute.device
         self.method = method.to(self.device, self.source.encoder.dtype)
         self.score, self.progress = score, progress
@@ -97,26 +67,11 @@ class Loop:
         self.step: Step | None = None
         self.coming: Iterator[Drawn] | None = None
         self.journal = Journal(folder)
+        self.on_epoch: Callable[[int], None] | None = None
+        """Called after each epoch of a stage with the number of those done, for whoever wants to look on."""
         # a method that only clusters has no batches
         self.rows = index_rows(table, config.batch_size if method.stages() else world_size())
         self.target, self.steps = self.rows.target, self.rows.steps
-
-    def _make_source(
-        self, method: Method, backbone: Backbone, store: ImageStore, cache: TokenCache | None
-    ) -> Source:
-        views = max((s.views.weak + s.views.strong for s in method.stages()), default=1)
-        encoder = Encoder(
-            backbone,
-            self.compute,
-            method,
-            compiled=self.compute.device.type == "cuda" and not self.config.eager and cache is None,
-            images_at_once=views * max(self.config.batch_size // world_size(), 1),
-        )
-        if cache is None:
-            return FreshViews(store, encoder)
-        if method.needs == "images":
-            raise InputError(f"{type(method).__name__} encodes images itself; use --cache-views off for it.")
-        return CachedViews(cache, encoder)
 
     @property
     def mode(self) -> str:
@@ -174,6 +129,8 @@ class Loop:
                 self.position.epoch = epoch
                 yield from self._run_epoch(stage, epoch, epochs, optimiser, stop, bar)
                 self.position = Position(self.position.stage, epoch + 1, 0, self.position.counter)
+                if self.on_epoch:
+                    self.on_epoch(epoch + 1)
             self._save(optimiser)
 
     def _begin_stage(self, stage: Stage, tensors: dict[str, Tensor]) -> torch.optim.Optimizer:

@@ -19,10 +19,14 @@ from holotype.data.sampling import keyed_generator
 from holotype.data.store import ImageStore
 from holotype.data.strong import Recipe, apply_recipe, draw_recipe
 from holotype.data.views import Crops, centre_crops, draw_crops
+from holotype.errors import InputError
+from holotype.machine.device import Compute
 from holotype.machine.processes import gather_rows, local_rows, world_size
-from holotype.methods.base import Views
+from holotype.methods.base import Method, Views
+from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
 from holotype.train.ahead import Ahead
+from holotype.train.config import TrainConfig
 from holotype.train.encode import Encoder
 
 Key = tuple[int | str, ...]
@@ -173,6 +177,30 @@ class CachedViews:
 
     def close(self) -> None:
         self.ahead.drop()
+
+
+def make_source(
+    config: TrainConfig,
+    method: Method,
+    backbone: Backbone,
+    store: ImageStore,
+    compute: Compute,
+    cache: TokenCache | None,
+) -> Source:
+    """Views for a method: out of the cache, or without one cut anew."""
+    views = max((s.views.weak + s.views.strong for s in method.stages()), default=1)
+    encoder = Encoder(
+        backbone,
+        compute,
+        method,
+        compiled=compute.device.type == "cuda" and not config.eager and cache is None,
+        images_at_once=views * max(config.batch_size // world_size(), 1),
+    )
+    if cache is None:
+        return FreshViews(store, encoder)
+    if method.needs == "images":
+        raise InputError(f"{type(method).__name__} encodes images itself; use --cache-views off for it.")
+    return CachedViews(cache, encoder)
 
 
 def distinct(steps: int, n: int, of: int, views: int, generator: torch.Generator) -> Tensor:

@@ -1,0 +1,140 @@
+"""timm's networks: which there are, what they look like, and their weights on the Hugging Face hub.
+
+timm is imported inside the functions: it takes seconds.
+"""
+
+from __future__ import annotations
+
+import difflib
+import pickle
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from torch import nn
+
+from holotype.errors import InputError
+from holotype.machine.imports import importing
+from holotype.models.tails import Model
+
+HUB_CLIENTS = ("huggingface_hub", "httpx", "httpx2", "requests", "urllib3")
+"""Packages whose errors speak of the network."""
+KEPT_AS = (
+    "model.safetensors",
+    "pytorch_model.bin",
+    "open_clip_model.safetensors",
+    "open_clip_pytorch_model.bin",
+)
+"""Names that weights have on the hub."""
+
+
+def import_timm() -> ModuleType:
+    """timm, which takes seconds to import."""
+    with importing():
+        from holotype.machine import torchvision_cure as _torchvision
+
+        _torchvision.cure()  # timm imports torchvision
+        import timm
+
+    return timm
+
+
+def check_name(name: str, *, with_weights: bool) -> None:
+    """Refuse names that timm does not know (or has no weights for), with the nearest ones it does."""
+    timm = import_timm()
+    tag_known = "." not in name or name in timm.list_pretrained() or not with_weights
+    if timm.is_model(name) and tag_known:
+        if with_weights and not timm.is_model_pretrained(name):
+            raise InputError(
+                f"timm has no weights for {name}: give the path of a .safetensors file with arch {name}."
+            )
+        return
+    usable = timm.list_models(["vit_*", "eva*", "deit3_*"]) + timm.list_pretrained(
+        ["vit_*", "eva*", "deit3_*"]
+    )
+    near = difflib.get_close_matches(name, usable, n=3, cutoff=0.5)
+    hint = f"did you mean {', '.join(near)}?" if near else "timm.list_pretrained() lists those it knows."
+    raise InputError(f'timm knows no network "{name}": {hint}')
+
+
+def outline_of(arch: str) -> Model:
+    """The network without storage: what it is, before anything is downloaded."""
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        model = blank(arch)
+    from timm.models.eva import Eva
+    from timm.models.vision_transformer import VisionTransformer
+
+    kinds: tuple[type[nn.Module], ...] = (VisionTransformer, Eva)
+    same = ("forward_features", "forward_head", "pool")
+    if not any(all(getattr(type(model), f, None) is getattr(kind, f) for f in same) for kind in kinds):
+        raise InputError(
+            f"{arch} is a {type(model).__name__}, not a plain vision transformer, so it has no last blocks "
+            "to train on their own: choose a ViT of timm (DINO, DINOv2, DINOv3, CLIP, SigLIP, MAE, EVA)."
+        )
+    return model
+
+
+def blank(arch: str, **settings: object) -> Model:
+    """The network before its weights, which are not drawn where it can do without."""
+    timm = import_timm()
+    try:
+        return timm.create_model(arch, pretrained=False, num_classes=0, weight_init="skip", **settings)
+    except TypeError:  # not every class of networks has that setting
+        return timm.create_model(arch, pretrained=False, num_classes=0, **settings)
+
+
+def from_hub(arch: str, size: int) -> Model:
+    """The network with the weights of timm's name; a hub out of reach and a damaged file become advice."""
+    timm = import_timm()
+    try:
+        return timm.create_model(arch, pretrained=True, num_classes=0, img_size=size)
+    except Exception as error:
+        repository = timm.get_pretrained_cfg(arch).hf_hub_id or f"timm/{arch}"
+        if _is_damage(error):
+            raise InputError(_of_damage(arch, repository, error)) from error
+        if _is_of_the_network(error):
+            raise InputError(
+                f"The weights of {arch} could not be fetched from the Hugging Face hub ({_brief(error)}): try again, "
+                f"or download model.safetensors of {repository} where there is a network and give its path as the "
+                f"backbone with arch {arch}, or use the embedded backbone."
+            ) from error
+        raise
+
+
+def _is_damage(error: Exception) -> bool:
+    from safetensors import SafetensorError
+
+    torn = isinstance(error, RuntimeError) and "PytorchStreamReader" in str(error)  # what torch.load says
+    return isinstance(error, SafetensorError | EOFError | zipfile.BadZipFile | pickle.UnpicklingError) or torn
+
+
+def _is_of_the_network(error: Exception) -> bool:
+    """The hub's client changes its HTTP library between versions, and not all their errors are OSErrors."""
+    package = type(error).__module__.partition(".")[0]
+    wrong_sum = isinstance(error, RuntimeError) and "invalid hash value" in str(error)  # what torch.hub says
+    return isinstance(error, OSError) or package in HUB_CLIENTS or wrong_sum
+
+
+def _of_damage(arch: str, repository: str, error: Exception) -> str:
+    """The sentence about weights that were fetched and cannot be read."""
+    files = " and ".join(str(file) for file in _fetched(repository))
+    what = f"delete {files}" if files else f"delete {repository} from the hub's cache (hf cache)"
+    return (
+        f"The weights of {arch} were not fetched whole from the Hugging Face hub ({_brief(error)}): {what}, and run "
+        "the same command again."
+    )
+
+
+def _fetched(repository: str) -> list[Path]:
+    """Files of a repository in the hub's cache; where it keeps links to them, what these point to."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = [try_to_load_from_cache(repository, name) for name in KEPT_AS]
+    return [Path(file).resolve() for file in found if isinstance(file, str)]
+
+
+def _brief(error: Exception) -> str:
+    """Kind and first line of an error."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0].strip()[:150]}" if lines else type(error).__name__

@@ -1,0 +1,71 @@
+"""What a run is made of, from its settings: the data, and the method that fits them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from holotype.data.benchmarks import BENCHMARKS, load_benchmark
+from holotype.data.protocol import gcd_split, held_out
+from holotype.data.sources import check_trainable, load_table
+from holotype.data.table import Table
+from holotype.errors import InputError
+from holotype.methods import Method, Task, find_method
+from holotype.models.backbone import Backbone
+from holotype.runs.experiment import Experiment
+
+
+@dataclass
+class Data:
+    """What a run is trained and scored on."""
+
+    table: Table
+    k: int
+    """Number of categories; 0 until it has been estimated."""
+    test: Table | None = None
+
+
+def load_data(experiment: Experiment) -> Data:
+    """The table under the GCD protocol for a benchmark, or as it stands for a collection of one's own."""
+    if experiment.dataset in BENCHMARKS:
+        benchmark = load_benchmark(experiment.dataset, Path(experiment.root) if experiment.root else None)
+        table = gcd_split(benchmark)
+        data = Data(table, len(benchmark.known) + len(benchmark.novel), held_out(benchmark))
+    else:
+        labels = Path(experiment.labels) if experiment.labels else None
+        data = Data(load_table(Path(experiment.dataset), labels), 0)
+    check_trainable(data.table)
+    if experiment.k == "auto":
+        data.k = 0
+        return data
+    data.k = experiment.k or data.k
+    if not data.k:
+        raise InputError(
+            f"{experiment.dataset} does not say how many categories there are; give their number, known and novel "
+            "together, with --k, or have it estimated with --k auto."
+        )
+    check_k(data.k, data.table, experiment.dataset)
+    return data
+
+
+def check_k(k: int, table: Table, name: str) -> None:
+    """Raise InputError where known classes alone are more than k."""
+    if k < len(table.known):
+        raise InputError(
+            f"--k {k} is smaller than the {len(table.known)} known classes of {name}; "
+            "it counts known and novel categories together."
+        )
+
+
+def make_method(experiment: Experiment, data: Data, backbone: Backbone) -> Method:
+    """The method with fresh heads, drawn from torch's generator."""
+    table = data.table
+    task = Task(
+        n_known=len(table.known),
+        k=data.k,
+        dim=backbone.dim,
+        n_images=len(table),
+        n_labelled=int(table.labelled.sum()),
+        epochs=experiment.train.epochs,
+    )
+    return find_method(experiment.method_name)(experiment.method, task)

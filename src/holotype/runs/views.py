@@ -1,0 +1,70 @@
+"""Which views the token cache of a run must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from holotype.machine.device import pick_device
+from holotype.methods import Method, Task, find_method
+from holotype.methods.base import Views
+from holotype.models.cache import CacheViews
+from holotype.runs.experiment import Experiment
+
+AUTO_VIEWS = CacheViews(4, 2)
+"""Of the cache on a CPU, where running the trunk in every step is out of the question."""
+
+
+def views_needed(methods: Iterable[Method]) -> Views | None:
+    """The most views that a step of these methods takes; None where none of them trains on tokens."""
+    return most_views(s.views for method in methods if method.needs == "tokens" for s in method.stages())
+
+
+def most_views(of: Iterable[Views]) -> Views | None:
+    """As many weak and strong views as the greediest of them takes; None of none."""
+    views = list(of)
+    if not views:
+        return None
+    return Views(weak=max(v.weak for v in views), strong=max(v.strong for v in views))
+
+
+def views_of(experiment: Experiment) -> Views | None:
+    """`views_needed` of a run before it is made."""
+    return views_needed([example(experiment)])
+
+
+def wanted_views(experiment: Experiment) -> CacheViews | None:
+    """The token cache that a run asks for, None for exact mode. auto: 4+2 on a CPU, off elsewhere."""
+    asked = experiment.cache_views
+    if asked == "off" or views_of(experiment) is None:
+        return None
+    if asked == "auto":
+        return AUTO_VIEWS if pick_device(experiment.device) == "cpu" else None
+    return CacheViews.parse(asked)
+
+
+_examples: dict[str, Method] = {}
+
+
+def example(experiment: Experiment) -> Method:
+    """The method on a toy task, whose stages and views are those of the real one; its weights are never made."""
+    key = repr((experiment.method_name, experiment.method, experiment.train.epochs))
+    if key not in _examples:
+        task = Task(n_known=2, k=4, dim=8, n_images=16, n_labelled=4, epochs=experiment.train.epochs)
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):  # nobody's generator is to notice
+            _examples[key] = find_method(experiment.method_name)(experiment.method, task)
+    return _examples[key]
+
+
+def drawn(experiment: Experiment, wanted: CacheViews | None) -> CacheViews | None:
+    """The views of a token cache that the run draws from: without strong ones where the method asks for none."""
+    stages = example(experiment).stages()
+    if wanted is None or not stages:
+        return None
+    return wanted if any(stage.views.strong for stage in stages) else CacheViews(wanted.weak, 0)
+
+
+def holds(views: CacheViews, fixed: CacheViews) -> bool:
+    """Whether a run that drew from `fixed` draws the same from `views`: without strong ones it never sees them."""
+    return views.weak == fixed.weak and fixed.strong in (0, views.strong)

@@ -1,0 +1,36 @@
+"""The settings of training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from holotype.machine.rules import Count
+
+
+@dataclass
+class TrainConfig:
+    """How training runs; the defaults are those of SimGCD's released code."""
+
+    epochs: Count = 200
+    """Epochs of a stage that does not set its own; an epoch is as many draws as there are images."""
+    batch_size: Count = 128
+    """Images per step over all processes together."""
+    lr: float = 0.1
+    """Learning rate of the first epoch; it falls to a thousandth along a cosine."""
+    momentum: float = 0.9
+    """Momentum of SGD."""
+    weight_decay: float = 5e-5
+    """Weight decay of matrices; biases and other one-dimensional parameters have none."""
+    precision: Literal["auto", "fp32", "bf16", "fp64"] = "auto"
+    """Arithmetic of the backbone: auto is bf16 on CUDA and fp32 elsewhere; heads and losses are fp32 (see matmul)."""
+    matmul: Literal["highest", "high"] = "high"
+    """Matrix products of heads and losses on CUDA: high allows TF32, whose 10 bits are those of the reference
+    code's half precision, and takes a tenth off a step; highest is full fp32."""
+    eval_every: Count = 10
+    """Score every so many epochs, and after the last."""
+    save_seconds: float = 60.0
+    """Seconds between two saved states; one is also saved at the end and when stopped with Ctrl-C."""
+    eager: bool = False
+    """Run every operation by itself instead of compiling the trunk and replaying the step as one CUDA graph; for
+    debugging a method on a GPU."""

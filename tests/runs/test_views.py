@@ -1,0 +1,89 @@
+"""Which views a run asks of the token cache, and which it needs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from holotype.errors import InputError
+from holotype.methods import Task, Views, find_method
+from holotype.models.cache import CacheViews
+from holotype.runs import views as module
+from holotype.runs.prepared import Shelf
+from holotype.runs.settings import default_experiment
+from holotype.runs.views import holds, views_needed, wanted_views
+from tests.train.stubs import STUBS
+
+from .test_prepared import get
+from .test_prepared import tiny as tiny  # the fixture: an experiment on coloured squares
+
+TASK = Task(n_known=2, k=4, dim=32, n_images=10, n_labelled=4)
+
+
+def methods(*names: str) -> list:
+    made = []
+    for name in names:
+        kind = STUBS.get(name) or find_method(name)
+        made.append(kind(None if name in STUBS else default_experiment(name, "cub").method, TASK))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("names", "most"),
+    [
+        (("simgcd",), (2, 0)),
+        (("rpc",), (2, 1)),
+        (("simgcd", "kmeans", "rpc"), (2, 1)),
+        (("two stages",), (2, 1)),
+        (("kmeans",), None),
+        (("images",), None),
+        (("images", "simgcd"), (2, 0)),
+    ],
+)
+def test_views_needed_are_the_most_of_all_stages_and_methods(names, most):
+    found = views_needed(methods(*names))
+    assert found == (most and Views(weak=most[0], strong=most[1]))
+
+
+@pytest.mark.parametrize(
+    ("method", "asked", "views"),
+    [
+        ("simgcd", "off", None),
+        ("simgcd", "auto", CacheViews(4, 2)),  # on the CPU
+        ("simgcd", "16+8", CacheViews(16, 8)),
+        ("kmeans", "auto", None),
+        ("kmeans", "16+8", None),
+    ],
+)
+def test_a_run_asks_for_a_cache_where_it_can_use_one(tiny, method, asked, views):
+    experiment = tiny(method, cache_views=asked)
+    state = torch.get_rng_state()
+    assert wanted_views(experiment) == views
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_on_a_gpu_auto_is_exact(tiny, monkeypatch):
+    ready = get(Shelf(), tiny())
+    monkeypatch.setattr(module, "pick_device", lambda name: "cuda")
+    assert wanted_views(tiny()) is None
+    assert wanted_views(tiny(cache_views="4+2")) == CacheViews(4, 2)
+
+
+def test_a_cache_that_cannot_be_read_is_refused(tiny):
+    ready = get(Shelf(), tiny())
+    with pytest.raises(InputError, match="16"):
+        wanted_views(tiny(cache_views="16"))
+
+
+@pytest.mark.parametrize(
+    ("cache", "drawn_from", "same"),
+    [
+        ("5+3", "5+3", True),
+        ("5+3", "5+0", True),
+        ("5+3", "5+2", False),
+        ("5+0", "5+3", False),
+        ("6+3", "5+3", False),
+    ],
+)
+def test_a_cache_holds_the_views_of_a_run(cache, drawn_from, same):
+    assert holds(CacheViews.parse(cache), CacheViews.parse(drawn_from)) == same
