@@ -9,12 +9,10 @@ from holotype.errors import InputError
 from holotype.methods import Task, Views, find_method
 from holotype.models.cache import CacheViews
 from holotype.runs import views as module
-from holotype.runs.prepared import Shelf
 from holotype.runs.settings import default_experiment
 from holotype.runs.views import holds, views_needed, wanted_views
 from tests.train.stubs import STUBS
 
-from .test_prepared import get
 from .test_prepared import tiny as tiny  # the fixture: an experiment on coloured squares
 
 TASK = Task(n_known=2, k=4, dim=32, n_images=10, n_labelled=4)
@@ -63,14 +61,12 @@ def test_a_run_asks_for_a_cache_where_it_can_use_one(tiny, method, asked, views)
 
 
 def test_on_a_gpu_auto_is_exact(tiny, monkeypatch):
-    ready = get(Shelf(), tiny())
     monkeypatch.setattr(module, "pick_device", lambda name: "cuda")
     assert wanted_views(tiny()) is None
     assert wanted_views(tiny(cache_views="4+2")) == CacheViews(4, 2)
 
 
 def test_a_cache_that_cannot_be_read_is_refused(tiny):
-    ready = get(Shelf(), tiny())
     with pytest.raises(InputError, match="16"):
         wanted_views(tiny(cache_views="16"))
 
