@@ -72,7 +72,6 @@ COVERED = {
     "methods/base.py": "train/test_loop.py",
     "methods/rpc_config.py": "methods/test_rpc.py",
     "runs/results.py": "runs/test_bench.py",
-    "runs/run.py": "runs/test_together.py",
     "runs/settings.py": "runs/test_experiment.py",
 }
 """Files whose tests lie in a file of another name. A file in neither place has no tests."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,7 +91,7 @@ def test_edits_of_another_run_are_refused_and_the_log_is_untouched(tmp_path):
 def test_the_log_is_applied_to_what_the_round_found(tmp_path):
     """Again and again: the folder rounds/1 stays as it was, and the outcome lies in the run folder."""
     found = make_discovery(tmp_path, 40)
-    found.facts["round"] = 1
+    found.facts = replace(found.facts, round=1)
     found.save(tmp_path / "rounds" / "1")
     found.save(tmp_path)
     append_edits(tmp_path, [Edit("run-made-1", TIME, "merge", "", "new-01", "new-02")])

@@ -168,13 +168,16 @@ def test_precision_on_the_cpu(tiny, name, precision):
 # -- a run --------------------------------------------------------------------------------------------
 
 FILES = {
+    ".lock",
     "cache.json",
     "identity.json",
     "config.yaml",
     "provenance.json",
     "metrics.jsonl",
     "state.json",
+    "model.json",
     "model.safetensors",
+    "discovery.json",
     "assignments.parquet",
     "assignments.csv",
     "scores.json",

@@ -1,6 +1,6 @@
 """Edits applied to a discovery: names, merges, moves and rejections at once, confirmed labels for the next round.
 
-Pure, and safe to repeat: facts["edits"] of a discovery says which edits it holds already. Where two edits
+Pure, and safe to repeat: facts.edits of a discovery says which edits it holds already. Where two edits
 contradict each other the later one counts, and both are told; what cannot be applied is told and stays in the log.
 """
 
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from holotype.categories.edits import Applied, Edit
+from holotype.categories.facts import Edited
 
 if TYPE_CHECKING:
     from holotype.categories.found import Category, Discovery
@@ -54,7 +55,7 @@ def correct(discovery: Discovery, edits: Sequence[Edit]) -> Applied:
 
 def _of_this_run(discovery: Discovery, edits: Sequence[Edit]) -> tuple[list[Edit], list[str]]:
     """The edits that speak of this run's categories, and a sentence for every run unheard of."""
-    earlier = set(discovery.facts.get("earlier_runs", ()))
+    earlier = set(discovery.facts.earlier_runs)
     foreign = Counter(edit.run_id for edit in edits if edit.run_id not in {discovery.run_id, *earlier})
     problems = [
         f"{n} {'edit' if n == 1 else 'edits'} of run {run!r} cannot be applied to run {discovery.run_id!r}."
@@ -65,7 +66,7 @@ def _of_this_run(discovery: Discovery, edits: Sequence[Edit]) -> tuple[list[Edit
 
 def _of_earlier_rounds(discovery: Discovery, edits: Sequence[Edit]) -> dict[str, str]:
     """Labels confirmed before the model was trained anew, as they stand in the table since then."""
-    earlier = set(discovery.facts.get("earlier_runs", ()))
+    earlier = set(discovery.facts.earlier_runs)
     told = {e.image: e.value for e in edits if e.action == "confirm" and e.run_id in earlier}
     if not told:
         return {}
@@ -91,11 +92,11 @@ class _Work:
         self.note = [str(note or "") for note in discovery.images["note"]]
         self.doubtful = [bool(doubtful) for doubtful in discovery.images["doubtful"]]
         self.categories: dict[str, Category] = {c.id: copy.deepcopy(c) for c in discovery.categories}
-        held = discovery.facts.get("edits", {})
-        self.applied: dict[str, None] = dict.fromkeys(held.get("applied", ()))
-        self.merged: dict[str, str] = dict(held.get("merged", {}))
-        self.rejected: list[str] = list(held.get("rejected", ()))
-        self.confirmed: dict[str, str] = dict(held.get("confirmed", {}))
+        held = discovery.facts.edits
+        self.applied: dict[str, None] = dict.fromkeys(held.applied)
+        self.merged: dict[str, str] = dict(held.merged)
+        self.rejected: list[str] = list(held.rejected)
+        self.confirmed: dict[str, str] = dict(held.confirmed)
         self.touched: set[str] = set()
         self.actions: dict[str, Callable[[Edit], str]] = {
             "rename": self.rename,
@@ -261,11 +262,8 @@ class _Work:
         images["category"] = [by_id[id].name if id in by_id else "" for id in self.id]
         images["kind"] = [by_id[id].kind if id in by_id else "" for id in self.id]
         images["note"], images["doubtful"] = self.note, self.doubtful
-        edits = {
-            "applied": list(self.applied), "merged": self.merged,
-            "rejected": self.rejected, "confirmed": self.confirmed,
-        }  # fmt: skip
-        facts = {**self.given.facts, "edits": edits} if self.applied else dict(self.given.facts)
+        edits = Edited(tuple(self.applied), self.merged, tuple(self.rejected), self.confirmed)
+        facts = replace(self.given.facts, edits=edits)
         return replace(self.given, images=images, categories=kept, facts=facts)
 
     def _refresh(self, category: Category, members: set[str]) -> None:

@@ -58,7 +58,7 @@ class Applied:
     """What came of applying edits."""
 
     discovery: Discovery
-    """As corrected. facts["edits"] says which edits it holds, and what was merged, rejected and confirmed."""
+    """As corrected. facts.edits says which edits it holds, and what was merged, rejected and confirmed."""
     confirmed: dict[str, str] = field(default_factory=dict)
     """Path to label, for the next round of training."""
     problems: list[str] = field(default_factory=list)
@@ -167,7 +167,7 @@ def apply_log(folder: Path) -> Applied:
     from holotype.categories.found import Discovery
 
     found = Discovery.load(folder)
-    kept = folder / "rounds" / str(found.facts.get("round", ""))
+    kept = folder / "rounds" / str(found.facts.round)
     if run_ids(kept)[:1] == [found.run_id]:
         found = Discovery.load(kept)
     outcome = apply_edits(found, read_log(folder))

@@ -1,24 +1,56 @@
-"""A run from its settings to its scores: `begin`, train, `finish`. Every run goes this way."""
+"""A run from its settings to its scores: `begin`, train, `finish`. Every run goes this way, discoveries too."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import hashlib
+import json
 import logging
+import os
+import shutil
 import time
+import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from holotype.categories.centres import Centres
+from holotype.categories.facts import Facts
+from holotype.categories.features import write_features
 from holotype.cluster.evaluate import has_truth
 from holotype.errors import InputError
+from holotype.machine.locks import hold
 from holotype.machine.processes import rank
 from holotype.methods import Method, Prediction
 from holotype.models.cache import CacheViews, TokenCache
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import RunFolder
-from holotype.runs.prepared import Prepared, Shelf, make_compute, make_method, views_needed, wanted_views
+from holotype.runs.outcome import (
+    REST,
+    Placed,
+    Rest,
+    Told,
+    name_categories,
+    place_own,
+    place_rest,
+    put_together,
+)
+from holotype.runs.prepared import (
+    Data,
+    Prepared,
+    Shelf,
+    make_compute,
+    make_method,
+    views_needed,
+    wanted_views,
+)
 from holotype.runs.provenance import describe
 from holotype.runs.record import headline, identify, make_record, score_held_out, score_table
+from holotype.runs.trained import save_trained
 from holotype.train.loop import Loop
 
 Record = dict[str, Any]
@@ -50,12 +82,23 @@ def run_experiment(experiment: Experiment, shelf: Shelf | None = None) -> Record
     shelf: keeps what the run is made of for the next one on the same data.
     """
     started = time.monotonic()
-    found = begin(experiment, shelf or Shelf())
-    if not isinstance(found, Run):
-        return found
-    found.started = started
-    prediction = found.loop.fit()
-    return finish(found, prediction, found.loop.seconds(), parallel=1)
+    with held(experiment.folder):
+        found = begin(experiment, shelf or Shelf())
+        if not isinstance(found, Run):
+            return found
+        found.started = started
+        prediction = found.loop.fit()
+        return finish(found, prediction, found.loop.seconds(), parallel=1)
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep other commands out of a run folder; of the processes that share a run, the first one does."""
+    if os.environ.get("RANK", "0") != "0":
+        yield
+        return
+    with hold(folder):
+        yield
 
 
 def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) -> Run | Record:
@@ -104,8 +147,14 @@ def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) ->
         score=score_now if has_truth(table) else None,
         progress=experiment.progress,
         cache=cache,
+        identity=digest(identity),
     )
     return Run(experiment, prepared, folder, identity, facts, loop, cache, views)
+
+
+def digest(identity: dict[str, Any]) -> str:
+    """Of all that decides the weights; states are kept with it, so that no other run goes on from them."""
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def take_cache(
@@ -134,16 +183,36 @@ def take_cache(
     return cache, views
 
 
-def finish(run: Run, prediction: Prediction, seconds: float, parallel: int) -> Record:
-    """Score, and write what the run leaves behind. seconds: of training. parallel: runs that trained at once."""
-    prepared, data, folder = run.prepared, run.prepared.data, run.folder
-    record = make_record(
-        run.experiment, data, prepared.backbone, run.loop, prediction, run.facts, run.identity
-    )
+def finish(
+    run: Run,
+    prediction: Prediction,
+    seconds: float,
+    parallel: int,
+    *,
+    rest: Rest | None = None,
+    told: Told | None = None,
+) -> Record:
+    """Place and describe every image, score, and write what the run leaves behind; scores.json comes last.
+
+    seconds: of training. parallel: runs that trained at once. rest: the collection that the run's images were drawn
+    from; the others are placed as well. told: what a discovery says of its round, which keeps its features.
+    """
+    prepared, folder, loop = run.prepared, run.folder, run.loop
+    started = time.monotonic()
+    placed = place_own(loop, prediction, prepared.data.k, prepared.images.note)
+    if rest is not None:
+        placed = place_rest(
+            placed, rest, loop, prepared.backbone, folder.path / REST, run.experiment.progress
+        )
+    data = Data(placed.table, placed.k)
+    record = make_record(run.experiment, data, prepared.backbone, loop, placed.said, run.facts, run.identity)
     if prepared.held_out is not None:
-        record["test"] = score_held_out(run.loop, *prepared.held_out)
+        record["test"] = score_held_out(loop, *prepared.held_out)
+    record["mode"] = f"cached {run.views}" if run.views else loop.mode
+    if rank() == 0:
+        told = told or Told(uuid.uuid4().hex[:12], Facts(title=placed.table.name, root=placed.table.root))
+        write_outcome(run, placed, told, record, {"training": seconds, "placing": time.monotonic() - started})
     record |= {
-        "mode": f"cached {run.views}" if run.views else run.loop.mode,
         "seconds": round(seconds, 1),
         "parallel": parallel,
         "decode_seconds": round(prepared.decode_seconds, 1),
@@ -151,14 +220,43 @@ def finish(run: Run, prediction: Prediction, seconds: float, parallel: int) -> R
         "wall_seconds": round(time.monotonic() - run.started, 1),
     }
     if rank() == 0:
-        folder.write_model(run.loop.model_tensors())
-        folder.write_assignments(
-            data.table,
-            data.k,
-            prediction.category.numpy(),
-            prediction.probability.numpy(),
-            prediction.known_score.numpy(),
-            prepared.images.note,
-        )
         folder.write_json("scores.json", record)
+        shutil.rmtree(folder.path / REST, ignore_errors=True)
     return record
+
+
+def write_outcome(run: Run, placed: Placed, told: Told, record: Record, seconds: dict[str, float]) -> None:
+    """Model, categories and assignments. seconds: by step, so far."""
+    started, folder, loop = time.monotonic(), run.folder.path, run.loop
+    ids = name_categories(placed.category, placed.table.known, placed.k)
+    centres = Centres.measure(placed.features, placed.category, placed.k)
+    found = put_together(placed, ids, told)
+    seconds["describing"] = time.monotonic() - started
+    about = dataclasses.replace(
+        told.about,
+        method=run.experiment.method_name,
+        k=placed.k,
+        seed=run.experiment.seed,
+        steps=loop.total_steps,
+        epochs=record["epochs"],
+        batch_size=run.experiment.train.batch_size,
+        mode=record["mode"],
+        trained_on=len(loop.rows.usable),
+        seconds=told.about.seconds
+        | {s: round(n, 1) for s, n in seconds.items() if s not in told.about.seconds},
+        provenance=run.facts,
+    )
+    save_trained(
+        folder,
+        experiment=run.experiment,
+        backbone=run.prepared.backbone,
+        method=loop.method,
+        tensors=loop.model_tensors(),
+        known=placed.table.known,
+        ids=ids,
+        centres=centres,
+        run_id=told.run_id,
+    )
+    if told.about.round:
+        write_features(folder, placed.features)
+    dataclasses.replace(found, facts=about).save(folder)

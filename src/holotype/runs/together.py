@@ -5,13 +5,14 @@ They share the images, the frozen trunk and the token cache (prepared.py) and ta
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 
 from holotype.errors import InputError, Stopped
 from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf, sharing_key
-from holotype.runs.run import Record, Run, begin, finish
+from holotype.runs.run import Record, Run, begin, finish, held
 from holotype.train.turns import train_in_turns
 
 
@@ -20,7 +21,14 @@ def run_together(experiments: Sequence[Experiment], shelf: Shelf | None = None) 
 
     They must share data, backbone, device, precision and store, and use one process each.
     """
-    shelf, started = shelf or Shelf(), time.monotonic()
+    with contextlib.ExitStack() as locks:
+        return _run_together(experiments, shelf or Shelf(), locks)
+
+
+def _run_together(
+    experiments: Sequence[Experiment], shelf: Shelf, locks: contextlib.ExitStack
+) -> list[Record | InputError]:
+    started = time.monotonic()
     shelf.planned = [*shelf.planned, *(e for e in experiments if e not in shelf.planned)]
     check_sharing(experiments)
     names = name_runs(experiments)
@@ -28,6 +36,7 @@ def run_together(experiments: Sequence[Experiment], shelf: Shelf | None = None) 
     runs: dict[str, Run] = {}
     for name, experiment in zip(names, experiments, strict=True):
         try:
+            locks.enter_context(held(experiment.folder))
             found = begin(experiment, shelf, keep_caches=bool(runs))
         except InputError as error:
             outcome[name] = error

@@ -81,8 +81,12 @@ class Loop:
         score: Score | None = None,
         progress: bool = False,
         cache: TokenCache | None = None,
+        identity: str = "",
     ) -> None:
-        """cache: draw views from it (a method that owns its encoder cannot); without one they are cut anew."""
+        """cache: draw views from it (a method that owns its encoder cannot); without one they are cut anew.
+
+        identity: digest of what the run is, kept with its states.
+        """
         self.config, self.table, self.compute, self.seed = config, table, compute, seed
         self.source = self._make_source(method, backbone, store, cache)
         self.device = compute.device
@@ -95,7 +99,9 @@ class Loop:
         self.started = self.last_save = time.monotonic()
         self.step: Step | None = None
         self.coming: Iterator[Drawn] | None = None
-        self.journal = Journal(folder)
+        self.journal = Journal(folder, identity)
+        self.features: Tensor | None = None
+        """(N, D) of every image after the last step, zeros for those that cannot be read; None before."""
         # a method that only clusters has no batches
         self.rows = index_rows(table, config.batch_size if method.stages() else world_size())
         self.target, self.steps = self.rows.target, self.rows.steps
@@ -316,7 +322,7 @@ class Loop:
     @torch.no_grad()
     def _finish(self) -> Prediction:
         self.modules.eval()
-        features = self._features()
+        features = self.features = self._features()
         rows = self.rows.usable.to(features.device)
         label = self.target.to(features.device)[rows]
         self.method.finish(features[rows], label, keyed_generator(self.seed, "finish"))
