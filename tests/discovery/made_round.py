@@ -1,11 +1,13 @@
-"""A small discovery made by hand."""
+"""A small discovery made by hand, and edits of one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pandas as pd
 
+from holotype.categories.edits import Edit, to_csv
 from holotype.categories.facts import Facts
 from holotype.categories.found import Category, Discovery
 
@@ -28,3 +30,11 @@ def made_discovery(
         for id, rows in groups.items()
     ]
     return Discovery(run, known, frame, categories, None, Facts(round=1))
+
+
+def edits_file(run: Path, *rows: tuple[str, str, str, str]) -> Path:
+    run_id = Discovery.load(run).run_id
+    edits = [Edit(run_id, f"2026-01-01T00:00:{i:02d}Z", *row) for i, row in enumerate(rows)]
+    path = run.parent / "edits.csv"
+    path.write_text(to_csv(edits), encoding="utf-8")
+    return path

@@ -16,6 +16,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +30,7 @@ from holotype.categories.found import Category, Discovery
 from holotype.data.pictures import Picture, as_list, as_paths
 from holotype.data.table import Table
 from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.labels import as_labels
 from holotype.errors import InputError
 from holotype.machine.files import write_bytes, write_text
 
@@ -129,8 +131,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     def _config(self) -> DiscoverConfig:
         """The settings, checked."""
-        own = self.get_params(deep=False)
-        return DiscoverConfig(**{name: own[name] for name in DiscoverConfig.__dataclass_fields__})
+        return DiscoverConfig(**{one.name: getattr(self, one.name) for one in fields(DiscoverConfig)})
 
     def _folder(self) -> Path:
         if self.out is not None:
@@ -281,33 +282,3 @@ def common_folder(paths: list[str]) -> str:
         return os.path.commonpath([os.path.dirname(path) for path in paths])
     except ValueError:  # no paths, or several drives
         return ""
-
-
-def as_labels(y: Iterable[Any] | None, n: int) -> list[str]:
-    """Labels as text, "" for none. y: None, or n of anything.
-
-    None, "", NaN, NaT and pandas' NA mean none, and so does -1 where all others are whole numbers.
-    """
-    if y is None:
-        return [""] * n
-    values = [None if _is_missing(value) else value for value in y]
-    if len(values) != n:
-        raise InputError(f"There are {n} images but {len(values)} labels; give one per image, or None.")
-    whole = all(value is None or _is_whole(value) for value in values)
-    return [_as_label(value, whole) for value in values]
-
-
-def _is_missing(value: Any) -> bool:
-    return bool(pd.api.types.is_scalar(value) and pd.isna(value))
-
-
-def _is_whole(value: Any) -> bool:
-    """Whole numbers with gaps come as floats from pandas."""
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return number and float(value).is_integer()
-
-
-def _as_label(value: Any, whole: bool) -> str:
-    if value is None or (whole and value == -1):
-        return ""
-    return str(int(value)) if _is_whole(value) else str(value).strip()
