@@ -12,7 +12,7 @@ from holotype.machine.plain import NotPlain
 MADE = Facts(
     title="=photos", root="photos", earlier_roots=("old",), method="rpc", k=5, seconds={"training": 1.5},
     earlier_runs=("r-1",), provenance={"backbone": {"name": "embedded", "caveat": "small"}},
-    edits=Edited(("abc",), {"new-01": "new-02"}, ("new-03",), {"a.png": "robin"}),
+    edits=Edited(("abc",), ("d",), {"new-01": "new-02"}, ("new-03",), {"new-04": {"name": "x"}}, {"a.png": "robin"}),
 )  # fmt: skip
 
 

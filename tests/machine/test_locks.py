@@ -1,12 +1,250 @@
-"""A folder is one process's at a time."""
+"""One command at a time in a folder, and nobody shut out by a command that is gone."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from holotype.errors import InputError
+from holotype.machine import locks
+from holotype.machine.locks import LOCK, FolderLock, hold
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="there are no such locks")
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from holotype.errors import InputError
 from holotype.machine.locks import hold
+try:
+    with hold(Path(sys.argv[1])):
+        print("held", flush=True)
+        time.sleep(float(sys.argv[2]))
+except InputError as error:
+    print(error, flush=True)
+    sys.exit(2)
+"""
+
+CROWD = """
+import os, sys, time
+from pathlib import Path
+from holotype.errors import InputError
+from holotype.machine.locks import hold
+folder, inside = Path(sys.argv[1]), Path(sys.argv[2])
+held = 0
+end = time.monotonic() + 2
+while time.monotonic() < end:
+    try:
+        with hold(folder):
+            os.close(os.open(inside, os.O_CREAT | os.O_EXCL))
+            held += 1
+            os.unlink(inside)
+    except InputError:
+        pass
+print(held)
+"""
 
 
-def test_a_folder_is_held_once(tmp_path) -> None:
-    with hold(tmp_path / "run"), pytest.raises(InputError, match="Another process is at work"):
+def start(folder: Path, seconds: float = 60) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", HOLDER, str(folder), str(seconds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process that holds tmp_path/run."""
+    process = start(tmp_path / "run")
+    assert first_line(process) == "held"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_of_two_processes_exactly_one_runs(tmp_path):
+    both = [start(tmp_path / "run", 2) for _ in range(2)]
+    said = [process.communicate(timeout=60)[0] for process in both]
+    assert sorted(process.returncode for process in both) == [0, 2]
+    assert sorted("held" in words for words in said) == [False, True]
+
+
+def test_the_holder_is_named(holder, tmp_path):
+    with pytest.raises(InputError) as refused:
         hold(tmp_path / "run")
-    hold(tmp_path / "run").release()
+    words = str(refused.value)
+    assert words.startswith(
+        f"{tmp_path / 'run'} is in use by process {holder.pid} on {socket.gethostname()} since "
+    )
+    assert f"(-c {tmp_path / 'run'} 60)" in words
+    assert words.endswith("; wait for it to end, or choose another --out.")
+    assert time.strftime("%H:") in words or time.strftime("%M") < "02"
+    facts = json.loads((tmp_path / "run" / LOCK).read_text())
+    assert facts.keys() == {"pid", "host", "command", "time"}
+
+
+def test_a_holder_of_another_day_is_named_with_its_date(holder, tmp_path):
+    file = tmp_path / "run" / LOCK
+    facts = json.loads(file.read_text())
+    file.write_text(json.dumps(facts | {"time": "2020-02-03T04:05:06+00:00"}))
+    with pytest.raises(InputError, match=r"since 2020-02-03 \d\d:05"):
+        hold(tmp_path / "run")
+
+
+def test_a_holder_that_has_not_signed_is_still_one(holder, tmp_path):
+    (tmp_path / "run" / LOCK).write_text("")
+    with pytest.raises(InputError, match="in use by another process; wait"):
+        hold(tmp_path / "run")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_dead_holder_shuts_nobody_out(holder, tmp_path, number):
+    holder.send_signal(number)
+    holder.wait()
+    assert (tmp_path / "run" / LOCK).exists()
+    with hold(tmp_path / "run"):
+        assert json.loads((tmp_path / "run" / LOCK).read_text())["pid"] == os.getpid()
+    assert not (tmp_path / "run" / LOCK).exists()
+
+
+def test_a_crowd_takes_turns(tmp_path):
+    """Lock files come and go all the time, and never are two processes inside."""
+    words = [sys.executable, "-c", CROWD, str(tmp_path / "a" / "run"), str(tmp_path / "inside")]
+    crowd = [
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    said = [process.communicate(timeout=60) for process in crowd]
+    assert [process.returncode for process in crowd] == [0] * 4, said
+    assert sum(int(out) for out, _ in said) > 100
+    assert not list(tmp_path.rglob(LOCK))
+
+
+# -- within one process -----------------------------------------------------------------------------------
+
+
+def test_two_runs_of_one_process_cannot_share_a_folder(tmp_path):
+    with hold(tmp_path):
+        with pytest.raises(InputError, match="in use by another run of this very process"):
+            hold(tmp_path)
+        with pytest.raises(InputError, match="in use"):
+            hold(tmp_path / "sub" / "..")
+    hold(tmp_path).release()
+
+
+def test_a_part_of_the_work_may_hold_a_folder_inside_or_the_same_one(tmp_path):
+    with hold(tmp_path / "run") as outer:
+        with hold(tmp_path / "run" / "rounds" / "1", within=outer):
+            assert (tmp_path / "run" / "rounds" / "1" / LOCK).exists()
+        with hold(tmp_path / "run", within=outer):
+            pass
+        with pytest.raises(InputError, match="in use"):  # the outer one goes on holding it
+            hold(tmp_path / "run")
+
+
+def test_release_is_once_enough_and_leaves_what_was_there(tmp_path):
+    made, kept = hold(tmp_path / "a" / "b"), hold(tmp_path / "c")
+    (tmp_path / "c" / "result.json").write_text("{}")
+    for lock in (made, kept, made, kept):
+        lock.release()
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+    assert [path.name for path in (tmp_path / "c").iterdir()] == ["result.json"]
+    (tmp_path / "mine").mkdir()
+    hold(tmp_path / "mine").release()
+    assert (tmp_path / "mine").is_dir()
+
+
+def test_of_the_processes_of_a_run_the_first_alone_holds(tmp_path, monkeypatch):
+    with hold(tmp_path):
+        monkeypatch.setenv("RANK", "1")
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        hold(tmp_path).release()
+        assert (tmp_path / LOCK).exists()
+        monkeypatch.setenv("RANK", "0")
+        with pytest.raises(InputError, match="in use"):
+            hold(tmp_path)
+
+
+# -- where there are no locks -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unwarned(monkeypatch, caplog):
+    monkeypatch.setattr(locks, "_warned", False)
+    caplog.set_level(logging.INFO, "holotype")
+    return caplog
+
+
+@pytest.mark.parametrize("number", [errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS])
+def test_a_drive_without_locks_is_used_without_and_said_once(tmp_path, monkeypatch, unwarned, number):
+    import fcntl
+
+    def refuse(descriptor: int, how: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with hold(tmp_path / "run"), hold(tmp_path / "run"):
+        pass
+    (record,) = unwarned.records
+    assert record.levelname == "WARNING"
+    assert "no two commands write to it at once" in record.getMessage()
+
+
+def test_a_system_without_locks_is_used_without(tmp_path, monkeypatch, unwarned):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with hold(tmp_path):
+        pass
+    assert "this system has none" in unwarned.text
+
+
+def test_other_failures_are_not_taken_for_a_missing_lock(tmp_path, monkeypatch):
+    import fcntl
+
+    def fail(descriptor: int, how: int) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    with pytest.raises(OSError, match="broken"):
+        hold(tmp_path)
+
+
+def test_a_link_is_no_lock(tmp_path):
+    precious = tmp_path / "precious.txt"
+    precious.write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / LOCK).symlink_to(precious)
+    with pytest.raises(InputError, match="symbolic link"):
+        hold(tmp_path / "run")
+    assert precious.read_text() == "mine"
+
+
+def test_a_folder_that_cannot_be_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be used"):
+        hold(tmp_path / "file")
+    with pytest.raises(InputError, match="cannot be used"):
+        hold(tmp_path / "file" / "run")
+
+
+def test_what_cannot_be_written_needs_no_lock(tmp_path, monkeypatch):
+    """A finished run on a medium for reading alone."""
+
+    def read_only(path: object, flags: int, mode: int = 0) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(locks.os, "open", read_only)
+    lock = hold(tmp_path)
+    assert isinstance(lock, FolderLock)
+    lock.release()

@@ -168,7 +168,6 @@ def test_precision_on_the_cpu(tiny, name, precision):
 # -- a run --------------------------------------------------------------------------------------------
 
 FILES = {
-    ".lock",
     "cache.json",
     "identity.json",
     "config.yaml",

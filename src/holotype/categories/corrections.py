@@ -262,7 +262,12 @@ class _Work:
         images["category"] = [by_id[id].name if id in by_id else "" for id in self.id]
         images["kind"] = [by_id[id].kind if id in by_id else "" for id in self.id]
         images["note"], images["doubtful"] = self.note, self.doubtful
-        edits = Edited(tuple(self.applied), self.merged, tuple(self.rejected), self.confirmed)
+        edits = Edited(
+            applied=tuple(self.applied),
+            merged=self.merged,
+            rejected=tuple(self.rejected),
+            confirmed=self.confirmed,
+        )
         facts = replace(self.given.facts, edits=edits)
         return replace(self.given, images=images, categories=kept, facts=facts)
 

@@ -18,10 +18,14 @@ class Edited:
 
     applied: tuple[str, ...] = ()
     """Digests of the edits that it holds."""
+    refused: tuple[str, ...] = ()
+    """Digests of those that could not be applied."""
     merged: dict[str, str] = field(default_factory=dict)
     """Id of a category that is gone to the id of the one that it joined."""
     rejected: tuple[str, ...] = ()
     """Ids of the categories that were rejected."""
+    asleep: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Id of a category that lost its images to its name and suggested name, should one come back."""
     confirmed: dict[str, str] = field(default_factory=dict)
     """Path of an image to the label that was confirmed."""
 

@@ -55,11 +55,11 @@ def make_parser() -> Parser:
 
 def add_settings(parser: Parser, settings: type, skip: set[str]) -> None:
     """A flag for each field of a dataclass whose fields have a sentence under them."""
-    from docstring_parser import parse_from_object
+    from holotype.runs.docstrings import field_docs
 
-    told = {word.arg_name: word.description or "" for word in parse_from_object(settings).params}
+    told = field_docs(settings)
     for one in fields(settings):
-        flag, help = f"--{one.name.replace('_', '-')}", " ".join(told[one.name].split())
+        flag, help = f"--{one.name.replace('_', '-')}", told[one.name]
         if one.name in skip:
             continue
         if isinstance(one.default, bool):

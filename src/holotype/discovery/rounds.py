@@ -110,15 +110,22 @@ def share_round(folder: Path, number: int) -> None:
     for name in SHARED:
         source, target = round_folder(folder, number) / name, folder / name
         if source.is_file() and not (target.is_file() and os.path.samefile(source, target)):
-            write_beside(target, lambda beside, source=source: _link(source, beside))  # type: ignore[misc]
+            _link(source, target)
 
 
 def _link(source: Path, target: Path) -> None:
-    target.unlink(missing_ok=True)
+    beside = target.with_name(f".{target.name}.link")
     try:
-        os.link(source, target)
+        beside.unlink(missing_ok=True)
+        os.link(source, beside)
     except OSError:  # another disk, or one without hard links
-        shutil.copy2(source, target)
+
+        def copy(part: Path) -> None:
+            shutil.copyfile(source, part)
+
+        write_beside(target, copy)
+    else:
+        os.replace(beside, target)
 
 
 # -- what is known before a round ---------------------------------------------------------------------------

@@ -1,60 +1,185 @@
-"""One process at a time in a run folder."""
+"""One command at a time in a folder: a lock file that the system frees when its process ends, however it ends.
+
+The lock is `flock`'s, on FOLDER/.lock, whose text says who holds it. The file goes with the lock; one that a killed
+process left is free, and the next holder takes it over. Windows and some network drives have no such locks: there the
+work goes on without one, which is said once.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import json
+import logging
 import os
+import shlex
+import socket
+import sys
+from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 
 from holotype.errors import InputError
 
-FILE = ".lock"
+log = logging.getLogger(__name__)
+
+LOCK = ".lock"
+WITHOUT = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.EBADF)
+"""What a file system answers that has no locks; EBADF: none on files that are open for reading alone."""
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+
+_warned = False
+
+
+class NoLocks(Exception):
+    """Files cannot be locked where this one lies."""
 
 
 class FolderLock:
-    """Holds a folder until `release`, the end of a `with` block, or the end of the process."""
+    """A folder that is held until `release`, or the end of a `with` block, or of the process."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._file: int | None = os.open(folder / FILE, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise InputError(f"{folder} cannot be written to ({error.strerror}); choose another.") from error
-        if not _lock(self._file):
-            self.release()
-            raise InputError(
-                f"Another process is at work in {folder}; wait until it is done, or choose another folder with --out."
-            )
+    def __init__(self, folder: Path, descriptor: int | None = None, made: list[Path] | None = None) -> None:
+        """descriptor: of the locked file; None where nothing is held. made: folders made for it, inmost first."""
+        self.folder, self._descriptor, self._made = folder, descriptor, made or []
 
     def release(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        """Give the folder free; once is enough. A folder that was made for the lock and is still empty goes."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self.folder / LOCK)  # before it is free: whoever waits for it sees that it is gone
+            os.close(descriptor)
+        with contextlib.suppress(OSError):
+            for folder in self._made:
+                folder.rmdir()
+        self._made = []
 
     def __enter__(self) -> FolderLock:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
-def hold(folder: Path) -> FolderLock:
-    """Take the folder; raises InputError where another process has it."""
-    return FolderLock(Path(folder))
+def hold(folder: Path, within: FolderLock | None = None) -> FolderLock:
+    """Hold `folder`, which is made if need be; InputError names the process that has it, this one included.
+
+    within: a lock that the caller works under. Where it is of the same folder, it goes on holding it, and the one
+    returned here holds nothing of its own. Of the processes of one run the first alone holds.
+    """
+    folder = Path(folder)
+    if _is_follower() or (within is not None and within.folder.resolve() == folder.resolve()):
+        return FolderLock(folder)
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        descriptor = _take(folder)
+    except NoLocks as error:
+        _warn(folder, error)
+        return FolderLock(folder, made=made)
+    return FolderLock(folder, descriptor, made)
 
 
-def _lock(file: int) -> bool:
-    with contextlib.suppress(ImportError):
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file; False if somebody else has locked it. Raises NoLocks where nobody can."""
+    try:
         import fcntl
-
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:  # a file system without locks
-            return True
+    except ImportError as error:
+        raise NoLocks("this system has none") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in WITHOUT:
+            raise NoLocks(error.strerror) from error
+        raise
     return True
+
+
+def is_same(descriptor: int, path: Path) -> bool:
+    """Whether `path` still names the open file."""
+    try:
+        there = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(os.fstat(descriptor), there)
+
+
+def _take(folder: Path) -> int | None:
+    """The descriptor of the locked file; None in a folder where nothing can be written, so nothing can be harmed."""
+    path = folder / LOCK
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            descriptor = _open(path)
+        except FileNotFoundError:  # its last holder has just removed the empty folder
+            continue
+        except OSError as error:
+            raise InputError(
+                f"The folder {folder} cannot be used ({error.strerror or error}); choose another --out."
+            ) from error
+        if descriptor is None:
+            return None
+        try:
+            if not try_lock(descriptor):
+                raise InputError(_in_use(folder, descriptor))
+            if is_same(descriptor, path):  # else its last holder has just removed it
+                _sign(descriptor)
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _open(path: Path) -> int | None:
+    """The lock file, made if need be; for reading alone where it belongs to somebody else."""
+    for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
+        try:
+            return os.open(path, flags | NO_FOLLOW, 0o666)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise InputError(f"{path} is a symbolic link, not a lock; delete it.") from error
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+    return None
+
+
+def _sign(descriptor: int) -> None:
+    """Write down who holds the lock. A full disk keeps nobody from holding it."""
+    now = datetime.now().astimezone()
+    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    facts = {"pid": os.getpid(), "host": socket.gethostname(), "command": command, "time": now.isoformat()}
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, (json.dumps(facts, ensure_ascii=False) + "\n").encode(), 0)
+
+
+def _in_use(folder: Path, descriptor: int) -> str:
+    """The sentence about a folder that somebody else holds."""
+    advice = "wait for it to end, or choose another --out."
+    try:
+        facts = json.loads(os.pread(descriptor, 1 << 16, 0))
+        pid, host, command = int(facts["pid"]), str(facts["host"]), str(facts["command"])
+        since = datetime.fromisoformat(facts["time"]).astimezone()
+    except (ValueError, KeyError, TypeError, OSError):  # it has not signed yet
+        return f"{folder} is in use by another process; {advice}"
+    if (pid, host) == (os.getpid(), socket.gethostname()):
+        return f"{folder} is in use by another run of this very process; {advice}"
+    today = since.date() == datetime.now().date()
+    when = f"{since:%H:%M}" if today else f"{since:%Y-%m-%d %H:%M}"
+    short = command if len(command) <= 200 else command[:200] + " ..."
+    return f"{folder} is in use by process {pid} on {host} since {when} ({short}); {advice}"
+
+
+def _is_follower() -> bool:
+    """Whether this is one of the further processes of a run, in the environment that launchers set."""
+    return "WORLD_SIZE" in os.environ and os.environ.get("RANK", "0") != "0"
+
+
+def _warn(folder: Path, reason: NoLocks) -> None:
+    global _warned
+    if not _warned:
+        log.warning(
+            "%s cannot be locked (%s); see to it that no two commands write to it at once.", folder, reason
+        )
+    _warned = True

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
 import logging
-import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -82,23 +78,13 @@ def run_experiment(experiment: Experiment, shelf: Shelf | None = None) -> Record
     shelf: keeps what the run is made of for the next one on the same data.
     """
     started = time.monotonic()
-    with held(experiment.folder):
+    with hold(experiment.folder):
         found = begin(experiment, shelf or Shelf())
         if not isinstance(found, Run):
             return found
         found.started = started
         prediction = found.loop.fit()
         return finish(found, prediction, found.loop.seconds(), parallel=1)
-
-
-@contextlib.contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Keep other commands out of a run folder; of the processes that share a run, the first one does."""
-    if os.environ.get("RANK", "0") != "0":
-        yield
-        return
-    with hold(folder):
-        yield
 
 
 def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) -> Run | Record:

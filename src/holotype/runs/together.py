@@ -10,9 +10,10 @@ import time
 from collections.abc import Sequence
 
 from holotype.errors import InputError, Stopped
+from holotype.machine.locks import hold
 from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf, sharing_key
-from holotype.runs.run import Record, Run, begin, finish, held
+from holotype.runs.run import Record, Run, begin, finish
 from holotype.train.turns import train_in_turns
 
 
@@ -36,7 +37,7 @@ def _run_together(
     runs: dict[str, Run] = {}
     for name, experiment in zip(names, experiments, strict=True):
         try:
-            locks.enter_context(held(experiment.folder))
+            locks.enter_context(hold(experiment.folder))
             found = begin(experiment, shelf, keep_caches=bool(runs))
         except InputError as error:
             outcome[name] = error
