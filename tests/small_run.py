@@ -1,4 +1,4 @@
-"""A trained model in a folder, on coloured squares with a tiny network: what assign, export and the estimator load."""
+"""A finished run on coloured squares with a tiny network: what assign, export, report and the estimator load."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
-from holotype.categories.found import COLUMNS, Category, Discovery, category_name
+from holotype.categories.facts import Facts
+from holotype.categories.found import COLUMNS, Category, Discovery
 from holotype.runs.experiment import Experiment
+from holotype.runs.outcome import Told
 from holotype.runs.prepared import Shelf
-from holotype.runs.run import Run, begin
+from holotype.runs.run import Run, begin, finish
 from holotype.runs.settings import default_experiment
-from holotype.runs.trained import save_trained
-from holotype.train.sources import table_features
 
 RUN_ID = "small-1"
 
@@ -33,31 +32,18 @@ def set_dotted(experiment: Experiment, key: str, value: Any) -> None:
 def train_small(
     folder: Path, squares: Path, backbone: Path, method: str = "rpc", k: int = 4, epochs: int = 8
 ) -> tuple[Run, np.ndarray, np.ndarray]:
-    """Train and save; returns the run, its features (N, D) and the category (N,) of each image."""
+    """Train and finish; returns the run, its features (N, D) and the category (N,) that it says of each image."""
     experiment = default_experiment(method, str(squares / "squares.csv"))
-    experiment.k, experiment.out = k, str(folder / "training")
+    experiment.k, experiment.out = k, str(folder)
     experiment.device, experiment.progress = "cpu", False
     experiment.backbone.name = str(backbone)
     experiment.train.epochs, experiment.train.batch_size = epochs, 16
     run = begin(experiment, Shelf())
     assert isinstance(run, Run)
     prediction = run.loop.fit()
-    with torch.no_grad():
-        features = table_features(run.loop.source, run.loop.rows.usable, len(run.loop.table)).numpy()
-    known, category = run.loop.table.known, prediction.category.numpy()
-    save_trained(
-        folder,
-        experiment=experiment,
-        backbone=run.prepared.backbone,
-        method=run.loop.method,
-        tensors=run.loop.model_tensors(),
-        known=known,
-        ids=[category_name(i, known, k) for i in range(k)],
-        features=features,
-        category=category,
-        run_id=RUN_ID,
-    )
-    return run, features, category
+    finish(run, prediction, 1.0, parallel=1, told=Told(RUN_ID, Facts(title="squares")))
+    assert run.loop.features is not None
+    return run, run.loop.features.numpy(), prediction.category.numpy()
 
 
 def small_discovery(known: tuple[str, ...], ids: list[str], run_id: str = RUN_ID) -> Discovery:

@@ -74,7 +74,6 @@ COVERED = {
     "methods/rpc_config.py": "methods/test_rpc.py",
     "runs/parts.py": "runs/test_experiment.py",
     "runs/results.py": "runs/test_bench.py",
-    "runs/run.py": "runs/test_together.py",
     "train/config.py": "runs/test_record.py",
 }
 """Files whose tests lie in a file of another name. A file in neither place has no tests."""

@@ -11,6 +11,7 @@ import pandas as pd
 
 from holotype.categories.corrections import Applied
 from holotype.categories.edits import ACTIONS, Edit
+from holotype.categories.facts import Facts
 from holotype.categories.found import COLUMNS, Category, Discovery
 
 FILE = Path(__file__).parent / "golden_edits.json"
@@ -42,7 +43,7 @@ def golden_discovery(name: str) -> Discovery:
         categories.append(
             Category(**category, n=len(mine), exemplars=mine[:2], borderline=mine[-1:], signature=likeness)
         )
-    facts = {"earlier_runs": made["earlier_runs"]}
+    facts = Facts(earlier_runs=tuple(made["earlier_runs"]))
     return Discovery(made["run_id"], tuple(made["known"]), frame[list(COLUMNS)], categories, None, facts)
 
 
@@ -60,15 +61,15 @@ def case_edits(case: dict[str, Any]) -> tuple[list[Edit], list[Edit]]:
 
 def outcome(applied: Applied) -> dict[str, Any]:
     """What a golden case says of the outcome."""
-    frame, facts = applied.discovery.images, applied.discovery.facts.get("edits", {})
+    frame, facts = applied.discovery.images, applied.discovery.facts.edits
     columns = ("category_id", "category", "kind", "note", "doubtful")
     return {
         "images": {
             row["path"]: [row[c] for c in columns] for row in json.loads(frame.to_json(orient="records"))
         },
         "categories": [[c.id, c.name, c.kind, c.n] for c in applied.discovery.categories],
-        "merged": facts.get("merged", {}),
-        "rejected": facts.get("rejected", []),
+        "merged": facts.merged,
+        "rejected": list(facts.rejected),
         "confirmed": applied.confirmed,
         "applied": applied.count,
         "refused": applied.refused,

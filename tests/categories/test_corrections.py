@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -84,7 +85,7 @@ def test_merge(found):
     one, two = (found.category(id) for id in ("new-01", "new-02"))
     mean = (one.n * one.signature[0] + two.n * two.signature[0]) / (one.n + two.n)
     assert target.signature[0] == pytest.approx(mean)
-    assert applied.discovery.facts["edits"]["merged"] == {"new-01": "new-02"}
+    assert applied.discovery.facts.edits.merged == {"new-01": "new-02"}
     assert all(c.nearest != "new-01" for c in applied.discovery.categories)
 
 
@@ -178,7 +179,7 @@ def test_categories_that_lost_all_images_vanish(found):
 
 
 def test_edits_of_earlier_rounds_count_only_as_labels(found):
-    found.facts["earlier_runs"] = ["run-0"]
+    found.facts = replace(found.facts, earlier_runs=("run-0",))
     one = paths(found, "new-01")[0]
     edits = [edit("confirm", one, "", "Hawk", run="run-0"), edit("rename", "", "new-01", "Owl", run="run-0")]
     applied = apply_edits(found, edits)

@@ -7,7 +7,8 @@ import json
 import pandas as pd
 import pytest
 
-from holotype.categories.found import COLUMNS, FILE, Category, Discovery
+from holotype.categories.facts import Facts
+from holotype.categories.found import COLUMNS, FILE, FORMAT, Category, Discovery
 from holotype.errors import InputError
 
 ODD = ["=cmd()", "<script>alert(1)</script>", 'a "quoted", name', "Käfer ✓"]
@@ -33,7 +34,7 @@ def small() -> Discovery:
         }
     )
     categories = [Category(id=ODD[1], name=ODD[1], kind="known", n=1), Category("new-01", ODD[0], "novel", 1)]
-    return Discovery("run-1", tuple(ODD[1:]), frame, categories, {"best": 4}, {"seed": 0})
+    return Discovery("run-1", tuple(ODD[1:]), frame, categories, {"best": 4}, Facts(seed=3, title=ODD[0]))
 
 
 def test_it_comes_back_as_it_was(tmp_path):
@@ -54,14 +55,54 @@ def test_it_comes_back_as_it_was(tmp_path):
     assert list(pd.read_csv(tmp_path / "assignments.csv").columns) == list(COLUMNS)
 
 
-def test_what_is_not_a_discovery_is_one_sentence(tmp_path):
-    with pytest.raises(InputError, match="holds no discovery"):
+def test_what_is_not_a_run_is_one_sentence(tmp_path):
+    with pytest.raises(InputError, match="There is no folder"):
+        Discovery.load(tmp_path / "absent")
+    with pytest.raises(InputError, match="holds no run"):
         Discovery.load(tmp_path)
+    (tmp_path / "identity.json").write_text("{}")
+    with pytest.raises(InputError, match="is not finished"):
+        Discovery.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"format": 1}, r"discovery\.json was written by another version \(format 1, not 2\)"),
+        ({"run_id": 3}, "run_id is 3, not text"),
+        ({"facts": {}}, r"facts\.\w+ is missing"),
+        ({"facts": None}, "facts is None, not a group of keys"),
+        ({"categories": [{"id": "a"}]}, r"categories\[0\]\.name is missing"),
+        ({"categories": 1}, "categories is 1, not a list"),
+        ({"more": 1}, "more is not known"),
+    ],
+)
+def test_a_file_of_another_kind_is_one_sentence(tmp_path, change, says):
     small().save(tmp_path)
     content = json.loads((tmp_path / FILE).read_text())
-    (tmp_path / FILE).write_text(json.dumps({**content, "format": 0}))
-    with pytest.raises(InputError, match="written by another version"):
+    assert content["format"] == FORMAT
+    (tmp_path / FILE).write_text(json.dumps({**content, **change}))
+    with pytest.raises(InputError, match=says) as told:
         Discovery.load(tmp_path)
-    (tmp_path / FILE).write_text("{")
+    assert str(tmp_path / FILE) in str(told.value)
+    assert "another folder" in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "3", "{}"])
+def test_damage_is_one_sentence(tmp_path, content):
+    small().save(tmp_path)
+    (tmp_path / FILE).write_text(content)
+    with pytest.raises(InputError, match="cannot be read"):
+        Discovery.load(tmp_path)
+
+
+def test_assignments_that_lack_a_column_are_told(tmp_path):
+    found = small()
+    found.save(tmp_path)
+    found.images.drop(columns="note").to_parquet(tmp_path / "assignments.parquet")
+    with pytest.raises(InputError, match=r"assignments\.parquet has no column note"):
+        Discovery.load(tmp_path)
+    (tmp_path / "assignments.parquet").unlink()
     with pytest.raises(InputError, match="cannot be read"):
         Discovery.load(tmp_path)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from holotype.categories.facts import Facts
 from holotype.categories.found import Discovery
-from holotype.cli.discover import make_parser, read_k, summary
+from holotype.cli.discover import make_parser, summary
 from holotype.discovery import workflow
 from holotype.errors import Stopped
-from tests.discovery.test_rounds import make
+from tests.discovery.made_round import made_discovery
 
 
 def test_flags_reach_the_settings(holotype, squares_folder, tmp_path, monkeypatch) -> None:
@@ -21,38 +22,32 @@ def test_flags_reach_the_settings(holotype, squares_folder, tmp_path, monkeypatc
         return small()
 
     monkeypatch.setattr(workflow, "discover_table", fake)
-    flags = (
-        "--k",
-        7,
-        "--steps",
-        20,
-        "--sample",
-        30,
-        "--seed",
-        3,
-        "--backbone",
-        "embedded",
-        "--image-size",
-        64,
-    )
+    settings = {"k": 7, "steps": 20, "sample": 30, "seed": 3, "backbone": "embedded", "image-size": 64}
+    flags = [word for name, value in settings.items() for word in (f"--{name}", value)] + [
+        "--method",
+        "simgcd",
+    ]
     more = ("--device", "cpu", "--long-tail", "--no-progress", "--out", tmp_path, "--edits", "edits.csv")
     assert holotype("discover", squares_folder, *flags, *more).code == 0
     ((config, folder, progress, edits),) = asked
     assert (config.k, config.steps, config.sample, config.seed, config.long_tail) == (7, 20, 30, 3, True)
-    assert (config.backbone.name, config.backbone.image_size, config.device) == ("embedded", 64, "cpu")
+    assert (config.backbone, config.image_size, config.device) == ("embedded", 64, "cpu")
+    assert config.method == "simgcd"
     assert (folder, progress, edits) == (tmp_path, False, Path("edits.csv"))
     assert holotype("discover", squares_folder).code == 0
     assert asked[1][0].k == "auto"
-    assert asked[1][0].backbone.name == "auto"
+    assert asked[1][0].backbone == "auto"
     assert asked[1][1] == Path("runs") / f"{squares_folder.name}-discover"
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--k", "many"), "--k many is neither auto nor a number"),
-        (("--k", "0"), "--k 0 is neither auto nor a number"),
-        (("--steps", "0"), "'0' is not a number of at least 1"),
+        (("--k", "many"), "k is 'many', which is neither auto nor a number"),
+        (("--k", "0"), "k is '0', which is neither auto nor a number"),
+        (("--steps", "0"), "steps is '0', which is not a number of at least 1"),
+        (("--seed", "x"), "seed is 'x', which is not a whole number of at least 0"),
+        (("--method", "magic"), "There is no method"),
         (("--label", "x.csv"), "did you mean --labels"),
         (("--labels", "nothing.csv"), "nothing.csv"),
     ],
@@ -84,12 +79,9 @@ def test_a_stop_says_that_the_same_command_goes_on(holotype, squares_folder, mon
 
 
 def small() -> Discovery:
-    found = make("r-1", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
-    found.facts |= {
-        "seconds": {"embedding": 2.0},
-        "backbone": {"name": "embedded", "caveat": "A stand-in."},
-        "k": 4,
-    }
+    found = made_discovery("r-1", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
+    backbone = {"name": "embedded", "caveat": "A stand-in."}
+    found.facts = Facts(round=1, k=4, seconds={"embedding": 2.0}, provenance={"backbone": backbone})
     found.category("new-01").words = "closest to a 0.71"
     return found
 
@@ -110,7 +102,5 @@ def test_the_summary_says_what_was_found_and_where(tmp_path: Path) -> None:
         assert part in text, part
 
 
-def test_k_and_help() -> None:
-    assert read_k("auto") == "auto"
-    assert read_k("30") == 30
+def test_help() -> None:
     assert "--edits" in make_parser().format_help()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -9,6 +10,7 @@ from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import Discovery
 from holotype.cli.report import command
 from holotype.errors import InputError
+from holotype.machine.locks import hold
 from report.made import make_discovery
 
 
@@ -60,5 +62,36 @@ def test_edits_of_another_run_are_one_sentence(run, tmp_path):
 
 
 def test_what_is_no_run_is_one_sentence(tmp_path):
-    with pytest.raises(InputError, match="holds no discovery"):
+    with pytest.raises(InputError, match="holds no run"):
         command([str(tmp_path)])
+
+
+def test_a_run_in_which_somebody_works_is_left_alone(run):
+    with hold(run), pytest.raises(InputError):
+        command([str(run)])
+
+
+def test_a_run_of_a_benchmark_is_one_like_any_other(holotype, tiny_flags, tmp_path):
+    """Images inside a container: trained on, reported with a map, corrected, and new ones placed."""
+    run = tmp_path / "run"
+    assert holotype("train", "kmeans", "fashion-sample", *tiny_flags, "--k", 10, "--out", run).code == 0
+    found = Discovery.load(run)
+    assert "#" in found.images.path[0]
+    assert found.images.x.isna().all()
+    novel = next(category.id for category in found.categories if category.kind == "novel")
+    file = write(tmp_path, Edit(found.run_id, "t", "rename", "", novel, "Hawk"))
+    outcome = holotype("report", run, "--edits", file, "--device", "cpu", "--no-progress")
+    assert outcome.code == 0, outcome.err
+    assert "1 edit applied." in outcome.out
+    again = Discovery.load(run)
+    assert again.category(novel).name == "Hawk"
+    assert np.isfinite(again.images[["x", "y"]]).all().all()
+    page = (run / "report" / "data.js").read_text()
+    assert '"scores":{"kmeans":{"all":' in page
+    assert (run / "report" / "thumbs" / "00000.jpg").is_file()
+    (tmp_path / "list.csv").write_text("path\n" + "\n".join(found.images.path[:4]) + "\n")
+    outcome = holotype("assign", run, tmp_path / "list.csv", "--device", "cpu", "--no-progress")
+    assert outcome.code == 0, outcome.err
+    placed = pd.read_csv(run / "assigned" / "list.csv")
+    assert len(placed) == 4
+    assert set(placed.category) <= set(again.images.category)

@@ -3,14 +3,14 @@
 import pandas as pd
 
 from holotype.cli import main
+from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.demo import run_demo, table
-from holotype.discovery.workflow import DiscoverConfig
-from holotype.models.backbone import BackboneConfig
+from holotype.report.data import read_scores
 
 
 def test_the_demo_places_every_image_and_scores_both_methods(tmp_path, tiny_backbone_file):
     """With a tiny random backbone and a few steps; `make demo` runs the real one."""
-    config = DiscoverConfig(k=10, steps=20, backbone=BackboneConfig(str(tiny_backbone_file)), device="cpu")
+    config = DiscoverConfig(k=10, steps=20, backbone=str(tiny_backbone_file), device="cpu")
     shown = run_demo(tmp_path, config, progress=False)
     assert list(shown.scores) == ["kmeans", "rpc"]
     for record in shown.scores.values():
@@ -28,6 +28,10 @@ def test_the_demo_places_every_image_and_scores_both_methods(tmp_path, tiny_back
     rows = (tmp_path / "run" / "assignments.csv").read_text().splitlines()
     assert len(rows) == 1001
     assert "truth" not in rows[0]
+    told = read_scores(tmp_path / "run")
+    assert list(told) == ["kmeans", "rpc"]
+    assert told["rpc"]["all"] == shown.scores["rpc"]["all"]
+    assert str(shown.scores["rpc"]["all"]) not in (tmp_path / "run" / "discovery.json").read_text()
 
 
 def test_demo_help_names_its_flags(capsys):

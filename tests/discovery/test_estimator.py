@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from PIL import Image
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from holotype.discovery.estimator import PICTURES, Discoverer, as_labels
+from holotype.discovery.estimator import PICTURES, Discoverer
 from holotype.errors import InputError
 
 
@@ -98,7 +100,7 @@ def test_save_and_load(fitted, squares, tmp_path) -> None:
 
 
 def test_what_cannot_be_loaded_is_one_sentence(fitted, tmp_path) -> None:
-    with pytest.raises(InputError, match="holds no discovery"):
+    with pytest.raises(InputError, match="holds no run"):
         Discoverer.load(tmp_path)
     fitted.save(tmp_path)
     (tmp_path / "estimator.json").write_text(json.dumps({"nonsense": 1}))
@@ -147,16 +149,62 @@ def test_before_fit_nothing_is_predicted_or_saved(tmp_path) -> None:
         Discoverer().save(tmp_path)
 
 
-def test_labels_as_people_write_them() -> None:
-    assert as_labels(None, 2) == ["", ""]
-    assert as_labels(["a", None, "", float("nan"), " b "], 5) == ["a", "", "", "", "b"]
-    assert as_labels(np.array([0, -1, 2]), 3) == ["0", "", "2"]
-    assert as_labels([0, -1], 2) == ["0", "-1"]  # in a list, which can hold None, -1 is a name
-    assert as_labels(np.array([1.0, np.nan]), 2) == ["1", ""]
-    assert as_labels(pd.Series(["a", pd.NA], dtype="string"), 2) == ["a", ""]
-    assert as_labels(np.array(["a", ""]), 2) == ["a", ""]
-    with pytest.raises(InputError, match="2 images but 1 labels"):
-        as_labels(["a"], 2)
+# -- pickled --------------------------------------------------------------------------------------------
+
+
+def test_a_pickled_one_keeps_its_run(fitted, squares, tmp_path) -> None:
+    paths = list(squares.path[::7])
+    again = pickle.loads(pickle.dumps(fitted))
+    assert again.get_params() == fitted.get_params()
+    assert again.run_folder_ != fitted.run_folder_
+    pd.testing.assert_frame_equal(again.place(paths), fitted.place(paths))
+    assert list(again.predict(paths)) == list(fitted.predict(paths))
+    assert list(again.labels_) == list(fitted.labels_)
+    twice = pickle.loads(pickle.dumps(again))
+    folder = again.run_folder_
+    del again
+    assert not folder.exists()
+    assert list(twice.predict(paths)) == list(fitted.predict(paths))
+    assert twice.save(tmp_path / "saved") == tmp_path / "saved"
+    assert list(Discoverer.load(tmp_path / "saved").predict(paths)) == list(fitted.predict(paths))
+
+
+def test_before_fit_it_is_pickled_as_it_is() -> None:
+    again = pickle.loads(pickle.dumps(Discoverer(k=7)))
+    assert again.k == 7
+    with pytest.raises(NotFittedError):
+        again.predict(["a.png"])
+
+
+def test_without_its_folder_it_is_not_pickled(fitted, tmp_path) -> None:
+    found = Discoverer.load(shutil.copytree(fitted.run_folder_, tmp_path / "run"))
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(InputError, match="is gone") as told:
+        pickle.dumps(found)
+    assert "\n" not in str(told.value)
+
+
+# -- parameters -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [2.5, True, 0, "many", -1, None])
+def test_a_k_that_cannot_be_is_one_sentence_before_anything_is_computed(k, squares, monkeypatch) -> None:
+    monkeypatch.setattr("holotype.discovery.workflow.discover_table", lambda *_, **__: pytest.fail("began"))
+    with pytest.raises(InputError, match="neither auto nor a number of categories") as told:
+        Discoverer(k=k).fit(list(squares.path), list(squares.label))
+    assert "\n" not in str(told.value)
+
+
+def test_a_k_as_text_is_a_number(squares, monkeypatch) -> None:
+    asked = []
+    monkeypatch.setattr(
+        "holotype.discovery.workflow.discover_table",
+        lambda table, config, *_, **__: asked.append((table, config)),
+    )
+    Discoverer(k="10").fit(list(squares.path), list(squares.label))
+    ((table, config),) = asked
+    assert config.k == 10
+    assert table.root == str(Path(squares.path[0]).parents[1])
 
 
 def test_bad_input_is_one_sentence(squares, tiny_backbone_file) -> None:

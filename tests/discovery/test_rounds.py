@@ -1,50 +1,50 @@
-"""Rounds of a discovery: their names, the labels that lead from one to the next, and names that stay."""
+"""Rounds of a discovery: their folders, the labels that lead from one to the next, images that were replaced."""
 
 from __future__ import annotations
 
+import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from holotype.categories.edits import Edit, append_edits, to_csv
-from holotype.categories.found import Category, Discovery
+from holotype.categories.found import Discovery
 from holotype.data.table import Table
+from holotype.discovery import rounds
 from holotype.discovery.rounds import (
-    carry_names,
+    SHARED,
+    begin_round,
+    begun_rounds,
+    changed_images,
     confirmed_labels,
     corrected,
     finished_rounds,
     labels_of_round,
-    run_id,
-    save_round,
+    last_round,
+    round_folder,
+    share_round,
+    stamp_images,
+    stamps_of_round,
     take_edits,
     with_labels,
 )
 from holotype.errors import InputError
-
-PATHS = [f"photos/{i:02d}.png" for i in range(12)]
-
-
-def make(run: str, groups: dict[str, list[int]], known: tuple[str, ...] = ("a",)) -> Discovery:
-    """groups: category id and the numbers of its images."""
-    id_of = {i: id for id, rows in groups.items() for i in rows}
-    ids = [id_of[i] for i in range(len(PATHS))]
-    frame = pd.DataFrame({"path": PATHS, "label": "", "category": ids, "category_id": ids})
-    frame["kind"] = ["known" if id in known else "novel" for id in ids]
-    frame = frame.assign(
-        probability=0.9, known_score=0.5, typicality=0.5, doubtful=False, x=0.0, y=0.0, problem="", note=""
-    )
-    categories = [
-        Category(id, id, "known" if id in known else "novel", len(rows), signature=[0.5] * len(known))
-        for id, rows in groups.items()
-    ]
-    return Discovery(run, known, frame, categories, None, {"round": 1})
+from tests.discovery.made_round import PATHS, made_discovery
 
 
 def first() -> Discovery:
-    return make("r-1", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
+    return made_discovery("r-1", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
+
+
+def end_round(folder: Path, found: Discovery, labels: dict[str, str] | None = None) -> int:
+    """A round that has come to its end."""
+    number = begin_round(folder, labels or {}, {})
+    found.save(round_folder(folder, number))
+    (round_folder(folder, number) / "scores.json").write_text("{}")
+    return number
 
 
 def edit(
@@ -53,24 +53,78 @@ def edit(
     return Edit(run, f"2026-01-01T00:00:{second:02d}Z", action, image, category, value)
 
 
-def test_a_folder_keeps_its_name_and_rounds_are_numbered(tmp_path: Path) -> None:
-    assert run_id(tmp_path, 1) == run_id(tmp_path, 1) != run_id(tmp_path, 2)
-    assert run_id(tmp_path, 1) != run_id(tmp_path / "other", 1)
-    assert finished_rounds(tmp_path) == 0
-    save_round(tmp_path, 1, first(), {})
-    save_round(tmp_path, 2, make("r-2", {"a": list(range(12))}), {PATHS[4]: "boots"})
-    assert finished_rounds(tmp_path) == 2
-    assert labels_of_round(tmp_path, 2) == {PATHS[4]: "boots"}
-    (tmp_path / "rounds" / "2" / "labels.json").write_text("{")
-    with pytest.raises(InputError, match="cannot be read"):
-        labels_of_round(tmp_path, 2)
+def test_rounds_are_numbered_and_know_what_they_were_given(tmp_path: Path) -> None:
+    assert (begun_rounds(tmp_path), finished_rounds(tmp_path), last_round(tmp_path)) == ([], [], 0)
+    assert end_round(tmp_path, first()) == 1
+    assert end_round(tmp_path, first(), {"04.png": "boots"}) == 2
+    assert (finished_rounds(tmp_path), last_round(tmp_path)) == ([1, 2], 2)
+    assert labels_of_round(tmp_path, 2) == {"04.png": "boots"}
+    for content in ("{", "[]", '{"a": 1}'):
+        (tmp_path / "rounds" / "2" / "labels.json").write_text(content)
+        with pytest.raises(InputError, match=r"labels\.json"):
+            labels_of_round(tmp_path, 2)
+
+
+def test_a_stopped_round_goes_on_and_one_of_other_labels_or_images_is_left_alone(tmp_path: Path) -> None:
+    """Nothing that was trained is ever taken for something else, and nothing is deleted."""
+    assert begin_round(tmp_path, {}, {"a.png": "1-1"}) == 1
+    (round_folder(tmp_path, 1) / "state.json").write_text("{}")
+    assert begin_round(tmp_path, {}, {"a.png": "1-1"}) == 1
+    assert begin_round(tmp_path, {"a.png": "boots"}, {"a.png": "1-1"}) == 2
+    assert begin_round(tmp_path, {"a.png": "boots"}, {"a.png": "2-1"}) == 3
+    (round_folder(tmp_path, 3) / "labels.json").unlink()  # killed while it was begun
+    assert begin_round(tmp_path, {"a.png": "boots"}, {"a.png": "2-1"}) == 4
+    assert begun_rounds(tmp_path) == [1, 2, 3, 4]
+    assert (round_folder(tmp_path, 1) / "state.json").is_file()
+    (round_folder(tmp_path, 4) / "scores.json").write_text("{}")
+    assert (finished_rounds(tmp_path), last_round(tmp_path)) == ([4], 4)
+    assert (
+        begin_round(tmp_path, {"a.png": "boots"}, {"a.png": "2-1"}) == 5
+    )  # a finished one is not gone on with
+
+
+def test_images_that_were_replaced_are_counted(tmp_path: Path) -> None:
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).write_bytes(b"one")
+        os.utime(tmp_path / name, ns=(1, 1))
+    paths = np.array([str(tmp_path / name) for name in ("a.png", "b.png")], dtype=object)
+    table = Table(paths, np.array(["", ""], dtype=object), (), root=str(tmp_path))
+    before = stamp_images(table)
+    assert before == {"a.png": "3-1", "b.png": "3-1"}
+    begin_round(tmp_path / "run", {}, before)
+    assert stamps_of_round(tmp_path / "run", 1) == before
+    assert changed_images(tmp_path / "run", 1, stamp_images(table)) == 0
+    (tmp_path / "b.png").write_bytes(b"repaired")
+    assert changed_images(tmp_path / "run", 1, stamp_images(table)) == 1
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_the_run_folder_shares_what_its_last_round_has(tmp_path: Path, monkeypatch, links) -> None:
+    if not links:
+
+        def refuse(*_: object) -> None:
+            raise OSError("no hard links here")
+
+        monkeypatch.setattr(rounds.os, "link", refuse)
+    for number in (1, 2):
+        round_folder(tmp_path, number).mkdir(parents=True)
+        for name in SHARED:
+            (round_folder(tmp_path, number) / name).write_text(f"{name} of {number}")
+        for _ in range(2):
+            share_round(tmp_path, number)
+        for name in SHARED:
+            assert (tmp_path / name).read_text() == f"{name} of {number}"
+            assert os.path.samefile(tmp_path / name, round_folder(tmp_path, number) / name) == links
+    assert (round_folder(tmp_path, 1) / SHARED[0]).read_text() == f"{SHARED[0]} of 1"
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_labels_of_all_rounds_add_up_and_the_later_one_wins(tmp_path: Path) -> None:
-    save_round(tmp_path, 1, first(), {})
-    second = make("r-2", {"a": [0, 1, 2, 3], "boots": [4, 5, 6, 7], "new-01": [8, 9, 10, 11]}, ("a", "boots"))
-    second.facts["earlier_runs"] = ["r-1"]
-    save_round(tmp_path, 2, second, {})
+    end_round(tmp_path, first())
+    groups = {"a": [0, 1, 2, 3], "boots": [4, 5, 6, 7], "new-01": [8, 9, 10, 11]}
+    second = made_discovery("r-2", groups, ("a", "boots"))
+    second.facts = replace(second.facts, earlier_runs=("r-1",), round=2)
+    end_round(tmp_path, second)
     second.save(tmp_path)
     append_edits(
         tmp_path,
@@ -87,13 +141,22 @@ def test_labels_of_all_rounds_add_up_and_the_later_one_wins(tmp_path: Path) -> N
     assert not [problem for problem in problems if "r-1" in problem]
 
 
+def test_labels_are_kept_by_path_from_the_root(tmp_path: Path) -> None:
+    found = first()
+    found.facts = replace(found.facts, root="photos")
+    end_round(tmp_path, found)
+    found.save(tmp_path)
+    append_edits(tmp_path, [edit("r-1", "confirm", PATHS[4], "new-01", "boots")])
+    assert confirmed_labels(tmp_path) == {"04.png": "boots"}
+
+
 def test_edits_need_a_discovery_of_theirs(tmp_path: Path) -> None:
     file = tmp_path / "edits.csv"
     file.write_text(to_csv([edit("r-1", "rename", "", "new-01", "boots")]))
     run = tmp_path / "run"
     with pytest.raises(InputError, match="without --edits first"):
         take_edits(run, file)
-    save_round(run, 1, first(), {})
+    end_round(run, first())
     first().save(run)
     take_edits(run, file)
     take_edits(run, file)
@@ -103,31 +166,15 @@ def test_edits_need_a_discovery_of_theirs(tmp_path: Path) -> None:
 
 def test_confirmed_labels_join_the_table() -> None:
     label = np.array(["a", "b", *[""] * 10], dtype=object)
-    table = Table(np.array(PATHS, dtype=object), label, ("a", "b"))
+    table = Table(np.array(PATHS, dtype=object), label, ("a", "b"), root="photos")
     assert with_labels(table, {}) is table
-    more = with_labels(table, {PATHS[1]: "a", PATHS[5]: "boots", PATHS[6]: "ants"})
+    more = with_labels(table, {"01.png": "a", "05.png": "boots", "06.png": "ants"})
     assert more.known == ("a", "ants", "boots")  # nobody is labelled b any more
     assert list(more.label[[0, 1, 5, 6]]) == ["a", "a", "boots", "ants"]
 
 
-def test_names_stay_with_the_images() -> None:
-    before = first()
-    before.category("new-02").name = "hats"
-    before.images.loc[8:, "category"] = "hats"
-    found = make("r-2", {"a": [0, 1, 2, 3, 4], "new-01": [8, 9, 10, 11], "new-02": [5, 6, 7]})
-    carry_names(before, found)
-    assert found.category("new-01").name == "hats"
-    assert set(found.images.category[8:]) == {"hats"}
-    assert found.category("new-02").name == "new-02"
-
-
-def test_a_name_is_not_given_to_something_else() -> None:
-    before = first()
-    before.category("new-02").name = "hats"
-    before.images.loc[8:, "category"] = "hats"
-    apart = make("r-2", {"a": [0, 1, 8, 9], "new-01": [2, 3, 4, 10], "new-02": [5, 6, 7, 11]})
-    carry_names(before, apart)
-    assert {c.name for c in apart.categories} == {"a", "new-01", "new-02"}
-    known = make("r-2", {"a": [0, 1, 2, 3], "hats": [4, 5, 6, 7], "new-01": [8, 9, 10, 11]}, ("a", "hats"))
-    carry_names(before, known)
-    assert known.category("new-01").name == "new-01"
+def test_what_a_round_was_given_reads_as_json(tmp_path: Path) -> None:
+    begin_round(tmp_path, {"Käfer.png": "=boots"}, {"Käfer.png": "1-2"})
+    given = round_folder(tmp_path, 1)
+    assert json.loads((given / "labels.json").read_text(encoding="utf-8")) == {"Käfer.png": "=boots"}
+    assert json.loads((given / "stamps.json").read_text(encoding="utf-8")) == {"Käfer.png": "1-2"}

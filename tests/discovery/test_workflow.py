@@ -16,36 +16,12 @@ from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import COLUMNS, Discovery
 from holotype.cluster.count import pick_k
 from holotype.data.sources import load_table
-from holotype.discovery.workflow import DiscoverConfig, discover, discover_table
+from holotype.discovery.workflow import discover, discover_table
 from holotype.errors import InputError, Stopped
-from holotype.models.backbone import BackboneConfig
-
-
-@pytest.fixture
-def small(tiny_backbone_file: Path):
-    """Makes settings that turn a discovery into a matter of seconds."""
-
-    def make(**changes) -> DiscoverConfig:
-        settings = {"k": 4, "steps": 12, "backbone": BackboneConfig(str(tiny_backbone_file)), "device": "cpu"}
-        return DiscoverConfig(**{**settings, **changes})
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def first_run(squares_folder: Path, tiny_backbone_file: Path, tmp_path_factory) -> Path:
-    """A finished discovery of the squares; copy it before changing anything."""
-    folder = tmp_path_factory.mktemp("first") / "run"
-    backbone = BackboneConfig(str(tiny_backbone_file))
-    config = DiscoverConfig(k=4, steps=12, backbone=backbone, device="cpu")
-    discover_table(load_table(squares_folder / "squares.csv"), config, folder, progress=False)
-    return folder
-
-
-@pytest.fixture
-def run(first_run: Path, tmp_path: Path) -> Path:
-    """A finished discovery of the squares that a test may change."""
-    return Path(shutil.copytree(first_run, tmp_path / "run"))
+from holotype.runs.trained import load_trained
+from tests.cli.test_bad_input import pressed
+from tests.discovery.made_round import edits_file
+from tests.runs.test_run import FOLDER
 
 
 @pytest.fixture
@@ -69,17 +45,35 @@ def test_the_run_folder_holds_everything(first_run: Path, squares_folder: Path) 
     assert np.isfinite(found.images[["x", "y", "typicality"]]).all().all()
     novel = [c for c in found.categories if c.kind == "novel"]
     assert [c.id for c in novel] == sorted(c.id for c in novel)
-    assert {"all", "old", "new"} <= set(found.facts["scores"])
     features = np.load(first_run / "features.npy")
     assert features.shape[0] == len(table)
-    for name in (
-        "report.html",
-        "model.safetensors",
-        "model.json",
-        "assignments.csv",
-        "rounds/1/discovery.json",
-    ):
-        assert (first_run / name).is_file(), name
+    assert {path.name for path in first_run.iterdir()} >= {*FOLDER, "features.npy", "report.html"} - {
+        "metrics.jsonl"
+    }
+
+
+def test_a_round_is_a_run_like_any_other(first_run: Path, squares_folder: Path) -> None:
+    own = first_run / "rounds" / "1"
+    assert {path.name for path in own.iterdir()} >= {*FOLDER, "features.npy", "labels.json", "stamps.json"}
+    assert not list(own.glob("state*"))  # it is finished
+    found, model = Discovery.load(own), load_trained(own, "cpu")
+    assert model.run_id == found.run_id == Discovery.load(first_run).run_id
+    assert load_trained(first_run, "cpu").ids == model.ids
+    record = json.loads((own / "scores.json").read_text())
+    assert (record["method"], record["n"], record["dataset"]) == ("rpc", 48, "squares")
+    assert 0 <= record["all"] <= 1
+    assert "all" not in (first_run / "discovery.json").read_text().replace("small", "").split('"')
+
+
+@pytest.mark.parametrize("method", ["kmeans", "simgcd"])
+def test_other_methods_discover_as_well(method, squares_folder, small, tmp_path) -> None:
+    table = load_table(squares_folder / "squares.csv")
+    found = discover_table(table, small(method=method), tmp_path / "run", progress=False)
+    assert found.facts.method == method
+    assert (found.images.category != "").all()
+    with pytest.raises(InputError, match="There is no method"):
+        discover_table(table, small(method="magic"), tmp_path / "other", progress=False)
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.usefixtures("nothing_trained")
@@ -91,18 +85,31 @@ def test_a_finished_discovery_is_not_made_again(run, first_run, squares_folder, 
 def test_the_same_command_goes_on_where_it_was_stopped(
     first_run, squares_folder, small, tmp_path, monkeypatch
 ) -> None:
-    """Stopped after training; the outcome is that of a run that was never stopped, and nothing is embedded twice."""
+    """Stopped again and again; the outcome is that of a run that was never stopped, and nothing is done twice."""
     table, run = load_table(squares_folder / "squares.csv"), tmp_path / "run"
 
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("holotype.discovery.finding.layout", stop)
-        with pytest.raises(Stopped, match="describing"):
+        patch.setattr("holotype.train.progress.StopRequest.__enter__", pressed)
+        with pytest.raises(Stopped, match="image 64"):
             discover_table(table, small(), run, progress=False)
-    assert not (run / "discovery.json").exists()
+        patch.setattr("holotype.runs.embed._embed_missing", lambda *_: pytest.fail("embedded again"))
+        with pytest.raises(Stopped, match="epoch 1"):
+            discover_table(table, small(), run, progress=False)
+    assert (run / "rounds" / "1" / "state.json").is_file()
     monkeypatch.setattr("holotype.runs.embed._embed_missing", lambda *_: pytest.fail("embedded again"))
+    for module, name, step in (
+        ("holotype.runs.run", "put_together", "placing"),
+        ("holotype.report.points", "layout", "the map"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"{module}.{name}", stop)
+            with pytest.raises(Stopped, match=step):
+                discover_table(table, small(), run, progress=False)
+        assert not (run / "discovery.json").exists()
+    monkeypatch.setattr("holotype.discovery.workflow.run_round", lambda round: pytest.fail("trained again"))
     found = discover_table(table, small(), run, progress=False)
     pd.testing.assert_frame_equal(found.images, Discovery.load(first_run).images)
 
@@ -112,7 +119,7 @@ def test_k_is_estimated_where_it_is_not_given(squares_folder, small, tmp_path) -
     found = discover_table(table, small(k="auto"), tmp_path / "run", progress=False)
     assert found.count is not None
     assert found.count["low"] <= found.count["best"] <= found.count["high"]
-    assert found.facts["k"] == pick_k(found.count["best"], found.count["high"])
+    assert found.facts.k == pick_k(found.count["best"], found.count["high"])
     assert (tmp_path / "run" / "count.json").is_file()
 
 
@@ -128,7 +135,7 @@ def test_beyond_the_budget_a_sample_is_trained_on_and_the_rest_is_placed(
 ) -> None:
     table = load_table(squares_folder / "squares.csv")
     found = discover_table(table, small(sample=40), tmp_path / "run", progress=False)
-    assert 40 <= found.facts["trained_on"] < len(table)
+    assert 40 <= found.facts.trained_on < len(table)
     assert (found.images.category != "").all()
     assert np.isfinite(np.load(tmp_path / "run" / "features.npy")).all()
 
@@ -168,14 +175,6 @@ def test_names_may_be_anything(small, tmp_path) -> None:
 # -- edits --------------------------------------------------------------------------------------------------
 
 
-def edits_file(run: Path, *rows: tuple[str, str, str, str]) -> Path:
-    run_id = Discovery.load(run).run_id
-    edits = [Edit(run_id, f"2026-01-01T00:00:{i:02d}Z", *row) for i, row in enumerate(rows)]
-    path = run.parent / "edits.csv"
-    path.write_text(to_csv(edits), encoding="utf-8")
-    return path
-
-
 @pytest.mark.usefixtures("nothing_trained")
 def test_names_count_at_once_and_nothing_is_trained(run, squares_folder, small) -> None:
     novel = next(c for c in Discovery.load(run).categories if c.kind == "novel")
@@ -195,8 +194,8 @@ def test_confirmed_labels_lead_to_another_round(run, squares_folder, small) -> N
     file = edits_file(run, *[("confirm", path, "", "blue") for path in blue])
     found = discover_table(table, small(), run, progress=False, edits=file)
     assert found.known == ("green", "red", "blue")
-    assert (found.facts["round"], found.facts["confirmed_labels"]) == (2, 6)
-    assert found.facts["earlier_runs"] == [before.run_id]
+    assert (found.facts.round, found.facts.confirmed_labels) == (2, 6)
+    assert found.facts.earlier_runs == (before.run_id,)
     assert found.run_id != before.run_id
     assert set(found.images.label[found.images.path.isin(blue)]) == {"blue"}
     assert Discovery.load(run / "rounds" / "1").run_id == before.run_id  # nothing is lost
@@ -211,7 +210,7 @@ def test_more_known_classes_than_k_raise_it(run, squares_folder, small) -> None:
         for i, path in enumerate(p for p in table.path if "yellow" in p)
     ]
     found = discover_table(table, small(), run, progress=False, edits=edits_file(run, *names))
-    assert found.facts["k"] == len(found.known) == 5
+    assert found.facts.k == len(found.known) == 5
 
 
 def test_edits_of_another_run_are_refused(run, squares_folder, small, tmp_path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 import shutil
@@ -11,7 +12,6 @@ import pandas as pd
 import pytest
 
 from holotype.discovery import workflow
-from holotype.models.backbone import BackboneConfig
 from tests.conftest import KNOWN, write_csv
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "folder.md"
@@ -34,7 +34,7 @@ def photos(tmp_path, monkeypatch, squares_folder, tiny_backbone_file) -> Path:
     original = workflow.discover_table
 
     def small(table, config, folder, **how):
-        config.steps, config.device, config.backbone = 4, "cpu", BackboneConfig(str(tiny_backbone_file))
+        config = dataclasses.replace(config, steps=4, device="cpu", backbone=str(tiny_backbone_file))
         return original(table, config, folder, **{**how, "progress": False})
 
     monkeypatch.setattr(workflow, "discover_table", small)

@@ -195,7 +195,7 @@ def test_bad_input_is_one_sentence(words, says, run, images, tmp_path) -> None:
 
 def test_a_discovery_of_an_older_version_is_one_sentence(run, images) -> None:
     small_discovery(("green", "red"), ["green", "red"]).save(run)
-    text = (run / "discovery.json").read_text().replace('"format": 1', '"format": 0')
+    text = (run / "discovery.json").read_text().replace('"format": 2', '"format": 0')
     (run / "discovery.json").write_text(text)
     with pytest.raises(InputError, match="written by another version"):
         assign_images(run, images, device="cpu")

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.placing.export import CHECKED, Parity, export_onnx
-from holotype.runs.trained import load_trained
+from holotype.methods import Prediction
+from holotype.methods.debgcd import DebGCD
+from holotype.placing.export import CHECKED, Exported, Parity, Sample, compare, export_onnx, sample
+from holotype.runs.trained import Trained, load_trained
 from small_run import RUN_ID, train_small
 
 
-@pytest.fixture(scope="module", params=["rpc", "kmeans"])
+@pytest.fixture(scope="module", params=["rpc", "debgcd", "simgcd", "kmeans"])
 def run(request, tmp_path_factory, squares_folder, tiny_backbone_file):
     folder = tmp_path_factory.mktemp("run")
     train_small(folder, squares_folder, tiny_backbone_file, request.param, epochs=1)
@@ -29,7 +34,8 @@ def runtime():
 
 def test_onnx_places_images_as_torch_does(run, runtime, squares_folder, tmp_path) -> None:
     parity = export_onnx(run, tmp_path / "model.onnx")
-    assert max(parity.features, parity.logits) < 1e-3
+    assert parity.sound
+    assert max(parity.features, parity.probability) < 1e-3
     assert parity.size > 0
     session = runtime.InferenceSession(tmp_path / "model.onnx")
     paths = sorted(str(path) for path in squares_folder.rglob("*.png"))[:7]
@@ -61,7 +67,9 @@ def test_the_command_prints_the_difference(run, tmp_path, monkeypatch, capsys) -
 
     monkeypatch.setattr("holotype.placing.export.export_onnx", lambda *_: Parity(1e-6, 2e-5, 3.0))
     assert command([str(run), str(tmp_path / "model.onnx")]) == 0
-    assert "features 1.0e-06, logits 2.0e-05" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "features 1.0e-06" in said
+    assert "probability of the category 2.0e-05" in said
 
 
 def test_what_cannot_be_exported_is_one_sentence(run, runtime, tmp_path, monkeypatch) -> None:
@@ -71,9 +79,71 @@ def test_what_cannot_be_exported_is_one_sentence(run, runtime, tmp_path, monkeyp
         export_onnx(tmp_path / "absent", tmp_path / "model.onnx")
     monkeypatch.setattr("holotype.placing.export._record", lambda *_: runtime_model())
     monkeypatch.setattr("holotype.placing.export.compare", lambda *_: Parity(0.5, 0.0, 1.0))
-    with pytest.raises(InputError, match="differs from the trained one by"):
+    with pytest.raises(InputError, match=r"differs from the trained one \(features by 0\.5"):
         export_onnx(run, tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []
+
+
+def by_the_other_head(method: DebGCD, features: Tensor) -> Prediction:
+    p = (method.debiased(features) / method.config.tau).softmax(-1)
+    probability, category = p.max(-1)
+    return Prediction(category, probability, probability)
+
+
+class TorchSession:
+    """Runs the graph that is exported, without ONNX."""
+
+    def __init__(self, trained: Trained) -> None:
+        self.model = Exported(trained)
+
+    @torch.no_grad()
+    def run(self, names: list[str], given: dict[str, np.ndarray]) -> list[np.ndarray]:
+        return [out.numpy() for out in self.model(torch.from_numpy(given["images"]))]
+
+
+def test_the_graph_says_what_predict_says(run) -> None:
+    trained = load_trained(run, "cpu")
+    samples = [sample(trained, n, seed) for seed, n in enumerate((1, 8))]
+    assert all(len(np.unique(one.images[i])) > 1 for one in samples for i in range(len(one.images)))
+    parity = compare(samples, TorchSession(trained))
+    assert parity.sound
+    assert parity.probability < 1e-5
+
+
+def test_a_graph_of_another_head_is_found_out(
+    squares_folder, tiny_backbone_file, tmp_path, monkeypatch
+) -> None:
+    """The logits are those of the classifier, which a method need not place images by."""
+    train_small(tmp_path, squares_folder, tiny_backbone_file, "debgcd", epochs=1)
+    monkeypatch.setattr(DebGCD, "predict", by_the_other_head)
+    trained = load_trained(tmp_path, "cpu")
+    assert not compare([sample(trained, 8, 0)], TorchSession(trained)).sound
+
+
+def test_a_method_that_places_images_otherwise_is_not_exported(
+    runtime, squares_folder, tiny_backbone_file, tmp_path, monkeypatch
+) -> None:
+    train_small(tmp_path / "run", squares_folder, tiny_backbone_file, "debgcd", epochs=1)
+    monkeypatch.setattr(DebGCD, "predict", by_the_other_head)
+    with pytest.raises(InputError, match="may not place images by its classifier alone"):
+        export_onnx(tmp_path / "run", tmp_path / "model.onnx")
+    assert not (tmp_path / "model.onnx").exists()
+
+
+@pytest.mark.parametrize(
+    ("features", "logits", "sound"),
+    [
+        ([[1.0, 2.0]], [[4.0, 0.0]], True),
+        ([[1.0, 2.1]], [[4.0, 0.0]], False),
+        ([[1.0, 2.0]], [[3.0, 0.0]], False),
+        ([[1.0, 2.0]], [[0.0, 4.0]], False),  # as sure of another category
+    ],
+)
+def test_features_category_and_probability_are_compared(features, logits, sound) -> None:
+    p = 1 / (1 + np.exp(-4.0))
+    one = Sample(np.zeros((1, 3, 4, 4)), np.array([[1.0, 2.0]]), np.array([0]), np.array([p]))
+    session = SimpleNamespace(run=lambda *_: (np.array(features), np.array(logits)))
+    assert compare([one], session).sound == sound
 
 
 def runtime_model():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import colorsys
+import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from PIL import Image, ImageDraw
 
+from holotype.categories.facts import Facts
 from holotype.categories.found import COLUMNS, Category, Discovery
 
 KNOWN = ("Sneaker", "Sandal", "Bag", "<script>alert(1)</script>", "Käfer ✓")
@@ -103,13 +105,20 @@ def _count(k: int, known: int) -> dict:
     return {"best": k, "low": k - 1, "high": k + 2, "points": points, "words": f"between {k - 1} and {k + 2}"}
 
 
-def _facts() -> dict:
-    return {
-        "caveat": "The embedded backbone is small; scores are comparable with each other only.",
-        "settings": {"k": "auto", "steps": 1000, "seed": 0},
-        "scores": {
-            "rpc": {"all": 0.697, "old": 0.81, "new": 0.58},
-            "kmeans": {"all": 0.505, "old": 0.5, "new": 0.51},
+def _facts() -> Facts:
+    caveat = "The embedded backbone is small; scores are comparable with each other only."
+    return Facts(
+        steps=1000,
+        provenance={
+            "backbone": {"name": "embedded", "caveat": caveat},
+            "versions": {"holotype": "0.1", "torch": "2.13"},
         },
-        "versions": {"holotype": "0.1", "torch": "2.13"},
-    }
+    )
+
+
+def write_scores(run: Path) -> None:
+    """As a run leaves them where the truth is known."""
+    kmeans = {"all": 0.505, "old": 0.5, "new": 0.51}
+    record = {"method": "rpc", "all": 0.697, "old": 0.81, "new": 0.58, "compared": {"kmeans": kmeans}}
+    run.mkdir(parents=True, exist_ok=True)
+    (run / "scores.json").write_text(json.dumps(record))

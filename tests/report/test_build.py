@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from holotype.categories.facts import Facts
 from holotype.categories.found import Discovery
 from holotype.report import build_report
 from report.made import KNOWN, make_discovery
@@ -30,7 +31,7 @@ def test_it_lies_beside_its_data(tmp_path):
 
 def test_names_are_escaped_in_the_page_and_in_the_script(tmp_path):
     found = make_discovery(tmp_path, 30)
-    found.facts["title"] = "</title><script>alert(2)</script>"
+    found.facts = Facts(title="</title><script>alert(2)</script>")
     found.category("new-01").name = "</script><img src=x onerror=alert(3)>"
     page = build_report(found, tmp_path)
     html = page.read_text(encoding="utf-8")

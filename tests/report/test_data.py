@@ -11,8 +11,8 @@ from urllib.parse import quote, unquote
 import numpy as np
 import pytest
 
-from holotype.report.data import choose, link_to, page_data, second_guess
-from report.made import ODD, make_discovery
+from holotype.report.data import choose, link_to, page_data, read_scores, second_guess
+from report.made import ODD, make_discovery, write_scores
 
 
 def test_images_are_numbered_category_by_category_most_typical_first(tmp_path):
@@ -98,3 +98,17 @@ def test_the_second_guess_is_the_nearest_other_centre(tmp_path):
     expected = {"Sneaker": "new-01", "new-01": "Sneaker", "new-02": "new-01"}
     assert names == [expected[id] for id in found.images["category_id"]]
     assert second_guess(found, rows, None) == [-1] * 30
+
+
+def test_scores_come_from_the_scores_alone(tmp_path):
+    """Those of the run and of what it is compared with; none where the truth is not known or the file is no record."""
+    assert read_scores(tmp_path) == {}
+    write_scores(tmp_path)
+    found = page_data(make_discovery(tmp_path, 20), choose(make_discovery(tmp_path, 20)), tmp_path, [], None)
+    scores = found["facts"]["scores"]
+    assert (scores["rpc"]["all"], scores["kmeans"]["new"]) == (0.697, 0.51)
+    assert found["facts"]["backbone"]["caveat"]
+    assert "edits" not in found["facts"]
+    for content in ("{", "[]", '{"all": null, "method": "rpc"}', '{"all": 1}'):
+        (tmp_path / "scores.json").write_text(content)
+        assert read_scores(tmp_path) == {}

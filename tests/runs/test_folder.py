@@ -6,15 +6,10 @@ import errno
 import json
 import os
 
-import numpy as np
-import pandas as pd
 import pytest
-import torch
 import yaml
-from safetensors.torch import load_file
 
 from holotype.categories.found import category_name
-from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.runs.folder import RunFolder
 from holotype.train.journal import Metrics
@@ -124,66 +119,7 @@ def test_the_config_reads_as_plain_yaml(tmp_path):
     assert "Käfer" in text
 
 
-def test_the_model_comes_back_bit_for_bit(tmp_path):
-    tensors = {"a": torch.randn(3, 4).t(), "b": torch.tensor(2.5, dtype=torch.float64, requires_grad=True)}
-    RunFolder(tmp_path).write_model(tensors)
-    found = load_file(tmp_path / "model.safetensors")
-    assert found.keys() == tensors.keys()
-    assert all(torch.equal(found[name], tensors[name].detach()) for name in tensors)
-
-
-# -- the assignments ----------------------------------------------------------------------------------
-
-PATHS = ["a,b.png", 'say "cheese".png', "Fälle/ё 鳥.png", "line\nbreak.png", "broken.png"]
-CATEGORY = np.array([1, 0, 2, 13, -1])
-
-
-@pytest.fixture
-def written(tmp_path) -> dict[str, pd.DataFrame]:
-    """Both files of five awkward images, as text."""
-    table = Table(
-        path=np.array(PATHS, dtype=object),
-        label=np.array(["NA", "", "", "", "robin, grey"], dtype=object),
-        known=("robin, grey", "NA"),
-        truth=np.array(["secret"] * 5, dtype=object),
-        problem=np.array(["", "", "", "", "the file is cut short"], dtype=object),
-    )
-    probability = np.array([0.5, 1 / 3, 1.0, 0.25, np.nan], dtype=np.float32)
-    known_score = np.array([1.0, 0.0, np.nan, 0.125, np.nan], dtype=np.float32)
-    note = np.array(["", "first of 3 frames used", "", "", ""], dtype=object)
-    RunFolder(tmp_path).write_assignments(table, 20, CATEGORY, probability, known_score, note)
-    return {
-        "parquet": pd.read_parquet(tmp_path / "assignments.parquet"),
-        "csv": read_assignments(tmp_path / "assignments.csv"),
-    }
-
-
-def read_assignments(file) -> pd.DataFrame:
-    """Text as it stands; the two columns of numbers as float32, empty = NaN."""
-    frame = pd.read_csv(file, dtype=str, keep_default_na=False)
-    for name in ("probability", "known_score"):
-        frame[name] = [np.float32(x) if x else np.float32("nan") for x in frame[name]]
-    return frame
-
-
-@pytest.mark.parametrize("kind", ["parquet", "csv"])
-def test_every_image_is_there_with_its_category_by_name(written, kind):
-    frame = written[kind]
-    assert list(frame["path"]) == PATHS
-    assert list(frame["label"]) == ["NA", "", "", "", "robin, grey"]
-    assert list(frame["category"]) == ["NA", "robin, grey", "new-01", "new-12", ""]
-    assert list(frame["kind"]) == ["known", "known", "novel", "novel", ""]
-    assert list(frame["problem"]) == ["", "", "", "", "the file is cut short"]
-    assert list(frame["note"]) == ["", "first of 3 frames used", "", "", ""]
-
-
-def test_csv_and_parquet_say_the_same_and_hide_the_truth(written):
-    pd.testing.assert_frame_equal(written["csv"], written["parquet"], check_dtype=False, check_exact=True)
-    assert "secret" not in written["parquet"].to_string()
-
-
-def test_an_image_that_was_not_placed_has_no_probability(written):
-    assert written["parquet"]["probability"].isna().tolist() == [False] * 4 + [True]
+# -- names of categories ------------------------------------------------------------------------------
 
 
 def test_names_of_categories_are_all_different_and_sort_as_they_are_numbered():
@@ -245,15 +181,11 @@ def full_disk(monkeypatch):
 
 def test_a_full_disk_keeps_the_old_files(tmp_path, full_disk):
     folder, metrics = RunFolder(tmp_path), Metrics(tmp_path / "metrics.jsonl")
-    table = Table(np.array(["a"], object), np.array(["x"], object), ("x",))
-    one, note = np.ones(1), np.array([""], dtype=object)
 
     def write(value: float) -> list:
         return [
             lambda: folder.write_config({"lr": value}),
             lambda: folder.write_json("scores.json", {"all": value}),
-            lambda: folder.write_model({"a": torch.full((3,), value)}),
-            lambda: folder.write_assignments(table, 2, np.zeros(1, int), one * value, one, note),
         ]
 
     metrics.append(counter=1)

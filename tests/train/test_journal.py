@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import torch
 
+from holotype.errors import InputError
 from holotype.train import journal as journal_module
 from holotype.train.journal import Journal, Position, State
 
@@ -63,3 +65,11 @@ def test_of_several_processes_the_first_writes_and_all_read(tmp_path, monkeypatc
     second.save(state(9, 1))
     assert second.resume().position.counter == 5
     assert not (tmp_path / "metrics.jsonl").exists()
+
+
+def test_a_state_of_another_run_is_refused(tmp_path):
+    Journal(tmp_path, "one").save(state(5, 2))
+    assert Journal(tmp_path, "one").resume().position.counter == 5
+    for other in (Journal(tmp_path, "two"), Journal(tmp_path)):
+        with pytest.raises(InputError, match=r"state\.json is the training state of another run"):
+            other.resume()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.train.state import load_tensors, read_facts, save_state
+from holotype.train.state import clear_state, load_tensors, read_facts, save_state
 
 
 def save(folder, counter):
@@ -75,3 +75,12 @@ def test_damage_is_reported_in_a_sentence(tmp_path):
     (tmp_path / "state.json").write_text('{"counter": 1')
     with pytest.raises(InputError, match="cannot be read as a training state"):
         read_facts(tmp_path)
+
+
+def test_the_state_of_a_finished_run_goes(tmp_path):
+    clear_state(tmp_path)
+    save(tmp_path, 1)
+    (tmp_path / "model.safetensors").write_bytes(b"stays")
+    clear_state(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+    assert read_facts(tmp_path, "anybody") is None

@@ -1,6 +1,6 @@
 """Edits applied to a discovery: names, merges, moves and rejections at once, confirmed labels for the next round.
 
-Pure, and safe to repeat: facts["edits"] of a discovery says which edits it has dealt with. Where two edits
+Pure, and safe to repeat: facts.edits of a discovery says which edits it has dealt with. Where two edits
 contradict each other the later one counts, and both are told; what cannot be applied is told and stays in the log.
 The report does the same in the browser (report/corrections.js); tests/categories/golden_edits.json binds the two.
 """
@@ -22,7 +22,7 @@ class Applied:
     """What came of applying edits."""
 
     discovery: Discovery
-    """As corrected. facts["edits"] says which edits it holds, and what was merged, rejected and confirmed."""
+    """As corrected. facts.edits says which edits it holds, and what was merged, rejected and confirmed."""
     confirmed: dict[str, str] = field(default_factory=dict)
     """Path to label, for the next round of training."""
     problems: list[str] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Applied:
 def apply_edits(discovery: Discovery, edits: Sequence[Edit]) -> Applied:
     """The discovery as corrected by the edits in their order, each only once; the given one is not changed."""
     standing = Standing(discovery)
-    earlier = set(discovery.facts.get("earlier_runs", ()))
+    earlier = set(discovery.facts.earlier_runs)
     outcome = Applied(discovery, problems=_of_other_runs(discovery, edits))
     for position, edit in enumerate(edits):
         if edit.run_id in earlier or standing.knows(edit):
@@ -65,7 +65,7 @@ def apply_log(folder: Path) -> Applied:
     """
     with log_locked(folder):  # else the outcome of an older log could be written over that of a newer one
         found = Discovery.load(folder)
-        kept = folder / "rounds" / str(found.facts.get("round", ""))
+        kept = folder / "rounds" / str(found.facts.round)
         if run_ids(kept)[:1] == [found.run_id]:
             found = Discovery.load(kept)
         outcome = apply_edits(found, read_log(folder))
@@ -83,7 +83,7 @@ def said(edit: Edit) -> str:
 
 def _of_other_runs(discovery: Discovery, edits: Sequence[Edit]) -> list[str]:
     """A sentence for every run unheard of."""
-    own = {discovery.run_id, *discovery.facts.get("earlier_runs", ())}
+    own = {discovery.run_id, *discovery.facts.earlier_runs}
     foreign = Counter(edit.run_id for edit in edits if edit.run_id not in own)
     return [
         f"{n} {'edit' if n == 1 else 'edits'} of run {run!r} cannot be applied to run {discovery.run_id!r}."
@@ -93,7 +93,7 @@ def _of_other_runs(discovery: Discovery, edits: Sequence[Edit]) -> list[str]:
 
 def _of_earlier_rounds(discovery: Discovery, edits: Sequence[Edit]) -> dict[str, str]:
     """Labels confirmed before the model was trained anew, as they stand in the table since then."""
-    earlier = set(discovery.facts.get("earlier_runs", ()))
+    earlier = set(discovery.facts.earlier_runs)
     told = {e.image: e.value for e in edits if e.action == "confirm" and e.run_id in earlier}
     if not told:
         return {}

@@ -1,4 +1,4 @@
-"""What a discovery found: one row per image, one entry per category. Relations, report, edits and assign share it.
+"""What a run found: one row per image, one entry per category. Relations, report, edits and assign share it.
 
 On disk (docs/formats.md): `assignments.parquet` and `assignments.csv` hold the images, `discovery.json` the rest.
 """
@@ -14,20 +14,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from holotype.categories.edits import FORMULA
+from holotype.categories.facts import Facts
 from holotype.errors import InputError
 from holotype.machine.files import write_beside, write_text
+from holotype.machine.plain import NotPlain, from_plain
 
 if TYPE_CHECKING:  # pandas takes half a second to import
     import pandas as pd
 
-FORMAT = 1
+FORMAT = 2
 """Raised when a file of an older version can no longer be read."""
 FILE = "discovery.json"
 COLUMNS = (
     *("path", "label", "category", "kind", "probability", "known_score", "typicality", "doubtful", "x", "y"),
     *("category_id", "problem", "note"),
 )
-"""Of the table of images. category: the name as it stands; category_id: what it was when it was found."""
+"""Of the table of images. category: the name as it stands; category_id: what it was when it was found. x and y are
+NaN until a report is built."""
 TEXTS = ("path", "label", "category", "category_id", "problem", "note")
 """Those that hold whatever users called things."""
 
@@ -82,8 +85,8 @@ class Discovery:
     categories: list[Category]
     count: dict[str, Any] | None = None
     """How many categories: CountEstimate as a dictionary, None where --k was given."""
-    facts: dict[str, Any] = field(default_factory=dict)
-    """Settings, backbone and its caveat, scores where the truth is known, versions: what a reader should know."""
+    facts: Facts = field(default_factory=Facts)
+    """How it was made, and what people have corrected since."""
 
     def category(self, id: str) -> Category:
         return next(category for category in self.categories if category.id == id)
@@ -100,43 +103,70 @@ class Discovery:
             "known": list(self.known),
             "categories": [dataclasses.asdict(category) for category in self.categories],
             "count": self.count,
-            "facts": self.facts,
+            "facts": self.facts.as_dict(),
         }
         write_text(folder / FILE, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
     @classmethod
     def load(cls, folder: Path) -> Discovery:
         """Read what `save` wrote."""
-        import pandas as pd
-
         path = folder / FILE
         if not path.is_file():
-            raise InputError(f"{folder} holds no discovery (no {FILE}); make one with holotype discover.")
+            raise InputError(_why_not(folder))
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            if content["format"] != FORMAT:
-                raise InputError(
-                    f"{folder} was written by another version (format {content['format']}, not {FORMAT}); "
-                    "run holotype discover again."
+            version = content.pop("format")
+            if version == FORMAT:
+                told = from_plain(_Told, content)
+                return cls(
+                    told.run_id, told.known, _read_images(folder), told.categories, told.count, told.facts
                 )
-            categories = [Category(**category) for category in content["categories"]]
-            images = pd.read_parquet(folder / "assignments.parquet")
-            return cls(
-                content["run_id"],
-                tuple(content["known"]),
-                images,
-                categories,
-                content["count"],
-                content["facts"],
-            )
-        except (ValueError, KeyError, TypeError, OSError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+            reason = str(error) if isinstance(error, NotPlain) else f"{type(error).__name__}: {error}"
             raise InputError(
-                f"{path} or the assignments beside it cannot be read ({error}); run holotype discover again."
+                f"{path} or the assignments beside it cannot be read ({' '.join(reason.split())[:200]}); restore "
+                "them from a copy, or make the run again in another folder."
             ) from error
+        raise InputError(
+            f"{path} was written by another version (format {version}, not {FORMAT}); make the run again in another "
+            "folder."
+        )
+
+
+@dataclass(frozen=True)
+class _Told:
+    """The content of discovery.json, but for its version."""
+
+    run_id: str
+    known: tuple[str, ...]
+    categories: list[Category]
+    count: dict[str, Any] | None
+    facts: Facts
+
+
+def _read_images(folder: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    images = pd.read_parquet(folder / "assignments.parquet")
+    absent = [name for name in COLUMNS if name not in images.columns]
+    if absent:
+        raise NotPlain(f"assignments.parquet has no column {absent[0]}")
+    return images
+
+
+def _why_not(folder: Path) -> str:
+    if not folder.is_dir():
+        return f"There is no folder {folder}; give the folder of a run."
+    if (folder / "identity.json").is_file():
+        return (
+            f"The run in {folder} is not finished, or was made by an older version (no {FILE}); run its command again, "
+            "with another --out if that does not help."
+        )
+    return f"{folder} holds no run (no {FILE}); make one with holotype discover or holotype train."
 
 
 def load(folder: Path | str) -> Discovery:
-    """What a discovery found, from its run folder, with the edits that were applied."""
+    """What a run found, from its folder, with the edits that were applied."""
     return Discovery.load(Path(folder))
 
 

@@ -1,7 +1,7 @@
 """How a discovery stands while edits are applied to it, and what each of the five actions does to it.
 
 A new category without images is asleep: nobody sees it and its name is free, but its id still means it, so that an
-image may come back. What is asleep at the end is left out of the discovery and remembered in facts["edits"].
+image may come back. What is asleep at the end is left out of the discovery and remembered in facts.edits.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from holotype.categories.edits import ACTIONS, Edit, stripped
 from holotype.categories.exemplars import join, refresh
+from holotype.categories.facts import Edited
 from holotype.categories.found import Category, Discovery
 
 UNNAMED = re.compile(r"new-[0-9]+")
@@ -33,20 +34,22 @@ class Standing:
         self.note = [str(note) for note in images["note"].fillna("")]
         self.label_given = [str(label) for label in images["label"].fillna("")]
         self.doubtful = [bool(doubtful) for doubtful in images["doubtful"]]
-        held = discovery.facts.get("edits", {})
-        self.applied: dict[str, None] = dict.fromkeys(held.get("applied", ()))
-        self.refused: dict[str, None] = dict.fromkeys(held.get("refused", ()))
-        self.merged: dict[str, str] = dict(held.get("merged", {}))
-        self.rejected: list[str] = list(held.get("rejected", ()))
-        self.confirmed: dict[str, str] = dict(held.get("confirmed", {}))
+        held = discovery.facts.edits
+        self.applied: dict[str, None] = dict.fromkeys(held.applied)
+        self.refused: dict[str, None] = dict.fromkeys(held.refused)
+        self.merged: dict[str, str] = dict(held.merged)
+        self.rejected: list[str] = list(held.rejected)
+        self.confirmed: dict[str, str] = dict(held.confirmed)
         """Path to the id of a category, or to a label that no category has."""
         self.categories: dict[str, Category] = {c.id: copy.deepcopy(c) for c in discovery.categories}
         self.id = [id if id in self.categories else "" for id in images["category_id"]]
         sizes = Counter(self.id)
         for category in self.categories.values():
             category.n = sizes[category.id]
-        for id, asleep in held.get("asleep", {}).items():
-            self.categories.setdefault(id, Category(id=id, kind="novel", n=0, **asleep))
+        for id, asleep in held.asleep.items():
+            self.categories.setdefault(
+                id, Category(id, asleep["name"], "novel", n=0, suggested=asleep["suggested"])
+            )
         self.touched: set[str] = set()
 
     def knows(self, edit: Edit) -> bool:
@@ -267,22 +270,22 @@ class Standing:
         images["category"] = [by_id[id].name if id in by_id else "" for id in self.id]
         images["kind"] = [by_id[id].kind if id in by_id else "" for id in self.id]
         images["note"], images["doubtful"] = self.note, self.doubtful
-        facts = (
-            {**self.given.facts, "edits": self.facts()} if self.applied or self.refused else self.given.facts
-        )
-        return replace(self.given, images=images, categories=kept, facts=dict(facts))
+        facts = replace(self.given.facts, edits=self.edited())
+        return replace(self.given, images=images, categories=kept, facts=facts)
 
-    def facts(self) -> dict[str, object]:
-        """What later edits must know of these."""
+    def edited(self) -> Edited:
+        """What later edits must know of these; nothing where there were none."""
         asleep = [category for category in self.categories.values() if not is_awake(category)]
-        return {
-            "applied": list(self.applied),
-            "refused": list(self.refused),
-            "merged": self.merged,
-            "rejected": self.rejected,
-            "asleep": {c.id: {"name": c.name, "suggested": c.suggested} for c in asleep},
-            "confirmed": self.confirmed,
-        }
+        if not self.applied and not self.refused:
+            return self.given.facts.edits
+        return Edited(
+            applied=tuple(self.applied),
+            refused=tuple(self.refused),
+            merged=self.merged,
+            rejected=tuple(self.rejected),
+            asleep={c.id: {"name": c.name, "suggested": c.suggested} for c in asleep},
+            confirmed=self.confirmed,
+        )
 
 
 def is_awake(category: Category) -> bool:

@@ -1,4 +1,4 @@
-"""`holotype assign`: new images into the categories of a discovery, without training."""
+"""`holotype assign`: new images into the categories of a run, without training."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def command(argv: Sequence[str]) -> int:
 def make_parser() -> Parser:
     parser = Parser(
         prog="holotype assign",
-        description="Place new images in the categories that holotype discover found, without training, and mark those "
+        description="Place new images in the categories of a run, without training, and mark those "
         "that fit nothing.",
     )
-    parser.add_argument("run", metavar="RUN", help="run folder of a holotype discover")
+    parser.add_argument("run", metavar="RUN", help="folder of a finished run")
     parser.add_argument(
         "images",
         metavar="NEW_IMAGES",

@@ -11,20 +11,17 @@ from holotype.cli.words import Parser, add_running_flags, speaks
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     from holotype.cli.discover import summary
+    from holotype.discovery.config import DiscoverConfig
     from holotype.discovery.demo import STEPS, run_demo, table
-    from holotype.discovery.workflow import DiscoverConfig
-    from holotype.models.backbone import BackboneConfig
 
     out = Path(given.out)
     if speaks():
         print("Fashion-MNIST sample: 1,000 images, 10 categories of which 5 are known, 250 images labelled.")
         print(f"Written as a folder of PNG files, {out / 'images'}, with {out / 'labels.csv'}.", flush=True)
-    config = DiscoverConfig(
-        steps=STEPS, backbone=BackboneConfig("embedded"), seed=given.seed, device=given.device
-    )
+    config = DiscoverConfig(steps=STEPS, backbone="embedded", seed=given.seed, device=given.device)
     shown = run_demo(out, config, progress=not given.no_progress)
     if speaks():
-        k, record = shown.discovery.facts["k"], shown.scores["rpc"]
+        k, record = shown.discovery.facts.k, shown.scores["rpc"]
         print(summary(shown.discovery, out / "run"))
         print(
             f"\nAgainst the truth that training never saw, both with {k} categories:\n\n{table(shown.scores)}\n\n"

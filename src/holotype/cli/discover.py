@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holotype.cli.words import Parser, add_labels_flag, add_running_flags, speaks
-from holotype.errors import InputError
 
 if TYPE_CHECKING:
     from holotype.categories.found import Discovery
@@ -18,22 +18,14 @@ MOST_LINES = 40
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    k = read_k(given.k)
+    from holotype.discovery.config import DiscoverConfig
+
+    config = DiscoverConfig(**{one.name: getattr(given, one.name) for one in fields(DiscoverConfig)})
     from holotype.data.sources import load_table
-    from holotype.discovery.workflow import DiscoverConfig, default_folder, discover_table
-    from holotype.models.backbone import BackboneConfig
+    from holotype.discovery.workflow import default_folder, discover_table
 
     table = load_table(Path(given.images), Path(given.labels) if given.labels else None)
     folder = Path(given.out) if given.out else default_folder(Path(given.images))
-    config = DiscoverConfig(
-        k=k,
-        steps=given.steps,
-        sample=given.sample,
-        backbone=BackboneConfig(given.backbone, arch=given.arch, image_size=given.image_size),
-        long_tail=given.long_tail,
-        seed=given.seed,
-        device=given.device,
-    )
     edits = Path(given.edits) if given.edits else None
     found = discover_table(table, config, folder, progress=not given.no_progress, edits=edits)
     if speaks():
@@ -42,6 +34,9 @@ def command(argv: Sequence[str]) -> int:
 
 
 def make_parser() -> Parser:
+    """Every setting of DiscoverConfig is a flag, and the words under it are its help; values are checked there."""
+    from holotype.discovery.config import DiscoverConfig
+
     parser = Parser(
         prog="holotype discover",
         description="Place every image in a known class or in a category found in the data: embed, estimate how many "
@@ -51,47 +46,27 @@ def make_parser() -> Parser:
         "images", metavar="IMAGES", help="folder of images, or a CSV or Parquet file that lists them"
     )
     add_labels_flag(parser)
-    parser.add_argument(
-        "--k", default="auto", help="number of categories, known and new together, or auto (default)"
-    )
-    parser.add_argument(
-        "--backbone",
-        default="auto",
-        metavar="NAME",
-        help="auto, embedded, timm's name, or a .safetensors file",
-    )
-    parser.add_argument("--arch", metavar="NAME", help="timm's name of the network in a .safetensors file")
-    parser.add_argument("--image-size", type=int, metavar="PIXELS", help="side of the backbone's input")
     parser.add_argument("--out", metavar="RUN", help="run folder (default: runs/NAME-discover)")
-    parser.add_argument(
-        "--steps", type=positive, metavar="N", help="training steps (default: 1,000; on a GPU 6,000)"
-    )
-    parser.add_argument(
-        "--sample",
-        type=positive,
-        metavar="N",
-        help="images to train on at most (default: 5,000; on a GPU 200,000)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of everything random (default: 0)")
     parser.add_argument("--edits", metavar="FILE", help="edits.csv as exported from the report of this run")
-    parser.add_argument("--long-tail", action="store_true", help="expect categories of very different sizes")
     add_running_flags(parser)
+    add_settings(parser, DiscoverConfig, skip={"device"})  # the running flags have it
     return parser
 
 
-def positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise InputError(f"{text!r} is not a number of at least 1; give one.")
-    return int(text)
+def add_settings(parser: Parser, settings: type, skip: set[str]) -> None:
+    """A flag for each field of a dataclass whose fields have a sentence under them."""
+    from holotype.runs.docstrings import field_docs
 
-
-def read_k(text: str) -> int:
-    """The number; "auto" as it stands."""
-    if text == "auto":
-        return text  # type: ignore[return-value]
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise InputError(f"--k {text} is neither auto nor a number of categories; give one of these.")
-    return int(text)
+    told = field_docs(settings)
+    for one in fields(settings):
+        flag, help = f"--{one.name.replace('_', '-')}", told[one.name]
+        if one.name in skip:
+            continue
+        if isinstance(one.default, bool):
+            parser.add_argument(flag, action="store_true", help=help)
+            continue
+        shown = "" if one.default is None else f" (default: {one.default})"
+        parser.add_argument(flag, default=one.default, metavar=one.name.upper(), help=f"{help}{shown}")
 
 
 def summary(found: Discovery, folder: Path) -> str:
@@ -104,7 +79,7 @@ def summary(found: Discovery, folder: Path) -> str:
     if count := found.count:
         lines.append(
             f"How many there are: {count['low']} to {count['high']}, most likely {count['best']}; "
-            f"trained with {facts.get('k')} (--k sets it)"
+            f"trained with {facts.k} (--k sets it)"
         )
     width = max((len(c.name) for c in found.categories[:MOST_LINES]), default=0)
     lines += [
@@ -113,10 +88,10 @@ def summary(found: Discovery, folder: Path) -> str:
     ]
     if len(found.categories) > MOST_LINES:
         lines.append(f"  and {len(found.categories) - MOST_LINES} more in the report")
-    seconds = ", ".join(f"{step} {value:.0f} s" for step, value in facts.get("seconds", {}).items())
-    lines += ["", f"{int(images.doubtful.sum()):,} images are doubtful. Round {facts['round']}; {seconds}."]
+    seconds = ", ".join(f"{step} {value:.0f} s" for step, value in facts.seconds.items())
+    lines += ["", f"{int(images.doubtful.sum()):,} images are doubtful. Round {facts.round}; {seconds}."]
     lines.append(f"Every image with its category: {folder / 'assignments.csv'}")
     lines.append(f"Report: {folder / 'report.html'}")
-    if caveat := facts.get("backbone", {}).get("caveat"):
-        lines.append(f"Backbone {facts['backbone']['name']}: {caveat}")
+    if caveat := facts.backbone.get("caveat"):
+        lines.append(f"Backbone {facts.backbone['name']}: {caveat}")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`holotype export`: the model of a discovery as an ONNX file."""
+"""`holotype export`: the model of a run as an ONNX file."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def command(argv: Sequence[str]) -> int:
     if speaks():
         print(
             f"{given.file}: images (batch, 3, S, S) in; features and logits out. The metadata name the categories.\n"
-            f"Largest difference from torch on random images: features {parity.features:.1e}, "
-            f"logits {parity.logits:.1e} (largest value {parity.size:.1f})."
+            f"Largest difference from the trained model on random images: features {parity.features:.1e} (largest "
+            f"value {parity.size:.1f}), probability of the category {parity.probability:.1e}."
         )
     return 0
 
@@ -25,9 +25,9 @@ def command(argv: Sequence[str]) -> int:
 def make_parser() -> Parser:
     parser = Parser(
         prog="holotype export",
-        description="Write the trained model of a discovery as ONNX and compare it with torch. Needs the extra onnx: "
+        description="Write the trained model of a run as ONNX and compare it with torch. Needs the extra onnx: "
         "pip install 'holotype[onnx]'.",
     )
-    parser.add_argument("run", metavar="RUN", help="run folder of a holotype discover")
+    parser.add_argument("run", metavar="RUN", help="folder of a finished run")
     parser.add_argument("file", metavar="FILE", help="where the model goes, for example model.onnx")
     return parser

@@ -24,13 +24,16 @@ from holotype.data.protocol import gcd_split
 from holotype.data.sampling import keyed_generator
 from holotype.data.sources import load_table
 from holotype.data.table import Table
-from holotype.discovery.workflow import DiscoverConfig, discover_table
+from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.workflow import discover_table
 from holotype.machine.device import Compute
-from holotype.machine.files import folder_beside, write_text
+from holotype.machine.files import write_text
 from holotype.methods import Task, find_method
-from holotype.models.backbone import BackboneConfig, load_backbone
+from holotype.models.backbone import load_backbone
 from holotype.report import build_report
 from holotype.runs.embed import embed_table
+from holotype.runs.folder import SCORES, RunFolder
+from holotype.runs.record import headline
 from holotype.train.encode import place
 
 STEPS = 450
@@ -49,7 +52,7 @@ class Demo:
 
 def run_demo(out: Path, config: DiscoverConfig | None = None, *, progress: bool = True) -> Demo:
     """Write the sample, discover, and score. config: settings in place of the demo's own."""
-    config = config or DiscoverConfig(steps=STEPS, backbone=BackboneConfig("embedded"))
+    config = config or DiscoverConfig(steps=STEPS, backbone="embedded")
     benchmark = load_benchmark("fashion-sample")
     table = write_sample(gcd_split(benchmark), out)
     found = discover_table(table, config, out / "run", progress=progress)
@@ -58,21 +61,27 @@ def run_demo(out: Path, config: DiscoverConfig | None = None, *, progress: bool 
         "kmeans": score_kmeans(judged, config, found, out / "run"),
         "rpc": score(judged, *placed_index(found)),
     }
-    found.facts["scores"] = {
-        name: {key: record[key] for key in ("all", "old", "new")} for name, record in scores.items()
-    }
-    found.save(out / "run")
+    write_scores(out / "run", scores)
     return Demo(found, scores, build_report(found, out / "run", progress=progress))
+
+
+def write_scores(run: Path, scores: dict[str, dict[str, Any]]) -> None:
+    """Put what the truth says into scores.json of the run, and k-means beside it."""
+    folder = RunFolder(run)
+    compared = {key: scores["kmeans"][key] for key in ("all", "old", "new")}
+    own = {"scores": headline(scores["rpc"]), "compared": {"kmeans": compared}}
+    folder.write_json(SCORES, folder.read_json(SCORES) | own)
 
 
 def write_sample(split: Table, out: Path) -> Table:
     """Write out/images/*.png and out/labels.csv, as far as they are not there, and read them as a user's own."""
-    images = out / "images"
+    images, beside = out / "images", out / ".images.part"
     names = [f"photo-{number:04d}.png" for number in range(len(split))]
     if not images.is_dir():  # a stop leaves no folder that looks complete
-        with folder_beside(images) as part:
-            for path, name in zip(split.path, names, strict=True):
-                read_image(path)[0].save(part / name)
+        beside.mkdir(parents=True, exist_ok=True)
+        for path, name in zip(split.path, names, strict=True):
+            read_image(path)[0].save(beside / name)
+        beside.rename(images)
     text = io.StringIO(newline="")
     rows = [(name, label) for name, label in zip(names, split.label, strict=True) if label]
     csv.writer(text, lineterminator="\n").writerows([("path", "label"), *rows])
@@ -89,11 +98,11 @@ def placed_index(found: Discovery) -> tuple[np.ndarray, np.ndarray]:
 
 def score_kmeans(judged: Table, config: DiscoverConfig, found: Discovery, run: Path) -> dict[str, Any]:
     """k-means on the frozen features that the discovery began with, with as many categories as it was trained for."""
-    backbone = load_backbone(config.backbone)
+    backbone = load_backbone(config.network)
     embedded = embed_table(judged, backbone, Compute.on(config.device), run / "embeddings")
     features, label = torch.from_numpy(embedded.features), torch.from_numpy(judged.target)
     n_labelled = int(judged.labelled.sum())
-    task = Task(len(judged.known), found.facts["k"], backbone.dim, len(judged), n_labelled)
+    task = Task(len(judged.known), found.facts.k, backbone.dim, len(judged), n_labelled)
     method = find_method("kmeans")
     baseline = method(method.Config(), task)
     baseline.finish(features, label, keyed_generator(config.seed, "finish"))

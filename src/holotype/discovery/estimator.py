@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,18 +29,18 @@ from sklearn.exceptions import NotFittedError
 from holotype.categories.found import Category, Discovery
 from holotype.data.pictures import Picture, as_list, as_paths
 from holotype.data.table import Table
+from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.labels import as_labels
 from holotype.errors import InputError
-from holotype.machine.files import write_text
+from holotype.machine.files import write_bytes, write_text
 
 if TYPE_CHECKING:
     from holotype.runs.trained import Trained
 
 FILE = "estimator.json"
 """Beside a saved model: the parameters of the estimator."""
-SAVED = (
-    *("model.json", "model.safetensors", "discovery.json", "assignments.parquet", "assignments.csv"),
-    *("features.npy", FILE),
-)
+MODEL, WEIGHTS = "model.json", "model.safetensors"
+SAVED = (MODEL, WEIGHTS, "discovery.json", "assignments.parquet", "assignments.csv", "features.npy", FILE)
 """What `save` takes along; images, embeddings and the training state stay behind."""
 PICTURES = "images"
 """Folder for the images that were given as pixels."""
@@ -49,11 +51,13 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    method: name of the method; rpc, simgcd, debgcd or kmeans.
+    method: name of the method; rpc, simgcd, debgcd, kmeans, or one of your own as package.module:Class.
     k: number of categories, known and novel together, or "auto".
+    backbone: "auto", "embedded", a name of timm, or the path of a .safetensors file.
+    arch: timm's name of the network in a .safetensors file.
+    image_size: side of the backbone's input in pixels.
     steps: training steps; None is 1,000 on a CPU and 6,000 on a GPU.
     sample: most images to train on; None is 5,000 on a CPU and 200,000 on a GPU.
-    backbone: "auto", "embedded", a name of timm, or the path of a .safetensors file.
     long_tail: expect categories of very different sizes.
     seed: of everything random.
     device: auto, cpu, cuda or mps.
@@ -79,9 +83,11 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         method: str = "rpc",
         k: int | Literal["auto"] = "auto",
         *,
+        backbone: str = "auto",
+        arch: str | None = None,
+        image_size: int | None = None,
         steps: int | None = None,
         sample: int | None = None,
-        backbone: str = "auto",
         long_tail: bool = False,
         seed: int = 0,
         device: str = "auto",
@@ -90,9 +96,11 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
     ) -> None:
         self.method = method
         self.k = k
+        self.backbone = backbone
+        self.arch = arch
+        self.image_size = image_size
         self.steps = steps
         self.sample = sample
-        self.backbone = backbone
         self.long_tail = long_tail
         self.seed = seed
         self.device = device
@@ -100,10 +108,10 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         self.progress = progress
 
     def fit(self, X: Iterable[Picture], y: Iterable[Any] | None = None) -> Discoverer:
-        """Find the categories of the images X. y: label of each, None, "" or NaN for none (in an array of whole
-        numbers: -1)."""
-        from holotype.discovery.workflow import DiscoverConfig, discover_table
-        from holotype.models.backbone import BackboneConfig
+        """Find the categories of the images X. y: label of each; None, "" and missing values of any kind mean none,
+        and so does -1 among whole numbers."""
+        config = self._config()
+        from holotype.discovery.workflow import discover_table
 
         pictures = as_list(X)
         label = as_labels(y, len(pictures))
@@ -114,26 +122,24 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
             label=np.array(label, dtype=object),
             known=tuple(sorted(set(label) - {""})),
             name="images",
-        )
-        config = DiscoverConfig(
-            k=self.k,
-            steps=self.steps,
-            sample=self.sample,
-            method=self.method,
-            backbone=BackboneConfig(str(self.backbone)),
-            long_tail=self.long_tail,
-            seed=self.seed,
-            device=self.device,
+            root=common_folder(paths),
         )
         self.discovery_ = discover_table(table, config, folder, progress=self.progress)
         self.run_folder_ = folder
         self.__dict__.pop("_trained", None)
         return self
 
+    def _config(self) -> DiscoverConfig:
+        """The settings, checked."""
+        return DiscoverConfig(**{one.name: getattr(self, one.name) for one in fields(DiscoverConfig)})
+
     def _folder(self) -> Path:
         if self.out is not None:
             return Path(self.out)
-        # kept as long as the object, and removed with it
+        return self._make_temporary()
+
+    def _make_temporary(self) -> Path:
+        """A folder that is kept as long as the object, and removed with it."""
         self._temporary = tempfile.TemporaryDirectory(prefix="holotype-")
         return Path(self._temporary.name)
 
@@ -197,7 +203,40 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return "discovery_" in vars(self)
 
-    # -- on disk ----------------------------------------------------------------------------------
+    # -- on disk and in a pickle --------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """With model and results as bytes, so that a copy elsewhere predicts without the run folder."""
+        state = dict(super().__getstate__())
+        for name in ("_trained", "_temporary"):
+            state.pop(name, None)
+        if "discovery_" in state:
+            state["_files"] = self._take_along()
+        return state
+
+    def _take_along(self) -> dict[str, bytes]:
+        try:
+            there = [name for name in SAVED if (self.run_folder_ / name).is_file()]
+            files = {name: (self.run_folder_ / name).read_bytes() for name in there}
+        except OSError as error:
+            raise InputError(
+                f"The run folder {self.run_folder_} cannot be read ({error.strerror})."
+            ) from error
+        if not {MODEL, WEIGHTS} <= files.keys():
+            raise InputError(
+                f"The run folder {self.run_folder_} is gone, and the model with it, so that this Discoverer cannot be "
+                "pickled; fit it again, with out= to keep the folder."
+            )
+        return files
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        files = state.pop("_files", None)
+        super().__setstate__(state)
+        if files is not None:
+            self.run_folder_ = self._make_temporary()
+            for name, content in files.items():
+                write_bytes(self.run_folder_ / name, content)
 
     def save(self, folder: str | Path) -> Path:
         """Copy model and results into a folder that `load` reads, now or on another machine."""
@@ -219,7 +258,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     @classmethod
     def load(cls, folder: str | Path) -> Discoverer:
-        """Read what `save` wrote, or the run folder of a holotype discover."""
+        """Read what `save` wrote, or the folder of any run, be it of holotype discover or of holotype train."""
         folder = Path(folder)
         discovery = Discovery.load(folder)
         parameters = {}
@@ -237,22 +276,9 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         return found
 
 
-def as_labels(y: Iterable[Any] | None, n: int) -> list[str]:
-    """Labels as text, "" for none. y: None, or n of anything; None, "", NaN mean none, and -1 among whole numbers."""
-    if y is None:
-        return [""] * n
-    whole = getattr(getattr(y, "dtype", None), "kind", "") == "i"
-    labels = [_as_label(value, whole) for value in y]
-    if len(labels) != n:
-        raise InputError(f"There are {n} images but {len(labels)} labels; give one per image, or None.")
-    return labels
-
-
-def _as_label(value: Any, whole: bool) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)) or (whole and value == -1):
+def common_folder(paths: list[str]) -> str:
+    """The deepest folder that all images lie in; "" where there is none."""
+    try:
+        return os.path.commonpath([os.path.dirname(path) for path in paths])
+    except ValueError:  # no paths, or several drives
         return ""
-    if value is pd.NA:
-        return ""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        value = int(value)
-    return str(value).strip()

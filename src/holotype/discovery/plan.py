@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from holotype.data.table import Table
+from holotype.discovery.config import DiscoverConfig
+from holotype.machine.device import pick_device
 
 STEPS = {"cpu": 1_000}
 """Training steps, unless told: minutes on a CPU."""
@@ -31,6 +34,19 @@ class Plan:
     epochs: int
     cache_views: str
     """Of the token cache, as in --cache-views."""
+
+
+def resolved(config: DiscoverConfig) -> dict[str, Any]:
+    """The settings that decide what comes out, with what the device decides filled in; backbone left out."""
+    device = pick_device(config.device)
+    return {
+        "k": config.k,
+        "steps": config.steps or STEPS.get(device, STEPS_ELSEWHERE),
+        "sample": config.sample or SAMPLE.get(device, SAMPLE_ELSEWHERE),
+        "method": config.method,
+        "long_tail": config.long_tail,
+        "seed": config.seed,
+    }
 
 
 def make_plan(n: int, steps: int, device: str) -> Plan:

@@ -2,116 +2,89 @@
 
 Every step leaves its result in the run folder, so that a stopped run goes on where it was:
 
-embeddings/, count.json, training/   of the steps on the way
-features.npy                         (N, D) float16, every image after training; NaN for those that cannot be read
-model.safetensors, model.json        what places new images
-rounds/N/                            what each round found, before edits (rounds.py)
-discovery.json, assignments.*, report.html
+identity.json, config.yaml           what was asked for
+embeddings/, count.json              of the steps on the way, for all rounds
+rounds/N/                            what each round found, before edits: a run folder like any other (rounds.py)
+model.json, model.safetensors, features.npy, provenance.json, scores.json   those of the last round
+discovery.json, assignments.*, report.html   what the last round found, with edits
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import logging
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any
 
 from holotype.categories.found import Discovery
-from holotype.cluster.count import pick_k
 from holotype.data.sources import check_trainable, load_table
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen, choose_backbone
-from holotype.discovery.finding import Round, count_categories, find_categories, put_together
-from holotype.discovery.plan import SAMPLE, SAMPLE_ELSEWHERE, STEPS, STEPS_ELSEWHERE
+from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.finding import FEWEST, Round, run_round
+from holotype.discovery.moved import follow, relative
+from holotype.discovery.plan import resolved
 from holotype.discovery.rounds import (
-    carry_names,
+    begin_round,
+    changed_images,
     confirmed_labels,
     corrected,
     finished_rounds,
     labels_of_round,
-    save_round,
+    last_round,
+    round_folder,
+    share_round,
+    stamp_images,
     take_edits,
     with_labels,
 )
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
-from holotype.machine.device import Compute, pick_device
+from holotype.machine.device import pick_device
+from holotype.machine.locks import hold
+from holotype.machine.plain import NotPlain, as_plain, from_plain
+from holotype.methods import find_method
 from holotype.models.backbone import BackboneConfig
 from holotype.report import build_report
-from holotype.runs.embed import embed_table
+from holotype.report.points import with_map
 from holotype.runs.folder import RunFolder
 from holotype.runs.parts import check_k
 from holotype.runs.trees import flat
 
-FEWEST = 8
-"""Usable images below which there is nothing to train on."""
 IDENTITY = "identity.json"
-FORMAT = 1
+FORMAT = 2
 """Of the run folder as a whole."""
 
 log = logging.getLogger(__name__)
 
 
-@dataclass
-class DiscoverConfig:
-    """Settings of a discovery."""
-
-    k: int | Literal["auto"] = "auto"
-    """Number of categories, known and novel together; auto estimates it."""
-    steps: int | None = None
-    """Training steps; by default 1,000 on a CPU and 6,000 on a GPU."""
-    sample: int | None = None
-    """Images to train on at most, by default 5,000 on a CPU and 200,000 on a GPU; the rest is placed afterwards."""
-    method: str = "rpc"
-    """Method that finds the categories."""
-    backbone: BackboneConfig = field(default_factory=lambda: BackboneConfig("auto"))
-    """The network; auto takes the best that can be had."""
-    long_tail: bool = False
-    """Expect categories of very different sizes."""
-    seed: int = 0
-    """Seed of everything random."""
-    device: str = "auto"
-    """Where to compute: auto, cpu, cuda or mps."""
-
-    def resolved(self) -> dict[str, Any]:
-        """The settings with what the device decides filled in; backbone left out."""
-        device = pick_device(self.device)
-        return {
-            "k": self.k,
-            "steps": self.steps or STEPS.get(device, STEPS_ELSEWHERE),
-            "sample": self.sample or SAMPLE.get(device, SAMPLE_ELSEWHERE),
-            "method": self.method,
-            "long_tail": self.long_tail,
-            "seed": self.seed,
-        }
-
-
-def discover(images: Path | str, labels: Path | str | None = None, **settings: Any) -> Discovery:
+def discover(
+    images: Path | str,
+    labels: Path | str | None = None,
+    *,
+    out: Path | str | None = None,
+    edits: Path | str | None = None,
+    progress: bool = True,
+    **settings: Any,
+) -> Discovery:
     """Find the categories in a folder, a CSV or a Parquet file of images; the same as `holotype discover`.
 
-    settings: fields of DiscoverConfig, and out (run folder), edits (file of edits), progress. backbone may be a name.
+    out: run folder. edits: file of edits. settings: fields of DiscoverConfig.
     """
-    table = load_table(Path(images), None if labels is None else Path(labels))
-    folder = Path(settings.pop("out", None) or default_folder(Path(images)))
-    edits, progress = settings.pop("edits", None), settings.pop("progress", True)
-    if isinstance(settings.get("backbone"), str):
-        settings["backbone"] = BackboneConfig(settings["backbone"])
     try:
         config = DiscoverConfig(**settings)
     except TypeError as error:
         raise InputError(
             f"discover does not take this setting ({error}); its settings are those of DiscoverConfig."
         ) from error
+    table = load_table(Path(images), None if labels is None else Path(labels))
+    folder = Path(out) if out else default_folder(Path(images))
     return discover_table(table, config, folder, progress=progress, edits=Path(edits) if edits else None)
 
 
 def default_folder(images: Path) -> Path:
-    return Path("runs") / f"{images.resolve().stem}-discover"
+    return Path("runs") / f"{images.resolve().name}-discover"
 
 
 def discover_table(
@@ -124,34 +97,69 @@ def discover_table(
 ) -> Discovery:
     """Find the categories in a table of images and write the run folder; resumes, and applies edits.
 
-    edits: a file that the report exported. Names, merges and moves count at once; where labels were confirmed, a
-    new round is trained with them.
+    edits: a file that the report exported. Names, merges and moves count at once; where labels were confirmed, or
+    images were replaced, a new round is trained.
     """
     folder = Path(folder)
     check_table(table, config)
-    config, chosen = claim(folder, table, config)
-    if edits is not None:
-        take_edits(folder, edits)
-    labels = confirmed_labels(folder)
-    number = finished_rounds(folder)
-    if number == 0 or labels != labels_of_round(folder, number):
-        chosen = chosen or choose_backbone(config.backbone, pick_device(config.device))
-        number += 1
-        if number > 1:
-            log.info(f"Round {number}, with {len(labels)} labels that edits have confirmed.")
-        round = Round(with_labels(table, labels), config, chosen, folder, number, len(labels), progress)
-        found = run_round(round)
-        if number > 1:
-            carry_names(corrected(folder)[0], found)
-        save_round(folder, number, found, labels)
-    return write_result(folder, progress)
+    with hold(folder):
+        config, chosen = claim(folder, table, config)
+        follow(folder, [round_folder(folder, number) for number in finished_rounds(folder)], table)
+        if edits is not None:
+            take_edits(folder, edits)
+        labels, stamped = confirmed_labels(folder), stamp_images(table)
+        if needs_round(folder, labels, stamped):
+            chosen = chosen or choose_backbone(config.network, pick_device(config.device))
+            number = begin_round(folder, labels, stamped)
+            run_round(next_round(folder, number, with_labels(table, labels), config, chosen, progress))
+        return write_result(folder, progress)
+
+
+def needs_round(folder: Path, labels: dict[str, str], stamped: dict[str, str]) -> bool:
+    """Whether there is something that the last round was not given; says what."""
+    number = last_round(folder)
+    if not number:
+        return True
+    if changed := changed_images(folder, number, stamped):
+        log.info(
+            f"{changed:,} of the {len(stamped):,} images have changed since round {number}, so that another is trained."
+        )
+        return True
+    if labels != labels_of_round(folder, number):
+        log.info(f"Another round is trained, with {len(labels)} labels that edits have confirmed.")
+        return True
+    return False
+
+
+def next_round(
+    folder: Path, number: int, table: Table, config: DiscoverConfig, chosen: Chosen, progress: bool
+) -> Round:
+    """A round with what is known from those before it."""
+    earlier = [Discovery.load(round_folder(folder, n)).run_id for n in finished_rounds(folder)]
+    labels = labels_of_round(folder, number)
+    return Round(
+        table,
+        config,
+        chosen,
+        folder,
+        round_folder(folder, number),
+        number,
+        before=corrected(folder)[0] if earlier else None,
+        earlier_runs=tuple(earlier),
+        confirmed=len(labels),
+        progress=progress,
+    )
 
 
 def write_result(folder: Path, progress: bool) -> Discovery:
-    """Apply the log of edits to the last round, and write discovery, assignments and report."""
+    """Apply the log of edits to the last round, and write model, discovery, assignments and report."""
+    number = last_round(folder)
+    with Clock().step("the map"):
+        with_map(round_folder(folder, number), progress=progress)
     found, problems = corrected(folder)
     for problem in problems:
         log.warning(problem)
+    share_round(folder, number)
     found.save(folder)
     with Clock().step("the report"):
         build_report(found, folder, progress=progress)
@@ -162,7 +170,8 @@ def write_result(folder: Path, progress: bool) -> Discovery:
 
 
 def check_table(table: Table, config: DiscoverConfig) -> None:
-    """Raise InputError for collections in which there is nothing to discover."""
+    """Raise InputError for collections in which there is nothing to discover, and for methods that do not exist."""
+    find_method(config.method)
     if len(table) < FEWEST:
         raise InputError(
             f"There are only {len(table)} images in {table.name or 'the collection'}; discover needs at least "
@@ -185,7 +194,7 @@ def claim(folder: Path, table: Table, config: DiscoverConfig) -> tuple[DiscoverC
     """
     run = RunFolder(folder)
     begun = run.read_json(IDENTITY) if (folder / IDENTITY).is_file() else {}
-    if begun and begun.get("format") != FORMAT:
+    if begun and (not isinstance(begun, dict) or begun.get("format") != FORMAT):
         raise InputError(
             f"{folder} holds a run of another kind or version (no discovery of format {FORMAT}); "
             "choose another folder with --out, or delete this one to start anew."
@@ -197,19 +206,29 @@ def claim(folder: Path, table: Table, config: DiscoverConfig) -> tuple[DiscoverC
                 f"{folder} holds a discovery with other {name} than those of {table.name}; choose another folder with "
                 "--out, or delete this one to start anew."
             )
-    settings = config.resolved() | seen
-    device, wanted = pick_device(config.device), config.backbone
-    chosen = None
+    wanted, chosen = config.network, None
     if wanted.name == "auto" and begun:
-        wanted = BackboneConfig(**begun["backbone"])
+        wanted = read_network(folder, begun)
     elif not begun:
-        chosen = choose_backbone(wanted, device)
+        chosen = choose_backbone(wanted, pick_device(config.device))
         wanted = chosen.config
         log.info(chosen.words)
-    identity = {"format": FORMAT, **settings, "backbone": vars(wanted)}
+    identity = {"format": FORMAT, **resolved(config), **seen, "backbone": as_plain(wanted)}
     check_settings(folder, begun, identity)
+    config = config.with_network(wanted)
     run.write_json(IDENTITY, identity)
-    return dataclasses.replace(config, backbone=wanted), chosen
+    run.write_config(as_plain(config))
+    return config, chosen
+
+
+def read_network(folder: Path, identity: dict[str, Any]) -> BackboneConfig:
+    """The backbone that a discovery began with."""
+    try:
+        return from_plain(BackboneConfig, identity.get("backbone"), every=False)
+    except NotPlain as problem:
+        raise InputError(
+            f"{folder / IDENTITY} cannot be read (backbone: {problem}); choose another folder with --out."
+        ) from problem
 
 
 def check_settings(folder: Path, begun: dict[str, Any], identity: dict[str, Any]) -> None:
@@ -224,53 +243,7 @@ def check_settings(folder: Path, begun: dict[str, Any], identity: dict[str, Any]
 
 
 def images_and_labels(table: Table) -> dict[str, str]:
-    """Digests of both, apart, so that a person learns which of them has changed."""
-    seen = {"images": list(table.path), "labels": [list(table.label), list(table.known)]}
+    """Digests of both, apart, so that a person learns which of them has changed. Images count by relative path."""
+    paths = relative([str(path) for path in table.path], table.root)
+    seen = {"images": paths, "labels": [list(table.label), list(table.known)]}
     return {name: hashlib.sha256(json.dumps(what).encode()).hexdigest()[:12] for name, what in seen.items()}
-
-
-# -- a round ----------------------------------------------------------------------------------------------
-
-
-def run_round(round: Round) -> Discovery:
-    """Embed, count, train, place and describe."""
-    config, chosen = round.config, round.chosen
-    with round.clock.step("embedding"):
-        compute = Compute.on(config.device)
-        folder = round.folder / "embeddings"
-        embedded = embed_table(round.table, chosen.backbone, compute, folder, progress=round.progress)
-    round.table = round.table.with_problems(embedded.problem)
-    check_embedded(round.table, embedded.features)
-    count = None
-    if config.k == "auto":
-        with round.clock.step("counting"):
-            count = count_categories(round, embedded.features)
-        log.info(f"{count.words} Training with {pick_k(count.best, count.high)}.")
-    k = pick_k(count.best, count.high) if count else int(config.k)
-    if k < len(round.table.known):  # edits have made known what --k did not count
-        k = len(round.table.known)
-        log.warning(
-            f"With the confirmed labels there are {k} known classes, so that --k {config.k} becomes {k}."
-        )
-    placed = find_categories(round, k)
-    return put_together(round, embedded, placed, count)
-
-
-def check_embedded(table: Table, features: np.ndarray) -> None:
-    """Raise InputError where images cannot be read or told apart."""
-    usable = table.usable
-    unread = int((~usable).sum())
-    if unread:
-        log.warning(f"{unread:,} of {len(table):,} images cannot be read; assignments.csv says why.")
-    if usable.sum() < FEWEST:
-        raise InputError(
-            f"Only {int(usable.sum())} of the {len(table)} images of {table.name} can be read "
-            f"({table.problem[~usable][0] if unread else 'there are no more'}); discover needs at least {FEWEST}."
-        )
-    check_trainable(table)
-    rows = features[usable]
-    if np.abs(rows - rows[0]).max() < 1e-5:
-        raise InputError(
-            f"All {len(rows)} images of {table.name} look the same to the backbone, so that there is nothing to tell "
-            "apart; check that they are different pictures."
-        )

@@ -149,7 +149,7 @@ def _check_apart(images: Path, copy_to: Path | None) -> None:
 
 
 def current_names(run: Path, trained: Trained) -> dict[str, Called]:
-    """What the model's categories are called now: as the discovery in `run` says, after its edits, else their ids."""
+    """What the model's categories are called now: as discovery.json in `run` says, after its edits, else their ids."""
     called = {id: Called(id, "known" if id in trained.known else "novel") for id in trained.ids}
     if not (run / DISCOVERY).is_file():
         return called
@@ -160,8 +160,7 @@ def current_names(run: Path, trained: Trained) -> dict[str, Called]:
         )
         return called
     now = {category.id: category for category in discovery.categories}
-    edits = discovery.facts.get("edits", {})
-    merged, rejected = edits.get("merged", {}), edits.get("rejected", ())
+    merged, rejected = discovery.facts.edits.merged, discovery.facts.edits.rejected
     for id in trained.ids:
         end = id
         for _ in merged:  # a category may be merged into one that is merged later

@@ -1,4 +1,7 @@
-"""The trained model as one ONNX file: pixels in, features and logits out, checked against torch."""
+"""The trained model as one ONNX file: pixels in, features and logits out.
+
+Before it is written it is run beside the trained model: its features are compared, and the softmax of its logits
+with the category and the probability that the method's own `predict` gives."""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import io
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -31,19 +34,36 @@ OPSET = 18
 TRACED, CHECKED = 2, (1, 5)
 """Images in a batch: while the graph is recorded, and when it is compared with torch."""
 TOLERANCE = 1e-3
-"""Largest difference of features and logits, as a share of the largest value, that is only another order of sums."""
+"""Largest difference that is only another order of sums: of features as a share of the largest one, of probabilities
+as it is."""
 
 
 @dataclass(frozen=True)
 class Parity:
-    """How far ONNX and torch are apart on random images."""
+    """How far the ONNX file and the trained model are apart on random images."""
 
     features: float
     """Largest difference of any feature."""
-    logits: float
-    """Largest difference of any logit."""
+    probability: float
+    """Largest difference of the probability of a category; where the file names another category, how much less it
+    thinks of the trained model's."""
     size: float
-    """Largest absolute value among the features and logits, to compare with."""
+    """Largest absolute value among the features, to compare with."""
+
+    @property
+    def sound(self) -> bool:
+        return self.features <= TOLERANCE * max(self.size, 1.0) and self.probability <= TOLERANCE
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Random images and what the trained model says of them."""
+
+    images: np.ndarray
+    """(n, 3, S, S) uint8."""
+    features: np.ndarray
+    category: np.ndarray
+    probability: np.ndarray
 
 
 class Exported(nn.Module):
@@ -65,7 +85,7 @@ class Exported(nn.Module):
 
 
 def logits(method: Method, features: Tensor) -> Tensor:
-    """(B, D) -> (B, K), whose softmax is what the method's predict takes the largest of."""
+    """(B, D) -> (B, K), whose softmax should be what the method's predict takes the largest of; `compare` checks it."""
     if hasattr(method, "classifier"):
         return method.classifier(features) / method.config.tau  # type: ignore[operator]
     if hasattr(method, "centres"):
@@ -87,15 +107,18 @@ def export_onnx(run: Path, file: Path) -> Parity:
     trained = load_trained(run, "cpu")
     if trained.method.needs == "images":
         raise InputError(f"{type(trained.method).__name__} encodes images itself and cannot be exported.")
-    model = Exported(trained).float().eval()
-    proto = _record(model, trained.backbone.image_size)
+    samples = [
+        sample(trained, n, seed) for seed, n in enumerate(CHECKED)
+    ]  # before it is cast to single precision
+    proto = _record(Exported(trained).float().eval(), trained.backbone.image_size)
     onnx.helper.set_model_props(proto, facts(trained))
     content = proto.SerializeToString()
-    parity = compare(model, runtime.InferenceSession(content), trained.backbone.image_size)
-    if max(parity.features, parity.logits) > TOLERANCE * max(parity.size, 1.0):
+    parity = compare(samples, runtime.InferenceSession(content))
+    if not parity.sound:
         raise InputError(
-            f"The ONNX model differs from the trained one by {max(parity.features, parity.logits):.2g}, so that "
-            "nothing was written; another version of onnxruntime or torch may help."
+            f"The ONNX model differs from the trained one (features by {parity.features:.2g}, probabilities by "
+            f"{parity.probability:.2g}), so that nothing was written; {type(trained.method).__name__} may not place "
+            "images by its classifier alone, or another version of onnxruntime or torch may help."
         )
     write_beside(file, lambda beside: _write(beside, content))
     return parity
@@ -163,15 +186,29 @@ def facts(trained: Trained) -> dict[str, str]:
 
 
 @torch.no_grad()
-def compare(model: Exported, session, size: int) -> Parity:  # type: ignore[no-untyped-def]
-    """The largest differences on random images, in batches of several sizes."""
-    rng = np.random.default_rng(0)
-    apart = np.zeros(2)
-    largest = 0.0
-    for n in CHECKED:
-        images = rng.integers(0, 256, (n, 3, size, size), dtype=np.uint8)
-        ours = [tensor.numpy() for tensor in model(torch.from_numpy(images))]
-        theirs = session.run(["features", "logits"], {"images": images})
-        apart = np.maximum(apart, [float(np.abs(a - b).max()) for a, b in zip(ours, theirs, strict=True)])
-        largest = max(largest, *(float(np.abs(a).max()) for a in ours))
-    return Parity(float(apart[0]), float(apart[1]), largest)
+def sample(trained: Trained, n: int, seed: int) -> Sample:
+    """n images, noise and coarse patches in turn, as the trained model itself places them."""
+    size, rng = trained.backbone.image_size, np.random.default_rng(seed)
+    noise = rng.integers(0, 256, (n, 3, size, size), dtype=np.uint8)
+    patches = (
+        rng.integers(0, 256, (n, 3, 4, 4), dtype=np.uint8).repeat(-(-size // 4), 2).repeat(-(-size // 4), 3)
+    )
+    images = np.where(np.arange(n)[:, None, None, None] % 2, noise, patches[:, :, :size, :size])
+    encoder = trained.encoder
+    features = encoder.features(encoder.inputs(torch.from_numpy(images).to(encoder.device)))
+    said = trained.method.predict(features)
+    return Sample(images, features.numpy(), said.category.numpy(), said.probability.numpy())
+
+
+def compare(samples: Sequence[Sample], session) -> Parity:  # type: ignore[no-untyped-def]
+    """The largest differences between what ONNX says of the samples and what the trained model said."""
+    apart, odds, largest = 0.0, 0.0, 0.0
+    for one in samples:
+        features, logits = session.run(["features", "logits"], {"images": one.images})
+        p = np.exp(logits - logits.max(1, keepdims=True))
+        p /= p.sum(1, keepdims=True)
+        of_ours = p[np.arange(len(p)), one.category]
+        apart = max(apart, float(np.abs(features - one.features).max()))
+        odds = max(odds, *(float(np.abs(found - one.probability).max()) for found in (of_ours, p.max(1))))
+        largest = max(largest, float(np.abs(one.features).max()))
+    return Parity(apart, odds, largest)

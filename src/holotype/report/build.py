@@ -12,6 +12,7 @@ import numpy as np
 
 from holotype import __version__
 from holotype.categories.edits import read_log
+from holotype.categories.features import read_features
 from holotype.categories.found import Discovery
 from holotype.machine.files import write_text
 from holotype.report.data import Chosen, choose, page_data, title, totals
@@ -35,7 +36,9 @@ def build_report(
     folder = Path(folder)
     chosen = choose(discovery)
     thumbs = _thumbs(discovery, chosen, folder / "report" / "thumbs", progress)
-    data = page_data(discovery, chosen, folder, read_log(folder), _features(folder, features))
+    if features is None:
+        features = read_features(folder, len(discovery.images))
+    data = page_data(discovery, chosen, folder, read_log(folder), features)
     data["thumbs"] = {
         "folder": "report/thumbs/", "side": CELL, "grid": GRID,
         "cell": thumbs.cell.tolist(), "width": thumbs.width.tolist(), "height": thumbs.height.tolist(),
@@ -52,16 +55,6 @@ def _thumbs(discovery: Discovery, chosen: Chosen, folder: Path, progress: bool) 
     made = make_thumbs([chosen.paths[i] for i in order], [chosen.files[i] for i in order], folder, progress)
     back = np.argsort(order)
     return Thumbs(made.cell[back], made.width[back], made.height[back])
-
-
-def _features(folder: Path, given: np.ndarray | None) -> np.ndarray | None:
-    file = folder / "features.npy"
-    if given is not None or not file.is_file():
-        return given
-    try:
-        return np.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError):  # half written: the report does without
-        return None
 
 
 def script(data: object) -> str:

@@ -6,6 +6,7 @@ to these numbers. Shares are whole thousandths, places on the map whole ten-thou
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from holotype.categories.edits import Edit
+from holotype.categories.facts import Facts
 from holotype.categories.found import Category, Discovery
 from holotype.data.containers import split_container
 
@@ -24,6 +26,8 @@ FORMAT = 1
 LIMIT = 20_000
 """Images in a report. Of more, each category shows its share: the most and least typical and the doubtful first."""
 SCALE = 10_000
+SCORES = ("all", "old", "new", "nmi", "ari", "auroc")
+"""Those that the page shows."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,7 @@ def choose(discovery: Discovery, limit: int = LIMIT) -> Chosen:
     if len(rows) > limit:
         rows = np.concatenate([_share(part, frame, limit) for part in np.split(rows, _borders(place[rows]))])
     paths = [str(path) for path in frame["path"].to_numpy()[rows]]
-    root = str(discovery.facts.get("root") or "")
-    return Chosen(rows, paths, [_absolute(path, root) for path in paths])
+    return Chosen(rows, paths, [_absolute(path, discovery.facts.root) for path in paths])
 
 
 def _borders(sorted_values: np.ndarray) -> np.ndarray:
@@ -77,8 +80,8 @@ def page_data(
     """Everything but the thumbnails. features: (N, D) of every image, for what else an image may be."""
     frame = discovery.images.iloc[chosen.rows]
     number = {path: i for i, path in enumerate(chosen.paths)}
-    edits = discovery.facts.get("edits", {})
-    held = {*edits.get("applied", ()), *edits.get("refused", ())}
+    edits = discovery.facts.edits
+    held = {*edits.applied, *edits.refused}
     return {
         "format": FORMAT,
         "run_id": discovery.run_id,
@@ -92,18 +95,37 @@ def page_data(
         },
         "total": totals(discovery, len(chosen.rows)),
         "count": _plain(discovery.count),
-        "facts": _plain({key: value for key, value in discovery.facts.items() if key != "edits"}),
-        "merged": dict(edits.get("merged", {})),
-        "rejected": list(edits.get("rejected", ())),
-        "asleep": [{"id": id, **names} for id, names in edits.get("asleep", {}).items()],
+        "facts": _plain(_told(discovery.facts) | {"scores": read_scores(folder)}),
+        "merged": dict(edits.merged),
+        "rejected": list(edits.rejected),
+        "asleep": [{"id": id, **names} for id, names in edits.asleep.items()],
         "confirmed": _confirmed(discovery, number),
         "log": [[e.run_id, e.time, e.action, e.image, e.category, e.value] for e in log if e.digest in held],
     }
 
 
+def _told(facts: Facts) -> dict[str, Any]:
+    """The facts as the page lists them: provenance among the others, edits elsewhere."""
+    own = facts.as_dict()
+    del own["edits"]
+    return {**own.pop("provenance"), **own}
+
+
+def read_scores(folder: Path) -> dict[str, dict[str, Any]]:
+    """Scores by method, from scores.json, where the truth is known: of the run, and of what it is compared with."""
+    try:
+        record = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
+        own, method = record["scores"], str(record["identity"]["method"]["name"])
+        if own["all"] is None:
+            return {}
+        compared = {str(name): dict(other) for name, other in record.get("compared", {}).items()}
+        return {**compared, method: {key: own.get(key) for key in SCORES}}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # a report needs no scores
+        return {}
+
+
 def title(discovery: Discovery, folder: Path) -> str:
-    facts = discovery.facts
-    told = str(facts.get("title") or facts.get("name") or folder.resolve().name)
+    told = discovery.facts.title or folder.resolve().name
     return told.encode("utf-8", "replace").decode()  # a folder's name need not be Unicode
 
 
@@ -179,7 +201,7 @@ def _sparse(column: pd.Series) -> dict[str, str]:
 
 
 def _confirmed(discovery: Discovery, number: dict[str, int]) -> dict[str, str]:
-    held = discovery.facts.get("edits", {}).get("confirmed", {})
+    held = discovery.facts.edits.confirmed
     return {str(number[path]): value for path, value in held.items() if path in number}
 
 

@@ -30,6 +30,7 @@ from holotype.errors import InputError
 from holotype.machine.bars import counting
 from holotype.machine.device import Compute
 from holotype.machine.files import write_beside, write_text
+from holotype.methods import Method
 from holotype.models.backbone import Backbone
 from holotype.train.encode import Encoder
 from holotype.train.progress import StopRequest
@@ -71,13 +72,15 @@ def embed_table(
     compute: Compute,
     folder: Path,
     *,
+    method: Method | None = None,
     images_per_shard: int | None = None,
     progress: bool = False,
 ) -> Embeddings:
     """Embed the centre crop of every image of `table`; what `folder` holds already of the same files is read instead.
 
     Labels play no part, so that a table whose labels have changed finds its shards. Few images are in memory at a
-    time. Ctrl-C raises Stopped; the same call goes on. images_per_shard: of a new folder, 512 on a CPU, else 4096.
+    time. Ctrl-C raises Stopped; the same call goes on. method: one that may encode images itself.
+    images_per_shard: of a new folder, 512 on a CPU, else 4096.
     """
     each = images_per_shard or IMAGES_PER_SHARD.get(compute.device.type, LARGEST_SHARD)
     each = _agree(folder, _facts(table, backbone) | {"images_per_shard": each})
@@ -90,7 +93,7 @@ def embed_table(
     missing = {n: rows for n in range(len(shards)) if len(rows := shards.read(n, found))}
     if missing:
         _embed_missing(
-            table, Encoder(backbone, compute), backbone.image_size, shards, missing, found, progress
+            table, Encoder(backbone, compute, method), backbone.image_size, shards, missing, found, progress
         )
     return found
 

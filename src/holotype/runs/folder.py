@@ -1,13 +1,16 @@
-"""The run folder: what a run leaves behind, and the check that a folder belongs to the run at hand.
+"""The run folder: what every run leaves behind, and the check that a folder belongs to the run at hand.
 
+identity.json       all that decides the weights
 config.yaml         the resolved settings; `holotype train --config` repeats the run with it alone
 provenance.json     versions, hardware, precision, backbone and table digests
 cache.json          the views of the token cache that the run trains on, where it does
 metrics.jsonl       one line per epoch and per scoring
 state.*             the resume state (train/state.py)
-model.safetensors   tail and method after the last epoch
-assignments.*       every image with its category (parquet and csv)
-scores.json         the record: identity, All, Old, New and the rest where the truth is known, how it was made
+model.json, model.safetensors   tail and method after the last epoch, and the centres of the categories (trained.py)
+assignments.*       every image with its category (parquet and csv; categories/found.py)
+discovery.json      the categories, their relations, the facts (categories/found.py)
+scores.json         the record: identity, All, Old, New and the rest where the truth is known, how it was made; it comes
+                    last and marks the run as finished
 per_class.csv       images and right ones of each class, where the truth is known
 """
 
@@ -20,15 +23,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
-from safetensors.torch import save
-from torch import Tensor
 
-from holotype.categories.found import category_name
-from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.files import write_beside, write_bytes, write_text
+from holotype.machine.files import write_text
 from holotype.runs.identity import Identity
 from holotype.runs.record import Record
 
@@ -73,45 +71,6 @@ class RunFolder:
             raise InputError(
                 f"{self.path / name} cannot be read ({error}); restore it from a copy, or choose another --out."
             ) from error
-
-    def write_model(self, tensors: dict[str, Tensor]) -> None:
-        on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        write_bytes(self.path / "model.safetensors", save(on_cpu))
-
-    def write_assignments(
-        self,
-        table: Table,
-        k: int,
-        category: np.ndarray,
-        probability: np.ndarray,
-        known_score: np.ndarray,
-        note: np.ndarray,
-    ) -> None:
-        """Every row of the table with its category by name: a known class, or `new-01`, `new-02`, ...
-
-        k: number of categories. problem: why an image was left out. note: what was done to an unusual one
-        ("first of 3 frames used").
-        """
-        import pandas as pd
-
-        n_known = len(table.known)
-        name_of = {int(index): category_name(int(index), table.known, k) for index in np.unique(category)}
-        names = [name_of[int(index)] for index in category]
-        kind = np.where(category < 0, "", np.where(category < n_known, "known", "novel"))
-        frame = pd.DataFrame(
-            {
-                "path": table.path,
-                "label": table.label,
-                "category": names,
-                "kind": kind,
-                "probability": probability,
-                "known_score": known_score,
-                "problem": table.problem,
-                "note": note,
-            }
-        )
-        write_beside(self.path / "assignments.parquet", lambda beside: frame.to_parquet(beside, index=False))
-        write_beside(self.path / "assignments.csv", lambda beside: frame.to_csv(beside, index=False))
 
 
 def read_per_class(path: Path) -> list[dict[str, Any]]:

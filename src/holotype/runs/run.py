@@ -1,26 +1,44 @@
-"""A run from its settings to its scores: `begin`, train, `finish`. Every run goes this way."""
+"""A run from its settings to its scores: `begin`, train, `finish`. Every run goes this way, discoveries too."""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import shutil
 import time
-from dataclasses import dataclass, field, replace
+import uuid
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from holotype.categories.centres import Centres
+from holotype.categories.facts import Facts
+from holotype.categories.features import write_features
 from holotype.cluster.evaluate import has_truth
 from holotype.errors import InputError
+from holotype.machine.locks import hold
 from holotype.machine.processes import rank
 from holotype.methods import Method, Prediction
 from holotype.models.cache import CacheViews, TokenCache
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import IDENTITY, SCORES, RunFolder
 from holotype.runs.identity import Identity, identify
+from holotype.runs.outcome import (
+    REST,
+    Placed,
+    Rest,
+    Told,
+    name_categories,
+    place_own,
+    place_rest,
+    put_together,
+)
 from holotype.runs.parts import make_method
 from holotype.runs.prepared import Prepared, Shelf, make_compute
 from holotype.runs.provenance import describe
 from holotype.runs.record import Made, Record, Scores, count_placed, headline, score_held_out, score_table
+from holotype.runs.trained import save_trained
 from holotype.runs.views import drawn, views_needed, wanted_views
 from holotype.train.loop import Loop
 
@@ -52,12 +70,13 @@ def run_experiment(experiment: Experiment, shelf: Shelf | None = None) -> Record
     shelf: keeps what the run is made of for the next one on the same data.
     """
     started = time.monotonic()
-    found = begin(experiment, shelf or Shelf())
-    if not isinstance(found, Run):
-        return found
-    found.started = started
-    prediction = found.loop.fit()
-    return finish(found, prediction, found.loop.seconds(), parallel=1)
+    with hold(experiment.folder):
+        found = begin(experiment, shelf or Shelf())
+        if not isinstance(found, Run):
+            return found
+        found.started = started
+        prediction = found.loop.fit()
+        return finish(found, prediction, found.loop.seconds(), parallel=1)
 
 
 def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) -> Run | Record:
@@ -106,6 +125,7 @@ def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) ->
         score=score_now if has_truth(table) else None,
         progress=experiment.progress,
         cache=cache,
+        identity=identity.name,
     )
     return Run(experiment, prepared, folder, identity, facts, loop, cache, views)
 
@@ -136,32 +156,84 @@ def take_cache(
     return cache, views
 
 
-def finish(run: Run, prediction: Prediction, seconds: float, parallel: int) -> Record:
-    """Score, and write what the run leaves behind. seconds: of training. parallel: runs that trained at once."""
-    prepared, data, folder = run.prepared, run.prepared.data, run.folder
-    scores = score_table(data.table, prediction)
+def finish(
+    run: Run,
+    prediction: Prediction,
+    seconds: float,
+    parallel: int,
+    *,
+    rest: Rest | None = None,
+    told: Told | None = None,
+) -> Record:
+    """Place and describe every image, score, and write what the run leaves behind; scores.json comes last.
+
+    seconds: of training. parallel: runs that trained at once. rest: the collection that the run's images were drawn
+    from; the others are placed as well. told: what a discovery says of its round, which keeps its features.
+    """
+    prepared, folder, loop = run.prepared, run.folder, run.loop
+    started = time.monotonic()
+    placed = place_own(loop, prediction, prepared.data.k, prepared.images.note)
+    if rest is not None:
+        placed = place_rest(
+            placed, rest, loop, prepared.backbone, folder.path / REST, run.experiment.progress
+        )
+    scores = score_table(placed.table, placed.said)
+    test = score_held_out(loop, *prepared.held_out) if prepared.held_out is not None else None
+    if rank() == 0:
+        told = told or Told(uuid.uuid4().hex[:12], Facts(title=placed.table.name, root=placed.table.root))
+        write_outcome(run, placed, told, {"training": seconds, "placing": time.monotonic() - started})
     record = Record(
         # fewer views than asked for, where memory was short, are another run
-        identity=replace(run.identity, views=str(run.views) if run.views else "off"),
+        identity=dataclasses.replace(run.identity, views=str(run.views) if run.views else "off"),
         scores=Scores(**headline(scores)),
-        placed=count_placed(data.table, prediction),
+        placed=count_placed(placed.table, placed.said),
         made=describe_making(run, seconds, parallel),
-        test=score_held_out(run.loop, *prepared.held_out) if prepared.held_out is not None else None,
+        test=test,
     )
     if rank() == 0:
-        folder.write_model(run.loop.model_tensors())
-        folder.write_assignments(
-            data.table,
-            data.k,
-            prediction.category.numpy(),
-            prediction.probability.numpy(),
-            prediction.known_score.numpy(),
-            prepared.images.note,
-        )
         if scores["per_class"]:
             folder.write_per_class(scores["per_class"])
         folder.write_json(SCORES, record.as_dict())
+        shutil.rmtree(folder.path / REST, ignore_errors=True)
     return record
+
+
+def write_outcome(run: Run, placed: Placed, told: Told, seconds: dict[str, float]) -> None:
+    """Model, categories and assignments. seconds: by step, so far."""
+    started, folder, loop = time.monotonic(), run.folder.path, run.loop
+    ids = name_categories(placed.category, placed.table.known, placed.k)
+    centres = Centres.measure(placed.features, placed.category, placed.k)
+    found = put_together(placed, ids, told)
+    seconds["describing"] = time.monotonic() - started
+    made = describe_making(run, seconds["training"], 1)
+    about = dataclasses.replace(
+        told.about,
+        method=run.experiment.method_name,
+        k=placed.k,
+        seed=run.experiment.seed,
+        steps=loop.total_steps,
+        epochs=made.epochs,
+        batch_size=run.experiment.train.batch_size,
+        mode=made.mode,
+        trained_on=len(loop.rows.usable),
+        seconds=told.about.seconds
+        | {s: round(n, 1) for s, n in seconds.items() if s not in told.about.seconds},
+        provenance=run.facts,
+    )
+    save_trained(
+        folder,
+        experiment=run.experiment,
+        backbone=run.prepared.backbone,
+        method=loop.method,
+        tensors=loop.model_tensors(),
+        known=placed.table.known,
+        ids=ids,
+        centres=centres,
+        run_id=told.run_id,
+    )
+    if told.about.round:
+        write_features(folder, placed.features)
+    dataclasses.replace(found, facts=about).save(folder)
 
 
 def describe_making(run: Run, seconds: float, parallel: int) -> Made:

@@ -5,10 +5,12 @@ They share the images, the frozen trunk and the token cache (prepared.py) and ta
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 
 from holotype.errors import InputError, Stopped
+from holotype.machine.locks import hold
 from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf, sharing_key
 from holotype.runs.run import Record, Run, begin, finish
@@ -20,7 +22,14 @@ def run_together(experiments: Sequence[Experiment], shelf: Shelf | None = None) 
 
     They must share data, backbone, device, precision and store, and use one process each.
     """
-    shelf, started = shelf or Shelf(), time.monotonic()
+    with contextlib.ExitStack() as locks:
+        return _run_together(experiments, shelf or Shelf(), locks)
+
+
+def _run_together(
+    experiments: Sequence[Experiment], shelf: Shelf, locks: contextlib.ExitStack
+) -> list[Record | InputError]:
+    started = time.monotonic()
     shelf.planned = [*shelf.planned, *(e for e in experiments if e not in shelf.planned)]
     check_sharing(experiments)
     names = name_runs(experiments)
@@ -28,6 +37,7 @@ def run_together(experiments: Sequence[Experiment], shelf: Shelf | None = None) 
     runs: dict[str, Run] = {}
     for name, experiment in zip(names, experiments, strict=True):
         try:
+            locks.enter_context(hold(experiment.folder))
             found = begin(experiment, shelf, keep_caches=bool(runs))
         except InputError as error:
             outcome[name] = error

@@ -1,4 +1,4 @@
-"""A trained model as it lies in the folder of a discovery: all that is needed to place images it never saw.
+"""A trained model as it lies in the folder of a run: all that is needed to place images it never saw.
 
 model.safetensors   tail and method, and the centres of the categories (centres.py)
 model.json          the backbone and the method they belong to, the categories by index
@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import tempfile
-import typing
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,15 +32,14 @@ from holotype.errors import InputError
 from holotype.machine.bars import counting
 from holotype.machine.device import Compute
 from holotype.machine.files import write_bytes, write_text
-from holotype.methods import Method, Task, find_method
+from holotype.machine.plain import from_plain
+from holotype.methods import Method, find_method
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
 from holotype.runs.experiment import Experiment
+from holotype.runs.sheet import FILE, WEIGHTS, Sheet
 from holotype.train.encode import PREDICTED_AT_ONCE, Encoder
 from holotype.train.sources import FreshViews, evaluation_features
 
-FORMAT = 1
-"""Raised when a file of an older version can no longer be read."""
-FILE, WEIGHTS = "model.json", "model.safetensors"
 READ_AT_ONCE = 512
 """Images that are decoded and lie in memory at a time."""
 
@@ -148,40 +146,33 @@ def save_trained(
     tensors: dict[str, Tensor],
     known: Sequence[str],
     ids: Sequence[str],
-    features: np.ndarray,
-    category: np.ndarray,
+    centres: Centres,
     run_id: str,
 ) -> None:
-    """Write the model of a discovery; a kill between its two files is noticed when they are read.
+    """Write the model of a run; a kill between its two files is noticed when they are read.
 
     tensors: Loop.model_tensors(). ids: of the method's categories by index, all task.k of them.
-    features (N, D): any float type; images with NaN do not count.
-    category (N,): the index of each image's category, -1 = not placed.
     """
-    centres = Centres.measure(np.asarray(features), np.asarray(category), method.task.k)
     stored = {
         f"centres.{f.name}": torch.from_numpy(getattr(centres, f.name)) for f in dataclasses.fields(centres)
     }
     stored |= {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    config = dataclasses.asdict(experiment.backbone)
-    config["name"] = _lasting_name(experiment.backbone.name, backbone)
-    content = {
-        "format": FORMAT,
-        "run_id": run_id,
-        "known": list(known),
-        "ids": list(ids),
-        "method_name": experiment.method_name,
-        "method": dataclasses.asdict(method.config),
-        "task": dataclasses.asdict(method.task),
-        "backbone": config | {"image_size": backbone.image_size},
-        "digest": backbone.digest,
-        "double": experiment.train.precision == "fp64",
-    }
     weights = save(stored)
-    # a kill between the two files leaves a pair that does not match, and that is recognised
-    content["weights"] = hashlib.sha256(weights).hexdigest()
+    name = _lasting_name(experiment.backbone.name, backbone)
+    sheet = Sheet(
+        run_id=run_id,
+        known=tuple(known),
+        ids=tuple(ids),
+        method_name=experiment.method_name,
+        method=dataclasses.asdict(method.config),
+        task=method.task,
+        backbone=dataclasses.replace(experiment.backbone, name=name, image_size=backbone.image_size),
+        digest=backbone.digest,
+        double=experiment.train.precision == "fp64",
+        weights=hashlib.sha256(weights).hexdigest(),
+    )
     write_bytes(folder / WEIGHTS, weights)
-    write_text(folder / FILE, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    write_text(folder / FILE, json.dumps(sheet.as_dict(), indent=1, ensure_ascii=False) + "\n")
 
 
 def _lasting_name(name: str, backbone: Backbone) -> str:
@@ -193,56 +184,31 @@ def _lasting_name(name: str, backbone: Backbone) -> str:
 
 
 def load_trained(folder: Path | str, device: str = "auto") -> Trained:
-    """Read what `save_trained` wrote, ready on `device`."""
+    """The model of a run folder, ready on `device`."""
     folder = Path(folder)
-    content = _read_sheet(folder)
+    sheet = Sheet.read(folder)
     try:
-        tensors = _read_weights(folder, content["weights"])
-        backbone_config = BackboneConfig(**content["backbone"])
-        method_class = find_method(content["method_name"])
-        settings = rebuild(method_class.Config, content["method"])
+        tensors = _read_weights(folder, sheet.weights)
+        method_class = find_method(sheet.method_name)
+        settings = from_plain(method_class.Config, sheet.method, every=False)
         with torch.random.fork_rng(devices=[]):  # fresh heads are drawn, and overwritten at once
-            method = method_class(settings, Task(**content["task"]))
-        backbone = _find_backbone(folder, backbone_config, content["digest"])
-        compute = Compute.on(device, "fp64" if content["double"] else None)
+            method = method_class(settings, sheet.task)
+        backbone = _find_backbone(folder, sheet.backbone, sheet.digest)
+        compute = Compute.on(device, "fp64" if sheet.double else None)
         encoder = Encoder(backbone, compute, method)
         method = method.to(compute.device, encoder.dtype)
         modules = nn.ModuleDict({"tail": encoder.tail, "method": method})
         names = modules.state_dict().keys()
         modules.load_state_dict({name: tensors[name] for name in names})
         found = {f.name: tensors[f"centres.{f.name}"].numpy() for f in dataclasses.fields(Centres)}
-        known, ids = tuple(content["known"]), tuple(content["ids"])
-        run_id = str(content["run_id"])
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(
-            f"The model in {folder} cannot be read ({type(error).__name__}: {reason}); "
-            "run holotype discover again."
+            f"The model in {folder} cannot be read ({type(error).__name__}: {reason}); restore it from a copy, or "
+            "make the run again in another folder."
         ) from error
     modules.eval().requires_grad_(False)
-    return Trained(run_id, known, ids, backbone, method, Centres(**found), compute, encoder)
-
-
-def _read_sheet(folder: Path) -> dict[str, Any]:
-    path = folder / FILE
-    if not folder.is_dir():
-        raise InputError(f"There is no folder {folder}; give the run folder of a holotype discover.")
-    if not path.is_file() or not (folder / WEIGHTS).is_file():
-        raise InputError(
-            f"{folder} holds no trained model (no {FILE} with {WEIGHTS}); give the run folder of a finished "
-            "holotype discover."
-        )
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        version = content["format"]
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise InputError(f"{path} cannot be read ({error}); run holotype discover again.") from error
-    if version != FORMAT:
-        raise InputError(
-            f"The model in {folder} was written by another version (format {version}, not {FORMAT}); "
-            "run holotype discover again."
-        )
-    return dict(content)
+    return Trained(sheet.run_id, sheet.known, sheet.ids, backbone, method, Centres(**found), compute, encoder)
 
 
 def _read_weights(folder: Path, digest: str) -> dict[str, Tensor]:
@@ -257,19 +223,9 @@ def _find_backbone(folder: Path, config: BackboneConfig, digest: str) -> Backbon
     if backbone.digest != digest:
         raise InputError(
             f"The backbone {config.name} is not the one that the model in {folder} was trained on (its weights "
-            "differ); put the old file back, or run holotype discover again."
+            "differ); put the old file back, or make the run again in another folder."
         )
     return backbone
-
-
-def rebuild(cls: type[Any], values: dict[str, Any]) -> Any:
-    """The dataclass, with dataclasses inside it, that dataclasses.asdict made `values` of."""
-    kinds = typing.get_type_hints(cls)
-    given = {
-        name: rebuild(kinds[name], value) if dataclasses.is_dataclass(kinds[name]) else value
-        for name, value in values.items()
-    }
-    return cls(**given)
 
 
 def _spread(values: np.ndarray, where: np.ndarray, nothing: Any) -> np.ndarray:

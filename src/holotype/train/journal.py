@@ -72,8 +72,9 @@ class Metrics:
 class Journal:
     """The lines and states of one run; without a folder it writes nothing. Of several processes the first writes."""
 
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path | None, identity: str = "") -> None:
+        """identity: digest of what the run is; a state of another one is not gone on from."""
+        self.folder, self.identity = folder, identity
         self.writes = folder is not None and rank() == 0
         self.metrics = Metrics(folder / "metrics.jsonl") if folder and self.writes else None
 
@@ -83,7 +84,8 @@ class Journal:
 
     def save(self, state: State) -> None:
         if self.folder and self.writes:
-            save_state(self.folder, state.tensors, {**vars(state.position), "seconds": state.seconds})
+            facts = {**vars(state.position), "seconds": state.seconds, "identity": self.identity}
+            save_state(self.folder, state.tensors, facts)
 
     def resume(self) -> State | None:
         """The last state, if there is one, as the first process finds it; lines written after it are dropped."""
@@ -96,7 +98,7 @@ class Journal:
         return state
 
     def _read(self) -> State | None:
-        facts = read_facts(self.folder) if self.folder else None
+        facts = read_facts(self.folder, self.identity) if self.folder else None
         if self.folder is None or facts is None:
             return None
         tensors = load_tensors(self.folder, facts)

@@ -52,8 +52,12 @@ class Loop:
         score: Score | None = None,
         progress: bool = False,
         cache: TokenCache | None = None,
+        identity: str = "",
     ) -> None:
-        """cache: draw views from it (a method that owns its encoder cannot); without one they are cut anew."""
+        """cache: draw views from it (a method that owns its encoder cannot); without one they are cut anew.
+
+        identity: digest of what the run is, kept with its states.
+        """
         self.config, self.table, self.compute, self.seed = config, table, compute, seed
         self.source = make_source(config, method, backbone, store, compute, cache)
         self.device = compute.device
@@ -66,7 +70,9 @@ class Loop:
         self.started = self.last_save = time.monotonic()
         self.step: Step | None = None
         self.coming: Iterator[Drawn] | None = None
-        self.journal = Journal(folder)
+        self.journal = Journal(folder, identity)
+        self.features: Tensor | None = None
+        """(N, D) of every image after the last step, zeros for those that cannot be read; None before."""
         self.on_epoch: Callable[[int], None] | None = None
         """Called after each epoch of a stage with the number of those done, for whoever wants to look on."""
         # a method that only clusters has no batches
@@ -274,7 +280,7 @@ class Loop:
     @torch.no_grad()
     def _finish(self) -> Prediction:
         self.modules.eval()
-        features = self._features()
+        features = self.features = self._features()
         rows = self.rows.usable.to(features.device)
         label = self.target.to(features.device)[rows]
         self.method.finish(features[rows], label, keyed_generator(self.seed, "finish"))

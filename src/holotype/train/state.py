@@ -33,8 +33,11 @@ def save_state(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) 
             old.unlink(missing_ok=True)
 
 
-def read_facts(folder: Path) -> dict[str, Any] | None:
-    """The facts of the state in `folder`, or None where there is none."""
+def read_facts(folder: Path, identity: str | None = None) -> dict[str, Any] | None:
+    """The facts of the state in `folder`, or None where there is none.
+
+    identity: digest of the run that goes on; a state of another run is refused.
+    """
     path = folder / FACTS
     if not path.exists():
         return None
@@ -46,7 +49,19 @@ def read_facts(folder: Path) -> dict[str, Any] | None:
             f"{path} cannot be read as a training state ({error}); "
             "restore it from a copy, or delete it to train from the start."
         ) from error
+    if identity is not None and facts.get("identity") != identity:
+        raise InputError(
+            f"{path} is the training state of another run or version, which this one cannot go on from; "
+            "choose another --out, or delete it to train from the start."
+        )
     return facts
+
+
+def clear_state(folder: Path) -> None:
+    """Remove the state of a run that is finished; what says that there is one goes first."""
+    (folder / FACTS).unlink(missing_ok=True)
+    for tensors in folder.glob("state-*.safetensors"):
+        tensors.unlink(missing_ok=True)
 
 
 def load_tensors(folder: Path, facts: dict[str, Any]) -> dict[str, Tensor]:

@@ -1,0 +1,50 @@
+"""Places of the images on the map, computed when a report first needs them: t-SNE takes long, and no training waits
+for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from pathlib import Path
+
+import numpy as np
+
+from holotype.categories.features import read_features, write_features
+from holotype.categories.found import Discovery
+from holotype.categories.layout import layout
+
+log = logging.getLogger(__name__)
+
+
+def with_map(folder: Path, *, device: str = "auto", progress: bool = False) -> Discovery:
+    """The discovery in a run folder with x and y; where it had none, they are computed and saved there.
+
+    Features come from features.npy, or else from running the model over the images, and are kept.
+    """
+    found = Discovery.load(folder)
+    placed = found.images["category_id"].to_numpy() != ""
+    if np.isfinite(found.images["x"].to_numpy(float)).any() or not placed.any():
+        return found
+    features = read_features(folder, len(found.images))
+    if features is None:
+        features = compute_features(folder, found, device, progress)
+        if not np.isfinite(features).any():
+            log.warning(f"No image of {folder} can be read any more, so that there is no map.")
+            return found
+        write_features(folder, features)
+    number = {category.id: i for i, category in enumerate(found.categories)}
+    category = np.array([number.get(id, -1) for id in found.images["category_id"]])
+    point = layout(features, category=category, seed=found.facts.seed)
+    images = found.images.assign(x=point[:, 0], y=point[:, 1])
+    found = dataclasses.replace(found, images=images)
+    found.save(folder)
+    return found
+
+
+def compute_features(folder: Path, found: Discovery, device: str, progress: bool) -> np.ndarray:
+    """(N, D) float32 from the trained model; NaN for images that cannot be read (any more)."""
+    from holotype.runs.trained import load_trained
+
+    trained = load_trained(folder, device)
+    parts = [part.features for part in trained.stream([str(path) for path in found.images["path"]], progress)]
+    return np.concatenate(parts) if parts else np.empty((0, trained.backbone.dim), np.float32)

@@ -1,0 +1,226 @@
+"""What a trained run says of every image, and what came out of that: the categories as a Discovery.
+
+A label has the last word: a labelled image lies in its class, and where the model would say otherwise it is doubtful.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.optimize import linear_sum_assignment
+
+from holotype.categories.facts import Facts
+from holotype.categories.found import Discovery, category_name
+from holotype.categories.relations import Described, describe
+from holotype.data.table import Table
+from holotype.methods import Prediction
+from holotype.models.backbone import Backbone, state_digest
+from holotype.runs.embed import embed_table
+from holotype.train.encode import place
+from holotype.train.loop import Loop
+
+REST = "rest"
+"""Folder of shards: features of the images that a run was not trained on, while they are computed."""
+SAME = 0.5
+"""Images that two categories of successive rounds must share (of those in either) to be called the same."""
+
+
+@dataclass(frozen=True)
+class Rest:
+    """A collection of which a run was trained on some images only."""
+
+    table: Table
+    """All N images."""
+    rows: np.ndarray
+    """(n,) those that the run was trained on, in the order of its own table."""
+    note: np.ndarray
+    """(N,) object str: what was done to unusual images."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a discovery knows of a run that is one of its rounds."""
+
+    run_id: str
+    about: Facts
+    """As far as they are known before training."""
+    count: dict[str, Any] | None = None
+    """The estimate of the number of categories."""
+    before: Discovery | None = None
+    """What was known before the round: names that people gave stay with their images."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Every image of a table after training."""
+
+    table: Table
+    k: int
+    features: np.ndarray
+    """(N, D) float32; NaN for images that cannot be read."""
+    said: Prediction
+    """What the method says of each, labelled or not."""
+    note: np.ndarray
+    """(N,) object str."""
+
+    @cached_property
+    def category(self) -> np.ndarray:
+        """(N,) index of the category, -1 for images that cannot be read; labelled ones lie in their class."""
+        return np.where(self._fixed, self.table.target, self.said.category.numpy())
+
+    @property
+    def probability(self) -> np.ndarray:
+        """(N,) of the category: 1 for a label."""
+        return np.where(self._fixed, 1.0, self.said.probability.numpy())
+
+    @property
+    def disagrees(self) -> np.ndarray:
+        """(N,) bool: labelled images of which the method says something else."""
+        return self._fixed & (self.said.category.numpy() != self.table.target)
+
+    @cached_property
+    def _fixed(self) -> np.ndarray:
+        return np.asarray(self.table.labelled & self.table.usable)
+
+
+# -- placing --------------------------------------------------------------------------------------------
+
+
+def place_own(loop: Loop, prediction: Prediction, k: int, note: np.ndarray) -> Placed:
+    """The images that a run was trained on, with the features of its last step."""
+    assert loop.features is not None  # `prediction` comes from a loop that ended
+    features = loop.features.float().cpu().numpy()
+    features[~loop.table.usable] = np.nan
+    return Placed(loop.table, k, features, prediction, note)
+
+
+def place_rest(
+    own: Placed, rest: Rest, loop: Loop, backbone: Backbone, folder: Path, progress: bool
+) -> Placed:
+    """The whole collection; images that were not trained on come in a stream, whose shards `folder` keeps."""
+    n, rows = len(rest.table), rest.rows
+    features = np.full((n, own.features.shape[1]), np.nan, dtype=np.float32)
+    problem, note = rest.table.problem.copy(), rest.note.copy()
+    said = Prediction(torch.full((n,), -1), torch.full((n,), torch.nan), torch.full((n,), torch.nan))
+    features[rows], problem[rows] = own.features, own.table.problem
+    _fill(said, rows, own.said)
+    others = np.setdiff1d(np.flatnonzero(rest.table.usable), rows)
+    if len(others):
+        images = embed_table(
+            rest.table.take(others),
+            learned(backbone, loop),
+            loop.compute,
+            folder,
+            method=loop.method,
+            progress=progress,
+        )
+        problem[others], note[others] = images.problem, images.note
+        read = torch.from_numpy(images.problem == "").nonzero().flatten()
+        with torch.no_grad():
+            on_device = torch.from_numpy(images.features).to(loop.device, loop.source.encoder.dtype)
+            _fill(said, others, place(loop.method, on_device, read))
+        features[others] = np.where((images.problem == "")[:, None], images.features, np.nan)
+    return Placed(rest.table.with_problems(problem), own.k, features, said, note)
+
+
+def learned(backbone: Backbone, loop: Loop) -> Backbone:
+    """The backbone as it is after training, under a digest of its own."""
+    tail = loop.source.encoder.tail
+    weights = dict(tail.state_dict())
+    if loop.method.needs == "images":  # it encodes by itself
+        weights |= {f"method.{name}": tensor.flatten() for name, tensor in loop.method.state_dict().items()}
+    return dataclasses.replace(backbone, tail=tail, digest=state_digest(weights))
+
+
+def _fill(said: Prediction, rows: np.ndarray, part: Prediction) -> None:
+    where = torch.from_numpy(rows)
+    said.category[where] = part.category
+    said.probability[where], said.known_score[where] = part.probability, part.known_score
+
+
+# -- describing -----------------------------------------------------------------------------------------
+
+
+def name_categories(category: np.ndarray, known: tuple[str, ...], k: int) -> list[str]:
+    """Ids of the k categories by index; novel ones are numbered by size, and those without an image come last."""
+    size = np.bincount(category[category >= 0], minlength=k)[len(known) :]
+    rank = np.empty(k - len(known), dtype=int)
+    rank[np.argsort(-size, kind="stable")] = np.arange(k - len(known))
+    return [*known, *(category_name(len(known) + int(r), known, k) for r in rank)]
+
+
+def put_together(placed: Placed, ids: list[str], told: Told) -> Discovery:
+    """Relations and the table of images. There is no map yet: it takes long, and only a report shows it."""
+    table, category = placed.table, placed.category
+    described = describe(
+        placed.features,
+        category,
+        ids,
+        table.known,
+        list(table.label),
+        placed.probability,
+        placed.said.known_score.numpy(),
+        list(table.path),
+    )
+    # known classes in their order, then new-01, new-02, ...: the largest first
+    order = sorted(described.categories, key=lambda c: (c.kind == "novel", c.id if c.kind == "novel" else ""))
+    images = make_frame(placed, ids, described)
+    found = Discovery(told.run_id, table.known, images, order, told.count, told.about)
+    if told.before is not None:
+        carry_names(told.before, found)
+    return found
+
+
+def make_frame(placed: Placed, ids: list[str], described: Described) -> pd.DataFrame:
+    """One row per image with the columns of a Discovery."""
+    table, category, disagrees = placed.table, placed.category, placed.disagrees
+    name = np.array([*ids, ""], dtype=object)  # -1 is the last one
+    said = placed.said.category.numpy()
+    note = [
+        "; ".join(x for x in (own, f"the model would say {name[index]}" if other else "") if x)
+        for own, index, other in zip(placed.note, said, disagrees, strict=True)
+    ]
+    kind = np.where(category < 0, "", np.where(category < len(table.known), "known", "novel"))
+    return pd.DataFrame(
+        {
+            "path": table.path,
+            "label": table.label,
+            "category": name[category],
+            "kind": kind.astype(object),
+            "probability": placed.probability,
+            "known_score": placed.said.known_score.numpy(),
+            "typicality": described.typicality,
+            "doubtful": described.doubtful | disagrees,
+            "x": np.nan,
+            "y": np.nan,
+            "category_id": name[category],
+            "problem": table.problem,
+            "note": np.array(note, dtype=object),
+        }
+    )
+
+
+def carry_names(before: Discovery, found: Discovery) -> None:
+    """Give categories of a new round the names that people gave to them in the round before.
+
+    Two categories are the same where they share more than half of their images.
+    """
+    named = [c for c in before.categories if c.kind == "novel" and c.name != c.id]
+    novel = [c for c in found.categories if c.kind == "novel"]
+    if not named or not novel:
+        return
+    earlier = [set(before.images.path[before.images.category == c.name]) for c in named]
+    later = [set(found.images.path[found.images.category_id == c.id]) for c in novel]
+    overlap = np.array([[len(a & b) / max(len(a | b), 1) for b in later] for a in earlier])
+    taken = {c.name for c in found.categories}
+    for i, j in zip(*linear_sum_assignment(overlap, maximize=True), strict=True):
+        if overlap[i, j] > SAME and named[i].name not in taken:
+            rows = found.images.category_id == novel[j].id
+            found.images.loc[rows, "category"] = novel[j].name = named[i].name

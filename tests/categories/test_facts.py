@@ -1,0 +1,41 @@
+"""The facts of a run come back from JSON, and what is missing or of another type is told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from holotype.categories.facts import Edited, Facts
+from holotype.machine.plain import NotPlain
+
+MADE = Facts(
+    title="=photos", root="photos", earlier_roots=("old",), method="rpc", k=5, seconds={"training": 1.5},
+    earlier_runs=("r-1",), provenance={"backbone": {"name": "embedded", "caveat": "small"}},
+    edits=Edited(("abc",), ("d",), {"new-01": "new-02"}, ("new-03",), {"new-04": {"name": "x"}}, {"a.png": "robin"}),
+)  # fmt: skip
+
+
+def test_they_come_back_as_they_were() -> None:
+    assert Facts.from_dict(json.loads(json.dumps(MADE.as_dict()))) == MADE
+    assert Facts.from_dict(json.loads(json.dumps(Facts().as_dict()))) == Facts()
+
+
+def test_the_backbone_speaks_for_itself() -> None:
+    assert MADE.backbone["caveat"] == "small"
+    assert Facts().backbone == {}
+
+
+@pytest.mark.parametrize("key", ["k", "root", "edits"])
+def test_a_missing_key_is_told(key: str) -> None:
+    content = MADE.as_dict()
+    del content[key]
+    with pytest.raises(NotPlain, match=f"{key} is missing"):
+        Facts.from_dict(content)
+
+
+def test_a_mistyped_key_is_told() -> None:
+    with pytest.raises(NotPlain, match=r"edits\.merged is 3"):
+        Facts.from_dict(MADE.as_dict() | {"edits": Edited().__dict__ | {"merged": 3}})
+    with pytest.raises(NotPlain, match="scores is not known"):
+        Facts.from_dict(MADE.as_dict() | {"scores": {"all": 1.0}})

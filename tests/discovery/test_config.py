@@ -1,0 +1,72 @@
+"""The settings of a discovery: one list for the command, the estimator and the function, checked in one place."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+
+import numpy as np
+import pytest
+
+from holotype.cli.discover import make_parser
+from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.estimator import Discoverer
+from holotype.errors import InputError
+from holotype.models.backbone import BackboneConfig
+
+DEFAULTS = {one.name: one.default for one in dataclasses.fields(DiscoverConfig)}
+
+
+def test_the_estimator_has_the_same_parameters_and_defaults() -> None:
+    own = {name: one.default for name, one in inspect.signature(Discoverer).parameters.items()}
+    assert {name: own.pop(name) for name in DEFAULTS} == DEFAULTS
+    assert set(own) == {"out", "progress"}
+    for name in DEFAULTS:
+        assert f"    {name}: " in (Discoverer.__doc__ or ""), name
+
+
+def test_the_command_has_the_same_flags_and_defaults() -> None:
+    given = vars(make_parser().parse_args(["photos"]))
+    assert DiscoverConfig(**{name: given[name] for name in DEFAULTS}) == DiscoverConfig()
+    told = " ".join(make_parser().format_help().split())
+    assert "--method METHOD" in told
+    assert "Number of categories, known and new together; auto estimates it." in told
+
+
+def test_numbers_may_come_as_text_or_as_numpy_has_them() -> None:
+    assert DiscoverConfig(k="10").k == 10
+    assert DiscoverConfig(k=np.int64(10), steps="20", seed="3") == DiscoverConfig(k=10, steps=20, seed=3)
+    assert type(DiscoverConfig(k=np.int64(10)).k) is int
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"k": 2.5}, "k is 2.5, which is neither auto nor a number of categories"),
+        ({"k": True}, "k is True"),
+        ({"k": 0}, "k is 0"),
+        ({"k": "many"}, "k is 'many'"),
+        ({"k": None}, "k is None"),
+        ({"k": "-3"}, "k is '-3'"),
+        ({"steps": 0}, "steps is 0, which is not a number of at least 1"),
+        ({"sample": 1.0}, "sample is 1.0"),
+        ({"image_size": "big"}, "image_size is 'big'"),
+        ({"seed": -1}, "seed is -1, which is not a whole number of at least 0"),
+        ({"long_tail": "yes"}, "long_tail is 'yes'"),
+        ({"backbone": None}, "backbone is None"),
+        ({"method": 3}, "method is 3"),
+        ({"arch": 1}, "arch is 1"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(settings: dict, says: str) -> None:
+    with pytest.raises(InputError) as told:
+        DiscoverConfig(**settings)
+    assert says in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_the_network_is_the_one_that_was_taken() -> None:
+    config = DiscoverConfig(backbone="auto", image_size=64)
+    assert config.network == BackboneConfig("auto", image_size=64)
+    taken = config.with_network(BackboneConfig("embedded", image_size=128))
+    assert (taken.backbone, taken.image_size) == ("embedded", 128)

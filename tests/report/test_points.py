@@ -1,0 +1,71 @@
+"""The map is computed once, from what is kept or else from the model, and stays with the run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from holotype.categories.features import FEATURES, write_features
+from holotype.categories.found import Discovery
+from holotype.report import points
+from holotype.report.points import with_map
+from report.made import make_discovery
+from small_run import train_small
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, squares_folder, tiny_backbone_file) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    train_small(folder, squares_folder, tiny_backbone_file, "kmeans")
+    return folder
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+def test_a_run_without_features_is_read_once_more(run, monkeypatch) -> None:
+    assert Discovery.load(run).images.x.isna().all()
+    assert not (run / FEATURES).exists()
+    found = with_map(run, device="cpu")
+    xy = found.images[["x", "y"]].to_numpy()
+    assert np.isfinite(xy).all()
+    assert Discovery.load(run).images[["x", "y"]].equals(found.images[["x", "y"]])
+    centre = {c.id: xy[found.images.category_id == c.id].mean(0) for c in found.categories}
+    near = [min(centre, key=lambda id: np.linalg.norm(point - centre[id])) for point in xy]
+    assert np.mean(np.array(near) == found.images.category_id) > 0.9  # what is alike lies together
+    monkeypatch.setattr(points, "layout", lambda *_, **__: pytest.fail("computed again"))
+    with_map(run)
+
+
+def test_features_that_are_kept_are_taken(run, monkeypatch) -> None:
+    monkeypatch.setattr(points, "compute_features", lambda *_: pytest.fail("the model was run"))
+    write_features(run, np.random.default_rng(0).normal(size=(64, 5)))
+    before = Discovery.load(run)
+    after = with_map(run)
+    assert np.isfinite(after.images.x).all()
+    columns = [name for name in before.images.columns if name not in ("x", "y")]
+    assert after.images[columns].equals(before.images[columns])
+    assert (after.run_id, after.facts) == (before.run_id, before.facts)
+
+
+def test_images_that_are_gone_make_no_map(run, monkeypatch, caplog) -> None:
+    found = Discovery.load(run)
+    found.images["path"] = [f"gone/{i}.png" for i in range(64)]
+    found.save(run)
+    assert with_map(run, device="cpu").images.x.isna().all()
+    assert "no map" in caplog.text
+    assert not (run / FEATURES).exists()
+
+
+def test_nothing_placed_needs_no_map(tmp_path) -> None:
+    found = make_discovery(tmp_path, 20)
+    images = found.images.assign(category="", category_id="", kind="", x=np.nan, y=np.nan)
+    Discovery("r", (), images, []).save(tmp_path / "run")
+    with_map(tmp_path / "run")
+    assert not os.path.exists(tmp_path / "run" / FEATURES)

@@ -1,0 +1,144 @@
+"""From what a method says of each image to categories: a label has the last word, and names stay with images."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from holotype.categories.facts import Facts
+from holotype.categories.relations import Described
+from holotype.data.sources import load_table
+from holotype.data.table import Table
+from holotype.methods import Prediction
+from holotype.runs.outcome import (
+    REST,
+    Placed,
+    Rest,
+    Told,
+    carry_names,
+    make_frame,
+    name_categories,
+    place_own,
+    place_rest,
+    put_together,
+)
+from holotype.runs.prepared import Data, Shelf
+from holotype.runs.run import Run, begin, finish
+from holotype.runs.settings import default_experiment
+from tests.discovery.made_round import made_discovery
+
+
+def small_table() -> Table:
+    label = np.array(["a", "b", "", "", "", ""], dtype=object)
+    problem = ["", "", "", "", "", "broken"]
+    return Table(np.array([f"{i}.png" for i in range(6)], dtype=object), label, ("a", "b"), problem=problem)
+
+
+def placed(said: list[int]) -> Placed:
+    numbers = torch.linspace(0, 1, 6)
+    note = np.array(["", "", "first of 3 frames used", "", "", ""], dtype=object)
+    return Placed(small_table(), 3, np.eye(6, 4), Prediction(torch.tensor(said), numbers, numbers), note)
+
+
+def test_new_categories_are_numbered_by_size_and_empty_ones_come_last() -> None:
+    category = np.array([0, 1, 4, 4, 2, -1])
+    assert name_categories(category, ("a", "b"), 5) == ["a", "b", "new-02", "new-03", "new-01"]
+    assert name_categories(np.array([0, 1]), ("a", "b"), 2) == ["a", "b"]
+
+
+def test_a_label_has_the_last_word_and_a_model_that_contradicts_it_is_told() -> None:
+    found = placed([0, 2, 2, 0, 2, -1])
+    assert found.category.tolist() == [0, 1, 2, 0, 2, -1]
+    assert found.probability[:2].tolist() == [1, 1]
+    described = Described([], np.zeros(6), np.zeros(6, bool))
+    frame = make_frame(found, ["a", "b", "new-01"], described)
+    assert frame.category.tolist() == ["a", "b", "new-01", "a", "new-01", ""]
+    assert frame.kind.tolist() == ["known", "known", "novel", "known", "novel", ""]
+    assert frame.doubtful.tolist() == [False, True, False, False, False, False]
+    assert frame.note[1] == "the model would say new-01"
+    assert frame.note[2] == "first of 3 frames used"
+    assert frame[["x", "y"]].isna().all().all()
+
+
+def test_categories_are_described_with_what_is_known_before() -> None:
+    before = made_discovery(
+        "r-1", {"a": [0, 3], "b": [1], "new-02": [2, 4]}, paths=[f"{i}.png" for i in range(5)]
+    )
+    before.category("new-02").name = "hats"
+    before.images.loc[before.images.category_id == "new-02", "category"] = "hats"
+    told = Told("r-2", Facts(round=2), {"best": 3}, before)
+    found = put_together(placed([0, 1, 2, 0, 2, -1]), ["a", "b", "new-01"], told)
+    assert (found.run_id, found.count, found.facts.round) == ("r-2", {"best": 3}, 2)
+    assert [(c.id, c.name, c.n) for c in found.categories] == [
+        ("a", "a", 2),
+        ("b", "b", 1),
+        ("new-01", "hats", 2),
+    ]
+
+
+# -- images that were not trained on --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["kmeans", "simgcd"])
+def test_a_run_on_a_sample_places_the_whole_collection(
+    method, squares_folder, tiny_backbone_file, tmp_path
+) -> None:
+    """Every second square is trained on; the others are placed as the trained model places them, broken ones not."""
+    whole = load_table(squares_folder / "squares.csv")
+    problem = np.full(64, "", dtype=object)
+    problem[63] = "known to be broken"
+    whole = whole.with_problems(problem)
+    rows = np.arange(0, 64, 2)
+    experiment = default_experiment(method, "images")
+    experiment.k, experiment.device, experiment.progress = 4, "cpu", False
+    experiment.out, experiment.backbone.name = str(tmp_path), str(tiny_backbone_file)
+    experiment.train.epochs, experiment.train.batch_size, experiment.cache_views = 2, 16, "off"
+    run = begin(experiment, Shelf(data=Data(whole.take(rows), 4)))
+    assert isinstance(run, Run)
+    prediction = run.loop.fit()
+    rest = Rest(whole, rows, np.full(64, "", dtype=object))
+    own = place_own(run.loop, prediction, 4, run.prepared.images.note)
+    found = place_rest(own, rest, run.loop, run.prepared.backbone, tmp_path / REST, progress=False)
+    assert np.array_equal(found.features[rows], own.features)
+    assert np.isfinite(found.features[:63]).all()
+    assert np.isnan(found.features[63]).all()
+    others = np.arange(1, 63, 2)
+    said = run.loop.method.predict(torch.from_numpy(found.features[others])).category
+    assert found.said.category[others].tolist() == said.tolist()
+    assert found.said.category[63] == -1
+    assert (tmp_path / REST).is_dir()
+    record = finish(run, prediction, 1.0, parallel=1, rest=rest)
+    assert record["n"] == 47  # the whole collection is scored: 48 unlabelled images, one of them broken
+    assert not (tmp_path / REST).exists()  # the shards have done their work
+
+
+# -- names ----------------------------------------------------------------------------------------------
+
+
+def first():
+    return made_discovery("r-1", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
+
+
+def test_names_stay_with_the_images() -> None:
+    before = first()
+    before.category("new-02").name = "hats"
+    before.images.loc[8:, "category"] = "hats"
+    found = made_discovery("r-2", {"a": [0, 1, 2, 3, 4], "new-01": [8, 9, 10, 11], "new-02": [5, 6, 7]})
+    carry_names(before, found)
+    assert found.category("new-01").name == "hats"
+    assert set(found.images.category[8:]) == {"hats"}
+    assert found.category("new-02").name == "new-02"
+
+
+def test_a_name_is_not_given_to_something_else() -> None:
+    before = first()
+    before.category("new-02").name = "hats"
+    before.images.loc[8:, "category"] = "hats"
+    apart = made_discovery("r-2", {"a": [0, 1, 8, 9], "new-01": [2, 3, 4, 10], "new-02": [5, 6, 7, 11]})
+    carry_names(before, apart)
+    assert {c.name for c in apart.categories} == {"a", "new-01", "new-02"}
+    groups = {"a": [0, 1, 2, 3], "hats": [4, 5, 6, 7], "new-01": [8, 9, 10, 11]}
+    known = made_discovery("r-2", groups, ("a", "hats"))
+    carry_names(before, known)
+    assert known.category("new-01").name == "new-01"

@@ -1,0 +1,168 @@
+"""Every run leaves the same folder, which keeps the truth to its scores, and nobody goes on from another's state."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import holotype
+from holotype.categories.found import COLUMNS, Discovery
+from holotype.discovery.estimator import Discoverer
+from holotype.errors import InputError, Stopped
+from holotype.machine.locks import hold
+from holotype.runs.experiment import Experiment
+from holotype.runs.run import digest, run_experiment
+from holotype.runs.settings import default_experiment
+from holotype.runs.together import run_together
+from holotype.runs.trained import load_trained
+from tests.cli.test_bad_input import pressed
+
+FOLDER = {
+    *("identity.json", "config.yaml", "provenance.json", "metrics.jsonl", "model.json", "model.safetensors"),
+    *("assignments.csv", "assignments.parquet", "discovery.json", "scores.json"),
+}
+
+
+@pytest.fixture
+def tiny(squares_folder, tiny_backbone_file, tmp_path):
+    """A run of a second on 64 squares of 4 classes, 2 of them known."""
+
+    def make(
+        method: str = "simgcd", out: str = "run", dataset: Path | None = None, seed: int = 0
+    ) -> Experiment:
+        found = default_experiment(method, str(dataset or squares_folder / "squares.csv"))
+        found.k, found.device, found.progress, found.out = 4, "cpu", False, str(tmp_path / out)
+        found.backbone.name, found.seed = str(tiny_backbone_file), seed
+        found.train.epochs, found.train.batch_size, found.cache_views = 2, 16, "off"
+        return found
+
+    return make
+
+
+@pytest.mark.parametrize("method", ["simgcd", "kmeans"])
+def test_a_trained_run_is_a_discovery_like_any_other(tiny, method) -> None:
+    run_experiment(tiny(method))
+    run = tiny(method).folder
+    assert {file.name for file in run.iterdir()} >= FOLDER - (
+        {"metrics.jsonl"} if method == "kmeans" else set()
+    )
+    found = holotype.load(run)
+    assert tuple(found.images.columns) == COLUMNS
+    assert found.images[["x", "y"]].isna().all().all()  # a map takes long, and only a report shows it
+    assert found.known == ("green", "red")
+    assert sum(category.n for category in found.categories) == len(found.images) == 64
+    assert all(category.words and category.exemplars for category in found.categories)
+    labelled = found.images[found.images.label != ""]
+    assert (labelled.category == labelled.label).all()
+    assert (labelled.probability == 1).all()
+    facts = found.facts
+    assert (facts.method, facts.k, facts.seed, facts.round, facts.trained_on) == (method, 4, 0, 0, 64)
+    assert facts.backbone["digest"] == facts.provenance["backbone"]["digest"]
+    model = load_trained(run, "cpu")
+    assert model.run_id == found.run_id
+    free = found.images[found.images.label == ""]
+    placed = model.place(model.features(list(free.path)).features)
+    assert list(placed.category_id) == list(free.category_id)
+    by_id = {category.id: category.n for category in found.categories}
+    assert [by_id.get(id, 0) for id in model.ids] == model.centres.n.tolist()
+    again = Discoverer.load(run)
+    assert list(again.labels_) == list(found.images.category_id)
+    assert list(again.predict(list(free.path[:5]))) == list(free.category_id[:5])
+
+
+def test_new_categories_are_numbered_by_size(tiny) -> None:
+    run_experiment(tiny("kmeans"))
+    sizes = [c.n for c in Discovery.load(tiny().folder).categories if c.kind == "novel"]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def write_table(file: Path, squares: Path, rename: dict[str, str], hidden: dict[str, str]) -> Path:
+    rows = list(csv.DictReader((squares / "squares.csv").open()))
+    with file.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["path", "label", "truth"])
+        for row in rows:
+            truth = rename.get(row["truth"], hidden.get(row["truth"], row["truth"]))
+            writer.writerow([squares / row["path"], rename.get(row["label"], row["label"]), truth])
+    return file
+
+
+def test_no_cell_of_the_table_is_a_formula(tiny, squares_folder, tmp_path) -> None:
+    """Labels may be anything, and a spreadsheet computes what begins with =."""
+    names = {"red": "=cmd()", "green": "@now"}
+    table = write_table(tmp_path / "table.csv", squares_folder, names, {})
+    run_experiment(tiny("kmeans", dataset=table))
+    sheet = pd.read_csv(tiny().folder / "assignments.csv", keep_default_na=False)
+    assert {"'=cmd()", "'@now"} <= set(sheet.label)
+    for column in ("path", "label", "category", "category_id", "problem", "note"):
+        assert not sheet[column].str.startswith(("=", "+", "-", "@")).any(), column
+    assert {"=cmd()", "@now"} <= set(holotype.load(tiny().folder).images.label)
+
+
+def test_only_the_scores_know_the_truth(tiny, squares_folder, tmp_path) -> None:
+    hidden = {"blue": "hidden-class-one", "yellow": "hidden-class-two"}
+    table = write_table(tmp_path / "table.csv", squares_folder, {}, hidden)
+    record = run_experiment(tiny("kmeans", dataset=table))
+    run = tiny().folder
+    assert "hidden-class-one" in (run / "scores.json").read_text()
+    for name in FOLDER - {"scores.json", "metrics.jsonl"}:
+        content = (run / name).read_bytes()
+        assert b"hidden-class" not in content, name
+    assert "hidden-class" not in pd.read_parquet(run / "assignments.parquet").to_string()
+    told = json.loads((run / "discovery.json").read_text())
+    assert not {"scores", "all", "old", "new", *record} & told["facts"].keys() - {
+        "method",
+        "seed",
+        "mode",
+        "epochs",
+        "seconds",
+    }
+
+
+def test_a_state_of_another_run_is_not_gone_on_from(tiny, tmp_path, monkeypatch) -> None:
+    """A folder that lost all but its state must not go on with weights that were learned from something else."""
+    with monkeypatch.context() as patch:
+        patch.setattr("holotype.train.progress.StopRequest.__enter__", pressed)
+        with pytest.raises(Stopped):
+            run_experiment(tiny(seed=1))
+    (tiny().folder / "identity.json").unlink()
+    with pytest.raises(InputError, match=r"state\.json is the training state of another run") as told:
+        run_experiment(tiny(seed=0))
+    assert "\n" not in str(told.value)
+    shutil.rmtree(tiny().folder)
+    assert run_experiment(tiny(seed=0))["seed"] == 0
+
+
+def test_the_digest_of_an_identity_sees_every_setting() -> None:
+    one = {"seed": 0, "method": {"tau": 0.1}}
+    assert digest(one) == digest({"method": {"tau": 0.1}, "seed": 0})
+    assert len({digest(one), digest(one | {"seed": 1}), digest(one | {"method": {"tau": 0.2}})}) == 3
+
+
+def test_a_folder_in_which_somebody_works_is_left_alone(tiny) -> None:
+    with hold(tiny().folder), pytest.raises(InputError):
+        run_experiment(tiny())
+    with hold(tiny().folder):
+        refused, made = run_together([tiny(), tiny(out="other", seed=1)])
+    assert isinstance(refused, InputError)
+    assert made["seed"] == 1
+    run_experiment(tiny())  # whoever is done leaves the folder to others
+    assert run_together([tiny(), tiny(out="other", seed=1)])[1] == made
+
+
+def test_images_that_cannot_be_read_are_in_no_category(tiny, squares_folder, tmp_path) -> None:
+    shutil.copytree(squares_folder, tmp_path / "photos")
+    broken = tmp_path / "photos" / "unlabelled" / "blue-00.png"
+    broken.write_bytes(b"no picture")
+    run_experiment(tiny("kmeans", dataset=tmp_path / "photos"))
+    images = holotype.load(tiny().folder).images
+    row = images[images.path == str(broken)].iloc[0]
+    assert (row.category, row.category_id, row.kind) == ("", "", "")
+    assert row.problem
+    assert np.isnan(row.typicality)

@@ -1,0 +1,77 @@
+"""model.json comes back as it was, and one of another version, or damaged, is one sentence that names it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from holotype.errors import InputError
+from holotype.methods import Task
+from holotype.models.backbone import BackboneConfig
+from holotype.runs.sheet import FILE, WEIGHTS, Sheet
+
+MADE = Sheet(
+    "r-1", ("a", "b"), ("a", "b", "new-01"), "rpc", {"tau": 0.1}, Task(2, 3, 8, 10, 4),
+    BackboneConfig("embedded", image_size=32), "d", False, "w",
+)  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    (tmp_path / FILE).write_text(json.dumps(MADE.as_dict()))
+    (tmp_path / WEIGHTS).write_bytes(b"")
+    return tmp_path
+
+
+def test_it_comes_back_as_it_was(run: Path) -> None:
+    assert Sheet.read(run) == MADE
+    assert Sheet.from_dict(MADE.as_dict()) == MADE
+
+
+def test_settings_that_came_later_have_their_default(run: Path) -> None:
+    content = MADE.as_dict()
+    del content["backbone"]["train_blocks"]
+    (run / FILE).write_text(json.dumps(content))
+    assert Sheet.read(run) == MADE
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"format": 0}, r"model\.json was written by another version \(format 0, not 1\)"),
+        ({"task": {}}, r"model\.json cannot be read \(task\.n_known is missing\)"),
+        ({"run_id": None}, "run_id is None, not text"),
+        ({"ids": "ab"}, "ids is 'ab', not a list"),
+        ({"extra": 1}, "extra is not known"),
+    ],
+)
+def test_what_is_not_a_sheet_is_one_sentence(run: Path, change: dict, says: str) -> None:
+    (run / FILE).write_text(json.dumps(MADE.as_dict() | change))
+    with pytest.raises(InputError, match=says) as told:
+        Sheet.read(run)
+    assert "in another folder" in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_a_missing_key_is_told(run: Path) -> None:
+    content = MADE.as_dict()
+    del content["digest"]
+    (run / FILE).write_text(json.dumps(content))
+    with pytest.raises(InputError, match="digest is missing"):
+        Sheet.read(run)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "3", "{}"])
+def test_damage_is_one_sentence(run: Path, content: str) -> None:
+    (run / FILE).write_text(content)
+    with pytest.raises(InputError, match=r"model\.json cannot be read"):
+        Sheet.read(run)
+
+
+def test_a_folder_without_a_model_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="There is no folder"):
+        Sheet.read(tmp_path / "absent")
+    with pytest.raises(InputError, match="holds no trained model"):
+        Sheet.read(tmp_path)
