@@ -18,7 +18,7 @@ from typing import Any
 from holotype.data.benchmarks import BENCHMARKS
 from holotype.data.sources import collection_name
 from holotype.errors import InputError
-from holotype.methods import Method, Task, find_method
+from holotype.methods import Stage, Task, find_method
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews
 from holotype.runs.experiment import Experiment
@@ -52,7 +52,7 @@ class Identity:
     @property
     def hash(self) -> str:
         """Sixteen characters for all but the seed: equal for runs that may be averaged."""
-        told = {key: value for key, value in dataclasses.asdict(self).items() if key != "seed"}
+        told = {key: value for key, value in vars(self).items() if key != "seed"}
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -73,8 +73,9 @@ class Identity:
                 f"{where} was written by another version (format {content['format']}, not {FORMAT}); use that version, "
                 "or choose another --out to start anew."
             )
+        # type() and not isinstance: `true` is no seed
         if not isinstance(content, Mapping) or any(
-            not isinstance(content.get(name), kinds.get(name, dict)) for name in names
+            type(content.get(name)) is not kinds.get(name, dict) for name in names
         ):
             raise InputError(
                 f"{where} does not say which run it belongs to; restore it from a copy, or choose another --out."
@@ -120,24 +121,31 @@ def _method(experiment: Experiment) -> dict[str, Any]:
 
 def _train(experiment: Experiment) -> dict[str, Any]:
     """Without the precision, which depends on the device; nothing where the method does not train."""
-    if not example(experiment).stages():
+    if not stages_of(experiment):
         return {}
     train = dataclasses.asdict(experiment.train)
     return plain({key: value for key, value in train.items() if key not in (*NO_PART, "precision")})
 
 
-def example(experiment: Experiment) -> Method:
-    """The method on a toy task: its stages and views are those of the real one, and it costs nothing to make."""
+_stages: dict[str, list[Stage]] = {}
+
+
+def stages_of(experiment: Experiment) -> list[Stage]:
+    """The stages of a run before it is made: those of a toy task. Remembered, because heads take long to draw."""
     import torch
 
-    with torch.random.fork_rng(devices=[]):  # the caller's generator is not to notice
-        task = Task(n_known=2, k=4, dim=8, n_images=16, n_labelled=4, epochs=experiment.train.epochs)
-        return find_method(experiment.method_name)(experiment.method, task)
+    epochs = experiment.train.epochs
+    key = repr((experiment.method_name, experiment.method, epochs))
+    if key not in _stages:
+        with torch.random.fork_rng(devices=[]):  # the caller's generator is not to notice
+            task = Task(n_known=2, k=4, dim=8, n_images=16, n_labelled=4, epochs=epochs)
+            _stages[key] = find_method(experiment.method_name)(experiment.method, task).stages()
+    return _stages[key]
 
 
 def drawn(experiment: Experiment, wanted: CacheViews | None) -> CacheViews | None:
     """The views of a token cache that the run draws from: without strong ones where the method asks for none."""
-    stages = example(experiment).stages()
+    stages = stages_of(experiment)
     if wanted is None or not stages:
         return None
     return wanted if any(stage.views.strong for stage in stages) else CacheViews(wanted.weak, 0)
@@ -171,7 +179,7 @@ def outline(experiment: Experiment) -> dict[str, Any]:
 
 def fits(identity: Identity, told: Mapping[str, Any]) -> bool:
     """Whether a run is one that an outline asks for. Settings that either has alone make it another."""
-    held = flat(dataclasses.asdict(identity))
+    held = flat(vars(identity))
     own = {key for key in held if key.startswith(("method.", "train."))} - {"train.precision"}
     return own <= told.keys() and all(held.get(key) == value for key, value in told.items())
 

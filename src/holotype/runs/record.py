@@ -78,7 +78,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Record:
-    """One run, as it stands in RUN/scores.json and in results/runs/."""
+    """One run, as it stands in RUN/scores.json and in RESULTS/runs/."""
 
     identity: Identity
     scores: Scores
@@ -110,11 +110,13 @@ class Record:
             record = cls(
                 identity=Identity.from_dict(content["identity"], where),
                 scores=_built(Scores, content["scores"]),
-                placed=_built(Placed, content["placed"]) if content["placed"] else None,
+                placed=None if content["placed"] is None else _built(Placed, content["placed"]),
                 made=_built(Made, content["made"]),
-                test=_built(Scores, content["test"]) if content.get("test") else None,
+                test=None if content.get("test") is None else _built(Scores, content["test"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except KeyError as error:
+            raise InputError(f"{where} is no whole record of a run ({error} is missing); run it again.") from error
+        except (TypeError, ValueError) as error:
             raise InputError(f"{where} is no whole record of a run ({error}); run it again.") from error
         if content.get("hash") != record.identity.hash:
             raise InputError(
@@ -125,9 +127,11 @@ class Record:
         return record
 
 
-def _built(kind: type[Any], values: Mapping[str, Any]) -> Any:
+def _built(kind: type[Any], values: Any) -> Any:
     """The dataclass of these values, whose types are looked at."""
     hints = get_type_hints(kind)
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{kind.__name__.lower()} is {values!r}")
     if unknown := set(values) - set(hints):
         raise ValueError(f"{min(unknown)} is unknown")
     for name, value in values.items():

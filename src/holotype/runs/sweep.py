@@ -6,7 +6,6 @@ A study selects its records by what its rows resolve to, not by names: one that 
 from __future__ import annotations
 
 import copy
-import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from holotype.data.benchmarks import BENCHMARKS
+from holotype.data.sources import collection_name
 from holotype.errors import InputError
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import fits, flat, outline
@@ -109,7 +109,7 @@ def resolve_row(
     try:
         return resolve(row.method, dataset, row.preset, overrides)
     except InputError as error:
-        if study.file.suffix == "":  # made of flags: there is no row to name
+        if not study.question:  # made of flags: there is no row to name
             raise
         past = (
             f" The study belongs to commit {study.commit}: check that out to run it." if study.commit else ""
@@ -163,13 +163,20 @@ def _concerns(where: str, row: StudyRow, names: Sequence[str]) -> bool:
 # -- records --------------------------------------------------------------------------------------------
 
 
-def select(study: Study, row: StudyRow, dataset: str, records: Iterable[Record]) -> list[Record]:
+def select(
+    study: Study,
+    row: StudyRow,
+    dataset: str,
+    records: Iterable[Record],
+    ask: Ask | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> list[Record]:
     """The records of a row on one data set (as records call it), by seed; conflicting ones are refused."""
     if row.record is not None:
         found = [r for r in records if r.identity.hash == row.record and r.identity.data["name"] == dataset]
     else:
-        named = next(name for name in row.datasets if dataset in (name, Path(name).stem, Path(name).name))
-        told = outline(resolve_row(study, row, named))
+        named = next(name for name in row.datasets if dataset in (name, collection_name(Path(name))))
+        told = outline(resolve_row(study, row, named, ask, changes))
         found = [record for record in records if fits(record.identity, told)]
     found = sorted(
         (r for r in found if r.identity.seed in row.seeds), key=lambda record: record.identity.seed
@@ -185,5 +192,5 @@ def select(study: Study, row: StudyRow, dataset: str, records: Iterable[Record])
 
 def difference(one: Record, other: Record) -> str:
     """The first part of two identities that is not the same."""
-    mine, theirs = (flat(dataclasses.asdict(record.identity)) for record in (one, other))
+    mine, theirs = (flat(vars(record.identity)) for record in (one, other))
     return next(key for key in (mine | theirs) if key != "seed" and mine.get(key) != theirs.get(key))
