@@ -123,7 +123,9 @@ class Record:
                 f"{where} does not bear the hash of its own identity, {record.identity.hash}: it was changed by hand; "
                 "run it again."
             )
-        check_law(record.scores, where)
+        for scores in (record.scores, record.test):
+            if scores is not None:
+                check_law(scores, where)
         return record
 
 
@@ -146,13 +148,14 @@ def _built(kind: type[Any], values: Any) -> Any:
 
 def check_law(scores: Scores, where: Path | str) -> None:
     """All = r Old + (1 - r) New, which the one global assignment guarantees, to 1e-9."""
-    if scores.all is None:
+    if scores.all is scores.old is scores.new is None:
         return
     share = scores.share_old or 0.0
     implied = share * (scores.old or 0.0) + (1 - share) * (scores.new or 0.0)
-    if not abs(scores.all - implied) <= 1e-9:
+    if scores.all is None or not abs(scores.all - implied) <= 1e-9:
+        told = "none" if scores.all is None else f"{scores.all:.6f}"
         raise InputError(
-            f"{where} says All = {scores.all:.6f} where its Old and New imply {implied:.6f}; "
+            f"{where} says All = {told} where its Old and New imply {implied:.6f}; "
             "it was changed by hand or scored by another metric: run it again."
         )
 
