@@ -21,6 +21,7 @@ from tests.cli.test_bad_input import pressed
 
 from .test_bench import bench as bench  # the fixture: the command on coloured squares
 from .test_bench import records_in
+from .test_bench import tiny_settings as tiny_settings
 from .test_prepared import counted as counted  # the fixture: how often things are made
 
 ONCE = ["data", "backbone", "decode", "cache"]
