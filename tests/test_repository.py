@@ -71,7 +71,6 @@ COVERED = {
     "machine/processes.py": "train/test_processes.py",
     "methods/base.py": "train/test_loop.py",
     "methods/rpc_config.py": "methods/test_rpc.py",
-    "runs/results.py": "runs/test_bench.py",
     "runs/run.py": "runs/test_together.py",
     "runs/settings.py": "runs/test_experiment.py",
 }

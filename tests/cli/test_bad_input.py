@@ -306,7 +306,7 @@ def test_a_full_disk_while_saving(holotype, squares_folder, tiny_flags, tmp_path
     assert read_facts(out) == before
     assert not list(out.glob(".*.part"))
     assert holotype(*words).code == 0
-    assert json.loads((out / "scores.json").read_text())["seed"] == 0
+    assert json.loads((out / "scores.json").read_text())["identity"]["seed"] == 0
 
 
 def pressed(request):

@@ -91,8 +91,12 @@ def ask_of(given: argparse.Namespace, study: Study) -> Ask:
     )
 
 
-def make_experiments(study: Study, given: argparse.Namespace) -> list[Experiment]:
-    """What is to be run of a study."""
+def make_experiments(given: argparse.Namespace) -> list[Experiment]:
+    """All that is to be run, study by study."""
+    return [made for study in read_studies(given) for made in experiments_of(study, given)]
+
+
+def experiments_of(study: Study, given: argparse.Namespace) -> list[Experiment]:
     from holotype.runs.sweep import experiments
 
     return experiments(study, ask_of(given, study), label=bool(given.study))
@@ -106,7 +110,7 @@ def run(given: argparse.Namespace, studies: Sequence[Study]):  # type: ignore[no
     from holotype.runs.sweep import chosen_rows
 
     asks = {study.name: ask_of(given, study) for study in studies}
-    made = {study.name: make_experiments(study, given) for study in studies}
+    made = {study.name: experiments_of(study, given) for study in studies}
     for study in studies:
         if study.question:
             _say(f"{study.name}: {study.question}")
