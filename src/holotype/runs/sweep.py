@@ -101,12 +101,12 @@ def resolve_row(
     changes: Mapping[str, Any] | None = None,
 ) -> Experiment:
     """A row on one data set, with its first seed."""
-    check_dataset(dataset)
     ask = ask or Ask()
     overrides = {**row.settings, **(changes or {}), "cache_views": ask.cache_views or study.cache_views}
-    overrides |= {"seed": row.seeds[0], "progress": ask.progress}
+    overrides |= {"seed": row.seeds[0]} | ({} if ask.progress else {"progress": False})
     overrides |= {"root": ask.root} if ask.root else {}
     try:
+        check_dataset(dataset)
         return resolve(row.method, dataset, row.preset, overrides)
     except InputError as error:
         if not study.question:  # made of flags: there is no row to name
