@@ -28,6 +28,7 @@ from study_table import KINDS, Choice, study_table
 
 from holotype.errors import InputError
 from holotype.machine.files import write_text
+from holotype.runs.records import Records
 
 TOP = Path(__file__).resolve().parent.parent
 BEGIN = re.compile(r"^<!-- table:(.*)-->[ \t]*$", re.MULTILINE)
@@ -100,10 +101,10 @@ def rewrite(text: str, where: str, build: Callable[[Choice], str]) -> tuple[str,
     return "".join(parts), stale
 
 
-def build_table(choice: Choice, top: Path) -> str:
+def build_table(choice: Choice, top: Path, results: Records) -> str:
     if choice.kind == "overhead":
-        return overhead_table(top / "experiments" / "results" / choice.study)
-    return study_table(choice, top)
+        return overhead_table(results.folder / choice.study)
+    return study_table(choice, top, results)
 
 
 def documents(top: Path) -> list[Path]:
@@ -119,11 +120,11 @@ def main(words: Sequence[str] | None = None, top: Path = TOP) -> int:
         "--check", action="store_true", help="change nothing; exit with 1 if a block is stale"
     )
     given = parser.parse_args(words)
-    found = []
+    found, results = [], Records(top / "experiments" / "results")
     for path in documents(top):
         name = path.relative_to(top).as_posix()
         old = path.read_text(encoding="utf-8")
-        new, stale = rewrite(old, name, lambda choice: build_table(choice, top))
+        new, stale = rewrite(old, name, lambda choice: build_table(choice, top, results))
         found += [f"{name} ({mark})" for mark in stale]
         if stale and not given.check:
             write_text(path, new)

@@ -72,12 +72,12 @@ class Page:
     """Runs of the reference row; empty where there is none."""
 
 
-def study_table(choice: Choice, top: Path) -> str:
-    """Markdown; top: the folder that holds experiments/."""
+def study_table(choice: Choice, top: Path, results: Records | None = None) -> str:
+    """Markdown; top: the folder that holds experiments/. results: its records, where they were read before."""
     path = top / "experiments" / f"{choice.study}.yaml"
     study = read_study(path)
     rows = choose(study, choice.rows)
-    records = list(Records(top / "experiments" / "results").by_key.values())
+    records = list((results or Records(top / "experiments" / "results")).by_key.values())
     if choice.kind == "seeds":
         return seeds_table(study, choice, rows, records)
     if choice.seeds:

@@ -1,12 +1,18 @@
-"""A study file and results of its runs, made up for tests of what is built from them."""
+"""A study file and records of its runs, made up for tests of what is built from them."""
 
 from __future__ import annotations
 
-import hashlib
+import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from holotype.runs.results import write_result
+from holotype.runs.experiment import Experiment
+from holotype.runs.identity import Identity, outline
+from holotype.runs.record import Made, Record, Scores
+from holotype.runs.records import Records
+from holotype.runs.study import read_study
+from holotype.runs.sweep import resolve_row
 
 STUDY = """
 question: What does each part do?
@@ -29,29 +35,45 @@ def write_study(top: Path, text: str = STUDY, name: str = "parts") -> Path:
     return path
 
 
+def made_identity(experiment: Experiment, changes: Mapping[str, Any] | None = None) -> Identity:
+    """Of a run with these settings; what data and network would say is made up. changes: dotted parts of it."""
+    data = {"data.table": "0" * 64, "data.k": 200, "backbone.digest": "f" * 64, "backbone.image_size": 128}
+    told = {"seed": experiment.seed, "views": "off", "train.precision": "fp32", **data}
+    tree: dict[str, Any] = {}
+    for key, value in (told | outline(experiment) | dict(changes or {})).items():
+        *parents, last = key.split(".")
+        target = tree
+        for parent in parents:
+            target = target.setdefault(parent, {})
+        target[last] = value
+    return Identity.from_dict(tree, "made up")
+
+
+def made_record(identity: Identity, old: float, new: float, **made: Any) -> Record:
+    """With these per cents of Old and New, a quarter of the images being of known classes."""
+    scores = Scores(0.25 * old / 100 + 0.75 * new / 100, old / 100, new / 100, share_old=0.25, n=400)
+    facts = {"variant": "default", "mode": f"cached {identity.views}", "seconds": 1.0}
+    facts |= {"mode": "exact"} if identity.views == "off" else {}
+    facts |= {"epochs": identity.train.get("epochs", 0), "commit": "abc", "hardware": "1 x Card"}
+    return Record(identity, scores, None, Made(**facts | made))  # type: ignore[arg-type]
+
+
 def add_run(
-    top: Path, row: str, seed: int, old: float, new: float, *, study: str = "parts", **more: Any
-) -> None:
-    """A result with these per cents of Old and New, a quarter of the images being of known classes."""
-    record = {
-        "method": "simgcd" if row == "simgcd" else "rpc",
-        "dataset": "cub",
-        "variant": row,
-        "seed": seed,
-        "mode": "exact",
-        "epochs": 100,
-        "backbone": "embedded",
-        "train_blocks": 1,
-        "all": 0.25 * old / 100 + 0.75 * new / 100,
-        "old": old / 100,
-        "new": new / 100,
-        "share_old": 0.25,
-        "n": 400,
-        "seconds": 1.0,
-        "commit": "abc",
-        "hardware": "1 x Card",
-        **more,
-    }
-    decides = [row, *(record[key] for key in ("dataset", "mode", "epochs", "backbone", "train_blocks"))]
-    record.setdefault("config_hash", hashlib.sha256(repr(decides).encode()).hexdigest()[:16])
-    write_result(top / "results" / study, record)
+    top: Path,
+    row: str,
+    seed: int,
+    old: float,
+    new: float,
+    *,
+    study: str = "parts",
+    dataset: str = "cub",
+    changes: Mapping[str, Any] | None = None,
+    **made: Any,
+) -> Record:
+    """The record of a row of a study that is written, with what `changes` says otherwise of its identity."""
+    plan = read_study(top / "experiments" / f"{study}.yaml")
+    experiment = resolve_row(plan, plan.rows[row], dataset)
+    identity = dataclasses.replace(made_identity(experiment, changes), seed=seed)
+    record = made_record(identity, old, new, **{"variant": row} | made)
+    Records(top / "experiments" / "results").add(record)
+    return record

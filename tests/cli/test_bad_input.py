@@ -89,7 +89,7 @@ def squares(tmp_path: Path) -> Path:
         ("bench --methods kmeans --datasets cub --parallel 0", ("--parallel", "at least 1")),
         ("bench --methods kmeans --datasets cub --parallel two", ("--parallel", "'two'")),
         ("bench --methods kmeans --datasets cub --cache-views 16", ("'16'", "16+8")),
-        ("bench --methods kmeans --datasets cub --set cache-views=4+2", ("cache-views=4+2", "--help")),
+        ("bench --methods kmeans --datasets cub --set cache-views=4+2", ("cache_views=4+2", "--help")),
     ],
 )
 def test_names_and_values(holotype, command: str, words: tuple[str, ...]) -> None:
@@ -233,10 +233,10 @@ def test_a_label_file_that_may_not_be_read(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("kmeans", None), ("method_name", "simgcd", "kmeans")),
+        (("kmeans", None), ("method.name", "simgcd", "kmeans")),
         (("simgcd", "--seed=1"), ("seed", "0", "1")),
         (("simgcd", "--train.lr=0.3"), ("train.lr", "0.3")),
-        (("simgcd", "--dataset"), ("dataset",)),
+        (("simgcd", "--dataset"), ("data.name", "squares")),
     ],
 )
 def test_a_folder_of_another_run(
@@ -313,7 +313,7 @@ def test_a_full_disk_while_saving(holotype, squares_folder, tiny_flags, tmp_path
     assert read_facts(out) == before
     assert not list(out.glob(".*.part"))
     assert holotype(*words).code == 0
-    assert json.loads((out / "scores.json").read_text())["seed"] == 0
+    assert json.loads((out / "scores.json").read_text())["identity"]["seed"] == 0
 
 
 def pressed(request):

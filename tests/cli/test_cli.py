@@ -214,7 +214,7 @@ def test_a_method_of_ones_own(holotype, tmp_path: Path, monkeypatch, squares_fol
     assert "Which of the categories everything goes to." in text
     words = ("my_methods:Nearest", squares_folder / "squares.csv", *tiny_flags, "--out", tmp_path / "run")
     assert holotype("train", *words, "--method.favourite", 1).code == 0
-    assert json.loads((tmp_path / "run" / "scores.json").read_text())["all"] == 16 / 48
+    assert json.loads((tmp_path / "run" / "scores.json").read_text())["scores"]["all"] == 16 / 48
 
 
 OWN_METHOD = '''
@@ -248,7 +248,7 @@ def test_a_run_from_command_to_scores(holotype, squares_folder, tiny_flags, tmp_
     first = holotype(*words)
     assert first.code == 0, first.err
     record = json.loads((out / "scores.json").read_text())
-    scores = [f"{100 * record[key]:.1f}" for key in ("all", "old", "new")]
+    scores = [f"{100 * record['scores'][key]:.1f}" for key in ("all", "old", "new")]
     (line,) = [line for line in first.out.splitlines() if line.strip().startswith("unlabelled")]
     assert line.split() == ["unlabelled", *scores]
     assert "48 unlabelled training images, one global assignment, last epoch" in first.out

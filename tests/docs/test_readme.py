@@ -18,6 +18,7 @@ from holotype.cli import COMMANDS
 from holotype.data.benchmarks import BENCHMARKS, read_facts
 from holotype.methods import METHODS
 from holotype.runs.experiment import Experiment
+from holotype.runs.record import Record
 
 TOP = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
@@ -164,7 +165,7 @@ def test_the_python_example_runs(tmp_path, monkeypatch, squares_folder, tiny_bac
     asked = []
     run = module.run_experiment
 
-    def run_small(experiment: Experiment) -> dict:
+    def run_small(experiment: Experiment) -> Record:
         asked.append(dataclasses.replace(experiment))
         experiment.dataset, experiment.k = str(squares_folder / "squares.csv"), 4
         experiment.backbone.name = str(tiny_backbone_file)
@@ -200,9 +201,9 @@ def test_the_example_method_trains(holotype, tmp_path, monkeypatch, squares_fold
     words = ("my_method:Mine", squares_folder / "squares.csv", *tiny_flags, "--method.near", 0.5)
     outcome = holotype("train", *words, "--out", tmp_path / "run")
     assert outcome.code == 0, outcome.err
-    record = json.loads((tmp_path / "run" / "scores.json").read_text())
-    assert record["all"] > 0.5
-    assert record["auroc"] is not None
+    scores = json.loads((tmp_path / "run" / "scores.json").read_text())["scores"]
+    assert scores["all"] > 0.5
+    assert scores["auroc"] is not None
     log = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])
     assert {"con", "cls_s", "near", "me"} <= set(log)
 

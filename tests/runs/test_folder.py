@@ -11,66 +11,57 @@ import yaml
 
 from holotype.categories.found import category_name
 from holotype.errors import InputError
-from holotype.runs.folder import RunFolder
+from holotype.runs.folder import RunFolder, read_per_class
+from holotype.runs.identity import Identity, plain
+from holotype.runs.settings import resolve
 from holotype.train.journal import Metrics
+from tests.made_study import made_identity, made_record
 
-IDENTITY = {
-    "method_name": "rpc",
-    "seed": 0,
-    "k": None,
-    "method": {"base": "simgcd", "ova": {"arch": "compact", "weight": 0.1 + 0.2}, "sizes": (1, 2)},
-    "train": {"lr": 1e-5},
-}
+IDENTITY = made_identity(resolve("rpc", "cub", overrides={"cache_views": "16+8"}))
 
 
 # -- whose folder it is -------------------------------------------------------------------------------
 
 
-def changed(path: str, value: object) -> dict:
-    identity = json.loads(json.dumps(IDENTITY))
-    *parents, last = path.split(".")
-    target = identity
-    for parent in parents:
-        target = target[parent]
-    target[last] = value
-    return identity
+def changed(path: str, value: object) -> Identity:
+    return made_identity(resolve("rpc", "cub", overrides={"cache_views": "16+8"}), {path: value})
 
 
 def test_a_folder_takes_its_own_run_back(tmp_path):
     folder = RunFolder(tmp_path)
     folder.claim(IDENTITY)  # an empty folder is anybody's
-    folder.write_json("identity.json", IDENTITY)
-    folder.claim(IDENTITY)  # tuples have become lists on the way, and floats are what they were
-
-
-def test_a_folder_of_the_time_before_the_token_cache_holds_an_exact_run(tmp_path):
-    RunFolder(tmp_path).write_json("identity.json", IDENTITY)
-    RunFolder(tmp_path).claim(IDENTITY | {"cache_views": "off"})
-    with pytest.raises(InputError, match=r"cache_views = 'off', not '4\+2'"):
-        RunFolder(tmp_path).claim(IDENTITY | {"cache_views": "4+2"})
+    folder.write_json("identity.json", IDENTITY.as_dict())
+    folder.claim(IDENTITY)
 
 
 def test_tuples_within_tuples_come_back_as_well(tmp_path):
-    identity = {"method": {"layers": ((8, "relu"), (4, None)), "by_name": {"a": {"b": (1,)}}}}
-    RunFolder(tmp_path).write_json("identity.json", identity)
+    """What a method's settings hold is as JSON would give it back."""
+    layers = {"layers": ((8, "relu"), (4, None)), "by_name": {"a": {"b": (1,)}}, "weight": 0.1 + 0.2}
+    identity = changed("method.settings", plain(layers))
+    RunFolder(tmp_path).write_json("identity.json", identity.as_dict())
     RunFolder(tmp_path).claim(identity)
 
 
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("method_name", "simgcd"),
         ("seed", 1),
-        ("k", 7),
-        ("method.ova.arch", "debgcd"),
-        ("method.ova.weight", 0.3),
-        ("method.sizes", [1, 2, 3]),
+        ("engine", 9),
+        ("views", "off"),
+        ("data.k", 7),
+        ("data.table", "another"),
+        ("backbone.digest", "another"),
+        ("method.name", "simgcd"),
+        ("method.revision", 1),
+        ("method.settings.ova.arch", "debgcd"),
+        ("method.settings.ova.weight", 0.3),
         ("train.lr", 2e-5),
         ("train.added", True),
     ],
 )
 def test_another_run_is_refused_by_the_name_of_what_differs(tmp_path, path, value):
-    RunFolder(tmp_path).write_json("identity.json", IDENTITY)
+    """The revision among them: a run that an older version began is not carried on by this one."""
+    RunFolder(tmp_path).write_json("identity.json", IDENTITY.as_dict())
     with pytest.raises(InputError) as refused:
         RunFolder(tmp_path).claim(changed(path, value))
     assert f"{path} = " in str(refused.value)
@@ -79,20 +70,12 @@ def test_another_run_is_refused_by_the_name_of_what_differs(tmp_path, path, valu
 
 
 def test_a_setting_that_only_the_old_run_had_is_a_difference(tmp_path):
-    RunFolder(tmp_path).write_json("identity.json", changed("train.dropped", 3))
+    RunFolder(tmp_path).write_json("identity.json", changed("train.dropped", 3).as_dict())
     with pytest.raises(InputError, match=r"train\.dropped"):
         RunFolder(tmp_path).claim(IDENTITY)
 
 
-def test_a_setting_that_is_gone_is_a_difference_unless_it_had_the_value_that_was_left(tmp_path):
-    RunFolder(tmp_path).write_json("identity.json", changed("method.temps", "simgcd_code"))
-    RunFolder(tmp_path).claim(IDENTITY)
-    RunFolder(tmp_path).write_json("identity.json", changed("method.temps", "rpc_text"))
-    with pytest.raises(InputError, match=r"method\.temps = 'rpc_text'"):
-        RunFolder(tmp_path).claim(IDENTITY)
-
-
-@pytest.mark.parametrize("content", [b"", b'{"seed": 0', b"\xff\xfe{}", b"[1, 2]"])
+@pytest.mark.parametrize("content", [b"", b'{"seed": 0', b"\xff\xfe{}", b"[1, 2]", b"{}", b'{"format": 9}'])
 def test_an_identity_that_cannot_be_read_is_said(tmp_path, content):
     (tmp_path / "identity.json").write_bytes(content)
     with pytest.raises(InputError, match=r"identity\.json"):
@@ -102,12 +85,25 @@ def test_an_identity_that_cannot_be_read_is_said(tmp_path, content):
 def test_a_run_is_finished_when_its_scores_are_there(tmp_path):
     folder = RunFolder(tmp_path / "not" / "there")
     assert folder.finished() is None
-    record = {"all": 0.1 + 0.2, "new": None, "dataset": "Vögel", "per_class": [{"class": "“a”"}]}
-    folder.write_json("scores.json", record)
+    record = made_record(IDENTITY, 100 * (0.1 + 0.2), 50, variant="Vögel “a”")
+    folder.write_json("scores.json", record.as_dict())
     assert folder.finished() == record
-    (folder.path / "scores.json").write_text('{"all": 0.')
-    with pytest.raises(InputError, match=r"scores\.json cannot be read"):
-        folder.finished()
+    for wrong in ('{"all": 0.', "{}", '{"all": 0.5, "seed": 0}'):
+        (folder.path / "scores.json").write_text(wrong)
+        with pytest.raises(InputError, match=r"scores\.json (cannot be read|is no record)"):
+            folder.finished()
+
+
+def test_the_classes_come_back_as_they_were_written(tmp_path):
+    rows = [
+        {"class": 'grey, "robin"', "kind": "known", "n": 3, "correct": 1, "accuracy": 1 / 3, "category": 0},
+        {"class": "ё 鳥", "kind": "novel", "n": 4, "correct": 0, "accuracy": 0.0, "category": None},
+    ]
+    RunFolder(tmp_path).write_per_class(rows)
+    found = read_per_class(tmp_path / "per_class.csv")
+    assert [{**row, "accuracy": float(row["accuracy"])} for row in found] == rows
+    frame = pd.read_csv(tmp_path / "per_class.csv")
+    assert list(frame.columns) == ["class", "kind", "n", "correct", "accuracy", "category"]
 
 
 def test_the_config_reads_as_plain_yaml(tmp_path):

@@ -1,9 +1,12 @@
-"""What a run says of itself: an identity that holds all that decides the weights, and scores made by hand."""
+"""What a run says of itself: scores made by hand, a record that survives a file, and nothing less that is taken for one."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,157 +16,31 @@ from holotype.cluster.evaluate import SCORES, clustering_accuracy, score
 from holotype.data.sources import load_table
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
-from holotype.machine.device import Compute
-from holotype.machine.memory import MemoryConfig
-from holotype.methods import METHODS, Prediction
-from holotype.models.cache import CacheViews
-from holotype.runs.experiment import Experiment
-from holotype.runs.parts import Data
-from holotype.runs.provenance import describe
-from holotype.runs.record import config_hash, count_placed, identify, make_record, score_held_out, score_table
-from holotype.runs.settings import default_experiment
-from holotype.train.config import TrainConfig
+from holotype.errors import InputError
+from holotype.methods import Prediction
+from holotype.runs.prepared import Shelf
+from holotype.runs.record import (
+    FORMAT,
+    Made,
+    Placed,
+    Record,
+    Scores,
+    check_law,
+    count_placed,
+    score_held_out,
+    score_table,
+)
+from holotype.runs.run import Run, begin, finish
+from holotype.runs.settings import resolve
 from holotype.train.sources import evaluation_features
-from tests.train.conftest import N_KNOWN, World, draw_squares, tiny_backbone
+from tests.made_study import made_identity, made_record
+from tests.train.conftest import N_KNOWN
 from tests.train.conftest import world as world  # the fixture of the folder train
-from tests.train.stubs import TwoStages
-
-BACKBONE = tiny_backbone()
-
-
-def flat(tree: dict, prefix: str = "") -> dict:
-    found = {}
-    for key, value in tree.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return found
-
-
-def other(value: object) -> object:
-    """Another value of the same kind."""
-    if isinstance(value, bool):
-        return not value
-    return value + 1 if isinstance(value, int | float) else f"{value}x"
 
 
 def small_table(label: str = "a") -> Table:
     columns = [["0.png", "1.png", "2.png"], [label, "b", ""]]
     return Table(*(np.array(x, dtype=object) for x in columns), ("a", "b"), name="three")
-
-
-def identity_of(
-    experiment: Experiment, table: Table | None = None, k: int = 4, views: CacheViews | None = None
-) -> dict:
-    return identify(experiment, Data(table or small_table(), k), BACKBONE, views)
-
-
-# -- the identity -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_the_hash_leaves_out_the_seed_and_nothing_else(method):
-    identity = identity_of(default_experiment(method, "cub"))
-    before = config_hash(identity)
-    assert config_hash({**identity, "seed": 17}) == before
-    keys = [key for key in flat(identity) if key != "seed"]
-    assert {"table", "k", "dataset", "method_name", "train.lr", "backbone.digest", "cache_views"} <= set(keys)
-    for key in keys:
-        changed = json.loads(json.dumps(identity))
-        *parents, last = key.split(".")
-        target = changed
-        for parent in parents:
-            target = target[parent]
-        target[last] = other(target[last])
-        assert config_hash(changed) != before, key
-
-
-@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(TrainConfig)])
-def test_settings_that_change_no_weight_are_left_out(field):
-    experiment = default_experiment("rpc", "cub")
-    before = identity_of(experiment)
-    setattr(experiment.train, field, other(getattr(experiment.train, field)))
-    same = field in ("eval_every", "save_seconds", "eager")
-    assert (identity_of(experiment) == before) == same
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "same"),
-    [
-        ("seed", 5, False),
-        ("out", "elsewhere", True),
-        ("label", "another-name", True),
-        ("progress", False, True),
-        ("device", "cpu", True),
-        ("devices", 2, True),
-        ("root", "elsewhere", True),
-        ("store", "disk", True),
-        ("memory", MemoryConfig(host_gb=1), True),
-    ],
-)
-def test_where_a_run_takes_place_is_left_out(field, value, same):
-    experiment = default_experiment("rpc", "cub")
-    before = identity_of(experiment)
-    setattr(experiment, field, value)
-    assert (identity_of(experiment) == before) == same
-
-
-def test_data_and_categories_are_part_of_the_identity():
-    experiment = default_experiment("simgcd", "cub")
-    before = identity_of(experiment)
-    assert identity_of(experiment, small_table("b")) != before
-    assert identity_of(experiment, k=5) != before
-    experiment.method.lam = 0.5
-    assert identity_of(experiment) != before
-    with_truth = dataclasses.replace(small_table(), truth=np.array(["a", "b", "c"], dtype=object))
-    assert identity_of(experiment, with_truth) == identity_of(experiment)
-
-
-def test_another_token_cache_is_another_configuration():
-    experiment = default_experiment("simgcd", "cub")
-    views = [None, CacheViews(16, 8), CacheViews(4, 2)]
-    assert len({config_hash(identity_of(experiment, views=one)) for one in views}) == 3
-    assert identity_of(experiment)["cache_views"] == "off"
-
-
-def test_an_exact_run_is_called_what_it_was_before_there_was_a_cache():
-    """Results of that time stay the results of the same settings."""
-    identity = identity_of(default_experiment("simgcd", "cub"))
-    assert "eager" not in identity["train"]
-    assert config_hash({key: identity[key] for key in identity if key != "cache_views"}) == config_hash(
-        identity
-    )
-
-
-def test_a_setting_that_came_later_does_not_rename_old_runs():
-    """memax_target joined the methods' settings after results had been recorded."""
-    identity = identity_of(default_experiment("simgcd", "fashion-sample"))
-    assert identity["method"]["memax_target"] == "uniform"
-    before = json.loads(json.dumps(identity))
-    del before["method"]["memax_target"]
-    assert config_hash(before) == config_hash(identity)
-    assert identity["method"]["memax_target"] == "uniform"  # hashing changes nothing
-    eased = {**identity, "method": {**identity["method"], "memax_target": "estimated"}}
-    assert config_hash(eased) != config_hash(identity)
-
-
-def test_a_setting_that_is_gone_does_not_rename_old_runs():
-    """RPC lost switches after results had been recorded with them."""
-    identity = identity_of(default_experiment("rpc", "cub"))
-    before = json.loads(json.dumps(identity))
-    before["method"] |= {"temps": "simgcd_code", "rho": "ova_ema", "share": "batch"}
-    before["method"]["ova"] |= {"mode": "joint", "score": "max", "pretrain_epochs": 20}
-    before["method"]["fusion"] = {"space": "proj", "scope": "align_only", "topology": "chain"}
-    before["method"]["new"] |= {"norm": "row_softmax", "detach": True}
-    assert config_hash(before) == config_hash(identity)
-    before["method"]["ova"]["mode"] = "two_stage"
-    assert config_hash(before) != config_hash(identity)
-    plain = identity_of(default_experiment("simgcd", "cub"))
-    assert config_hash({**plain, "method": {**plain["method"], "temps": "simgcd_code"}}) == config_hash(plain)
-
-
-def test_an_identity_survives_a_file():
-    identity = identity_of(default_experiment("rpc", "cub"))
-    assert json.loads(json.dumps(identity)) == identity
-    assert config_hash(json.loads(json.dumps(identity))) == config_hash(identity)
 
 
 # -- scores -------------------------------------------------------------------------------------------
@@ -210,12 +87,11 @@ def test_held_out_images_are_scored_as_by_hand(world, trained, held_out_table):
     true = rows.numpy() // 12
     category = [int(loop.method.predict(feature[None]).category) for feature in features]
     accuracy = clustering_accuracy(true, category, N_KNOWN)
-    assert found["n"] == 21  # all but the broken one
-    assert (found["all"], found["old"], found["new"]) == (accuracy.all, accuracy.old, accuracy.new)
+    assert found.n == 21  # all but the broken one
+    assert (found.all, found.old, found.new) == (accuracy.all, accuracy.old, accuracy.new)
     known = true < N_KNOWN
-    assert found["share_old"] == known.mean()
-    assert found["known_accuracy"] == (np.array(category)[known] == true[known]).mean()
-    assert "per_class" not in found
+    assert found.share_old == known.mean()
+    assert found.known_accuracy == (np.array(category)[known] == true[known]).mean()
     assert loop.source is source  # the loop goes on with its own images
 
 
@@ -234,65 +110,79 @@ def test_held_out_images_that_cannot_be_read_at_all(trained, tmp_path):
         truth=np.array(["colour 0"], dtype=object),
     )
     found = score_held_out(loop, *readable(test))
-    assert (found["n"], found["all"]) == (0, None)
+    assert (found.n, found.all) == (0, None)
 
 
-# -- the record ---------------------------------------------------------------------------------------
+# -- the record of a run ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def made(squares_folder, tiny_backbone_file, tmp_path):
+    """The record of a run that is scored before its first step."""
+
+    def make(
+        method: str = "simgcd", dataset: Path = squares_folder / "squares.csv", **settings: Any
+    ) -> Record:
+        overrides: dict[str, Any] = {"k": 4, "device": "cpu", "progress": False, "out": str(tmp_path / "run")}
+        overrides |= {"backbone.name": str(tiny_backbone_file), "train.batch_size": 16, "cache_views": "off"}
+        overrides |= {key.replace("__", "."): value for key, value in settings.items()}
+        run = begin(resolve(method, str(dataset), overrides=overrides), Shelf())
+        assert isinstance(run, Run)
+        if method == "kmeans":  # which has no categories before its end
+            return finish(run, run.loop.fit(), 1.25, parallel=1)
+        return finish(run, run.loop.predict(), 1.25, parallel=1)
+
+    return make
 
 
 @pytest.mark.parametrize(
-    ("method", "train_epochs", "epochs"), [("kmeans", 2, 0), ("simgcd", 3, 3), (TwoStages, 9, 2 + 1)]
+    ("method", "train_epochs", "epochs"),
+    [("kmeans", 2, 0), ("simgcd", 3, 3), ("tests.train.stubs:TwoStages", 9, 2 + 1)],
 )
-def test_epochs_are_those_of_all_stages(world, method, train_epochs, epochs):
-    loop = world.loop(method, epochs=train_epochs)
-    assert make(world, loop)["epochs"] == epochs
+def test_epochs_are_those_of_all_stages(made, method, train_epochs, epochs):
+    assert made(method, train__epochs=train_epochs).made.epochs == epochs
 
 
-def make(world: World, loop, **settings) -> dict:
-    experiment = default_experiment("simgcd", "some/folder")
-    for name, value in settings.items():
-        setattr(experiment, name, value)
-    data = Data(world.table, 4)
-    compute = Compute.on("cpu", "fp32")
-    identity = identify(experiment, data, BACKBONE, None)
-    facts = describe(BACKBONE, data.table, compute)
-    return make_record(experiment, data, BACKBONE, loop, loop.predict(), facts, identity)
+def test_a_record_says_what_was_run_and_how_it_was_scored(made, tmp_path):
+    found = made(seed=3, out=str(tmp_path / "one"))
+    identity = found.identity
+    assert (identity.method["name"], identity.data["name"], identity.seed) == ("simgcd", "squares", 3)
+    assert (identity.backbone["name"], identity.backbone["train_blocks"]) == ("tiny", 1)
+    assert (identity.train["precision"], identity.views, identity.data["k"]) == ("fp32", "off", 4)
+    how = found.made
+    assert (how.variant, how.mode, how.captured, how.processes, how.parallel) == (
+        "default",
+        "exact",
+        False,
+        1,
+        1,
+    )
+    assert (how.seconds, how.cache_seconds) == (1.2, 0.0)
+    r = found.scores.share_old
+    assert (found.scores.n, r) == (48, 1 / 3)
+    assert found.scores.all == pytest.approx(r * found.scores.old + (1 - r) * found.scores.new, abs=1e-12)
+    assert found.placed is not None
+    assert found.placed.known + found.placed.novel == 48
+    assert found.test is None
+    assert found.key == (identity.hash, 3)
+    assert json.loads((tmp_path / "one" / "scores.json").read_text()) == found.as_dict()
+    other_seed, other_rate = (
+        made(seed=4, out=str(tmp_path / "two")),
+        made(seed=3, train__lr=0.7, out=str(tmp_path / "three")),
+    )
+    assert other_seed.identity.hash == identity.hash
+    assert other_rate.identity.hash != identity.hash
 
 
-def test_a_record_says_what_was_run_and_how_it_was_scored(world):
-    loop = world.loop("simgcd")
-    found = make(world, loop, seed=3, preset="default")
-    assert json.loads(json.dumps(found)) == found
-    expected = {
-        "method": "simgcd",
-        "dataset": "squares",
-        "variant": "default",
-        "seed": 3,
-        "backbone": "tiny",
-        "train_blocks": 1,
-        "n": 36,
-        "selection": "last epoch",
-        "scored_on": "unlabelled training images",
-        "precision": "fp32",
-        "processes": 1,
-        "mode": "exact",
-        "captured": False,
-    }
-    assert {key: found[key] for key in expected} == expected
-    r = found["share_old"]
-    assert found["all"] == pytest.approx(r * found["old"] + (1 - r) * found["new"], abs=1e-12)
-    assert sum(entry["n"] for entry in found["per_class"]) == 36
-    assert found["config_hash"] == make(world, loop, seed=4)["config_hash"]
-    changed = dataclasses.replace(default_experiment("simgcd", "some/folder").train, lr=0.7)
-    assert found["config_hash"] != make(world, loop, train=changed)["config_hash"]
+def test_a_label_names_the_variant_and_changes_nothing_else(made, tmp_path):
+    plain, labelled = (made(label=label, out=str(tmp_path / str(label))) for label in (None, "no-new"))
+    assert (plain.made.variant, labelled.made.variant) == ("default", "no-new")
+    assert timeless(plain, variant="no-new") == timeless(labelled)
 
 
-def test_a_label_names_the_variant_and_changes_nothing_else(world):
-    loop = world.loop("simgcd")
-    plain, labelled = make(world, loop), make(world, loop, label="no-new")
-    assert (plain["variant"], labelled["variant"]) == ("default", "no-new")
-    timeless = {"seconds": 0.0}  # the clock goes on between the two
-    assert plain | {"variant": "no-new"} | timeless == labelled | timeless
+def timeless(record: Record, **made: Any) -> Record:
+    clocks = dict.fromkeys(("seconds", "wall_seconds", "decode_seconds", "cache_seconds"), 0.0)
+    return dataclasses.replace(record, made=dataclasses.replace(record.made, **clocks, **made))
 
 
 def test_where_the_unlabelled_images_went():
@@ -303,13 +193,137 @@ def test_where_the_unlabelled_images_went():
     table = Table(*columns, ("a", "b"), problem=np.array(problem, dtype=object))
     category = torch.tensor([0, 1, 0, 5, 5, -1, 2, -1])
     found = count_placed(table, Prediction(category, torch.ones(8), torch.ones(8)))
-    assert found == {"known": 2, "novel": 3, "novel_categories": 2, "unreadable": 1}
+    assert found == Placed(known=2, novel=3, novel_categories=2, unreadable=1)
 
 
-def test_a_folder_without_truth_gives_a_record_without_scores(world, tmp_path):
-    for name in ("a", "b", "unlabelled"):
-        (tmp_path / name).mkdir()
-        draw_squares(tmp_path / name)
-    plain = World(load_table(tmp_path).take(np.arange(0, 144, 3)), world.store)
-    found = make(plain, plain.loop("simgcd"))
-    assert [found[key] for key in ("all", "old", "new")] == [None] * 3
+def test_a_folder_without_truth_gives_a_record_without_scores(made, squares_folder):
+    assert load_table(squares_folder).truth is None
+    found = made(dataset=squares_folder)
+    assert found.scores == Scores(None, None, None, None, 0)
+    assert found.placed is not None
+    check_law(found.scores, "")
+
+
+# -- the record in a file -----------------------------------------------------------------------------
+
+
+def whole() -> Record:
+    """A record in which nothing is missing."""
+    record = made_record(made_identity(resolve("rpc", "cub")), 60, 50, captured=True, decode_seconds=2.5)
+    scores = dataclasses.replace(record.scores, nmi=0.5, ari=0.25, auroc=0.75, known_accuracy=1)
+    return dataclasses.replace(record, scores=scores, test=scores, placed=Placed(1, 2, 3, 4))
+
+
+def test_a_record_survives_a_file():
+    nothing = dataclasses.replace(whole(), scores=Scores(None, None, None, None, 0), placed=None, test=None)
+    for record in (whole(), nothing):
+        content = json.loads(json.dumps(record.as_dict()))
+        assert content == record.as_dict()
+        assert (content["format"], content["hash"]) == (FORMAT, record.identity.hash)
+        found = Record.from_dict(content, "scores.json")
+        assert found == record
+        assert (type(found.scores), type(found.made)) == (Scores, Made)
+
+
+def leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The path of everything in an object of objects, groups included."""
+    for key, value in tree.items():
+        yield (*path, key)
+        if isinstance(value, dict):
+            yield from leaves(value, (*path, key))
+
+
+def copy_and_holder(path: tuple[str, ...]) -> tuple[dict, dict]:
+    content = json.loads(json.dumps(whole().as_dict()))
+    holder = content
+    for key in path[:-1]:
+        holder = holder[key]
+    return content, holder
+
+
+OPTIONAL = {
+    *(("made", field.name) for field in dataclasses.fields(Made) if field.default is not dataclasses.MISSING),
+    *(
+        (part, field.name)
+        for part in ("scores", "test")
+        for field in dataclasses.fields(Scores)
+        if field.default is not dataclasses.MISSING
+    ),
+    ("test",),
+}
+"""Keys that came later, or may come: a record without them says the default."""
+PATHS = list(leaves(whole().as_dict()))
+
+
+@pytest.mark.parametrize("path", PATHS, ids=".".join)
+def test_a_record_that_lacks_something_is_refused_in_a_sentence(path: tuple[str, ...]):
+    content, holder = copy_and_holder(path)
+    del holder[path[-1]]
+    if path in OPTIONAL:
+        assert Record.from_dict(content, "x.json").identity == whole().identity
+        return
+    with pytest.raises(InputError, match=r"^x\.json ") as refused:
+        Record.from_dict(content, "x.json")
+    assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("path", PATHS, ids=".".join)
+def test_a_record_with_something_else_in_a_place_is_refused_in_a_sentence(path: tuple[str, ...]):
+    """Everything of another kind, and in the identity everything that is not what it was."""
+    for wrong in (None, True, 3, -2.5, "x", "", [], [1], {}, {"a": 1}, float("nan")):
+        content, holder = copy_and_holder(path)
+        before = holder[path[-1]]
+        holder[path[-1]] = wrong
+        if wrong == before or fits_there(path, before, wrong):
+            continue
+        with pytest.raises(InputError, match=r"^x\.json ") as refused:
+            Record.from_dict(content, "x.json")
+        assert len(str(refused.value).splitlines()) == 1, wrong
+
+
+def fits_there(path: tuple[str, ...], before: Any, wrong: Any) -> bool:
+    """Values that the field may have; All, Old and New are bound to each other."""
+    number, part, name = type(wrong) in (int, float), path[0], path[-1]
+    if path == ("identity", "seed"):
+        return type(wrong) is int  # the file's name says it as well
+    if path in (("placed",), ("test",)):
+        return wrong is None
+    if len(path) != 2 or part == "identity":
+        return False
+    if part in ("scores", "test") and name != "n":
+        return name not in ("all", "old", "new", "share_old") and (number or wrong is None)
+    return type(wrong) is type(before) or (type(before) is float and number)
+
+
+@pytest.mark.parametrize("content", [None, [], "x", 3, {}, {"scores": {}}, {"format": 1}, {"format": [2]}])
+def test_what_is_no_record_is_refused(content: Any):
+    with pytest.raises(InputError, match=r"^x\.json is (no|a) record"):
+        Record.from_dict(content, "x.json")
+
+
+def test_a_key_that_nobody_knows_is_refused():
+    content, holder = copy_and_holder(("scores", "all"))
+    holder["accuracy"] = 0.5
+    with pytest.raises(InputError, match="accuracy is unknown"):
+        Record.from_dict(content, "x.json")
+
+
+@pytest.mark.parametrize(
+    ("scores", "lawful"),
+    [
+        (Scores(0.525, 0.6, 0.5, 0.25, 400), True),
+        (Scores(0.525 + 1e-8, 0.6, 0.5, 0.25, 400), False),
+        (Scores(0.6, 0.6, None, 1.0, 9), True),
+        (Scores(0.5, None, 0.5, 0.0, 9), True),
+        (Scores(0.5, None, 0.5, 0.5, 9), False),
+        (Scores(float("nan"), 0.6, 0.5, 0.25, 9), False),
+        (Scores(None, None, None, None, 0), True),
+        (Scores(None, 0.6, 0.5, 0.25, 400), False),
+    ],
+)
+def test_all_follows_from_old_and_new(scores: Scores, lawful: bool):
+    if lawful:
+        check_law(scores, "x.json")
+        return
+    with pytest.raises(InputError, match=r"x\.json says All = .* imply"):
+        check_law(scores, "x.json")

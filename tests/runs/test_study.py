@@ -10,7 +10,7 @@ import pytest
 from holotype.cli.bench import make_experiments, make_parser
 from holotype.errors import InputError
 from holotype.runs.experiment import Experiment
-from holotype.runs.study import ELSEWHERE, Study, StudyRow, pick_rows, read_study
+from holotype.runs.study import ELSEWHERE, Study, StudyRow, make_study, pick_rows, read_study
 
 TOP = Path(__file__).resolve().parents[2]
 
@@ -91,6 +91,30 @@ def test_values_are_what_people_take_them_for(written) -> None:
     assert list(found) == ["a", "b", "d", "e", "f", "g", "h", "i", "j", "k_l"]
     assert list(found.values()) == ["off", 1e-4, None, 0.005, [1, "x"], 0.5, "no", 3, "16+8", 2]
     assert study.cache_views == "off"
+
+
+def test_a_study_in_memory_is_the_study_in_a_file(written) -> None:
+    """Its name stands for the file, and what it is made of is left as it was."""
+    import yaml
+
+    content = yaml.safe_load(PARTS)
+    content["settings"]["train.lr"] = content["rows"]["no-new"]["settings"]["train.lr"] = 0.001
+    before = repr(content)
+    made, read = make_study(content, "parts"), read_study(written(PARTS))
+    assert made.name == read.name == "parts"
+    assert (made.rows["simgcd"], made.question, made.own) == (read.rows["simgcd"], read.question, read.own)
+    assert repr(content) == before
+    with pytest.raises(InputError, match="^parts has no rows"):
+        make_study({"question": "Q?"}, "parts")
+
+
+def test_a_row_may_name_its_records(written) -> None:
+    study = read_study(
+        written(SMALL + "rows: {a: {method: rpc, record: 00ff00ff00ff00ff}, b: {method: rpc}}")
+    )
+    assert [row.record for row in study.rows.values()] == ["00ff00ff00ff00ff", None]
+    with pytest.raises(InputError, match=r"row 'a' .* record = 3, where text belongs"):
+        read_study(written(SMALL + "rows: {a: {method: rpc, record: 3}}"))
 
 
 def test_rows_are_picked_in_the_order_of_the_file(written) -> None:

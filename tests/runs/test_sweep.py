@@ -1,117 +1,177 @@
-"""A sweep shares what its runs have in common, and trains several of them at once where it is asked to."""
+"""What a sweep runs, and which records are whose: by what a row resolves to, whatever it is called."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from holotype.runs.bench import Planned, batches
-from holotype.runs.results import read_results
-from tests.cli.test_bad_input import pressed
-
-from .test_bench import bench as bench  # the fixture: the command on coloured squares
-from .test_bench import experiments
-from .test_prepared import counted as counted  # the fixture: how often things are made
-
-ONCE = ["data", "backbone", "decode", "cache"]
+from holotype.errors import InputError
+from holotype.methods.rpc import RPC
+from holotype.runs.record import Record
+from holotype.runs.study import Study, make_study
+from holotype.runs.sweep import Ask, Change, changes_by_row, experiments, flags_study, resolve_row, select
+from tests.made_study import made_identity, made_record
 
 
-@pytest.mark.parametrize("parallel", [1, 3])
-def test_a_sweep_decodes_once_and_caches_once(bench, counted, tmp_path: Path, parallel: int) -> None:
-    words = (
-        "--methods",
-        "kmeans,simgcd,rpc",
-        "--seeds",
-        "0,1",
-        "--cache-views",
-        "4+2",
-        "--parallel",
-        parallel,
-    )
-    outcome = bench(*words)
-    assert outcome.code == 0, outcome.err
-    assert counted == ONCE
-    found = read_results(tmp_path / "results").values()
-    assert len(found) == 6
-    modes = {made["method"]: made["mode"] for made in found}
-    assert modes == {"kmeans": "exact", "simgcd": "cached 4+0", "rpc": "cached 4+2"}
-    assert {made["parallel"] for made in found} == {parallel}
-    assert ("3 runs at once: " in outcome.err) == (parallel == 3)
-    # images and tokens are told of once; k-means has no use for the cache, and says so each time
-    assert sum(line.startswith("64 images, ") for line in outcome.err.splitlines()) == 1
-    assert outcome.err.count("Token cache: ") == 1
-    assert outcome.err.count("kmeans does not train on tokens") == 2
+def study(**content: Any) -> Study:
+    rows = {
+        "plain": {"method": "simgcd"},
+        "rpc": {"method": "rpc"},
+        "gone": {"method": "rpc", "record": "f" * 16},
+    }
+    told = {"question": "Q?", "datasets": ["cub"], "seeds": [0, 1], "cache_views": "16+8", "rows": rows}
+    return make_study(told | content, "parts.yaml")
 
 
-def test_runs_made_at_once_score_what_they_score_alone(bench, tmp_path: Path) -> None:
-    words = ("--methods", "simgcd,rpc", "--seeds", "0,1")
-    assert bench(*words, "--results", tmp_path / "alone", "--out", tmp_path / "runs-alone").code == 0
-    assert bench(*words, "--parallel", 4).code == 0
-    together, alone = read_results(tmp_path / "results"), read_results(tmp_path / "alone")
-    clocks = ("seconds", "wall_seconds", "decode_seconds", "cache_seconds", "parallel")
-    for one, other in zip(together.items(), alone.items(), strict=True):
-        assert one[0].name == other[0].name
-        assert one[1]["mode"] == "exact"  # unless asked for otherwise
-        assert {k: v for k, v in one[1].items() if k not in clocks} == {
-            k: v for k, v in other[1].items() if k not in clocks
-        }
+def recorded(
+    row: str,
+    seed: int = 0,
+    changes: dict[str, Any] | None = None,
+    dataset: str = "cub",
+    of: Study | None = None,
+) -> Record:
+    of = of or study()
+    experiment = resolve_row(of, of.rows[row], dataset)
+    identity = made_identity(experiment, changes)
+    return made_record(dataclasses.replace(identity, seed=seed), 60, 50)
 
 
-def test_exact_and_cached_runs_are_never_averaged(bench, tmp_path: Path) -> None:
-    bench("--methods", "simgcd", "--seeds", "0,1")
-    outcome = bench("--methods", "simgcd", "--seeds", "0,1", "--cache-views", "4+2")
-    rows = [line for line in outcome.out.splitlines() if line.startswith("| squares |")]
-    assert len(rows) == 2
-    assert "| cached 4+0 | 2 |" in rows[0] + rows[1]
-    assert "| exact | 2 |" in rows[0] + rows[1]
+# -- what is run ------------------------------------------------------------------------------------------
 
 
-def test_a_failed_run_among_several_at_once(bench, tmp_path: Path) -> None:
-    words = ("--methods", "simgcd,kmeans", "--set", "simgcd:train.batch-size=65", "--parallel", 2)
-    outcome = bench(*words)
-    assert outcome.code == 2
-    assert "1 of 2 runs failed" in outcome.err
-    assert [made["method"] for made in read_results(tmp_path / "results").values()] == ["kmeans"]
+def test_methods_times_data_sets_times_seeds() -> None:
+    changes = [Change("train.epochs", 50), Change("method.alpha", 0.1, "rpc")]
+    changes += [Change("method.alpha", 0.2, "rpc@reading")]
+    asked = Ask(changes=changes, root="data", progress=False)
+    flags = flags_study(["rpc", "rpc@reading", "simgcd"], ["cub", "scars"], [0, 4])
+    made = experiments(flags, asked, label=False)
+    assert len(made) == 12
+    assert {(e.method_name, e.preset, e.dataset, e.seed) for e in made} == {
+        (method, preset, dataset, seed)
+        for method, preset in (("rpc", "default"), ("rpc", "reading"), ("simgcd", "default"))
+        for dataset in ("cub", "scars")
+        for seed in (0, 4)
+    }
+    assert all(e.train.epochs == 50 and e.root == "data" and not e.progress for e in made)
+    alpha = {e.preset: e.method.alpha for e in made if e.method_name == "rpc"}
+    assert alpha == {"default": 0.1, "reading": 0.2}
+    assert {e.method.memax_weight for e in made if e.dataset == "cub"} == {2.0}
+    assert {e.label for e in made} == {None}
+    assert {e.cache_views for e in made} == {"off"}
 
 
-def test_a_stopped_sweep_goes_on(bench, monkeypatch, tmp_path: Path) -> None:
-    words = ("--methods", "simgcd,rpc", "--seeds", "0,1", "--cache-views", "4+2", "--parallel", 2)
-    with monkeypatch.context() as patch:
-        patch.setattr("holotype.train.progress.StopRequest.__enter__", pressed)
-        stopped = bench(*words)
-    assert stopped.code == 130
-    assert "simgcd s0: stage train" in stopped.err
-    assert "simgcd s1: stage train" in stopped.err
-    assert not list((tmp_path / "results").glob("*.json"))
-    assert bench(*words).code == 0
-    assert len(read_results(tmp_path / "results")) == 4
+def test_seeds_share_no_settings() -> None:
+    one, other = experiments(study(), Ask(rows=["rpc"]))
+    one.method.alpha = 0.9
+    assert other.method.alpha != 0.9
 
 
-def test_runs_that_cannot_share_the_device_run_by_themselves() -> None:
-    """Several processes, a method that takes images, and other data each form a batch of their own."""
-    made = experiments("--methods", "simgcd,rpc", "--datasets", "cub", "--seeds", "0,1,2", "--root", "data")
-    made += experiments("--methods", "simgcd", "--datasets", "scars", "--root", "data", "--set", "devices=2")
-    made += experiments("--methods", "tests.train.stubs:OwnEncoder", "--datasets", "cub", "--root", "data")
-    made += experiments(
-        "--methods", "simgcd", "--datasets", "cub", "--root", "data", "--set", "train.matmul=highest"
-    )
-    planned = [
-        Planned(experiment, f"run {n}", Path(), {}, ("", n), None) for n, experiment in enumerate(made)
+def test_what_is_asked_for_wins_over_the_study() -> None:
+    asked = Ask(rows=["rpc"], seeds=[7], changes=[Change("train.lr", "0.5")], cache_views="off")
+    (made,) = experiments(study(settings={"train.lr": 0.2}), asked)
+    assert (made.label, made.seed, made.train.lr, made.cache_views) == ("rpc", 7, 0.5, "off")
+
+
+def test_a_row_that_names_its_records_is_passed_over_and_refused_where_it_is_asked_for() -> None:
+    assert {made.label for made in experiments(study(), Ask())} == {"plain", "rpc"}
+    with pytest.raises(InputError, match="Row gone of parts.yaml cannot be run by this version: "):
+        experiments(study(), Ask(rows=["gone", "rpc"]))
+    with pytest.raises(InputError, match=r"belongs to commit abc"):
+        experiments(study(commit="abc"), Ask(rows=["gone"]))
+
+
+def test_a_setting_that_is_gone_names_the_row_and_the_commit() -> None:
+    rows = {"old": {"method": "rpc", "settings": {"method.temperature": 3}}}
+    with pytest.raises(InputError, match=r"Row old of parts\.yaml: .*method\.temperature.*commit abc"):
+        experiments(study(rows=rows, commit="abc"), Ask())
+
+
+def test_changes_reach_a_row_a_method_or_all() -> None:
+    rows = list(study().rows.values())
+    changes = [Change("a", 1), Change("b", 2, "rpc"), Change("c", 3, "simgcd"), Change("a", 4, "plain")]
+    found = changes_by_row(changes, rows, study())
+    assert found == {"plain": {"a": 4, "c": 3}, "rpc": {"a": 1, "b": 2}, "gone": {"a": 1}}
+    for wrong, told in ((Change("seed", 1), "holotype bench --help"), (Change("a", 1, "x"), "'x'")):
+        with pytest.raises(InputError, match=told):
+            changes_by_row([wrong], rows, study())
+    assert str(Change("a", 1, "x")) == "x:a=1"
+    assert str(Change("a", 1)) == "a=1"
+
+
+# -- whose a record is ------------------------------------------------------------------------------------
+
+
+def test_a_row_selects_its_records_by_what_it_resolves_to() -> None:
+    """Whatever they were called when they were made, in whichever study."""
+    mine = [recorded("plain", seed) for seed in (1, 0, 5)]
+    others = [
+        recorded("rpc"),
+        recorded("plain", changes={"train.lr": 9.0}),
+        recorded("plain", changes={"views": "off"}),
     ]
-    said: list[str] = []
-    found = [[run.name for run in batch] for batch in batches(planned, 4, said.append)]
-    assert found == [
-        ["run 7"],
-        ["run 0", "run 1", "run 2", "run 3"],
-        ["run 4", "run 5"],
-        ["run 6"],
-        ["run 8"],
-    ]
-    assert said == [
-        "run 7 runs by itself: tests.train.stubs:OwnEncoder takes images instead of tokens",
-        "run 6 runs by itself: it takes 2 processes",
-    ]
-    one_by_one = [[run.name for run in batch] for batch in batches(planned, 1, said.append)]
-    assert one_by_one == [[run.name] for run in planned]
-    assert len(said) == 2
+    found = select(study(), study().rows["plain"], "cub", [*others, *mine])
+    assert [record.key for record in found] == [mine[1].key, mine[0].key]  # by seed; 5 is none of the row's
+    renamed = study(rows={"renamed": {"method": "simgcd", "settings": {"train.eval_every": 3}}})
+    assert select(renamed, renamed.rows["renamed"], "cub", [*others, *mine]) == found
+
+
+def test_a_row_finds_nothing_where_nothing_is_its() -> None:
+    assert select(study(), study().rows["plain"], "cub", []) == []
+    assert select(study(), study().rows["plain"], "cub", [recorded("rpc")]) == []
+    there = study(datasets=["cub", "scars"])
+    assert select(there, there.rows["rpc"], "scars", [recorded("rpc")]) == []
+    (found,) = select(there, there.rows["rpc"], "scars", [recorded("rpc", dataset="scars", of=there)])
+    assert found.identity.data["name"] == "scars"
+
+
+@pytest.mark.parametrize("part", ["revision", "engine"])
+def test_records_of_another_algorithm_are_not_selected(part: str, monkeypatch) -> None:
+    old = recorded("rpc")
+    assert select(study(), study().rows["rpc"], "cub", [old]) == [old]
+    if part == "revision":
+        monkeypatch.setattr(RPC, "revision", RPC.revision + 1)
+    else:
+        monkeypatch.setattr("holotype.runs.identity.ENGINE", 99)
+    assert select(study(), study().rows["rpc"], "cub", [old]) == []
+    assert select(study(), study().rows["rpc"], "cub", [old, recorded("rpc")]) == [recorded("rpc")]
+
+
+def test_a_row_that_names_its_records_selects_them_and_no_others() -> None:
+    old = recorded("rpc", changes={"method.settings.gone": 3, "method.revision": 1})
+    rows = {"gone": {"method": "rpc", "record": old.identity.hash, "settings": {"method.gone": 3}}}
+    named = study(rows=rows)
+    assert select(named, named.rows["gone"], "cub", [old, recorded("rpc")]) == [old]
+    assert select(named, named.rows["gone"], "scars", [old]) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"data.table": "9"}, "data.table"),
+        ({"backbone.digest": "9"}, "backbone.digest"),
+        ({"train.precision": "bf16"}, "train.precision"),
+    ],
+)
+def test_records_of_two_kinds_are_refused(changes: dict[str, Any], told: str) -> None:
+    """Other images or weights under the same names: no table may mix them, nor choose."""
+    records = [recorded("rpc", 0), recorded("rpc", 1, changes)]
+    with pytest.raises(InputError, match=f"row rpc of parts has records of two kinds, .* differ in {told}; "):
+        select(study(), study().rows["rpc"], "cub", records)
+
+
+def test_what_was_changed_on_top_of_a_study_is_found_with_the_same_changes() -> None:
+    other = recorded("rpc", changes={"train.lr": 0.5, "views": "4+2"})
+    row, asked = study().rows["rpc"], Ask(cache_views="4+2")
+    assert select(study(), row, "cub", [other]) == []
+    assert select(study(), row, "cub", [other], asked, {"train.lr": "0.5"}) == [other]
+
+
+def test_a_data_set_that_is_a_path_is_known_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "birds.v2").mkdir()
+    there = study(datasets=[str(tmp_path / "birds.v2")])
+    mine = recorded("rpc", dataset=str(tmp_path / "birds.v2"), of=there)
+    assert mine.identity.data["name"] == "birds.v2"
+    assert select(there, there.rows["rpc"], "birds.v2", [mine]) == [mine]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 from pathlib import Path
@@ -12,6 +13,7 @@ from holotype.errors import InputError, Stopped
 from holotype.models.cache import CacheViews
 from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf, load_backbone
+from holotype.runs.record import Record
 from holotype.runs.run import run_experiment
 from holotype.runs.settings import default_experiment
 from holotype.runs.together import name_runs, run_together
@@ -19,7 +21,7 @@ from holotype.train.loop import Loop
 from tests.cli.test_bad_input import pressed
 from tests.small_run import set_dotted
 
-CLOCKS = ("seconds", "wall_seconds", "decode_seconds", "cache_seconds", "parallel")
+CLOCKS = {"seconds": 0.0, "wall_seconds": 0.0, "decode_seconds": 0.0, "cache_seconds": 0.0, "parallel": 0}
 
 
 @pytest.fixture
@@ -45,8 +47,8 @@ def assert_same_run(mine: Path, theirs: Path) -> None:
             assert (mine / name).read_bytes() == (theirs / name).read_bytes(), name
 
 
-def without_clocks(record: dict) -> dict:
-    return {key: value for key, value in record.items() if key not in CLOCKS}
+def without_clocks(record: Record) -> Record:
+    return dataclasses.replace(record, made=dataclasses.replace(record.made, **CLOCKS))
 
 
 # -- together ---------------------------------------------------------------------------------------------
@@ -56,13 +58,13 @@ def test_runs_made_together_are_the_runs_made_alone(tiny):
     """SimGCD draws no strong views; that RPC beside it does makes no other run of it."""
     plans = [("kmeans", 0), ("simgcd", 0), ("simgcd", 1), ("rpc", 0)]
     together = run_together([tiny(method, f"{method}{seed}", seed=seed) for method, seed in plans], Shelf())
-    assert {record["parallel"] for record in together} == {4}
+    assert {record.made.parallel for record in together} == {4}
     for (method, seed), record in zip(plans, together, strict=True):
         alone = run_experiment(tiny(method, f"alone-{method}{seed}", seed=seed))
-        assert alone["parallel"] == 1
+        assert alone.made.parallel == 1
         assert without_clocks(alone) == without_clocks(record)
         assert_same_run(*(tiny(out=f"{part}{method}{seed}").folder for part in ("", "alone-")))
-    assert [record["mode"] for record in together] == ["exact", "cached 4+0", "cached 4+0", "cached 4+2"]
+    assert [record.made.mode for record in together] == ["exact", "cached 4+0", "cached 4+0", "cached 4+2"]
 
 
 def test_finished_runs_are_not_run_again_and_failed_ones_keep_nobody_from_running(tiny, monkeypatch):
@@ -78,7 +80,7 @@ def test_finished_runs_are_not_run_again_and_failed_ones_keep_nobody_from_runnin
     assert isinstance(large, InputError)
     assert "65" in str(large)
     assert isinstance(diverged, InputError)
-    assert (other["seed"], other["parallel"], other["mode"]) == (1, 2, "exact")
+    assert (other.identity.seed, other.made.parallel, other.made.mode) == (1, 2, "exact")
     assert (runs[2].folder / "scores.json").exists()
 
     def fail(*_):
@@ -140,10 +142,10 @@ def test_the_record_says_which_views_were_drawn(tiny):
         run_experiment(tiny("rpc", "cached")),
         run_experiment(tiny("rpc", "exact", cache_views="off")),
     )
-    assert (cached["mode"], exact["mode"]) == ("cached 4+2", "exact")
-    assert cached["config_hash"] != exact["config_hash"]
-    assert exact["cache_seconds"] == 0
-    assert {"captured", "decode_seconds", "cache_seconds", "wall_seconds", "parallel"} <= set(cached)
+    assert (cached.made.mode, exact.made.mode) == ("cached 4+2", "exact")
+    assert (cached.identity.views, exact.identity.views) == ("4+2", "off")
+    assert cached.identity.hash != exact.identity.hash
+    assert exact.made.cache_seconds == 0
     assert json.loads((tiny("rpc", "cached").folder / "cache.json").read_text()) == {"views": "4+2"}
     assert not (tiny("rpc", "exact").folder / "cache.json").exists()
     facts = json.loads((tiny("rpc", "cached").folder / "provenance.json").read_text())
@@ -152,7 +154,7 @@ def test_the_record_says_which_views_were_drawn(tiny):
 
 def test_a_run_without_the_cache_it_was_asked_for_says_so(tiny, caplog):
     caplog.set_level(logging.INFO, "holotype")
-    assert run_experiment(tiny("kmeans", "asked"))["mode"] == "exact"
+    assert run_experiment(tiny("kmeans", "asked")).made.mode == "exact"
     assert [m for m in caplog.messages if "kmeans" in m and "without the token cache" in m]
     caplog.clear()
     run_experiment(tiny("kmeans", "auto", cache_views="auto"))
@@ -177,7 +179,7 @@ def test_a_run_stopped_and_resumed_under_a_smaller_budget_draws_the_same_views(t
     resumed = run_experiment(tiny("rpc", "stopped", **views, **small))
     whole = run_experiment(tiny("rpc", "whole", **views))
     assert without_clocks(resumed) == without_clocks(whole)
-    assert resumed["mode"] == "cached 20+10"
+    assert (resumed.made.mode, resumed.identity.views) == ("cached 20+10", "20+10")
     assert_same_run(tiny(out="stopped").folder, tiny(out="whole").folder)
 
 
@@ -192,13 +194,19 @@ def test_a_run_that_began_with_fewer_views_keeps_to_them(tiny, monkeypatch, tmp_
     resumed = run_experiment(tiny("rpc", "stopped", **views))
     whole = run_experiment(tiny("rpc", "whole", **views, **small))
     assert without_clocks(resumed) == without_clocks(whole)
-    kept = CacheViews.parse(resumed["mode"].removeprefix("cached "))
+    kept = CacheViews.parse(resumed.identity.views)
     assert 4 <= kept.weak < 20
     assert_same_run(tiny(out="stopped").folder, tiny(out="whole").folder)
-    # asked for the same, got something else: never averaged with its brothers
+    # asked for the same, got something else: another identity, never averaged with its brothers
     brother = run_experiment(tiny("rpc", "brother", seed=1, **views))
-    assert brother["config_hash"] == resumed["config_hash"]
-    assert (brother["mode"], resumed["mode"]) == ("cached 20+10", f"cached {kept}")
+    assert (brother.made.mode, resumed.made.mode) == ("cached 20+10", f"cached {kept}")
+    assert (brother.identity.views, resumed.identity.views) == ("20+10", str(kept))
+    assert brother.identity.hash != resumed.identity.hash
+    whole_brother = dataclasses.replace(brother.identity, views=str(kept))
+    assert whole_brother.hash == resumed.identity.hash
+    # and the folder goes on being that of what was asked for
+    again = run_experiment(tiny("rpc", "stopped", **views))
+    assert again == resumed
 
 
 @pytest.mark.parametrize("content", ['{"views": "many"}', "{}", "[]", "3"])

@@ -13,6 +13,7 @@ from holotype.errors import InputError
 from holotype.runs.study import Study, read_study
 
 if TYPE_CHECKING:
+    from holotype.runs.experiment import Experiment
     from holotype.runs.sweep import Ask, Change
 
 
@@ -90,15 +91,26 @@ def ask_of(given: argparse.Namespace, study: Study) -> Ask:
     )
 
 
+def make_experiments(given: argparse.Namespace) -> list[Experiment]:
+    """All that is to be run, study by study."""
+    return [made for study in read_studies(given) for made in experiments_of(study, given)]
+
+
+def experiments_of(study: Study, given: argparse.Namespace) -> list[Experiment]:
+    from holotype.runs.sweep import experiments
+
+    return experiments(study, ask_of(given, study), label=bool(given.study))
+
+
 def run(given: argparse.Namespace, studies: Sequence[Study]):  # type: ignore[no-untyped-def]
     """Plan all studies, make the runs, and return each study with its plan and its records."""
     from holotype.runs.planned import plan_runs, run_planned
     from holotype.runs.prepared import Shelf
     from holotype.runs.records import Records
-    from holotype.runs.sweep import chosen_rows, experiments
+    from holotype.runs.sweep import chosen_rows
 
     asks = {study.name: ask_of(given, study) for study in studies}
-    made = {s.name: experiments(s, asks[s.name], label=bool(given.study)) for s in studies}
+    made = {study.name: experiments_of(study, given) for study in studies}
     for study in studies:
         if study.question:
             _say(f"{study.name}: {study.question}")
@@ -121,15 +133,18 @@ def recorded(study: Study, given: argparse.Namespace) -> str:
     from holotype.data.sources import collection_name
     from holotype.runs.bench import Sweep, write_tables
     from holotype.runs.records import Records
-    from holotype.runs.sweep import chosen_rows, select
+    from holotype.runs.sweep import changes_by_row, chosen_rows, select
     from holotype.runs.tables import make_row
 
     folder, ask = places(study, given)[0], ask_of(given, study)
     every, rows, records = list(Records(folder).by_key.values()), [], []
-    for row in chosen_rows(study, ask):
-        for dataset in row.datasets:
-            if found := select(study, row, collection_name(Path(dataset)), every):
-                rows.append(make_row(found, row.name))
+    chosen = chosen_rows(study, ask)
+    changes = changes_by_row(ask.changes, chosen, study if given.study else None)
+    for dataset in dict.fromkeys(dataset for row in chosen for dataset in row.datasets):
+        for row in (row for row in chosen if dataset in row.datasets):
+            name = collection_name(Path(dataset))
+            if found := select(study, row, name, every, ask, changes[row.name]):
+                rows.append(make_row(found, row.name if given.study else row.preset))
                 records += found
     if not rows:
         raise InputError(

@@ -68,7 +68,7 @@ def bench(
     ROW:SETTING. results: folder of records (default: results, or results beside the study file); out: of run folders.
     """
     made, label = _study(study, methods, datasets, seeds)
-    changes = [_change(key, value, made) for key, value in (settings or {}).items()]
+    changes = [_change(key, value) for key, value in (settings or {}).items()]
     ask = Ask(rows, seeds, changes, cache_views, str(root) if root else None, progress)
     records = Records(results or default_results(made, label))
     shelf = Shelf()
@@ -96,7 +96,8 @@ def _study(
     )
 
 
-def _change(key: str, value: Any, study: Study) -> Change:
+def _change(key: str, value: Any) -> Change:
+    """key: SETTING, or WHERE:SETTING."""
     where, _, setting = key.rpartition(":")
     return Change(setting.replace("-", "_"), value, where)
 
@@ -116,7 +117,7 @@ def default_out(study: Study, label: bool) -> Path:
 def sweep_of(planned: Sequence[Planned], found: Mapping[Key, Record]) -> Sweep:
     """The rows of planned runs. found: their records, by the keys of the plan."""
     named: dict[tuple[str, str], list[Record]] = {}
-    for run in planned:
+    for run in sorted(planned, key=lambda run: run.asked):
         record = found[run.key]
         named.setdefault((run.experiment.variant, record.identity.hash), []).append(record)
     rows = [make_row(records, variant) for (variant, _), records in named.items()]

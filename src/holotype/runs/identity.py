@@ -25,7 +25,7 @@ from holotype.models.cache import CacheViews
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import Data
 from holotype.runs.trees import flat, plain
-from holotype.runs.views import drawn, example
+from holotype.runs.views import drawn
 
 FORMAT = 1
 """Of the file identity.json and of identities inside records."""
@@ -60,7 +60,7 @@ class Identity:
     @cached_property
     def hash(self) -> str:
         """Sixteen characters for all but the seed: equal for runs that may be averaged."""
-        told = {key: value for key, value in dataclasses.asdict(self).items() if key != "seed"}
+        told = {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.name != "seed"}
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -81,8 +81,9 @@ class Identity:
                 f"{where} was written by another version (format {content['format']}, not {FORMAT}); use that version, "
                 "or choose another --out to start anew."
             )
+        # type() and not isinstance: `true` is no seed
         if not isinstance(content, Mapping) or any(
-            not isinstance(content.get(name), kinds.get(name, dict)) for name in names
+            type(content.get(name)) is not kinds.get(name, dict) for name in names
         ):
             raise InputError(
                 f"{where} does not say which run it belongs to; restore it from a copy, or choose another --out."
@@ -128,7 +129,7 @@ def _method(experiment: Experiment) -> dict[str, Any]:
 
 def _train(experiment: Experiment) -> dict[str, Any]:
     """Without the precision, which depends on the device; nothing where the method does not train."""
-    if not example(experiment).stages():
+    if not stages_of(experiment):
         return {}
     train = dataclasses.asdict(experiment.train)
     return plain({key: value for key, value in train.items() if key not in (*NO_PART, "precision")})

@@ -9,12 +9,10 @@ import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
-from scipy.optimize import linear_sum_assignment
 
 from holotype.categories.facts import Facts
 from holotype.categories.found import Discovery, category_name
@@ -25,6 +23,9 @@ from holotype.models.backbone import Backbone, state_digest
 from holotype.runs.embed import embed_table
 from holotype.train.encode import place
 from holotype.train.loop import Loop
+
+if TYPE_CHECKING:  # pandas takes half a second to import
+    import pandas as pd
 
 REST = "rest"
 """Folder of shards: features of the images that a run was not trained on, while they are computed."""
@@ -188,6 +189,8 @@ def make_frame(placed: Placed, ids: list[str], described: Described) -> pd.DataF
         for own, index, other in zip(placed.note, said, disagrees, strict=True)
     ]
     kind = np.where(category < 0, "", np.where(category < len(table.known), "known", "novel"))
+    import pandas as pd
+
     return pd.DataFrame(
         {
             "path": table.path,
@@ -220,6 +223,8 @@ def carry_names(before: Discovery, found: Discovery) -> None:
     later = [set(found.images.path[found.images.category_id == c.id]) for c in novel]
     overlap = np.array([[len(a & b) / max(len(a | b), 1) for b in later] for a in earlier])
     taken = {c.name for c in found.categories}
+    from scipy.optimize import linear_sum_assignment
+
     for i, j in zip(*linear_sum_assignment(overlap, maximize=True), strict=True):
         if overlap[i, j] > SAME and named[i].name not in taken:
             rows = found.images.category_id == novel[j].id

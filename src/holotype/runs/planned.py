@@ -36,6 +36,8 @@ class Planned:
     records: Records
     """Where its record belongs."""
     done: Record | None
+    asked: int = 0
+    """Its place among the runs as they were asked for, which tables keep."""
 
 
 def plan_runs(
@@ -52,6 +54,7 @@ def plan_runs(
     """
     planned: list[Planned] = []
     first: dict[Key, Planned] = {}
+    asked = {id(experiment): number for number, experiment in enumerate(runs)}
     for group in groups(runs, sharing_key):
         for experiment in group:
             ready = shelf.get(experiment, make_compute(experiment))
@@ -62,7 +65,7 @@ def plan_runs(
             experiment.out = str(out / name)
             mine, theirs = records.by_key.get(key), elsewhere.by_key.get(key) if elsewhere else None
             check_agree(mine, theirs, f"The record of {name} in {records.folder}")
-            run = Planned(experiment, key, name, records, mine or theirs)
+            run = Planned(experiment, key, name, records, mine or theirs, asked[id(experiment)])
             check_distinct(first.setdefault(key, run), run)
             planned.append(run)
     return planned

@@ -78,7 +78,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Record:
-    """One run, as it stands in RUN/scores.json and in results/runs/."""
+    """One run, as it stands in RUN/scores.json and in RESULTS/runs/."""
 
     identity: Identity
     scores: Scores
@@ -110,24 +110,32 @@ class Record:
             record = cls(
                 identity=Identity.from_dict(content["identity"], where),
                 scores=_built(Scores, content["scores"]),
-                placed=_built(Placed, content["placed"]) if content["placed"] else None,
+                placed=None if content["placed"] is None else _built(Placed, content["placed"]),
                 made=_built(Made, content["made"]),
-                test=_built(Scores, content["test"]) if content.get("test") else None,
+                test=None if content.get("test") is None else _built(Scores, content["test"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except KeyError as error:
+            raise InputError(
+                f"{where} is no whole record of a run ({error} is missing); run it again."
+            ) from error
+        except (TypeError, ValueError) as error:
             raise InputError(f"{where} is no whole record of a run ({error}); run it again.") from error
         if content.get("hash") != record.identity.hash:
             raise InputError(
                 f"{where} does not bear the hash of its own identity, {record.identity.hash}: it was changed by hand; "
                 "run it again."
             )
-        check_law(record.scores, where)
+        for scores in (record.scores, record.test):
+            if scores is not None:
+                check_law(scores, where)
         return record
 
 
-def _built(kind: type[Any], values: Mapping[str, Any]) -> Any:
+def _built(kind: type[Any], values: Any) -> Any:
     """The dataclass of these values, whose types are looked at."""
     hints = get_type_hints(kind)
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{kind.__name__.lower()} is {values!r}")
     if unknown := set(values) - set(hints):
         raise ValueError(f"{min(unknown)} is unknown")
     for name, value in values.items():
@@ -142,13 +150,14 @@ def _built(kind: type[Any], values: Mapping[str, Any]) -> Any:
 
 def check_law(scores: Scores, where: Path | str) -> None:
     """All = r Old + (1 - r) New, which the one global assignment guarantees, to 1e-9."""
-    if scores.all is None:
+    if scores.all is scores.old is scores.new is None:
         return
     share = scores.share_old or 0.0
     implied = share * (scores.old or 0.0) + (1 - share) * (scores.new or 0.0)
-    if not abs(scores.all - implied) <= 1e-9:
+    if scores.all is None or not abs(scores.all - implied) <= 1e-9:
+        told = "none" if scores.all is None else f"{scores.all:.6f}"
         raise InputError(
-            f"{where} says All = {scores.all:.6f} where its Old and New imply {implied:.6f}; "
+            f"{where} says All = {told} where its Old and New imply {implied:.6f}; "
             "it was changed by hand or scored by another metric: run it again."
         )
 

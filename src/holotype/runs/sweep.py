@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from holotype.data.benchmarks import check_dataset
+from holotype.data.sources import collection_name
 from holotype.errors import InputError
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import fits, outline
@@ -99,15 +100,15 @@ def resolve_row(
     changes: Mapping[str, Any] | None = None,
 ) -> Experiment:
     """A row on one data set, with its first seed."""
-    check_dataset(dataset)
     ask = ask or Ask()
     overrides = {**row.settings, **(changes or {}), "cache_views": ask.cache_views or study.cache_views}
-    overrides |= {"seed": row.seeds[0], "progress": ask.progress}
+    overrides |= {"seed": row.seeds[0]} | ({} if ask.progress else {"progress": False})
     overrides |= {"root": ask.root} if ask.root else {}
     try:
+        check_dataset(dataset)
         return resolve(row.method, dataset, row.preset, overrides)
     except InputError as error:
-        if study.file.suffix == "":  # made of flags: there is no row to name
+        if not study.question:  # made of flags: there is no row to name
             raise
         past = (
             f" The study belongs to commit {study.commit}: check that out to run it." if study.commit else ""
@@ -149,13 +150,20 @@ def _concerns(where: str, row: StudyRow, names: Sequence[str]) -> bool:
 # -- records --------------------------------------------------------------------------------------------
 
 
-def select(study: Study, row: StudyRow, dataset: str, records: Iterable[Record]) -> list[Record]:
+def select(
+    study: Study,
+    row: StudyRow,
+    dataset: str,
+    records: Iterable[Record],
+    ask: Ask | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> list[Record]:
     """The records of a row on one data set (as records call it), by seed; conflicting ones are refused."""
     if row.record is not None:
         found = [r for r in records if r.identity.hash == row.record and r.identity.data["name"] == dataset]
     else:
-        named = next(name for name in row.datasets if dataset in (name, Path(name).stem, Path(name).name))
-        told = outline(resolve_row(study, row, named))
+        named = next(name for name in row.datasets if dataset in (name, collection_name(Path(name))))
+        told = outline(resolve_row(study, row, named, ask, changes))
         found = [record for record in records if fits(record.identity, told)]
     found = sorted(
         (r for r in found if r.identity.seed in row.seeds), key=lambda record: record.identity.seed

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 
 from holotype.machine.device import pick_device
-from holotype.methods import Method, Task, find_method
+from holotype.methods import Method, Stage, Task, find_method
 from holotype.methods.base import Views
 from holotype.models.cache import CacheViews
 from holotype.runs.experiment import Experiment
@@ -31,7 +31,7 @@ def most_views(of: Iterable[Views]) -> Views | None:
 
 def views_of(experiment: Experiment) -> Views | None:
     """`views_needed` of a run before it is made."""
-    return views_needed([example(experiment)])
+    return views_needed([outlined(experiment)])
 
 
 def wanted_views(experiment: Experiment) -> CacheViews | None:
@@ -44,22 +44,27 @@ def wanted_views(experiment: Experiment) -> CacheViews | None:
     return CacheViews.parse(asked)
 
 
-_examples: dict[str, Method] = {}
+_methods: dict[str, Method] = {}
 
 
-def example(experiment: Experiment) -> Method:
+def outlined(experiment: Experiment) -> Method:
     """The method on a toy task, whose stages and views are those of the real one; its weights are never made."""
     key = repr((experiment.method_name, experiment.method, experiment.train.epochs))
-    if key not in _examples:
+    if key not in _methods:
         task = Task(n_known=2, k=4, dim=8, n_images=16, n_labelled=4, epochs=experiment.train.epochs)
         with torch.random.fork_rng(devices=[]), torch.device("meta"):  # nobody's generator is to notice
-            _examples[key] = find_method(experiment.method_name)(experiment.method, task)
-    return _examples[key]
+            _methods[key] = find_method(experiment.method_name)(experiment.method, task)
+    return _methods[key]
+
+
+def stages_of(experiment: Experiment) -> list[Stage]:
+    """The stages of a run before it is made."""
+    return outlined(experiment).stages()
 
 
 def drawn(experiment: Experiment, wanted: CacheViews | None) -> CacheViews | None:
     """The views of a token cache that the run draws from: without strong ones where the method asks for none."""
-    stages = example(experiment).stages()
+    stages = stages_of(experiment)
     if wanted is None or not stages:
         return None
     return wanted if any(stage.views.strong for stage in stages) else CacheViews(wanted.weak, 0)
