@@ -43,8 +43,8 @@ from holotype.runs.prepared import Prepared, Shelf, make_compute
 from holotype.runs.settings import read_settings, resolve
 from holotype.runs.together import call
 from holotype.runs.trained import WEIGHTS
-from holotype.train.encode import Encoder
-from holotype.train.sources import FreshViews, evaluation_features
+from holotype.training.encode import Encoder
+from holotype.training.sources import FreshViews, evaluation_features
 
 FILES = ("config.yaml", "identity.json", "scores.json", WEIGHTS)
 """Of a finished run, all that is read here."""

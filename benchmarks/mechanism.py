@@ -32,8 +32,8 @@ from holotype.methods.rpc import RPC
 from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf
 from holotype.runs.run import Run, begin
-from holotype.train.encode import place
-from holotype.train.turns import train_in_turns
+from holotype.training.encode import place
+from holotype.training.turns import train_in_turns
 
 BATCHES, BATCH = 40, 64
 """Random batches of unlabelled images, as many as a training step has, over which pairs are counted."""

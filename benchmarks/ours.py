@@ -21,11 +21,11 @@ from holotype.machine.memory import MemoryConfig, find_budget
 from holotype.methods import Views
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews, TokenCache
-from holotype.train.caching import open_cache
-from holotype.train.config import TrainConfig
-from holotype.train.loop import Loop
-from holotype.train.progress import StopRequest
-from holotype.train.turns import make_stream, on_stream
+from holotype.training.caching import open_cache
+from holotype.training.config import TrainConfig
+from holotype.training.loop import Loop
+from holotype.training.progress import StopRequest
+from holotype.training.turns import make_stream, on_stream
 
 NEEDS = Views(weak=2, strong=1)
 """The views of the most demanding method measured (RPC)."""

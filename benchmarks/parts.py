@@ -13,7 +13,7 @@ from ours import Bench, cache_record, free, measure_loop, measure_together
 from reference_style import WORKERS, Arithmetic, ReferenceStyle
 
 from holotype.machine.device import processors
-from holotype.train.encode import Encoder
+from holotype.training.encode import Encoder
 
 METHODS = ("simgcd", "rpc")
 Row = dict[str, Any]

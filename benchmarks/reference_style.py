@@ -26,8 +26,8 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods.base import Batch, Method
 from holotype.models.tails import Model
-from holotype.train.optimiser import build_sgd
-from holotype.train.rows import index_rows
+from holotype.training.optimiser import build_sgd
+from holotype.training.rows import index_rows
 
 Arithmetic = Literal["fp32", "fp16"]
 WORKERS = 8

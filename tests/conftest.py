@@ -18,7 +18,9 @@ EACH = 16
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--write-golden", action="store_true", help="write tests/train/golden_weights.json anew")
+    parser.addoption(
+        "--write-golden", action="store_true", help="write tests/training/golden_weights.json anew"
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,7 +16,7 @@ LADDER = (
     "models",
     "cluster",
     "methods",
-    "train",
+    "training",
     "categories",
     "runs",
     "report",

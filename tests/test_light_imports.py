@@ -12,7 +12,7 @@ LATER = ("matplotlib", "transformers", "torchmetrics", "sklearn", "pandas", "sci
 
 CHILD = f"""
 import os, sys
-from holotype.train import step
+from holotype.training import step
 
 def first(self, drawn):
     print("BEFORE", [name for name in {LATER!r} if name in sys.modules], flush=True)

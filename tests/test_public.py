@@ -56,14 +56,16 @@ def test_checkers_do_not_take_a_misspelt_name_for_public():
 
 def test_names_that_users_were_promised():
     words = """Discoverer Discovery Category METHODS Method Table Task Batch Stage Views InputError Experiment
-        default_experiment resolve run_experiment discover load load_table __version__"""
+        default_experiment resolve train bench Record run_experiment discover load load_table __version__"""
     assert set(words.split()) <= set(holotype.__all__)
 
 
 def test_no_module_takes_the_place_of_a_public_name():
     """A module of the same name would hide the function as soon as somebody imports it."""
     folder = Path(holotype.__file__).parent
-    assert not {path.stem for path in folder.iterdir()} & set(holotype.__all__)
+    assert not {path.stem for path in folder.iterdir() if path.name != "__pycache__"} & set(holotype.__all__)
+    assert holotype.train.__name__ == "train"
+    assert holotype.train.__name__ == "train"  # also after it has been imported
 
 
 def test_the_package_itself_imports_nothing_heavy():

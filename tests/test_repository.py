@@ -68,12 +68,12 @@ COVERED = {
     "data/layouts/listing.py": "data/test_benchmarks.py",
     "errors.py": "cli/test_bad_input.py",
     "losses/precision.py": "losses/test_masked.py",
-    "machine/processes.py": "train/test_processes.py",
+    "machine/processes.py": "training/test_processes.py",
     "machine/rules.py": "runs/test_casting.py",
-    "methods/base.py": "train/test_loop.py",
+    "methods/base.py": "training/test_loop.py",
     "methods/rpc_config.py": "methods/test_rpc.py",
     "runs/parts.py": "runs/test_experiment.py",
-    "train/config.py": "runs/test_identity.py",
+    "training/config.py": "runs/test_identity.py",
 }
 """Files whose tests lie in a file of another name. A file in neither place has no tests."""
 

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from holotype.methods import Stage as Stage
     from holotype.methods import Task as Task
     from holotype.methods import Views as Views
+    from holotype.runs.api import train as train
+    from holotype.runs.bench import Sweep as Sweep
+    from holotype.runs.bench import bench as bench
     from holotype.runs.experiment import Experiment as Experiment
+    from holotype.runs.record import Record as Record
     from holotype.runs.run import run_experiment as run_experiment
     from holotype.runs.settings import default_experiment as default_experiment
     from holotype.runs.settings import resolve as resolve
@@ -37,7 +41,10 @@ _MODULES = {
     "discovery.workflow": ("discover",),
     "errors": ("InputError",),
     "methods": ("METHODS", "Batch", "Method", "Stage", "Task", "Views"),
+    "runs.api": ("train",),
+    "runs.bench": ("Sweep", "bench"),
     "runs.experiment": ("Experiment",),
+    "runs.record": ("Record",),
     "runs.run": ("run_experiment",),
     "runs.settings": ("default_experiment", "resolve"),
 }

@@ -21,7 +21,7 @@ from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf
 from holotype.runs.run import Run, begin, finish
 from holotype.runs.settings import default_experiment
-from holotype.train.sources import table_features
+from holotype.training.sources import table_features
 
 OWN = "own_encoder:Own"
 MODULE = """

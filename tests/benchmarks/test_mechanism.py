@@ -16,7 +16,7 @@ from holotype.methods.rpc_config import RPCConfig
 from holotype.runs.prepared import Shelf
 from holotype.runs.run import Run, begin
 from holotype.runs.settings import default_experiment
-from holotype.train.turns import train_in_turns
+from holotype.training.turns import train_in_turns
 
 
 def begun(squares: Path, backbone: Path, out: Path) -> Run:

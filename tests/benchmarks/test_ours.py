@@ -9,7 +9,7 @@ import torch
 from measure import Plan
 from ours import Bench, measure_loop, measure_together
 
-from holotype.train.loop import Loop
+from holotype.training.loop import Loop
 
 PLAN = Plan(warmup=2, blocks=2, size=2)
 
@@ -85,7 +85,7 @@ def test_what_is_paid_once_is_told(bench: Bench) -> None:
 
 def test_a_cache_is_built_anew_every_time(bench: Bench, monkeypatch) -> None:
     """Not read from the file that the one before it left: its seconds would be those of reading."""
-    from holotype.train import caching
+    from holotype.training import caching
 
     filled = []
     real = caching.fill

@@ -11,7 +11,7 @@ import torch
 from overhead import VARIANTS, Sizes, count, file_name, macs, plan_of
 from torch import nn
 
-from holotype.train.loop import Loop
+from holotype.training.loop import Loop
 
 SMALL = ["--device", "cpu", "--steps", "1", "--batch", "8", "--arch", "test_vit", "--image-size", "32"]
 SMALL += ["--k", "4"]

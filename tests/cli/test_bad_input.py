@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from holotype.train.state import load_tensors, read_facts
+from holotype.training.state import load_tensors, read_facts
 from tests.conftest import draw_squares, write_csv
 
 
@@ -289,7 +289,7 @@ def test_a_full_disk_while_saving(holotype, squares_folder, tiny_flags, tmp_path
     out = tmp_path / "run"
     words = ["train", "simgcd", str(squares_folder), *tiny_flags, "--train.epochs", "2", "--out", str(out)]
     with monkeypatch.context() as patch:
-        patch.setattr("holotype.train.progress.StopRequest.__enter__", pressed)
+        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
         stopped = holotype(*words)
     assert stopped.code == 130
     assert "epoch 1 of 2, step 1" in stopped.err

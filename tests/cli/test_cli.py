@@ -303,7 +303,7 @@ def test_a_stopped_run_says_where_and_goes_on(
 ) -> None:
     words = ("train", "simgcd", squares_folder / "squares.csv", *tiny_flags, "--out")
     with monkeypatch.context() as patch:
-        patch.setattr("holotype.train.progress.StopRequest.__enter__", pressed)
+        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
         stopped = holotype(*words, tmp_path / "stopped")
     assert stopped.code == 130
     (line,) = [line for line in stopped.err.splitlines() if "images" not in line]

@@ -38,7 +38,7 @@ def test_two_processes_place_every_image_as_one_does(squares_folder, tiny_flags,
 def test_a_batch_that_processes_cannot_share_is_refused(
     squares_folder, tiny_flags, tmp_path, monkeypatch, holotype
 ):
-    monkeypatch.setattr("holotype.train.rows.world_size", lambda: 3)
+    monkeypatch.setattr("holotype.training.rows.world_size", lambda: 3)
     refused = holotype(
         "train", "simgcd", squares_folder / "squares.csv", *tiny_flags, "--out", tmp_path / "run"
     )

@@ -75,7 +75,7 @@ def test_a_round_that_was_stopped_is_not_taken_for_another(run, squares_folder, 
     table = load_table(squares_folder / "squares.csv")
     blue = [path for path in table.path if "blue" in path][:6]
     with monkeypatch.context() as patch:
-        patch.setattr("holotype.train.progress.StopRequest.__enter__", pressed)
+        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
         file = edits_file(run, *[("confirm", path, "", "blue") for path in blue[:3]])
         with pytest.raises(Stopped):
             discover_table(table, small(), run, progress=False, edits=file)

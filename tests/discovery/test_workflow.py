@@ -92,7 +92,7 @@ def test_the_same_command_goes_on_where_it_was_stopped(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("holotype.train.progress.StopRequest.__enter__", pressed)
+        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
         with pytest.raises(Stopped, match="image 64"):
             discover_table(table, small(), run, progress=False)
         patch.setattr("holotype.runs.embed._embed_missing", lambda *_: pytest.fail("embedded again"))

@@ -24,8 +24,8 @@ from holotype.errors import InputError, Stopped
 from holotype.machine.device import Compute
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
 from holotype.runs.embed import embed_table
-from holotype.train.encode import Encoder
-from holotype.train.sources import FreshViews
+from holotype.training.encode import Encoder
+from holotype.training.sources import FreshViews
 
 SHAPES = [(40, 40), (80, 33), (31, 90), (37, 41), (64, 64), (20, 25), (50, 50)]
 BROKEN = 3

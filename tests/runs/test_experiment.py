@@ -27,7 +27,7 @@ from holotype.runs.parts import load_data
 from holotype.runs.prepared import make_compute
 from holotype.runs.run import run_experiment
 from holotype.runs.settings import default_experiment, resolve
-from holotype.train.loop import Loop
+from holotype.training.loop import Loop
 from tests.cli.test_bad_input import pressed
 from tests.conftest import draw_squares, write_csv
 from tests.small_run import set_dotted
@@ -222,7 +222,7 @@ def test_a_method_without_steps_needs_no_batch(tiny):
 
 def test_a_stopped_run_goes_on_to_the_same_end(tiny, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("holotype.train.progress.StopRequest.__enter__", pressed)
+        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
         with pytest.raises(Stopped, match="epoch 1 of 2, step 1"):
             run_experiment(tiny(out="stopped"))
     assert not (tiny(out="stopped").folder / "scores.json").exists()

@@ -14,7 +14,7 @@ from holotype.errors import InputError
 from holotype.runs.folder import RunFolder, read_per_class
 from holotype.runs.identity import Identity, plain
 from holotype.runs.settings import resolve
-from holotype.train.journal import Metrics
+from holotype.training.journal import Metrics
 from tests.made_study import made_identity, made_record
 
 IDENTITY = made_identity(resolve("rpc", "cub", overrides={"cache_views": "16+8"}))

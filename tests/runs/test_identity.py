@@ -19,12 +19,12 @@ from holotype.methods import METHODS, find_method
 from holotype.models.cache import CacheViews
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import NO_PART, Identity, fits, identify, outline
-from holotype.runs.trees import flat
-from holotype.runs.views import drawn, stages_of
 from holotype.runs.prepared import Data
 from holotype.runs.settings import resolve
+from holotype.runs.trees import flat
+from holotype.runs.views import drawn, stages_of
 from tests.made_study import made_identity
-from tests.train.conftest import tiny_backbone
+from tests.training.conftest import tiny_backbone
 
 BACKBONE = tiny_backbone()
 PRESETS = [(method, preset) for method, cls in METHODS.items() for preset in cls.presets]
@@ -196,7 +196,7 @@ def test_a_changed_algorithm_has_another_hash(method: str, monkeypatch) -> None:
 
 
 def test_a_method_of_ones_own_has_a_revision_too() -> None:
-    name = "tests.train.stubs:TwoStages"
+    name = "tests.training.stubs:TwoStages"
     experiment = resolve(name, "cub")
     assert identity_of(experiment).method == {"name": name, "revision": 1, "settings": {}}
     assert METHODS["rpc"].revision > 1  # it drew its first weights otherwise once

@@ -313,7 +313,7 @@ def test_a_failed_run_among_several_at_once(bench, tmp_path: Path) -> None:
 def test_a_stopped_sweep_goes_on(bench, monkeypatch, tmp_path: Path) -> None:
     words = ("--methods", "simgcd,rpc", "--seeds", "0,1", "--cache-views", "4+2", "--parallel", 2)
     with monkeypatch.context() as patch:
-        patch.setattr("holotype.train.progress.StopRequest.__enter__", pressed)
+        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
         stopped = bench(*words)
     assert stopped.code == 130
     assert "simgcd s0: stage train" in stopped.err
@@ -327,7 +327,7 @@ def test_runs_that_cannot_share_the_device_run_by_themselves() -> None:
     """Several processes, a method that takes images, and other data each form a batch of their own."""
     made = [resolve(method, "cub", overrides={"seed": s}) for method in ("simgcd", "rpc") for s in (0, 1, 2)]
     made += [resolve("simgcd", "scars", overrides={"devices": 2})]
-    made += [resolve("tests.train.stubs:OwnEncoder", "cub")]
+    made += [resolve("tests.training.stubs:OwnEncoder", "cub")]
     made += [resolve("simgcd", "cub", overrides={"train.matmul": "highest"})]
     planned = [
         Planned(experiment, ("", n), f"run {n}", Records("none"), None) for n, experiment in enumerate(made)
@@ -342,7 +342,7 @@ def test_runs_that_cannot_share_the_device_run_by_themselves() -> None:
         ["run 8"],
     ]
     assert said == [
-        "run 7 runs by itself: tests.train.stubs:OwnEncoder takes images instead of tokens",
+        "run 7 runs by itself: tests.training.stubs:OwnEncoder takes images instead of tokens",
         "run 6 runs by itself: it takes 2 processes",
     ]
     one_by_one = [[run.name for run in batch] for batch in batches(planned, 1, said.append)]

@@ -16,7 +16,7 @@ from holotype.runs.experiment import Experiment
 from holotype.runs.parts import make_method
 from holotype.runs.prepared import Prepared, Shelf, make_compute, sharing_key
 from holotype.runs.settings import default_experiment
-from holotype.train import caching
+from holotype.training import caching
 from tests.small_run import set_dotted
 
 

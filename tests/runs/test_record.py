@@ -32,10 +32,10 @@ from holotype.runs.record import (
 )
 from holotype.runs.run import Run, begin, finish
 from holotype.runs.settings import resolve
-from holotype.train.sources import evaluation_features
+from holotype.training.sources import evaluation_features
 from tests.made_study import made_identity, made_record
-from tests.train.conftest import N_KNOWN
-from tests.train.conftest import world as world  # the fixture of the folder train
+from tests.training.conftest import N_KNOWN
+from tests.training.conftest import world as world  # the fixture of the folder train
 
 
 def small_table(label: str = "a") -> Table:
@@ -137,7 +137,7 @@ def made(squares_folder, tiny_backbone_file, tmp_path):
 
 @pytest.mark.parametrize(
     ("method", "train_epochs", "epochs"),
-    [("kmeans", 2, 0), ("simgcd", 3, 3), ("tests.train.stubs:TwoStages", 9, 2 + 1)],
+    [("kmeans", 2, 0), ("simgcd", 3, 3), ("tests.training.stubs:TwoStages", 9, 2 + 1)],
 )
 def test_epochs_are_those_of_all_stages(made, method, train_epochs, epochs):
     assert made(method, train__epochs=train_epochs).made.epochs == epochs

@@ -128,7 +128,7 @@ def test_only_the_scores_know_the_truth(tiny, squares_folder, tmp_path) -> None:
 def test_a_state_of_another_run_is_not_gone_on_from(tiny, tmp_path, monkeypatch) -> None:
     """A folder that lost all but its state must not go on with weights that were learned from something else."""
     with monkeypatch.context() as patch:
-        patch.setattr("holotype.train.progress.StopRequest.__enter__", pressed)
+        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
         with pytest.raises(Stopped):
             run_experiment(tiny(seed=1))
     (tiny().folder / "identity.json").unlink()

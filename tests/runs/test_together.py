@@ -17,7 +17,7 @@ from holotype.runs.record import Record
 from holotype.runs.run import run_experiment
 from holotype.runs.settings import default_experiment
 from holotype.runs.together import name_runs, run_together
-from holotype.train.loop import Loop
+from holotype.training.loop import Loop
 from tests.cli.test_bad_input import pressed
 from tests.small_run import set_dotted
 
@@ -95,7 +95,7 @@ def test_a_stop_lets_every_run_save_before_it_is_raised(tiny, monkeypatch):
         return [tiny("kmeans", f"{part}-k"), *(tiny(out=f"{part}-{seed}", seed=seed) for seed in (0, 1))]
 
     with monkeypatch.context() as patch:
-        patch.setattr("holotype.train.progress.StopRequest.__enter__", pressed)
+        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
         with pytest.raises(Stopped) as stopped:
             run_together(make("stopped"))
     told = str(stopped.value)
@@ -172,7 +172,7 @@ def test_a_run_stopped_and_resumed_under_a_smaller_budget_draws_the_same_views(t
     """20+10 views fit at first and not any more: the cache moves to a file, and the run ends as if nothing had been."""
     views = {"cache_views": "20+10", "store": "disk"}
     with monkeypatch.context() as patch:
-        patch.setattr("holotype.train.progress.StopRequest.__enter__", pressed)
+        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
         with pytest.raises(Stopped):
             run_experiment(tiny("rpc", "stopped", **views))
     small = {"memory__host_gb": 12 * per_view(tiny), "memory__cache_dir": str(tmp_path / "elsewhere")}
@@ -188,7 +188,7 @@ def test_a_run_that_began_with_fewer_views_keeps_to_them(tiny, monkeypatch, tmp_
     views = {"cache_views": "20+10", "store": "disk"}
     small = {"memory__host_gb": 12 * per_view(tiny), "memory__cache_dir": str(tmp_path / "small")}
     with monkeypatch.context() as patch:
-        patch.setattr("holotype.train.progress.StopRequest.__enter__", pressed)
+        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
         with pytest.raises(Stopped):
             run_experiment(tiny("rpc", "stopped", **views, **small))
     resumed = run_experiment(tiny("rpc", "stopped", **views))

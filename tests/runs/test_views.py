@@ -11,7 +11,7 @@ from holotype.models.cache import CacheViews
 from holotype.runs import views as module
 from holotype.runs.settings import default_experiment
 from holotype.runs.views import holds, views_needed, wanted_views
-from tests.train.stubs import STUBS
+from tests.training.stubs import STUBS
 
 from .test_prepared import tiny as tiny  # the fixture: an experiment on coloured squares
 

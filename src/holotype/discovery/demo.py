@@ -34,7 +34,7 @@ from holotype.report import build_report
 from holotype.runs.embed import embed_table
 from holotype.runs.folder import SCORES, RunFolder
 from holotype.runs.record import headline
-from holotype.train.encode import place
+from holotype.training.encode import place
 
 STEPS = 450
 """A taste, not a benchmark: well below a minute of training on two CPU cores."""

@@ -29,7 +29,7 @@ from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
 from holotype.runs.run import Run, begin, finish
 from holotype.runs.settings import default_experiment
-from holotype.train.state import clear_state
+from holotype.training.state import clear_state
 
 COUNT = "count.json"
 FEWEST = 8

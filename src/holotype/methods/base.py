@@ -1,6 +1,6 @@
 """The method contract: what a method is given, what it owes, and nothing else.
 
-The loop (train/loop.py) knows no method by name, and a method knows no device, rank, optimiser,
+The loop (training/loop.py) knows no method by name, and a method knows no device, rank, optimiser,
 file or logger. Four rules make capture, resume and several processes work together:
 
 1. What changes with time reaches the step as 0-d tensors in `Now`.

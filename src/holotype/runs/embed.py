@@ -32,8 +32,8 @@ from holotype.machine.device import Compute
 from holotype.machine.files import write_beside, write_text
 from holotype.methods import Method
 from holotype.models.backbone import Backbone
-from holotype.train.encode import Encoder
-from holotype.train.progress import StopRequest
+from holotype.training.encode import Encoder
+from holotype.training.progress import StopRequest
 
 FORMAT = 2
 """Raised when shards of an older version can no longer be read."""

@@ -14,7 +14,7 @@ from holotype.machine.memory import MemoryConfig
 from holotype.machine.rules import Count, Rule, Seed
 from holotype.models.backbone import BackboneConfig
 from holotype.models.cache import CacheViews
-from holotype.train.config import TrainConfig
+from holotype.training.config import TrainConfig
 
 
 def is_cache_views(text: str) -> bool:

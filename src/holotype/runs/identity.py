@@ -25,7 +25,7 @@ from holotype.models.cache import CacheViews
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import Data
 from holotype.runs.trees import flat, plain
-from holotype.runs.views import drawn
+from holotype.runs.views import drawn, stages_of
 
 FORMAT = 1
 """Of the file identity.json and of identities inside records."""

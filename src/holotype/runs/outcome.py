@@ -21,8 +21,8 @@ from holotype.data.table import Table
 from holotype.methods import Prediction
 from holotype.models.backbone import Backbone, state_digest
 from holotype.runs.embed import embed_table
-from holotype.train.encode import place
-from holotype.train.loop import Loop
+from holotype.training.encode import place
+from holotype.training.loop import Loop
 
 if TYPE_CHECKING:  # pandas takes half a second to import
     import pandas as pd

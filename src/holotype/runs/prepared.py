@@ -34,9 +34,9 @@ from holotype.models.cache import CacheViews, TokenCache
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import Data, load_data
 from holotype.runs.views import holds, most_views, views_needed, views_of, wanted_views
-from holotype.train.caching import open_cache
-from holotype.train.encode import Encoder
-from holotype.train.sources import FreshViews, evaluation_features
+from holotype.training.caching import open_cache
+from holotype.training.encode import Encoder
+from holotype.training.sources import FreshViews, evaluation_features
 
 log = logging.getLogger(__name__)
 

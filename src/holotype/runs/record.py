@@ -18,9 +18,9 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Prediction
 from holotype.runs.identity import Identity
-from holotype.train.encode import place
-from holotype.train.loop import Loop
-from holotype.train.sources import FreshViews, table_features
+from holotype.training.encode import place
+from holotype.training.loop import Loop
+from holotype.training.sources import FreshViews, table_features
 
 FORMAT = 2
 """Raised when a record of an older version can no longer be read. 1 was a flat object without an identity."""

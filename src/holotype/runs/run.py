@@ -40,7 +40,7 @@ from holotype.runs.provenance import describe
 from holotype.runs.record import Made, Record, Scores, count_placed, headline, score_held_out, score_table
 from holotype.runs.trained import save_trained
 from holotype.runs.views import drawn, views_needed, wanted_views
-from holotype.train.loop import Loop
+from holotype.training.loop import Loop
 
 CACHE = "cache.json"
 """Names the views that a run trains on, so that a resumed run takes the same."""

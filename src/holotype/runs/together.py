@@ -1,6 +1,6 @@
 """Several runs at once in one process.
 
-They share the images, the frozen trunk and the token cache (prepared.py) and take turns step by step (train/turns.py).
+They share the images, the frozen trunk and the token cache (prepared.py) and take turns step by step (training/turns.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from holotype.machine.locks import hold
 from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf, sharing_key
 from holotype.runs.run import Record, Run, begin, finish
-from holotype.train.turns import train_in_turns
+from holotype.training.turns import train_in_turns
 
 
 def run_together(experiments: Sequence[Experiment], shelf: Shelf | None = None) -> list[Record | InputError]:

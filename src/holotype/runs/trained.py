@@ -37,8 +37,8 @@ from holotype.methods import Method, find_method
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
 from holotype.runs.experiment import Experiment
 from holotype.runs.sheet import FILE, WEIGHTS, Sheet
-from holotype.train.encode import PREDICTED_AT_ONCE, Encoder
-from holotype.train.sources import FreshViews, evaluation_features
+from holotype.training.encode import PREDICTED_AT_ONCE, Encoder
+from holotype.training.sources import FreshViews, evaluation_features
 
 READ_AT_ONCE = 512
 """Images that are decoded and lie in memory at a time."""

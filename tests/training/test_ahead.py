@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from holotype.train.ahead import Ahead
+from holotype.training.ahead import Ahead
 
 CPU = torch.device("cpu")
 Start = Callable[..., Ahead]

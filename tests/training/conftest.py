@@ -17,9 +17,9 @@ from holotype.machine.memory import MemoryConfig
 from holotype.methods import Task, Views, find_method
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews
-from holotype.train.caching import open_cache
-from holotype.train.config import TrainConfig
-from holotype.train.loop import Loop
+from holotype.training.caching import open_cache
+from holotype.training.config import TrainConfig
+from holotype.training.loop import Loop
 
 N_CLASSES, PER_CLASS, N_KNOWN = 4, 12, 2
 

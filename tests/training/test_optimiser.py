@@ -11,7 +11,7 @@ from torch import nn
 
 from holotype.errors import InputError
 from holotype.models.heads import CosineClassifier, Projector
-from holotype.train.optimiser import build_sgd, momentum_tensors, restore_momentum, set_rate
+from holotype.training.optimiser import build_sgd, momentum_tensors, restore_momentum, set_rate
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity" / "param_groups.npz", allow_pickle=False)
 

@@ -9,7 +9,7 @@ from holotype.errors import InputError
 from holotype.machine.memory import Budget
 from holotype.methods import Views
 from holotype.models.cache import CacheViews, Shape
-from holotype.train.cache_plan import fit_to_needs, plan_cache, shrinking
+from holotype.training.cache_plan import fit_to_needs, plan_cache, shrinking
 
 SHAPE = Shape(images=100, tokens=10, dim=10)  # 20 kB per view of all images
 NEEDS = Views(weak=2, strong=1)

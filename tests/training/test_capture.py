@@ -13,10 +13,10 @@ from holotype.machine.memory import MemoryConfig, find_budget
 from holotype.methods import METHODS, Views
 from holotype.methods.simgcd import SimGCD
 from holotype.models.cache import CacheViews
-from holotype.train.caching import open_cache
-from holotype.train.capture import Captured
-from holotype.train.progress import Stopped
-from holotype.train.turns import train_in_turns
+from holotype.training.caching import open_cache
+from holotype.training.capture import Captured
+from holotype.training.progress import Stopped
+from holotype.training.turns import train_in_turns
 
 from .conftest import assert_equal_weights, tiny_backbone, weights
 from .stubs import TwoStages

@@ -10,8 +10,8 @@ import torch
 
 from holotype.errors import InputError, Stopped
 from holotype.methods import Prediction
-from holotype.train import turns
-from holotype.train.turns import End, take_step, train_in_turns
+from holotype.training import turns
+from holotype.training.turns import End, take_step, train_in_turns
 from tests.cli.test_bad_input import pressed
 
 from .conftest import assert_equal_weights, weights
@@ -73,7 +73,7 @@ def test_a_stop_lets_every_loop_save_and_go_on_later(world, tmp_path, monkeypatc
         return {str(seed): world.loop("simgcd", seed=seed, out=tmp_path / f"{part}{seed}") for seed in (0, 1)}
 
     with monkeypatch.context() as patch:
-        patch.setattr("holotype.train.progress.StopRequest.__enter__", pressed)
+        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
         ended = train_in_turns(make("stopped"))
     assert [str(end.outcome) for end in ended.values()] == ["stage train, epoch 1 of 2, step 1"] * 2
     assert all(isinstance(end.outcome, Stopped) for end in ended.values())

@@ -25,9 +25,9 @@ from holotype.machine.processes import gather_rows, local_rows, world_size
 from holotype.methods.base import Method, Views
 from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
-from holotype.train.ahead import Ahead
-from holotype.train.config import TrainConfig
-from holotype.train.encode import Encoder
+from holotype.training.ahead import Ahead
+from holotype.training.config import TrainConfig
+from holotype.training.encode import Encoder
 
 Key = tuple[int | str, ...]
 

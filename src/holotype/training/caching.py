@@ -51,8 +51,8 @@ from holotype.models.cache import (
     read_tokens,
     writing,
 )
-from holotype.train.cache_plan import Plan, fit_to_needs, plan_cache
-from holotype.train.encode import Encoder
+from holotype.training.cache_plan import Plan, fit_to_needs, plan_cache
+from holotype.training.encode import Encoder
 
 log = logging.getLogger("holotype")
 

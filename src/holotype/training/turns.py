@@ -12,8 +12,8 @@ import torch
 from holotype.errors import InputError, Stopped
 from holotype.machine.processes import rank
 from holotype.methods.base import Prediction
-from holotype.train.loop import Loop
-from holotype.train.progress import StopRequest, TrainingBar
+from holotype.training.loop import Loop
+from holotype.training.progress import StopRequest, TrainingBar
 
 
 @dataclass(frozen=True)

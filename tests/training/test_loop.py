@@ -18,8 +18,8 @@ import torch
 
 from holotype.errors import InputError
 from holotype.methods import METHODS
-from holotype.train.progress import Stopped, StopRequest
-from holotype.train.state import read_facts
+from holotype.training.progress import Stopped, StopRequest
+from holotype.training.state import read_facts
 
 from .conftest import assert_equal_weights, weights
 from .stubs import STUBS, ClustersAtTheEnd, TwoStages

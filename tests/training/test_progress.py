@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from holotype.errors import Stopped
-from holotype.train import progress
-from holotype.train.progress import StopRequest, TrainingBar, score_line
+from holotype.training import progress
+from holotype.training.progress import StopRequest, TrainingBar, score_line
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_signal_raises_the_flag_and_nothing_else(caught, number):
 @pytest.mark.parametrize("number", SIGNALS)
 def test_whoever_asks_again_after_a_while_is_not_made_to_wait(caught, monkeypatch, number):
     now = [100.0]
-    monkeypatch.setattr("holotype.train.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("holotype.training.progress.time.monotonic", lambda: now[0])
     with StopRequest() as stop:
         os.kill(os.getpid(), number)
         now[0] += 4

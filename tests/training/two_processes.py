@@ -18,8 +18,8 @@ from holotype.errors import InputError
 from holotype.machine.device import Compute
 from holotype.machine.memory import Budget
 from holotype.machine.processes import found_by_first, processes_here, told_by_all, told_by_first
-from holotype.train import caching
-from holotype.train.journal import Journal, Position, State
+from holotype.training import caching
+from holotype.training.journal import Journal, Position, State
 
 from .conftest import World, draw_squares
 from .stubs import OwnEncoder, TwoStages

@@ -12,7 +12,7 @@ from torch import Tensor
 from holotype.errors import InputError
 from holotype.machine.files import write_text
 from holotype.machine.processes import found_by_first, rank
-from holotype.train.state import load_tensors, read_facts, save_state
+from holotype.training.state import load_tensors, read_facts, save_state
 
 
 @dataclass

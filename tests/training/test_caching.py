@@ -12,8 +12,8 @@ from holotype.machine.device import Compute
 from holotype.machine.memory import Budget, MemoryConfig
 from holotype.methods import Views
 from holotype.models.cache import CacheViews
-from holotype.train import caching
-from holotype.train.caching import draw_strong, draw_view, open_cache
+from holotype.training import caching
+from holotype.training.caching import draw_strong, draw_view, open_cache
 
 from .conftest import tiny_backbone
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from holotype.methods import Views
-from holotype.train import step as step_module
-from holotype.train.step import draw_steps
+from holotype.training import step as step_module
+from holotype.training.step import draw_steps
 
 from .stubs import OwnEncoder
 

@@ -8,8 +8,8 @@ import torch
 from holotype.data.views import normalise
 from holotype.machine.device import Compute
 from holotype.methods import Prediction
-from holotype.train import encode
-from holotype.train.encode import Encoder, place
+from holotype.training import encode
+from holotype.training.encode import Encoder, place
 
 from .conftest import tiny_backbone
 from .stubs import OwnEncoder

@@ -2,7 +2,7 @@
 
 Digests are compared where arithmetic is the same (torch's version, the processor's instructions), which the golden
 file names; elsewhere the sums of the weights are compared to five digits. After a change of draws or of maths, raise
-the method's revision and write the file anew: `python -m pytest tests/train/test_golden_weights.py --write-golden`.
+the method's revision and write the file anew: `python -m pytest tests/training/test_golden_weights.py --write-golden`.
 """
 
 from __future__ import annotations

@@ -23,14 +23,14 @@ from holotype.methods.base import Method, Prediction, Stage
 from holotype.methods.schedule import cosine_lr
 from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
-from holotype.train.config import TrainConfig
-from holotype.train.encode import place
-from holotype.train.journal import Journal, Position, State
-from holotype.train.optimiser import build_sgd, momentum_tensors, restore_momentum, set_rate
-from holotype.train.progress import StopRequest, TrainingBar, score_line
-from holotype.train.rows import index_rows
-from holotype.train.sources import make_source, table_features
-from holotype.train.step import Drawn, Step, draw_steps
+from holotype.training.config import TrainConfig
+from holotype.training.encode import place
+from holotype.training.journal import Journal, Position, State
+from holotype.training.optimiser import build_sgd, momentum_tensors, restore_momentum, set_rate
+from holotype.training.progress import StopRequest, TrainingBar, score_line
+from holotype.training.rows import index_rows
+from holotype.training.sources import make_source, table_features
+from holotype.training.step import Drawn, Step, draw_steps
 
 Score = Callable[[Prediction], dict[str, Any]]
 

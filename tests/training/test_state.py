@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.train.state import clear_state, load_tensors, read_facts, save_state
+from holotype.training.state import clear_state, load_tensors, read_facts, save_state
 
 
 def save(folder, counter):

@@ -14,10 +14,10 @@ from holotype.machine.device import Compute
 from holotype.machine.memory import MemoryConfig
 from holotype.methods import Views
 from holotype.models.cache import CacheViews
-from holotype.train import sources
-from holotype.train.caching import draw_strong, draw_view, open_cache
-from holotype.train.encode import Encoder
-from holotype.train.sources import CachedViews, FreshViews, distinct, evaluation_features, table_features
+from holotype.training import sources
+from holotype.training.caching import draw_strong, draw_view, open_cache
+from holotype.training.encode import Encoder
+from holotype.training.sources import CachedViews, FreshViews, distinct, evaluation_features, table_features
 
 from .conftest import tiny_backbone
 

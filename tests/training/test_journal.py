@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.train import journal as journal_module
-from holotype.train.journal import Journal, Position, State
+from holotype.training import journal as journal_module
+from holotype.training.journal import Journal, Position, State
 
 
 def lines(folder):

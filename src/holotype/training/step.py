@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from holotype.data.sampling import keyed_generator
 from holotype.machine.processes import gather_rows, sum_gradients
 from holotype.methods.base import Batch, Method, Stage, Views
-from holotype.train.capture import Captured, undone
-from holotype.train.optimiser import momentum_of
-from holotype.train.sources import Key, Source
+from holotype.training.capture import Captured, undone
+from holotype.training.optimiser import momentum_of
+from holotype.training.sources import Key, Source
 
 log = logging.getLogger("holotype")
 
