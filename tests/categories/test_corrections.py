@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from dataclasses import replace
 
 import pandas as pd
@@ -216,7 +217,7 @@ def test_what_was_refused_is_not_tried_again(found, tmp_path):
 def test_the_log_is_applied_to_what_the_round_found(tmp_path):
     """Again and again: the folder rounds/1 stays as it was, and the outcome lies in the run folder."""
     found = make_discovery(tmp_path, 40)
-    found.facts["round"] = 1
+    found.facts = dataclasses.replace(found.facts, round=1)
     found.save(tmp_path / "rounds" / "1")
     found.save(tmp_path)
     append_edits(tmp_path, [edit("merge", "", "new-01", "new-02")])

@@ -77,11 +77,11 @@ def test_what_is_confirmed_in_a_category_is_in_it(edits):
     found = golden_discovery("shoes")
     after = apply_edits(found, edits).discovery
     where = dict(zip(after.images["path"], after.images["category_id"], strict=True))
-    facts = after.facts.get("edits", {"confirmed": {}})
-    for path, value in facts["confirmed"].items():
+    held = after.facts.edits
+    for path, value in held.confirmed.items():
         if value in {category.id for category in found.categories}:  # else it is a label
-            while value in facts["merged"]:
-                value = facts["merged"][value]
+            while value in held.merged:
+                value = held.merged[value]
             assert where[path] == value
 
 

@@ -164,18 +164,18 @@ from holotype.data.scratch import Spill
 from holotype.data.store import ImageStore
 
 *paths, folder, moment = sys.argv[1:]
-read = ingest.read_image
+read = ingest.opened
 
 def wait():
     print("ready", flush=True)
     time.sleep(60)
 
-def read_image(path):
+def opened(path):
     if moment == "during" and path == paths[-1]:
         wait()
     return read(path)
 
-ingest.read_image = read_image
+ingest.opened = opened
 store = ImageStore.decode(paths, 28, workers=1, progress=False, spill=Spill(0, Path(folder)))
 wait()
 """

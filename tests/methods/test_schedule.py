@@ -43,3 +43,12 @@ def test_ramp():
     assert ramp(0, 0, 200) == 1
     assert [ramp(e, 30, 6) for e in range(6)] == pytest.approx([0, 1 / 3, 2 / 3, 1, 1, 1])
     assert ramp(0, 30, 1) == 1
+
+
+def test_a_warm_up_rises_to_the_cosine_and_leaves_the_rest_alone():
+    plain, warm = ([cosine_lr(0.1, epoch, 100, w) for epoch in range(100)] for w in (0, 4))
+    assert warm[4:] == plain[4:]
+    assert [a / b for a, b in zip(warm[:4], plain[:4], strict=True)] == pytest.approx([0.2, 0.4, 0.6, 0.8])
+    assert [cosine_lr(0.1, epoch, 4, 10) for epoch in range(4)] == [
+        cosine_lr(0.1, epoch, 4, 2) for epoch in range(4)
+    ]

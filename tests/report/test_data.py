@@ -109,6 +109,11 @@ def test_scores_come_from_the_scores_alone(tmp_path):
     assert (scores["rpc"]["all"], scores["kmeans"]["new"]) == (0.697, 0.51)
     assert found["facts"]["backbone"]["caveat"]
     assert "edits" not in found["facts"]
-    for content in ("{", "[]", '{"all": null, "method": "rpc"}', '{"all": 1}'):
+    for content in (
+        "{",
+        "[]",
+        '{"scores": {"all": null}, "identity": {"method": {"name": "rpc"}}}',
+        '{"scores": {"all": 1}}',
+    ):
         (tmp_path / "scores.json").write_text(content)
         assert read_scores(tmp_path) == {}

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 
+import pandas as pd
 import pytest
 import yaml
 

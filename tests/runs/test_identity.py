@@ -320,3 +320,12 @@ def test_another_run_is_refused_by_the_name_of_what_differs() -> None:
     words = r"folder holds a run with method\.settings\.ova\.arch = 'debgcd', not 'compact'"
     with pytest.raises(InputError, match=words):
         mine.check_same(theirs, "folder")
+
+
+def test_a_setting_that_came_later_changes_no_hash_at_the_value_that_held_before() -> None:
+    """Runs of the time before warm-up was a setting are runs without it."""
+    without, with_it = (
+        outline(resolve("simgcd", "cub", overrides={"train.warmup": epochs})) for epochs in (0, 10)
+    )
+    assert "train.warmup" not in without
+    assert with_it == without | {"train.warmup": 10}

@@ -109,7 +109,7 @@ def test_a_run_on_a_sample_places_the_whole_collection(
     assert found.said.category[63] == -1
     assert (tmp_path / REST).is_dir()
     record = finish(run, prediction, 1.0, parallel=1, rest=rest)
-    assert record["n"] == 47  # the whole collection is scored: 48 unlabelled images, one of them broken
+    assert record.scores.n == 47  # the whole collection is scored: 48 unlabelled images, one of them broken
     assert not (tmp_path / REST).exists()  # the shards have done their work
 
 

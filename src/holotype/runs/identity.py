@@ -131,8 +131,20 @@ def _train(experiment: Experiment) -> dict[str, Any]:
     """Without the precision, which depends on the device; nothing where the method does not train."""
     if not stages_of(experiment):
         return {}
-    train = dataclasses.asdict(experiment.train)
-    return plain({key: value for key, value in train.items() if key not in (*NO_PART, "precision")})
+    return plain(
+        {
+            one.name: getattr(experiment.train, one.name)
+            for one in dataclasses.fields(experiment.train)
+            if one.name not in (*NO_PART, "precision")
+            and not _at_rest(one, getattr(experiment.train, one.name))
+        }
+    )
+
+
+def _at_rest(setting: dataclasses.Field[Any], value: Any) -> bool:
+    """Whether a setting that came later has the value that held before there was it, which its field names: runs of
+    that time are the same runs, and keep their hash."""
+    return "before" in setting.metadata and setting.metadata["before"] == value
 
 
 # -- what can be said before data and network are there --------------------------------------------------

@@ -1,6 +1,7 @@
 """Several runs at once in one process.
 
-They share the images, the frozen trunk and the token cache (prepared.py) and take turns step by step (training/turns.py).
+They share the images, the frozen trunk and the token cache (prepared.py) and take turns step by step
+(training/turns.py).
 """
 
 from __future__ import annotations

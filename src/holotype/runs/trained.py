@@ -16,10 +16,9 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -39,6 +38,9 @@ from holotype.runs.experiment import Experiment
 from holotype.runs.sheet import FILE, WEIGHTS, Sheet
 from holotype.training.encode import PREDICTED_AT_ONCE, Encoder
 from holotype.training.sources import FreshViews, evaluation_features
+
+if TYPE_CHECKING:  # pandas takes half a second to import
+    import pandas as pd
 
 READ_AT_ONCE = 512
 """Images that are decoded and lie in memory at a time."""
@@ -115,6 +117,8 @@ class Trained:
             "typicality": _spread(typicality, read, np.nan),
             "fits": _spread(fits, read, False),
         }
+        import pandas as pd
+
         return pd.DataFrame(columns)
 
 

@@ -188,7 +188,7 @@ class Loop:
         bar: TrainingBar,
     ) -> Generator[None, None, None]:
         assert self.step is not None
-        lr = cosine_lr(self.lr(stage), epoch, epochs)
+        lr = cosine_lr(self.lr(stage), epoch, epochs, self.config.warmup)
         set_rate(optimiser, lr)
         if not self.position.begun:
             self._before_epoch(stage, epoch)
