@@ -64,10 +64,11 @@ def read_seeds(text: str, where: str) -> tuple[int, ...]:
     """`0-4,7` -> 0, 1, 2, 3, 4, 7."""
     found: list[int] = []
     for part in text.split(","):
-        first, _, last = part.partition("-")
-        if not first.isdigit() or not (last or first).isdigit():
+        first, dash, last = part.partition("-")
+        last = last if dash else first
+        if not first.isdigit() or not last.isdigit() or int(last) < int(first):
             raise InputError(f"{where} has seeds={text}, which cannot be read; write seeds=0-4,7.")
-        found += range(int(first), int(last or first) + 1)
+        found += range(int(first), int(last) + 1)
     return tuple(found)
 
 

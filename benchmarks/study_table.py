@@ -137,8 +137,13 @@ def seeds_table(study: Study, choice: Choice, rows: list[StudyRow], records: lis
     lines, commits = [], set()
     for group in choice.seeds:
         chosen = replace(choice, seeds=(group,))
-        (other,) = reference_of(study, chosen, dataset, records)
-        one = make_row(select(study, replace(row, seeds=group), dataset, records), row.name)
+        found = select(study, replace(row, seeds=group), dataset, records)
+        reference = reference_of(study, chosen, dataset, records)
+        if not found or not reference:
+            raise InputError(
+                f"{row.name} of {study.name} or its reference has no records of the seeds {seeds(group)}; leave them out."
+            )
+        one, other = make_row(found, row.name), reference[0]
         commits |= {*one.commits, *other.commits}
         gains = [paired(one, other, score) for score in SCORES]
         lines.append([f"{seeds(group)}", *(difference(g) for g in gains), *(interval(g) for g in gains)])
