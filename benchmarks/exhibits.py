@@ -5,12 +5,12 @@
 
 A block of README.md or of a document in docs/ stands between two lines of its own:
 
-    <!-- table: STUDY [DATASET] [rows=a,b,c] [seeds=0-4,7] [kind=study|comparison|ablation|seeds|overhead] -->
+    <!-- table: STUDY [DATASET] [rows=a,b,c] [seeds=0-4,7] [kind=study|comparison|ablation|seeds|each|overhead] -->
     <!-- end of table -->
 
 STUDY names experiments/STUDY.yaml, whose rows select their records in experiments/results; for kind=overhead the folder
 experiments/results/STUDY, which holds what benchmarks/overhead.py measured. kind=seeds: one row's gain on the reference
-over several sets of seeds, seeds=0-1;2-9.
+over several sets of seeds, seeds=0-1;2-9. kind=each: the score of every seed in place of their mean.
 """
 
 from __future__ import annotations

@@ -27,7 +27,9 @@ from holotype.runs.sweep import select
 # the words and stars of the tables of holotype bench, so that published numbers are marked the same way everywhere
 from holotype.runs.tables import SCORES, Row, footnotes, make_row, mean_and_std, published_cells
 
-KINDS = ("study", "comparison", "ablation", "seeds")
+KINDS = ("study", "comparison", "ablation", "seeds", "each")
+PLAIN = ("study", "each")
+"""Kinds without published scores."""
 ABLATION = {
     "rpc": "rpc",
     "no-fusion": "without embedding fusion",
@@ -112,7 +114,8 @@ def page(study: Study, choice: Choice, rows: list[StudyRow], dataset: str, recor
         if found := select(study, row, dataset, records):
             one = make_row(found, row.name)
             lines.append(Line(row, replace(one, published=printed(choice.kind, row, dataset))))
-    facts = Page(study, choice, rows, lines, reference_of(study, choice, dataset, records))
+    reference = [] if choice.kind == "each" else reference_of(study, choice, dataset, records)
+    facts = Page(study, choice, rows, lines, reference)
     notes = "\n\n".join(footer(facts))
     return f"{body(facts)}\n\n{notes}" if lines else notes
 
@@ -187,7 +190,7 @@ def body(facts: Page) -> str:
     head = ["Row", "What it changes", *(FACTS.get(key, "Config") for key in columns), "Seeds (n)"]
     head += ["All", "Old", "New"]
     head += ["Δ All", "Δ Old", "Δ New"] if facts.reference else []
-    head += [f"{name} (published)" for name in ("All", "Old", "New")] if facts.choice.kind != "study" else []
+    head += [f"{name} (published)" for name in ("All", "Old", "New")] if facts.choice.kind not in PLAIN else []
     return table(head, [cells(line, facts, columns) for line in facts.lines])
 
 
@@ -196,13 +199,19 @@ def cells(line: Line, facts: Page, columns: Sequence[str]) -> list[str]:
     told = [f"{line.row.name} (reference)" if is_reference else line.row.name]
     told += [what_changes(line.row, facts.study.own[line.row.name])]
     told += [str(row.facts[key])[:8] if key == "config_hash" else str(row.facts[key]) for key in columns]
-    told += [seeds(row.seeds), *(mean_and_std(row.scores[score]) for score in SCORES)]
+    spell = each if facts.choice.kind == "each" else mean_and_std
+    told += [seeds(row.seeds), *(spell(row.scores[score]) for score in SCORES)]
     if facts.reference:
         other = None if is_reference else counterpart(row, facts.reference)
         told += ["" if other is None else difference(paired(row, other, score)) for score in SCORES]
-    if facts.choice.kind != "study":
+    if facts.choice.kind not in PLAIN:
         told += published_cells(row.published)
     return [cell.replace("|", r"\|") for cell in told]
+
+
+def each(values: Sequence[float] | None) -> str:
+    """`60.5, 55.2, 56.3`: every seed's own."""
+    return ", ".join(f"{value:.1f}" for value in values) if values else "none"
 
 
 def differing(lines: Sequence[Line]) -> list[str]:
@@ -270,8 +279,13 @@ def footer(facts: Page) -> list[str]:
     notes, name = [], facts.study.reference
     if facts.lines:
         shown = [line.found for line in facts.lines]
-        notes += [note for note in footnotes(shown, caveats=facts.choice.kind != "study") if note]
-    if facts.lines and facts.reference:
+        notes += [note for note in footnotes(shown, caveats=facts.choice.kind not in PLAIN) if note]
+    if facts.choice.kind == "each" and facts.lines:
+        notes = [
+            "All, Old, New: per cent of the unlabelled training images, one global assignment, last epoch; one number "
+            "for each seed, in their order."
+        ]
+    elif facts.lines and facts.reference:
         notes.append(
             f"Δ: difference from {name} in points, paired by seed: mean ± standard deviation (ddof 1), and how many "
             "of the seeds that both have share the sign of the mean."
