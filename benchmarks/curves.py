@@ -45,7 +45,9 @@ def read_curves(study: Study, results: Path) -> dict[str, Curve]:
         for name, value in places(row.name) if mine else []:
             found[name][value] = make_row(mine, row.name)
     if not any(found.values()):
-        raise InputError(f"{results} holds no records of {study.name} with scores; run holotype bench --study first.")
+        raise InputError(
+            f"{results} holds no records of {study.name} with scores; run holotype bench --study first."
+        )
     return {name: over_common_seeds(name, rows) for name, rows in found.items() if rows}
 
 

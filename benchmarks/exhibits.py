@@ -24,7 +24,8 @@ from pathlib import Path
 
 from overhead_table import overhead_table
 from script import one_sentence
-from study_table import KINDS, Choice, study_table
+from study_page import KINDS, Choice
+from study_table import study_table
 
 from holotype.errors import InputError
 from holotype.machine.files import write_text

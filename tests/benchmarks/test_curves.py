@@ -14,10 +14,13 @@ from holotype.runs.study import read_study
 from made_study import add_run, write_study
 
 ROWS = ("rpc", "lambda_1=0.2", "lambda_1=1", "lambda_2=0.0", "alpha=1.0", "simgcd")
-STUDY = "question: How far?\ndatasets: [cub]\nseeds: [0, 1, 7]\nrows:\n  simgcd: {method: simgcd}\n" + "".join(
-    f"  {name}: {{method: rpc, settings: {{{f'method.{name}'.replace('=', ': ') if '=' in name else ''}}}}}\n"
-    for name in ROWS
-    if name != "simgcd"
+STUDY = (
+    "question: How far?\ndatasets: [cub]\nseeds: [0, 1, 7]\nrows:\n  simgcd: {method: simgcd}\n"
+    + "".join(
+        f"  {name}: {{method: rpc, settings: {{{f'method.{name}'.replace('=', ': ') if '=' in name else ''}}}}}\n"
+        for name in ROWS
+        if name != "simgcd"
+    )
 )
 
 

@@ -122,7 +122,10 @@ def test_a_map_is_called_by_its_label_and_says_where_it_comes_from(runs, drawn: 
     assert record is not None
     assert told["run"]["config_hash"] == record.identity.hash
     assert (told["run"]["all"], told["run"]["mode"]) == (record.scores.all, record.made.mode)
-    assert told["run"].keys() == json.loads((TOP / "experiments/results/maps/rpc.json").read_text())["run"].keys()
+    assert (
+        told["run"].keys()
+        == json.loads((TOP / "experiments/results/maps/rpc.json").read_text())["run"].keys()
+    )
     assert (told["known"]["images"], told["known"]["classes"]) == (16, 2)
     assert (told["novel"]["images"], told["novel"]["classes"]) == (32, 2)
 
@@ -132,7 +135,11 @@ def test_the_recorded_maps_are_of_recorded_runs() -> None:
     for path in (TOP / "experiments" / "results" / "maps").glob("*.json"):
         told = json.loads(path.read_text())["run"]
         found = records[told["config_hash"], told["seed"]]
-        assert (told["all"], told["old"], told["new"]) == (found.scores.all, found.scores.old, found.scores.new)
+        assert (told["all"], told["old"], told["new"]) == (
+            found.scores.all,
+            found.scores.old,
+            found.scores.new,
+        )
         assert told["commit"] == found.made.commit
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from study_table import Choice, difference, seeds, study_table
+from study_page import Choice, seeds
+from study_table import difference, study_table
 
 from holotype.errors import InputError
 from holotype.models.backbone import CAVEAT, MADE
@@ -110,12 +111,17 @@ def test_a_row_that_cannot_be_run_any_more_is_named(top: Path) -> None:
     """Its records are those of its hash, and the command leaves it out."""
     old = add_run(top, "rpc", 0, 12, 12, changes={"method.revision": 1})
     gone = f"no-align: {{method: rpc, record: {old.identity.hash!r}, seeds: [0]}}"
-    text = STUDY.replace("no-align: {method: rpc, preset: reading}", gone).replace("rows:", "commit: abc\nrows:", 1)
+    text = STUDY.replace("no-align: {method: rpc, preset: reading}", gone).replace(
+        "rows:", "commit: abc\nrows:", 1
+    )
     write_study(top, text)
     text = build(top)
     assert cells(text, "no-align")["Old"] == "12.0"
     assert cells(text, "rpc")["Old"] == "67.0 ± 8.5"
-    assert "This version does not make no-align: settings or revision are gone. They belong to commit abc." in text
+    assert (
+        "This version does not make no-align: settings or revision are gone. They belong to commit abc."
+        in text
+    )
     alone = build(top, rows=("no-align",))
     assert "Runs: `" not in alone
     assert "--rows rpc`" in build(top, rows=("rpc", "no-align")).replace(" --root DIR", "")
@@ -150,7 +156,9 @@ def test_what_differs_between_rows_gets_a_column(tmp_path: Path) -> None:
 def test_records_of_two_kinds_are_no_row(top: Path) -> None:
     """Other images under the same name: which of them the table means is not for it to choose."""
     add_run(top, "no-new", 0, 30, 30, changes={"data.table": "another"})
-    with pytest.raises(InputError, match=r"row no-new of parts has records of two kinds, .* differ in data\.table"):
+    with pytest.raises(
+        InputError, match=r"row no-new of parts has records of two kinds, .* differ in data\.table"
+    ):
         build(top)
     assert "| rpc |" in build(top, rows=("rpc",))
 
@@ -162,7 +170,11 @@ def test_a_table_of_some_seeds(top: Path) -> None:
     """Old of no-new with seeds 0 and 1: 64, 71; of simgcd 60, 70."""
     text = build(top, seeds=((0, 1),))
     found = cells(text, "no-new")
-    assert (found["Seeds (n)"], found["Old"], found["Δ Old"]) == ("0, 1 (2)", "67.5 ± 4.9", "+2.5 ± 2.1 (2/2)")
+    assert (found["Seeds (n)"], found["Old"], found["Δ Old"]) == (
+        "0, 1 (2)",
+        "67.5 ± 4.9",
+        "+2.5 ± 2.1 (2/2)",
+    )
     assert cells(text, "simgcd")["Old"] == "65.0 ± 7.1"
     assert "Not run: no-align." in text  # rpc has both
     assert "--seeds 0,1" in text
@@ -189,6 +201,22 @@ def test_gains_over_several_sets_of_seeds(top: Path) -> None:
     assert rows[4][5] == "-1.5 to 6.1"
     assert "Student's t" in text
     assert "Commit abc." in text
+
+
+def test_the_scores_of_every_seed(top: Path) -> None:
+    text = build(top, rows=("no-new", "rpc"), kind="each", seeds=((0, 1, 2),))
+    assert cells(text, "no-new") == {
+        "Row": "no-new",
+        "What it changes": "`method.lambda_2 = 0`",
+        "Seeds (n)": "0 to 2 (3)",
+        "All": "46.0, 56.8, 63.2",
+        "Old": "64.0, 71.0, 82.0",
+        "New": "40.0, 52.0, 57.0",
+    }
+    assert cells(text, "rpc")["New"] == "44.0, 58.0"
+    assert "one number for each seed, in their order" in text
+    assert "±" not in text
+    assert "Not run: rpc, seed 2." in text
 
 
 @pytest.mark.parametrize("choice", [{}, {"rows": ("rpc",)}, {"rows": ("rpc", "no-new"), "seeds": ((0,),)}])

@@ -165,7 +165,9 @@ def test_a_live_row_fits_records_of_one_hash(path: Path, records: list[Record]) 
     for row in study.rows.values():
         for dataset in row.datasets if row.record is None else ():
             told = outline(resolve_row(study, row, dataset))
-            assert len({record.identity.hash for record in records if fits(record.identity, told)}) <= 1, row.name
+            assert len({record.identity.hash for record in records if fits(record.identity, told)}) <= 1, (
+                row.name
+            )
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=name)

@@ -1,4 +1,4 @@
-"""`bench`, from Python and as a command: every run once, a table of what was asked for, and nothing lost by a failure."""
+"""`bench`, from Python and as a command: every run once, and a table of what was asked for."""
 
 from __future__ import annotations
 
@@ -186,7 +186,9 @@ def test_a_study_in_memory_and_the_same_in_a_file(
         ({"methods": ["rpc"], "datasets": ["cub"], "settings": {"simgcd:train.lr": 3}}, "'simgcd'"),
     ],
 )
-def test_what_cannot_be_run_is_said_in_a_sentence(asked: dict[str, Any], told: str, tmp_path, monkeypatch) -> None:
+def test_what_cannot_be_run_is_said_in_a_sentence(
+    asked: dict[str, Any], told: str, tmp_path, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError) as refused:
         sweep(**asked)

@@ -256,7 +256,9 @@ def test_a_stopped_run_goes_on_to_the_same_end(tiny, monkeypatch):
     assert not (tiny(out="stopped").folder / "scores.json").exists()
     resumed, whole = run_experiment(tiny(out="stopped")), run_experiment(tiny(out="whole"))
     clocks = dict.fromkeys(("seconds", "wall_seconds", "decode_seconds", "cache_seconds"), 0.0)
-    timeless = [dataclasses.replace(one, made=dataclasses.replace(one.made, **clocks)) for one in (resumed, whole)]
+    timeless = [
+        dataclasses.replace(one, made=dataclasses.replace(one.made, **clocks)) for one in (resumed, whole)
+    ]
     assert timeless[0] == timeless[1]
     assert_same_run(tiny(out="stopped").folder, tiny(out="whole").folder)
 

@@ -125,7 +125,17 @@ def test_where_a_run_takes_place_is_left_out(method: str, field: str) -> None:
 
 def test_every_setting_of_an_experiment_has_its_place() -> None:
     """A setting that comes later has to be sorted in here, and into the identity where it decides."""
-    elsewhere = {"method_name", "dataset", "labels", "k", "seed", "cache_views", "method", "train", "backbone"}
+    elsewhere = {
+        "method_name",
+        "dataset",
+        "labels",
+        "k",
+        "seed",
+        "cache_views",
+        "method",
+        "train",
+        "backbone",
+    }
     names_only = {"preset"}
     assert {field.name for field in dataclasses.fields(Experiment)} == elsewhere | names_only | set(WHERE)
     fields = {field.name for field in dataclasses.fields(Identity)}
@@ -152,7 +162,9 @@ def test_the_hash_leaves_out_the_seed_and_nothing_else(method: str) -> None:
     assert dataclasses.replace(identity, seed=17).hash == identity.hash
     assert dataclasses.replace(identity, seed=17).name == f"{identity.hash}-s17"
     keys = [key for key in flat(dataclasses.asdict(identity)) if key != "seed"]
-    assert {"engine", "data.table", "data.k", "method.name", "method.revision", "backbone.digest"} <= set(keys)
+    assert {"engine", "data.table", "data.k", "method.name", "method.revision", "backbone.digest"} <= set(
+        keys
+    )
     for key in keys:
         changed = json.loads(json.dumps(identity.as_dict()))
         *parents, last = key.split(".")
@@ -237,7 +249,12 @@ def test_an_outline_finds_its_own_run_and_no_other(method: str, preset: str) -> 
     changes |= {"method.settings.added": 1} | ({"train.lr": 9.0} if method != "kmeans" else {"train.lr": 0.1})
     for key, value in changes.items():
         assert not fits(made_identity(experiment, {key: value}), told), key
-    for key, value in {"seed": 5, "data.table": "9", "backbone.digest": "9", "train.precision": "bf16"}.items():
+    for key, value in {
+        "seed": 5,
+        "data.table": "9",
+        "backbone.digest": "9",
+        "train.precision": "bf16",
+    }.items():
         assert fits(made_identity(experiment, {key: value}), told), key  # the settings do not say
     missing = own.method["settings"].copy()
     missing.popitem()
@@ -268,7 +285,9 @@ def test_an_identity_survives_a_file(method: str, preset: str) -> None:
 
 def test_an_identity_of_another_version_is_refused() -> None:
     content = identity_of(resolve("rpc", "cub")).as_dict()
-    with pytest.raises(InputError, match=r"there/identity\.json was written by another version \(format 7, not 1\)"):
+    with pytest.raises(
+        InputError, match=r"there/identity\.json was written by another version \(format 7, not 1\)"
+    ):
         Identity.from_dict(content | {"format": 7}, "there/identity.json")
 
 

@@ -146,7 +146,11 @@ def test_a_record_that_was_tampered_with_stops_the_sweep(
     if fault == "renamed":
         path.rename(path.with_name(f"{mine.identity.hash}-s7.json"))
     before = files(tmp_path)
-    told = {"renamed": "holds the record of run", "edited": "hash of its own identity", "unlawful": "says All"}
+    told = {
+        "renamed": "holds the record of run",
+        "edited": "hash of its own identity",
+        "unlawful": "says All",
+    }
     with pytest.raises(InputError, match=told[fault]):
         plan(tiny(), reuse="theirs")
     assert files(tmp_path) == before
@@ -231,7 +235,7 @@ def test_views_that_a_method_does_not_draw_make_no_other_run(tiny, plan) -> None
 
 
 def test_two_names_for_one_run_are_refused(tiny, plan) -> None:
-    with pytest.raises(InputError, match="one and two are the same experiment on .* with seed 0"):
+    with pytest.raises(InputError, match=r"one and two are the same experiment on .* with seed 0"):
         plan(tiny(label="one"), tiny(label="two", train__epochs=9))
 
 

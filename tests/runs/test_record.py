@@ -1,4 +1,4 @@
-"""What a run says of itself: scores made by hand, a record that survives a file, and nothing less that is taken for one."""
+"""What a run says of itself: scores made by hand, a record that survives a file, and nothing less for one."""
 
 from __future__ import annotations
 
@@ -120,7 +120,9 @@ def test_held_out_images_that_cannot_be_read_at_all(trained, tmp_path):
 def made(squares_folder, tiny_backbone_file, tmp_path):
     """The record of a run that is scored before its first step."""
 
-    def make(method: str = "simgcd", dataset: Path = squares_folder / "squares.csv", **settings: Any) -> Record:
+    def make(
+        method: str = "simgcd", dataset: Path = squares_folder / "squares.csv", **settings: Any
+    ) -> Record:
         overrides: dict[str, Any] = {"k": 4, "device": "cpu", "progress": False, "out": str(tmp_path / "run")}
         overrides |= {"backbone.name": str(tiny_backbone_file), "train.batch_size": 16, "cache_views": "off"}
         overrides |= {key.replace("__", "."): value for key, value in settings.items()}
@@ -148,7 +150,13 @@ def test_a_record_says_what_was_run_and_how_it_was_scored(made, tmp_path):
     assert (identity.backbone["name"], identity.backbone["train_blocks"]) == ("tiny", 1)
     assert (identity.train["precision"], identity.views, identity.data["k"]) == ("fp32", "off", 4)
     how = found.made
-    assert (how.variant, how.mode, how.captured, how.processes, how.parallel) == ("default", "exact", False, 1, 1)
+    assert (how.variant, how.mode, how.captured, how.processes, how.parallel) == (
+        "default",
+        "exact",
+        False,
+        1,
+        1,
+    )
     assert (how.seconds, how.cache_seconds) == (1.2, 0.0)
     r = found.scores.share_old
     assert (found.scores.n, r) == (48, 1 / 3)

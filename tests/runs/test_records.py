@@ -82,9 +82,15 @@ def write(folder: Path, name: str, content: Any) -> Path:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda told: told["scores"].update(all=0.54), "says All = 0.540000 where its Old and New imply 0.525"),
+        (
+            lambda told: told["scores"].update(all=0.54),
+            "says All = 0.540000 where its Old and New imply 0.525",
+        ),
         (lambda told: told["scores"].update(new=0.6), "says All = 0.525000"),
-        (lambda told: told["identity"]["train"].update(epochs=7), "does not bear the hash of its own identity"),
+        (
+            lambda told: told["identity"]["train"].update(epochs=7),
+            "does not bear the hash of its own identity",
+        ),
         (lambda told: told.update(hash="0" * 16), "does not bear the hash of its own identity"),
         (lambda told: told["identity"].update(seed=5), "holds the record of run"),
     ],

@@ -104,12 +104,14 @@ def test_a_study_in_memory_is_the_study_in_a_file(written) -> None:
     assert made.name == read.name == "parts"
     assert (made.rows["simgcd"], made.question, made.own) == (read.rows["simgcd"], read.question, read.own)
     assert repr(content) == before
-    with pytest.raises(InputError, match="^parts has no rows"):
+    with pytest.raises(InputError, match=r"^parts has no rows"):
         make_study({"question": "Q?"}, "parts")
 
 
 def test_a_row_may_name_its_records(written) -> None:
-    study = read_study(written(SMALL + "rows: {a: {method: rpc, record: 00ff00ff00ff00ff}, b: {method: rpc}}"))
+    study = read_study(
+        written(SMALL + "rows: {a: {method: rpc, record: 00ff00ff00ff00ff}, b: {method: rpc}}")
+    )
     assert [row.record for row in study.rows.values()] == ["00ff00ff00ff00ff", None]
     with pytest.raises(InputError, match=r"row 'a' .* record = 3, where text belongs"):
         read_study(written(SMALL + "rows: {a: {method: rpc, record: 3}}"))

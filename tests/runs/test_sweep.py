@@ -17,13 +17,21 @@ from tests.made_study import made_identity, made_record
 
 
 def study(**content: Any) -> Study:
-    rows = {"plain": {"method": "simgcd"}, "rpc": {"method": "rpc"}, "gone": {"method": "rpc", "record": "f" * 16}}
+    rows = {
+        "plain": {"method": "simgcd"},
+        "rpc": {"method": "rpc"},
+        "gone": {"method": "rpc", "record": "f" * 16},
+    }
     told = {"question": "Q?", "datasets": ["cub"], "seeds": [0, 1], "cache_views": "16+8", "rows": rows}
     return make_study(told | content, "parts.yaml")
 
 
 def recorded(
-    row: str, seed: int = 0, changes: dict[str, Any] | None = None, dataset: str = "cub", of: Study | None = None
+    row: str,
+    seed: int = 0,
+    changes: dict[str, Any] | None = None,
+    dataset: str = "cub",
+    of: Study | None = None,
 ) -> Record:
     of = of or study()
     experiment = resolve_row(of, of.rows[row], dataset)
@@ -69,7 +77,7 @@ def test_what_is_asked_for_wins_over_the_study() -> None:
 
 def test_a_row_that_names_its_records_is_passed_over_and_refused_where_it_is_asked_for() -> None:
     assert {made.label for made in experiments(study(), Ask())} == {"plain", "rpc"}
-    with pytest.raises(InputError, match="Row gone of parts.yaml cannot be run by this version: "):
+    with pytest.raises(InputError, match=r"Row gone of parts\.yaml cannot be run by this version: "):
         experiments(study(), Ask(rows=["gone", "rpc"]))
     with pytest.raises(InputError, match=r"belongs to commit abc"):
         experiments(study(commit="abc"), Ask(rows=["gone"]))
@@ -99,7 +107,11 @@ def test_changes_reach_a_row_a_method_or_all() -> None:
 def test_a_row_selects_its_records_by_what_it_resolves_to() -> None:
     """Whatever they were called when they were made, in whichever study."""
     mine = [recorded("plain", seed) for seed in (1, 0, 5)]
-    others = [recorded("rpc"), recorded("plain", changes={"train.lr": 9.0}), recorded("plain", changes={"views": "off"})]
+    others = [
+        recorded("rpc"),
+        recorded("plain", changes={"train.lr": 9.0}),
+        recorded("plain", changes={"views": "off"}),
+    ]
     found = select(study(), study().rows["plain"], "cub", [*others, *mine])
     assert [record.key for record in found] == [mine[1].key, mine[0].key]  # by seed; 5 is none of the row's
     renamed = study(rows={"renamed": {"method": "simgcd", "settings": {"train.eval_every": 3}}})

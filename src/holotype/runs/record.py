@@ -115,7 +115,9 @@ class Record:
                 test=None if content.get("test") is None else _built(Scores, content["test"]),
             )
         except KeyError as error:
-            raise InputError(f"{where} is no whole record of a run ({error} is missing); run it again.") from error
+            raise InputError(
+                f"{where} is no whole record of a run ({error} is missing); run it again."
+            ) from error
         except (TypeError, ValueError) as error:
             raise InputError(f"{where} is no whole record of a run ({error}); run it again.") from error
         if content.get("hash") != record.identity.hash:
