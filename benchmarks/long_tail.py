@@ -25,7 +25,7 @@ from holotype.runs.folder import PER_CLASS, read_per_class
 from holotype.runs.prepared import Data, Shelf
 from holotype.runs.record import Record
 from holotype.runs.run import run_experiment
-from holotype.runs.settings import default_experiment, set_dotted
+from holotype.runs.settings import resolve
 
 TARGETS = ("uniform", "estimated")
 """Values of method.memax_target that are compared."""
@@ -94,7 +94,7 @@ def run(
 
     Its epochs give about `steps` steps.
     """
-    experiment, batch = default_experiment(method, "cifar100-200"), 64
+    batch = 64
     settings = {
         "progress": False,
         "train.batch_size": batch,
@@ -103,8 +103,7 @@ def run(
         "cache_views": "4+2",
         **changes,
     }
-    for key, value in settings.items():
-        set_dotted(experiment, key, value)
+    experiment = resolve(method, "cifar100-200", overrides=settings)
     with tempfile.TemporaryDirectory() as folder:
         experiment.out = str(Path(folder) / "run")
         record = run_experiment(experiment, shelf)
