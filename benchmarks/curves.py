@@ -39,13 +39,15 @@ class Curve:
 def read_curves(study: Study, results: Path) -> dict[str, Curve]:
     """The curve of every parameter of which there are records."""
     found: dict[str, dict[float, Row]] = {name: {} for name in PARAMETERS}
-    records = list(Records(results).by_key.values())
+    records = [record for record in Records(results).by_key.values() if record.scores.all is not None]
     for row in study.rows.values():
         mine = select(study, row, row.datasets[0], records) if places(row.name) else []
         for name, value in places(row.name) if mine else []:
             found[name][value] = make_row(mine, row.name)
     if not any(found.values()):
-        raise InputError(f"{results} holds no records of {study.name}; run holotype bench --study first.")
+        raise InputError(
+            f"{results} holds no records of {study.name} with scores; run holotype bench --study first."
+        )
     return {name: over_common_seeds(name, rows) for name, rows in found.items() if rows}
 
 

@@ -5,12 +5,12 @@
 
 A block of README.md or of a document in docs/ stands between two lines of its own:
 
-    <!-- table: STUDY [DATASET] [rows=a,b,c] [seeds=0-4,7] [kind=study|comparison|ablation|seeds|overhead] -->
+    <!-- table: STUDY [DATASET] [rows=a,b,c] [seeds=0-4,7] [kind=study|comparison|ablation|seeds|each|overhead] -->
     <!-- end of table -->
 
 STUDY names experiments/STUDY.yaml, whose rows select their records in experiments/results; for kind=overhead the folder
 experiments/results/STUDY, which holds what benchmarks/overhead.py measured. kind=seeds: one row's gain on the reference
-over several sets of seeds, seeds=0-1;2-9.
+over several sets of seeds, seeds=0-1;2-9. kind=each: the score of every seed in place of their mean.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from pathlib import Path
 
 from overhead_table import overhead_table
 from script import one_sentence
-from study_table import KINDS, Choice, study_table
+from study_page import KINDS, Choice
+from study_table import study_table
 
 from holotype.errors import InputError
 from holotype.machine.files import write_text
@@ -64,10 +65,11 @@ def read_seeds(text: str, where: str) -> tuple[int, ...]:
     """`0-4,7` -> 0, 1, 2, 3, 4, 7."""
     found: list[int] = []
     for part in text.split(","):
-        first, _, last = part.partition("-")
-        if not first.isdigit() or not (last or first).isdigit():
+        first, dash, last = part.partition("-")
+        last = last if dash else first
+        if not first.isdigit() or not last.isdigit() or int(last) < int(first):
             raise InputError(f"{where} has seeds={text}, which cannot be read; write seeds=0-4,7.")
-        found += range(int(first), int(last or first) + 1)
+        found += range(int(first), int(last) + 1)
     return tuple(found)
 
 

@@ -21,14 +21,16 @@ import numpy as np
 from holotype.data.benchmarks import load_benchmark
 from holotype.data.protocol import gcd_split
 from holotype.data.table import Table
+from holotype.runs.folder import PER_CLASS, read_per_class
 from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
+from holotype.runs.record import Record
 from holotype.runs.run import run_experiment
 from holotype.runs.settings import resolve
 
 TARGETS = ("uniform", "estimated")
 """Values of method.memax_target that are compared."""
-SCORES = ("all", "old", "new", "nmi", "seconds")
+SCORES = ("all", "old", "new", "nmi")
 """Of the record of a run, told in its line."""
 
 
@@ -86,8 +88,13 @@ def thin(table: Table, names: Sequence[Sequence[str]], sizes: np.ndarray, seed: 
     )
 
 
-def run(data: Data, shelf: Shelf, method: str, changes: dict[str, Any], steps: int) -> dict[str, Any]:
-    """The record of one run on the embedded backbone and the token cache; epochs give about `steps` steps."""
+def run(
+    data: Data, shelf: Shelf, method: str, changes: dict[str, Any], steps: int
+) -> tuple[Record, list[dict[str, Any]]]:
+    """One run on the embedded backbone and the token cache, and what became of each class.
+
+    Its epochs give about `steps` steps.
+    """
     batch = 64
     settings = {
         "progress": False,
@@ -100,7 +107,8 @@ def run(data: Data, shelf: Shelf, method: str, changes: dict[str, Any], steps: i
     experiment = resolve(method, "cifar100-200", overrides=settings)
     with tempfile.TemporaryDirectory() as folder:
         experiment.out = str(Path(folder) / "run")
-        return run_experiment(experiment, shelf)
+        record = run_experiment(experiment, shelf)
+        return record, read_per_class(experiment.folder / PER_CLASS)
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -131,11 +139,11 @@ def main(words: Sequence[str] | None = None) -> None:
         shelf = Shelf(data=data)
         for seed, weight, target in product(given.seed, given.weight, given.target):
             changes = {"seed": seed, "method.memax_weight": weight, "method.memax_target": target}
-            record = run(data, shelf, given.method, changes, given.steps)
+            record, classes = run(data, shelf, given.method, changes, given.steps)
             line = {"collection": collection, "images": len(thinned), "method": given.method, **changes}
-            line |= {key: record[key] for key in SCORES}
-            line["novel_categories"] = record["placed"]["novel_categories"]
-            line["class_mean"] = float(np.mean([c["accuracy"] for c in record["per_class"]]))
+            line |= {key: getattr(record.scores, key) for key in SCORES} | {"seconds": record.made.seconds}
+            line["novel_categories"] = record.placed.novel_categories if record.placed else None
+            line["class_mean"] = float(np.mean([one["correct"] / one["n"] for one in classes]))
             print(json.dumps(line), flush=True)
 
 

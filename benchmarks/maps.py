@@ -37,22 +37,20 @@ from holotype.errors import InputError
 from holotype.machine.files import write_beside, write_text
 from holotype.methods import find_method
 from holotype.runs.experiment import Experiment
-from holotype.runs.folder import RunFolder
+from holotype.runs.folder import IDENTITY, SCORES, RunFolder
+from holotype.runs.identity import Identity
 from holotype.runs.parts import make_method
 from holotype.runs.prepared import Prepared, Shelf, make_compute
+from holotype.runs.record import Record
 from holotype.runs.settings import read_settings, resolve
+from holotype.runs.tables import facts
 from holotype.runs.together import call
 from holotype.runs.trained import WEIGHTS
 from holotype.training.encode import Encoder
 from holotype.training.sources import FreshViews, evaluation_features
 
-FILES = ("config.yaml", "identity.json", "scores.json", WEIGHTS)
+FILES = ("config.yaml", IDENTITY, SCORES, WEIGHTS)
 """Of a finished run, all that is read here."""
-ORIGIN = (
-    *("method", "variant", "dataset", "seed", "backbone", "train_blocks", "epochs", "mode"),
-    *("config_hash", "commit", "all", "old", "new"),
-)
-"""Keys of a run's record that go with its map."""
 ARRAYS = ("features", "class", "kind", "name", "run")
 """Of a map without its points."""
 
@@ -65,8 +63,8 @@ class FinishedRun:
 
     path: Path
     experiment: Experiment
-    identity: dict[str, Any]
-    record: dict[str, Any]
+    identity: Identity
+    record: Record
 
     @property
     def name(self) -> str:
@@ -86,13 +84,14 @@ def open_run(path: Path, root: Path | None) -> FinishedRun:
     if missing := [name for name in FILES if not (path / name).is_file()]:
         raise InputError(f"{path} is not the folder of a finished run (no {missing[0]}); train it first.")
     folder = RunFolder(path)
-    identity, record = (dict(folder.read_json(name)) for name in ("identity.json", "scores.json"))
+    identity = Identity.from_dict(folder.read_json(IDENTITY), path / IDENTITY)
+    record = Record.from_dict(folder.read_json(SCORES), path / SCORES)
     config = read_settings(path / "config.yaml")
     if root is not None:
         config["root"] = root
     experiment = resolve(config["method_name"], config["dataset"], config["preset"], config)
     # a map may be made on another machine than the run, and a number of categories is not estimated again
-    experiment.device, experiment.devices, experiment.k = "auto", 1, identity["k"]
+    experiment.device, experiment.devices, experiment.k = "auto", 1, identity.data["k"]
     return FinishedRun(path, experiment, identity, record)
 
 
@@ -100,10 +99,10 @@ def check_together(runs: Sequence[FinishedRun]) -> None:
     """Maps are compared image by image, and each has a file of its own."""
     first = runs[0]
     for run in runs[1:]:
-        if run.identity["table"] != first.identity["table"]:
+        if run.identity.data["table"] != first.identity.data["table"]:
             raise InputError(
-                f"{first.path} and {run.path} were trained on different tables ({first.identity['dataset']} and "
-                f"{run.identity['dataset']}, or other labels); map each by itself."
+                f"{first.path} and {run.path} were trained on different tables ({first.identity.data['name']} and "
+                f"{run.identity.data['name']}, or other labels); map each by itself."
             )
     stems = [run.stem for run in runs]
     if twice := [stem for stem in stems if stems.count(stem) > 1]:
@@ -114,12 +113,12 @@ def prepare(run: FinishedRun, shelf: Shelf) -> Prepared:
     """Table, images and backbone of a run, which must be those that it was trained on."""
     compute = make_compute(run.experiment)
     prepared = shelf.get(run.experiment, compute)
-    if prepared.data.table.fingerprint() != run.identity["table"]:
+    if prepared.data.table.fingerprint() != run.identity.data["table"]:
         raise InputError(
-            f"The images or labels of {run.identity['dataset']} are not those that {run.path} was trained on; "
+            f"The images or labels of {run.identity.data['name']} are not those that {run.path} was trained on; "
             "give the folder that it had with --root."
         )
-    if prepared.backbone.digest != run.identity["backbone"]["digest"]:
+    if prepared.backbone.digest != run.identity.backbone["digest"]:
         raise InputError(
             f"The backbone {run.experiment.backbone.name} is not the one that {run.path} was trained on (its "
             "weights differ); put the old file back."
@@ -163,7 +162,7 @@ def embed(run: FinishedRun, shelf: Shelf) -> Arrays:
     found = evaluation_features(source, torch.from_numpy(rows)).float().cpu().numpy()
     source.close()
     truth = np.asarray(table.truth)[rows].astype(str)
-    origin = {key: run.record.get(key) for key in ORIGIN}
+    origin = origin_of(run.record)
     return {
         "features": unit(found).astype(np.float16),
         "class": truth,
@@ -171,6 +170,12 @@ def embed(run: FinishedRun, shelf: Shelf) -> Arrays:
         "name": np.array(run.name),
         "run": np.array(json.dumps(origin, ensure_ascii=False)),
     }
+
+
+def origin_of(record: Record) -> dict[str, Any]:
+    """What goes with a map of the run that it shows."""
+    scores = {name: getattr(record.scores, name) for name in ("all", "old", "new")}
+    return facts(record) | {"seed": record.identity.seed, "commit": record.made.commit} | scores
 
 
 def project(features: np.ndarray) -> np.ndarray:

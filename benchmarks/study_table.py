@@ -7,15 +7,16 @@ spread tells more than that of the two means.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from study_notes import footer
+from study_page import FACTS, PLAIN, Choice, Line, Page, differing, seeds
 from tables import table
 
-from holotype.data.benchmarks import BENCHMARKS, EMBEDDED
 from holotype.data.sources import collection_name
 from holotype.errors import InputError
 from holotype.runs.published import find_published
@@ -25,9 +26,8 @@ from holotype.runs.study import Study, StudyRow, pick_rows, read_study
 from holotype.runs.sweep import select
 
 # the words and stars of the tables of holotype bench, so that published numbers are marked the same way everywhere
-from holotype.runs.tables import SCORES, Row, footnotes, make_row, mean_and_std, published_cells
+from holotype.runs.tables import SCORES, Row, make_row, mean_and_std, published_cells
 
-KINDS = ("study", "comparison", "ablation", "seeds")
 ABLATION = {
     "rpc": "rpc",
     "no-fusion": "without embedding fusion",
@@ -35,41 +35,6 @@ ABLATION = {
     "no-new": "without L_discover",
 }
 """Rows of a study and of the published ablation that ask the same."""
-FACTS = {"mode": "Mode", "epochs": "Epochs", "backbone": "Backbone", "train_blocks": "Blocks"}
-"""Facts of a run that become columns where they differ within a table, and stand below it where they do not."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What a table is to show."""
-
-    study: str
-    dataset: str | None = None
-    """None: every data set of the study, one table each."""
-    rows: tuple[str, ...] | None = None
-    kind: str = "study"
-    seeds: tuple[tuple[int, ...], ...] = ()
-    """Sets of seeds, in place of those of the rows; several of them for kind=seeds alone."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """A row of the study in one way of running it; another mode or length makes a line of its own."""
-
-    row: StudyRow
-    found: Row
-
-
-@dataclass(frozen=True)
-class Page:
-    """All that a table of one data set is made of."""
-
-    study: Study
-    choice: Choice
-    rows: list[StudyRow]
-    lines: list[Line]
-    reference: list[Row]
-    """Runs of the reference row; empty where there is none."""
 
 
 def study_table(choice: Choice, top: Path, results: Records | None = None) -> str:
@@ -112,7 +77,8 @@ def page(study: Study, choice: Choice, rows: list[StudyRow], dataset: str, recor
         if found := select(study, row, dataset, records):
             one = make_row(found, row.name)
             lines.append(Line(row, replace(one, published=printed(choice.kind, row, dataset))))
-    facts = Page(study, choice, rows, lines, reference_of(study, choice, dataset, records))
+    reference = [] if choice.kind == "each" else reference_of(study, choice, dataset, records)
+    facts = Page(study, choice, rows, lines, reference)
     notes = "\n\n".join(footer(facts))
     return f"{body(facts)}\n\n{notes}" if lines else notes
 
@@ -137,8 +103,13 @@ def seeds_table(study: Study, choice: Choice, rows: list[StudyRow], records: lis
     lines, commits = [], set()
     for group in choice.seeds:
         chosen = replace(choice, seeds=(group,))
-        (other,) = reference_of(study, chosen, dataset, records)
-        one = make_row(select(study, replace(row, seeds=group), dataset, records), row.name)
+        found = select(study, replace(row, seeds=group), dataset, records)
+        reference = reference_of(study, chosen, dataset, records)
+        if not found or not reference:
+            raise InputError(
+                f"{row.name} of {study.name} or its reference has no records of seeds {seeds(group)}; leave them out."
+            )
+        one, other = make_row(found, row.name), reference[0]
         commits |= {*one.commits, *other.commits}
         gains = [paired(one, other, score) for score in SCORES]
         lines.append([f"{seeds(group)}", *(difference(g) for g in gains), *(interval(g) for g in gains)])
@@ -182,7 +153,9 @@ def body(facts: Page) -> str:
     head = ["Row", "What it changes", *(FACTS.get(key, "Config") for key in columns), "Seeds (n)"]
     head += ["All", "Old", "New"]
     head += ["Δ All", "Δ Old", "Δ New"] if facts.reference else []
-    head += [f"{name} (published)" for name in ("All", "Old", "New")] if facts.choice.kind != "study" else []
+    head += (
+        [f"{name} (published)" for name in ("All", "Old", "New")] if facts.choice.kind not in PLAIN else []
+    )
     return table(head, [cells(line, facts, columns) for line in facts.lines])
 
 
@@ -191,20 +164,19 @@ def cells(line: Line, facts: Page, columns: Sequence[str]) -> list[str]:
     told = [f"{line.row.name} (reference)" if is_reference else line.row.name]
     told += [what_changes(line.row, facts.study.own[line.row.name])]
     told += [str(row.facts[key])[:8] if key == "config_hash" else str(row.facts[key]) for key in columns]
-    told += [seeds(row.seeds), *(mean_and_std(row.scores[score]) for score in SCORES)]
+    spell = each if facts.choice.kind == "each" else mean_and_std
+    told += [seeds(row.seeds), *(spell(row.scores[score]) for score in SCORES)]
     if facts.reference:
         other = None if is_reference else counterpart(row, facts.reference)
         told += ["" if other is None else difference(paired(row, other, score)) for score in SCORES]
-    if facts.choice.kind != "study":
+    if facts.choice.kind not in PLAIN:
         told += published_cells(row.published)
     return [cell.replace("|", r"\|") for cell in told]
 
 
-def differing(lines: Sequence[Line]) -> list[str]:
-    """Facts that the reader needs to tell lines apart or to compare them fairly."""
-    columns = [key for key in FACTS if len({line.found.facts[key] for line in lines}) > 1]
-    alike = {(line.row.name, *(line.found.facts[key] for key in FACTS)) for line in lines}
-    return columns if len(alike) == len(lines) else [*columns, "config_hash"]
+def each(values: Sequence[float] | None) -> str:
+    """`60.5, 55.2, 56.3`: every seed's own."""
+    return ", ".join(f"{value:.1f}" for value in values) if values else "none"
 
 
 def what_changes(row: StudyRow, own: Sequence[str]) -> str:
@@ -219,14 +191,6 @@ def what_changes(row: StudyRow, own: Sequence[str]) -> str:
 def spelled(value: Any) -> str:
     """As it stands in a study file."""
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def seeds(numbers: Sequence[int]) -> str:
-    """`0, 2 (2)`, or `0 to 7 (8)` where none is missing between."""
-    ordered = sorted(numbers)
-    whole = len(ordered) > 2 and ordered[-1] - ordered[0] + 1 == len(ordered)
-    told = f"{ordered[0]} to {ordered[-1]}" if whole else ", ".join(map(str, ordered))
-    return f"{told} ({len(ordered)})"
 
 
 def counterpart(row: Row, reference: Sequence[Row]) -> Row | None:
@@ -256,83 +220,3 @@ def difference(values: Sequence[float]) -> str:
     centre = mean(values)
     spread = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
     return f"{centre:+.1f}{spread} ({sum(value * centre > 0 for value in values)}/{len(values)})"
-
-
-# -- what stands below it -----------------------------------------------------------------------------------
-
-
-def footer(facts: Page) -> list[str]:
-    notes, name = [], facts.study.reference
-    if facts.lines:
-        shown = [line.found for line in facts.lines]
-        notes += [note for note in footnotes(shown, caveats=facts.choice.kind != "study") if note]
-    if facts.lines and facts.reference:
-        notes.append(
-            f"Δ: difference from {name} in points, paired by seed: mean ± standard deviation (ddof 1), and how many "
-            "of the seeds that both have share the sign of the mean."
-        )
-    elif facts.lines and name:
-        notes.append(f"Without differences: the reference {name} has no results here.")
-    if absent := not_run(facts):
-        notes.append(f"Not run: {'; '.join(absent)}.")
-    return [*notes, provenance(facts)]
-
-
-def not_run(facts: Page) -> list[str]:
-    """Rows without results, and rows that lack seeds."""
-    told = []
-    for row in facts.rows:
-        done = {seed for line in facts.lines if line.row.name == row.name for seed in line.found.seeds}
-        missing = [str(seed) for seed in row.seeds if seed not in done]
-        if not done:
-            told.append(row.name)
-        elif missing:
-            told.append(f"{row.name}, seed{'s' if len(missing) > 1 else ''} {', '.join(missing)}")
-    return told
-
-
-def provenance(facts: Page) -> str:
-    """How the runs were made, where that is the same for all of them, and how to make them again."""
-    runs = [line.found for line in facts.lines]
-    how = []
-    if runs:
-        same, apart = runs[0].facts, differing(facts.lines)
-        blocks = f"{same['train_blocks']} trained block{'' if same['train_blocks'] == 1 else 's'}"
-        words = {"mode": f"{same['mode']} mode", "epochs": f"{same['epochs']} epochs"}
-        words |= {"backbone": f"backbone {same['backbone']}", "train_blocks": blocks}
-        commits = union(run.commits for run in (*runs, *facts.reference))
-        how += [", ".join(words[key] for key in FACTS if key not in apart)]
-        how += [f"commit {', '.join(commit or 'unknown' for commit in commits)}"]
-        how += [", ".join(union(run.hardware for run in (*runs, *facts.reference)))]
-        how = ["; ".join(part for part in how if part) + "."]
-        how[0] = how[0][0].upper() + how[0][1:]
-    return " ".join([*how, *runs_again(facts), "Table: `python benchmarks/exhibits.py`."])
-
-
-def runs_again(facts: Page) -> list[str]:
-    """The command that makes the runs again, as far as this version can."""
-    past = [row.name for row in facts.rows if row.record]
-    told = [f"Runs: `{command(facts)}`."] if len(past) < len(facts.rows) else []
-    if past:
-        at = f" They belong to commit {facts.study.commit}." if facts.study.commit else ""
-        told.append(f"This version does not make {', '.join(past)}: settings or revision are gone.{at}")
-    return told
-
-
-def command(facts: Page) -> str:
-    words = ["holotype bench --study", f"experiments/{facts.study.name}.yaml"]
-    words += (
-        [f"--rows {','.join(row.name for row in facts.rows if not row.record)}"] if facts.choice.rows else []
-    )
-    if facts.choice.seeds:
-        words.append(f"--seeds {','.join(map(str, facts.choice.seeds[0]))}")
-    datasets = {dataset for row in facts.rows for dataset in row.datasets}
-    if any(dataset in BENCHMARKS and dataset not in EMBEDDED for dataset in datasets):
-        words.append("--root DIR")
-    if any(line.found.facts["backbone"] != "embedded" for line in facts.lines):
-        words.append("--set backbone.name=BACKBONE")
-    return " ".join(words)
-
-
-def union(sets: Iterable[Iterable[str]]) -> list[str]:
-    return sorted({one for each in sets for one in each})

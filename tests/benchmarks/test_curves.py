@@ -14,25 +14,31 @@ from holotype.runs.study import read_study
 from made_study import add_run, write_study
 
 ROWS = ("rpc", "lambda_1=0.2", "lambda_1=1", "lambda_2=0.0", "alpha=1.0", "simgcd")
-STUDY = "question: How far?\ndatasets: [cub]\nseeds: [0, 1]\nrows:\n" + "".join(
-    f"  {name}: {{method: {'simgcd' if name == 'simgcd' else 'rpc'}}}\n" for name in ROWS
+STUDY = (
+    "question: How far?\ndatasets: [cub]\nseeds: [0, 1, 7]\nrows:\n  simgcd: {method: simgcd}\n"
+    + "".join(
+        f"  {name}: {{method: rpc, settings: {{{f'method.{name}'.replace('=', ': ') if '=' in name else ''}}}}}\n"
+        for name in ROWS
+        if name != "simgcd"
+    )
 )
 
 
 @pytest.fixture
 def study_file(tmp_path: Path) -> Path:
     """Old and New are equal, and so is All; means: rpc 61, lambda_1 0.2 60.5 and 1.0 57, lambda_2 0 63, alpha 1 61."""
+    study = write_study(tmp_path, STUDY, "curves")
     for row, first, second in (
         *(("rpc", 60, 62), ("lambda_1=0.2", 60, 61), ("lambda_1=1", 57, 57)),
         *(("lambda_2=0.0", 63, 63), ("alpha=1.0", 61, 61), ("simgcd", 10, 10)),
     ):
         for seed, score in enumerate((first, second)):
             add_run(tmp_path, row, seed, score, score, study="curves")
-    return write_study(tmp_path, STUDY, "curves")
+    return study
 
 
 def read(study_file: Path) -> dict[str, curves.Curve]:
-    return curves.read_curves(read_study(study_file), study_file.parent.parent / "results" / "curves")
+    return curves.read_curves(read_study(study_file), study_file.parent / "results")
 
 
 def test_the_defaults_are_a_point_of_every_curve(study_file: Path) -> None:
@@ -63,39 +69,50 @@ def test_a_seed_that_one_point_lacks_moves_no_other_point(study_file: Path) -> N
 
 
 def test_points_without_a_common_seed_make_no_curve(tmp_path: Path) -> None:
+    study = write_study(tmp_path, STUDY, "curves")
     add_run(tmp_path, "rpc", 0, 60, 60, study="curves")
     add_run(tmp_path, "alpha=1.0", 1, 60, 60, study="curves")
     with pytest.raises(InputError, match="alpha have no seed in common"):
-        read(write_study(tmp_path, STUDY, "curves"))
+        read(study)
 
 
 def test_results_of_two_settings_make_no_curve(study_file: Path) -> None:
-    add_run(study_file.parent.parent, "rpc", 0, 50, 50, study="curves", epochs=7)
-    with pytest.raises(InputError, match="two settings"):
+    other = {"changes": {"backbone.digest": "another"}, "study": "curves"}
+    add_run(study_file.parent.parent, "rpc", 0, 50, 50, **other)
+    with pytest.raises(InputError, match=r"records of two kinds, .* differ in backbone\.digest"):
         read(study_file)
+
+
+def test_records_of_other_settings_are_no_points(study_file: Path) -> None:
+    before = read(study_file)
+    other = {"changes": {"train.epochs": 7}, "study": "curves"}
+    add_run(study_file.parent.parent, "rpc", 0, 50, 50, **other)
+    assert read(study_file) == before
 
 
 def test_a_study_without_results_is_told(tmp_path: Path, capsys) -> None:
     study = write_study(tmp_path, STUDY, "curves")
     assert figures.main(["curves", "--study", str(study), "--out", str(tmp_path / "c.svg")]) == 2
-    assert "holds no results" in capsys.readouterr().err
+    assert "holds no records of curves" in capsys.readouterr().err
 
 
 def test_a_score_without_images_has_no_line(study_file: Path) -> None:
     """A data set may have no novel class, or no truth at all."""
     pytest.importorskip("matplotlib")
-    change_records(study_file, new=None, share_old=1.0)
+    change_scores(study_file, old=0.6, all=0.6, new=None, share_old=1.0)
     drawn = curves.draw(read(study_file))
     assert b"Old" in drawn
     assert b"New" not in drawn
-    change_records(study_file, all=None, old=None)
-    with pytest.raises(InputError, match="holds no results"):
+    change_scores(study_file, all=None, old=None, new=None)
+    with pytest.raises(InputError, match="holds no records of curves"):
         read(study_file)
 
 
-def change_records(study_file: Path, **values: float | None) -> None:
-    for path in (study_file.parent.parent / "results" / "curves").glob("*.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | values))
+def change_scores(study_file: Path, **values: float | None) -> None:
+    for path in (study_file.parent / "results" / "runs").glob("*.json"):
+        content = json.loads(path.read_text())
+        content["scores"] |= values
+        path.write_text(json.dumps(content))
 
 
 def test_the_command_draws_the_curves_and_tells_their_spread(

@@ -67,12 +67,44 @@ def test_a_document_without_blocks_is_not_touched(top: Path) -> None:
         (f"<!-- table: parts colour=red -->\n{END}", "cannot be read"),
         (f"<!-- table: -->\n{END}", "cannot be read"),
         (f"<!-- table: missing -->\n{END}", "missing.yaml"),
+        (f"<!-- table: parts seeds=a -->\n{END}", "seeds=a, which cannot be read"),
+        (f"<!-- table: parts seeds=0- -->\n{END}", "seeds=0-, which cannot be read"),
+        (f"<!-- table: parts seeds=4-2 -->\n{END}", "seeds=4-2, which cannot be read"),
+        (f"<!-- table: parts kind=seeds -->\n{END}", "kind=seeds needs rows=ROW"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(top: Path, text: str, told: str, capsys) -> None:
     (top / "docs" / "wrong.md").write_text(text)
     assert exhibits.main([], top) == 2
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", ()),
+        ("3", ((3,),)),
+        ("0-1", ((0, 1),)),
+        ("0-2,7,9-9", ((0, 1, 2, 7, 9),)),
+        ("0-1;2-4;7", ((0, 1), (2, 3, 4), (7,))),
+    ],
+)
+def test_seeds_of_a_mark(text: str, found: tuple) -> None:
+    words = ["parts", f"seeds={text}"] if text else ["parts"]
+    assert exhibits.parse("", words, "").choice.seeds == found
+
+
+def test_a_block_of_some_seeds(top: Path) -> None:
+    """Old of seeds 0 to 2: 60, 70, 80; of 0 and 1 alone 65."""
+    for seed, old in ((1, 70), (2, 80)):
+        add_run(top, "simgcd", seed, old, 50)
+    page = top / "docs" / "page.md"
+    page.write_text(f"<!-- table: parts rows=simgcd seeds=0-1 -->\n{END}\n\n{MARK}\n{END}\n")
+    assert exhibits.main([], top) == 0
+    some, every = page.read_text().split(MARK)
+    assert "| 0, 1 (2) | 50.0 ± 7.1 | 65.0 ± 7.1 |" in some
+    assert "| 0 to 2 (3) |" in every
+    assert "| 70.0 ± 10.0 |" in every
 
 
 def test_marks_are_read_whole() -> None:

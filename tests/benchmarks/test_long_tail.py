@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from long_tail import Tail, choose_classes, thin
+from long_tail import Tail, choose_classes, run, thin
 
+from holotype.data.sources import load_table
 from holotype.data.table import Table
+from holotype.runs.prepared import Data, Shelf
 
 
 @pytest.fixture
@@ -41,3 +43,17 @@ def test_half_of_the_known_images_are_labelled_and_rightly(table) -> None:
     assert (found.label[found.labelled] == found.truth[found.labelled]).all()
     assert [int((found.label == name).sum()) for name in names[0]] == [20, 4, 1]
     assert not found.labelled[np.isin(found.truth, names[1])].any()
+
+
+def test_a_run_gives_its_record_and_what_became_of_each_class(squares_folder, tiny_backbone_file) -> None:
+    data = Data(load_table(squares_folder / "squares.csv"), 4)
+    changes = {"seed": 0, "backbone.name": str(tiny_backbone_file), "device": "cpu", "cache_views": "off"}
+    record, classes = run(data, Shelf(data=data), "simgcd", changes, steps=1)
+    assert record.identity.data["name"] == "squares"
+    assert {key: getattr(record.scores, key) is not None for key in ("all", "old", "new")} == {
+        "all": True,
+        "old": True,
+        "new": True,
+    }
+    assert {one["class"] for one in classes} == {"red", "green", "blue", "yellow"}
+    assert sum(one["correct"] for one in classes) == round(record.scores.all * record.scores.n)

@@ -18,11 +18,14 @@ from tightness import unit
 
 from holotype.errors import InputError
 from holotype.runs.experiment import Experiment
+from holotype.runs.folder import RunFolder
 from holotype.runs.prepared import Shelf
+from holotype.runs.records import Records
 from holotype.runs.run import Run, begin, finish
 from holotype.runs.settings import default_experiment
 from holotype.training.sources import table_features
 
+TOP = Path(__file__).resolve().parents[2]
 OWN = "own_encoder:Own"
 MODULE = """
 from dataclasses import dataclass
@@ -110,14 +113,34 @@ def test_features_are_those_that_training_ended_with(runs, drawn: Path, method: 
     assert np.abs(found - other).max() > 4e-3
 
 
-def test_a_map_is_called_by_its_label_and_says_where_it_comes_from(drawn: Path) -> None:
+def test_a_map_is_called_by_its_label_and_says_where_it_comes_from(runs, drawn: Path) -> None:
     told = json.loads((drawn / "with-relations.json").read_text())
     assert told["name"] == str(load(drawn / "with-relations.npz")["name"]) == "with relations"
     assert told["run"]["method"] == "rpc"
     assert told["run"]["seed"] == 0
-    assert set(told["run"]) == set(maps.ORIGIN)
+    record = RunFolder(runs["rpc"][0]).finished()
+    assert record is not None
+    assert told["run"]["config_hash"] == record.identity.hash
+    assert (told["run"]["all"], told["run"]["mode"]) == (record.scores.all, record.made.mode)
+    assert (
+        told["run"].keys()
+        == json.loads((TOP / "experiments/results/maps/rpc.json").read_text())["run"].keys()
+    )
     assert (told["known"]["images"], told["known"]["classes"]) == (16, 2)
     assert (told["novel"]["images"], told["novel"]["classes"]) == (32, 2)
+
+
+def test_the_recorded_maps_are_of_recorded_runs() -> None:
+    records = Records(TOP / "experiments" / "results").by_key
+    for path in (TOP / "experiments" / "results" / "maps").glob("*.json"):
+        told = json.loads(path.read_text())["run"]
+        found = records[told["config_hash"], told["seed"]]
+        assert (told["all"], told["old"], told["new"]) == (
+            found.scores.all,
+            found.scores.old,
+            found.scores.new,
+        )
+        assert told["commit"] == found.made.commit
 
 
 def test_figures_reads_the_maps(drawn: Path) -> None:
@@ -188,12 +211,15 @@ def test_unfinished_and_foreign_folders_are_refused(runs, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("key", "message"), [("table", "images or labels"), ("backbone", "its weights differ")]
+    ("group", "key", "message"),
+    [("data", "table", "images or labels"), ("backbone", "digest", "its weights differ")],
 )
-def test_other_images_or_another_backbone_are_noticed(runs, tmp_path: Path, key: str, message: str) -> None:
+def test_other_images_or_another_backbone_are_noticed(
+    runs, tmp_path: Path, group: str, key: str, message: str
+) -> None:
     copy = shutil.copytree(runs["simgcd"][0], tmp_path / "copy")
     identity = json.loads((copy / "identity.json").read_text())
-    identity[key] = {"digest": "0"} if key == "backbone" else "0"
+    identity[group][key] = "0"
     (copy / "identity.json").write_text(json.dumps(identity))
     with pytest.raises(InputError, match=message):
         maps.make_maps([copy], tmp_path / "maps", None, True)

@@ -57,7 +57,7 @@ def test_nothing_or_something_else_in_the_folder(tmp_path: Path) -> None:
 
 
 def test_a_block_of_a_document(tmp_path: Path) -> None:
-    write(tmp_path / "results" / "overhead", "card", 3.0)
+    write(tmp_path / "experiments" / "results" / "overhead", "card", 3.0)
     page = tmp_path / "README.md"
     page.write_text("<!-- table: overhead kind=overhead -->\n<!-- end of table -->\n")
     assert exhibits.main([], tmp_path) == 0

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from study_table import Choice, difference, seeds, study_table
+from study_page import Choice, seeds
+from study_table import difference, study_table
 
 from holotype.errors import InputError
+from holotype.models.backbone import CAVEAT, MADE
 from made_study import STUDY, add_run, write_study
 
 
@@ -85,9 +87,13 @@ def test_what_was_not_run_is_named(top: Path) -> None:
     assert "Not run" not in build(top, rows=("no-new",))
 
 
-def test_results_of_no_row_are_named(top: Path) -> None:
-    add_run(top, "old-name", 0, 50, 50)
-    assert "Left out: results of old-name, which are no rows of the study." in build(top)
+def test_records_of_no_row_are_left_out(top: Path) -> None:
+    """Other studies keep theirs in the same folder."""
+    before = build(top)
+    add_run(top, "rpc", 0, 99, 99, changes={"method.settings.alpha": 0.9})
+    add_run(top, "rpc", 0, 99, 99, changes={"method.revision": 1})
+    add_run(top, "simgcd", 7, 99, 99, changes={"train.epochs": 7})
+    assert build(top) == before
 
 
 def test_how_the_runs_were_made_stands_below(top: Path) -> None:
@@ -96,33 +102,135 @@ def test_how_the_runs_were_made_stands_below(top: Path) -> None:
         "Exact mode, 100 epochs, backbone embedded, 1 trained block; commit abc, def; 1 x Card."
     )
     assert "`holotype bench --study experiments/parts.yaml --root DIR`" in last
-    add_run(top, "no-align", 0, 50, 50, backbone="vit")
+    write_study(top, STUDY.replace("train.epochs: 100}", "train.epochs: 100, backbone.name: vit}", 1))
+    add_run(top, "rpc", 0, 50, 50)
     assert "--set backbone.name=BACKBONE" in build(top)
 
 
-def test_runs_made_in_another_way_get_a_line_and_a_column(top: Path) -> None:
-    add_run(top, "rpc", 0, 30, 30, mode="cached 4+2")
+def test_a_row_that_cannot_be_run_any_more_is_named(top: Path) -> None:
+    """Its records are those of its hash, and the command leaves it out."""
+    old = add_run(top, "rpc", 0, 12, 12, changes={"method.revision": 1})
+    gone = f"no-align: {{method: rpc, record: {old.identity.hash!r}, seeds: [0]}}"
+    text = STUDY.replace("no-align: {method: rpc, preset: reading}", gone).replace(
+        "rows:", "commit: abc\nrows:", 1
+    )
+    write_study(top, text)
     text = build(top)
-    lines = [line for line in text.splitlines() if line.startswith("| rpc |")]
-    assert [line.split(" | ")[2] for line in lines] == ["cached 4+2", "exact"]
-    assert "| Mode |" in text
+    assert cells(text, "no-align")["Old"] == "12.0"
+    assert cells(text, "rpc")["Old"] == "67.0 ± 8.5"
+    assert (
+        "This version does not make no-align: settings or revision are gone. They belong to commit abc."
+        in text
+    )
+    alone = build(top, rows=("no-align",))
+    assert "Runs: `" not in alone
+    assert "--rows rpc`" in build(top, rows=("rpc", "no-align")).replace(" --root DIR", "")
+
+
+MIXED = STUDY.replace("reference: simgcd", "reference: simgcd\ncache_views: 4+2").replace(
+    "no-align: {method: rpc, preset: reading}", "no-align: {method: rpc, settings: {train.epochs: 5}}"
+)
+
+
+def test_what_differs_between_rows_gets_a_column(tmp_path: Path) -> None:
+    """SimGCD draws no strong views, and so its runs are of another mode."""
+    write_study(tmp_path, MIXED)
+    for row in ("rpc", "no-new"):
+        add_run(tmp_path, row, 0, 30, 30)
+    text = build(tmp_path)
+    assert "| Mode |" not in text
+    assert "Cached 4+2 mode, 100 epochs, backbone embedded" in text
+    add_run(tmp_path, "simgcd", 0, 20, 20)
+    text = build(tmp_path)
+    assert cells(text, "simgcd")["Mode"] == "cached 4+0"
+    assert cells(text, "rpc")["Mode"] == "cached 4+2"
     assert "| Epochs |" not in text
-    assert "Exact mode" not in text
-    add_run(top, "rpc", 0, 20, 20, epochs=5)
-    assert "| Mode | Epochs |" in build(top)
+    add_run(tmp_path, "no-align", 0, 20, 20)
+    text = build(tmp_path)
+    assert "| Mode | Epochs |" in text
+    assert cells(text, "no-align")["Epochs"] == "5"
+    assert " mode, " not in text
+    assert cells(text, "no-new")["Δ Old"] == "+10.0 (1/1)"
 
 
-def test_the_reference_is_the_one_made_in_the_same_way(top: Path) -> None:
-    add_run(top, "simgcd", 0, 20, 20, mode="cached 4+2")
-    add_run(top, "no-align", 0, 21, 21, mode="cached 4+2")
-    text = build(top)
-    assert cells(text, "no-align")["Δ Old"] == "+1.0 (1/1)"
-    assert cells(text, "no-new")["Δ Old"] == "+2.3 ± 1.5 (3/3)"
+def test_records_of_two_kinds_are_no_row(top: Path) -> None:
+    """Other images under the same name: which of them the table means is not for it to choose."""
+    add_run(top, "no-new", 0, 30, 30, changes={"data.table": "another"})
+    with pytest.raises(
+        InputError, match=r"row no-new of parts has records of two kinds, .* differ in data\.table"
+    ):
+        build(top)
+    assert "| rpc |" in build(top, rows=("rpc",))
 
 
-def test_two_settings_of_one_row_are_told_apart(top: Path) -> None:
-    add_run(top, "no-new", 0, 30, 30, config_hash="feedfeedfeedfeed")
-    assert "| feedfeed |" in build(top)
+# -- seeds --------------------------------------------------------------------------------------------------
+
+
+def test_a_table_of_some_seeds(top: Path) -> None:
+    """Old of no-new with seeds 0 and 1: 64, 71; of simgcd 60, 70."""
+    text = build(top, seeds=((0, 1),))
+    found = cells(text, "no-new")
+    assert (found["Seeds (n)"], found["Old"], found["Δ Old"]) == (
+        "0, 1 (2)",
+        "67.5 ± 4.9",
+        "+2.5 ± 2.1 (2/2)",
+    )
+    assert cells(text, "simgcd")["Old"] == "65.0 ± 7.1"
+    assert "Not run: no-align." in text  # rpc has both
+    assert "--seeds 0,1" in text
+    more = cells(build(top, seeds=((0, 7),)), "simgcd")  # seeds beyond the study's are there to be shown
+    assert (more["Seeds (n)"], more["Old"]) == ("0, 7 (2)", "35.0 ± 35.4")
+
+
+def test_gains_over_several_sets_of_seeds(top: Path) -> None:
+    """Old: 4, 1, 2; New: 0, 2, -3; All: 1, 1.75, -1.75."""
+    text = build(top, rows=("no-new",), kind="seeds", seeds=((0,), (0, 1), (0, 1, 2)))
+    rows = [line[2:-2].split(" | ") for line in text.splitlines() if line.startswith("|")]
+    assert rows[0] == [
+        *("no-new minus simgcd, seeds (n)", "Δ All", "Δ Old", "Δ New"),
+        *("95 % of Δ All", "95 % of Δ Old", "95 % of Δ New"),
+    ]
+    assert rows[2] == ["0 (1)", "+1.0 (1/1)", "+4.0 (1/1)", "+0.0 (0/1)", "", "", ""]
+    # of 4 and 1: mean 2.5, deviation 2.12, t(1) = 12.71: half 19.1; of 0 and 2: mean 1, half 12.7
+    assert rows[3] == [
+        *("0, 1 (2)", "+1.4 ± 0.5 (2/2)", "+2.5 ± 2.1 (2/2)", "+1.0 ± 1.4 (1/2)"),
+        *("-3.4 to 6.1", "-16.6 to 21.6", "-11.7 to 13.7"),
+    ]
+    # of 4, 1, 2: t(2) = 4.303, deviation 1.53: half 3.8
+    assert rows[4][:3] == ["0 to 2 (3)", "+0.3 ± 1.8 (2/3)", "+2.3 ± 1.5 (3/3)"]
+    assert rows[4][5] == "-1.5 to 6.1"
+    assert "Student's t" in text
+    assert "Commit abc." in text
+
+
+def test_the_scores_of_every_seed(top: Path) -> None:
+    text = build(top, rows=("no-new", "rpc"), kind="each", seeds=((0, 1, 2),))
+    assert cells(text, "no-new") == {
+        "Row": "no-new",
+        "What it changes": "`method.lambda_2 = 0`",
+        "Seeds (n)": "0 to 2 (3)",
+        "All": "46.0, 56.8, 63.2",
+        "Old": "64.0, 71.0, 82.0",
+        "New": "40.0, 52.0, 57.0",
+    }
+    assert cells(text, "rpc")["New"] == "44.0, 58.0"
+    assert "one number for each seed, in their order" in text
+    assert "±" not in text
+    assert "Not run: rpc, seed 2." in text
+
+
+@pytest.mark.parametrize("choice", [{}, {"rows": ("rpc",)}, {"rows": ("rpc", "no-new"), "seeds": ((0,),)}])
+def test_gains_over_seeds_need_one_row_and_seeds(top: Path, choice: dict) -> None:
+    with pytest.raises(InputError, match=r"kind=seeds needs rows=ROW, seeds="):
+        build(top, kind="seeds", **choice)
+
+
+def test_gains_over_seeds_that_were_not_run_are_told(top: Path) -> None:
+    with pytest.raises(InputError, match=r"no-new of parts .* seed"):
+        build(top, rows=("no-new",), kind="seeds", seeds=((0, 1), (5, 6)))
+
+
+# -- beside published scores --------------------------------------------------------------------------------
 
 
 def test_published_scores_and_their_star(top: Path) -> None:
@@ -145,9 +253,9 @@ def test_the_published_ablation(top: Path) -> None:
 
 
 def test_a_caveat_stands_only_beside_published_scores(top: Path) -> None:
-    add_run(top, "no-align", 0, 50, 50, caveat="made of clay")
-    assert "made of clay" not in build(top)
-    assert "Backbone embedded: made of clay" in build(top, kind="comparison")
+    add_run(top, "no-align", 0, 50, 50, changes={"backbone.digest": next(iter(MADE.values())).digest})
+    assert CAVEAT not in build(top)
+    assert f"Backbone embedded: {CAVEAT}" in build(top, kind="comparison")
 
 
 def test_a_reference_without_results_is_said(tmp_path: Path) -> None:
@@ -160,6 +268,7 @@ def test_a_reference_without_results_is_said(tmp_path: Path) -> None:
 
 def test_every_data_set_has_a_table(top: Path) -> None:
     write_study(top, STUDY.replace("[cub]", "[cub, scars]"))
+    assert "Not run: simgcd; rpc; no-new; no-align." in build(top, dataset="scars")
     add_run(top, "rpc", 0, 11, 11, dataset="scars")
     text = build(top)
     cub, scars = text.split("**scars**")

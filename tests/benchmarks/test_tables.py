@@ -161,7 +161,7 @@ def test_the_document_holds_the_tables_of_the_recorded_figures() -> None:
     """docs/performance.md is never edited by hand between its marks."""
     text = (TOP / "docs" / "performance.md").read_text(encoding="utf-8")
     between = text.partition(BEGIN)[2].partition(END)[0].strip()
-    files = sorted((TOP / "results" / "speed").glob("*.json"))
+    files = sorted((TOP / "experiments" / "results" / "speed").glob("*.json"))
     records = [json.loads(path.read_text(encoding="utf-8")) for path in files]
 
     def parts(text: str) -> list[str]:

@@ -109,7 +109,7 @@ def test_links_and_paths_lead_to_files() -> None:
             assert "://" in path or file.is_file(), (document.name, target)
             if anchor and "://" not in path:
                 assert anchor in anchors(file), (document.name, target)
-        for path in re.findall(r"`((?:src|tests|docs|examples)/[\w./-]+)`", text):
+        for path in re.findall(r"`((?:src|tests|docs|examples|experiments|benchmarks)/[\w./-]+)`", text):
             assert (TOP / path).exists(), (document.name, path)
 
 

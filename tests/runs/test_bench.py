@@ -1,4 +1,4 @@
-"""`bench`, from Python and as a command: every run once, a table of what was asked for, and nothing lost by a failure."""
+"""`bench`, from Python and as a command: every run once, and a table of what was asked for."""
 
 from __future__ import annotations
 

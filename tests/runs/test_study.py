@@ -104,7 +104,7 @@ def test_a_study_in_memory_is_the_study_in_a_file(written) -> None:
     assert made.name == read.name == "parts"
     assert (made.rows["simgcd"], made.question, made.own) == (read.rows["simgcd"], read.question, read.own)
     assert repr(content) == before
-    with pytest.raises(InputError, match="^parts has no rows"):
+    with pytest.raises(InputError, match=r"^parts has no rows"):
         make_study({"question": "Q?"}, "parts")
 
 

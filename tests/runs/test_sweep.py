@@ -77,7 +77,7 @@ def test_what_is_asked_for_wins_over_the_study() -> None:
 
 def test_a_row_that_names_its_records_is_passed_over_and_refused_where_it_is_asked_for() -> None:
     assert {made.label for made in experiments(study(), Ask())} == {"plain", "rpc"}
-    with pytest.raises(InputError, match="Row gone of parts.yaml cannot be run by this version: "):
+    with pytest.raises(InputError, match=r"Row gone of parts\.yaml cannot be run by this version: "):
         experiments(study(), Ask(rows=["gone", "rpc"]))
     with pytest.raises(InputError, match=r"belongs to commit abc"):
         experiments(study(commit="abc"), Ask(rows=["gone"]))

@@ -1,0 +1,57 @@
+"""An outline says what settings alone decide, and finds the records of their runs and no others."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from holotype.runs.identity import fits, outline
+from holotype.runs.settings import resolve
+from tests.made_study import made_identity
+
+from .test_identity import PRESETS
+
+
+@pytest.mark.parametrize(("method", "preset"), PRESETS)
+def test_an_outline_finds_its_own_run_and_no_other(method: str, preset: str) -> None:
+    experiment = resolve(method, "cub", preset, {"cache_views": "16+8"})
+    told = outline(experiment)
+    own = made_identity(experiment)
+    assert fits(own, told)
+    changes: dict[str, Any] = {"engine": 9, "method.name": "x", "method.revision": 9, "data.name": "scars"}
+    changes |= {"backbone.name": "x", "backbone.train_blocks": 7, "views": "3+3"}
+    changes |= {"method.settings.added": 1} | ({"train.lr": 9.0} if method != "kmeans" else {"train.lr": 0.1})
+    for key, value in changes.items():
+        assert not fits(made_identity(experiment, {key: value}), told), key
+    for key, value in {
+        "seed": 5,
+        "data.table": "9",
+        "backbone.digest": "9",
+        "train.precision": "bf16",
+    }.items():
+        assert fits(made_identity(experiment, {key: value}), told), key  # the settings do not say
+    missing = own.method["settings"].copy()
+    missing.popitem()
+    assert not fits(dataclasses.replace(own, method=own.method | {"settings": missing}), told)
+
+
+def test_an_outline_says_what_is_asked_for_and_leaves_open_what_is_not() -> None:
+    plain = outline(resolve("rpc", "cub"))
+    assert not {"views", "data.k", "backbone.image_size", "train.precision"} & set(plain)
+    asked = {"k": 7, "cache_views": "off", "backbone.image_size": 64, "train.precision": "fp64"}
+    told = outline(resolve("rpc", "birds/table.csv", overrides=asked))
+    assert (told["views"], told["data.k"], told["data.name"]) == ("off", 7, "table")
+    assert (told["backbone.image_size"], told["train.precision"]) == (64, "fp64")
+    network = resolve("rpc", "birds.v2", overrides={"backbone.name": "some/where/vit.safetensors"})
+    assert (outline(network)["backbone.name"], outline(network)["data.name"]) == ("vit", "birds.v2")
+
+
+def test_a_setting_that_came_later_changes_no_hash_at_the_value_that_held_before() -> None:
+    """Runs of the time before warm-up was a setting are runs without it."""
+    without, with_it = (
+        outline(resolve("simgcd", "cub", overrides={"train.warmup": epochs})) for epochs in (0, 10)
+    )
+    assert "train.warmup" not in without
+    assert with_it == without | {"train.warmup": 10}
