@@ -29,7 +29,7 @@ TOP = Path(__file__).resolve().parents[2]
 OWN = "own_encoder:Own"
 MODULE = """
 from dataclasses import dataclass
-from train.stubs import OwnEncoder
+from tests.training.stubs import OwnEncoder
 
 @dataclass
 class Settings:

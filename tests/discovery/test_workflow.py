@@ -18,6 +18,7 @@ from holotype.cluster.count import pick_k
 from holotype.data.sources import load_table
 from holotype.discovery.workflow import discover, discover_table
 from holotype.errors import InputError, Stopped
+from holotype.runs.folder import RunFolder
 from holotype.runs.trained import load_trained
 from tests.cli.test_bad_input import pressed
 from tests.discovery.made_round import edits_file
@@ -59,9 +60,12 @@ def test_a_round_is_a_run_like_any_other(first_run: Path, squares_folder: Path) 
     found, model = Discovery.load(own), load_trained(own, "cpu")
     assert model.run_id == found.run_id == Discovery.load(first_run).run_id
     assert load_trained(first_run, "cpu").ids == model.ids
-    record = json.loads((own / "scores.json").read_text())
-    assert (record["method"], record["n"], record["dataset"]) == ("rpc", 48, "squares")
-    assert 0 <= record["all"] <= 1
+    record = RunFolder(own).finished()
+    assert record is not None
+    told = (record.identity.method["name"], record.scores.n, record.identity.data["name"])
+    assert told == ("rpc", 48, "squares")
+    assert record.scores.all is not None
+    assert 0 <= record.scores.all <= 1
     assert "all" not in (first_run / "discovery.json").read_text().replace("small", "").split('"')
 
 

@@ -42,6 +42,13 @@ GOLDEN = """
     no-fusion-lambda_1=1 5
 09-confirm
     debgcd-published 10, rpc 10, no-fusion 10, no-fusion-sharpen-4 10
+10-warmup
+    simgcd 3, debgcd 8, rpc 8, simgcd-warm 8, debgcd-warm 8, rpc-warm 8, debgcd-warm-20 3, rpc-warm-20 3,
+    debgcd-two-warm 2, rpc-two-warm 2, debgcd-two-warm-200 2, rpc-two-warm-200 2
+11-warmup-sample
+    simgcd 3, debgcd 5, rpc 5, simgcd-warm 5, debgcd-warm 5, rpc-warm 5
+12-views
+    simgcd 5, debgcd 5, rpc 5
 ablation
     rpc 10, no-fusion 10, no-align 10, no-new 10
 blocks

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holotype.errors import InputError
-from holotype.machine.rules import Count, Gigabytes, Rule, Seed
+from holotype.machine.rules import Count, Gigabytes, Natural, Rule, Seed
 from holotype.methods import METHODS
 from holotype.methods.simgcd import SimGCD
 from holotype.models.backbone import BackboneConfig
@@ -197,6 +197,7 @@ def test_frozen_settings_lists_and_rules_of_ones_own(monkeypatch) -> None:
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")))
 STRATEGIES = {
+    Natural: st.integers(0, 10**6),
     Count: st.integers(1),
     Seed: st.integers(0, 2**63 - 1),
     Gigabytes: st.floats(0, exclude_min=True, allow_infinity=False),

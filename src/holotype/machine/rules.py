@@ -23,6 +23,8 @@ class Rule:
 
 Count = Annotated[int, Rule("at least 1", lambda number: number >= 1)]
 """A number of something."""
+Natural = Annotated[int, Rule("at least 0", lambda number: number >= 0)]
+"""A number of something that there may be none of."""
 Gigabytes = Annotated[float, Rule("above 0 GB and finite", lambda gb: gb > 0 and math.isfinite(gb))]
 """An amount of memory."""
 Seed = Annotated[int, Rule("at least 0 and below 2**63", lambda seed: 0 <= seed < 2**63)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Literal
 
-from holotype.machine.rules import Count, Rule
+from holotype.machine.rules import Count, Natural
 
 
 @dataclass
@@ -18,9 +18,7 @@ class TrainConfig:
     """Images per step over all processes together."""
     lr: float = 0.1
     """Learning rate of the first epoch; it falls to a thousandth along a cosine."""
-    warmup: Annotated[int, Rule("at least 0", lambda epochs: epochs >= 0)] = field(
-        default=0, metadata={"before": 0}
-    )
+    warmup: Natural = field(default=0, metadata={"before": 0})
     """Epochs in which the rate rises linearly to the cosine; 0 for none, as SimGCD's code has it."""
     momentum: float = 0.9
     """Momentum of SGD."""
