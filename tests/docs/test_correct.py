@@ -5,14 +5,19 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+from dataclasses import fields
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from holotype.categories import edits
+from holotype.categories import edits, found
 from holotype.categories.edits import Edit, read_edits, to_csv
+from holotype.categories.facts import Edited, Facts
 from holotype.categories.found import COLUMNS, Discovery
+from holotype.discovery import workflow
+from holotype.report import data
+from holotype.runs import embed, identity, record, sheet
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -40,10 +45,12 @@ def test_the_commands_run(photos, holotype, tiny_backbone_file) -> None:
     first = holotype("discover", "photos/", "--labels", "labels.csv", *small)
     assert first.code == 0, first.err
     run = Path("runs/photos-discover")
-    found = Discovery.load(run)
-    odd = [path for path in found.images.path if "blue" in path][:4]  # so short a training finds nothing new
-    made = [Edit(found.run_id, "t", "move", path, "", "blue ones") for path in odd]
-    made += [Edit(found.run_id, "t", "confirm", path, "blue ones", "blue ones") for path in odd]
+    first_found = Discovery.load(run)
+    odd = [path for path in first_found.images.path if "blue" in path][
+        :4
+    ]  # so short a training finds nothing new
+    made = [Edit(first_found.run_id, "t", "move", path, "", "blue ones") for path in odd]
+    made += [Edit(first_found.run_id, "t", "confirm", path, "blue ones", "blue ones") for path in odd]
     Path("edits.csv").write_text(to_csv(made), encoding="utf-8")
     report, discover = (
         shlex.split(line) for block in blocks("correct.md", "bash") for line in block.splitlines()
@@ -55,7 +62,7 @@ def test_the_commands_run(photos, holotype, tiny_backbone_file) -> None:
     outcome = holotype(*discover[1:], *small)
     assert outcome.code == 0, outcome.err
     again = Discovery.load(run)
-    assert again.run_id != found.run_id
+    assert again.run_id != first_found.run_id
     assert "blue ones" in again.known
     assert (run / "rounds" / "1" / "discovery.json").is_file()
 
@@ -68,3 +75,31 @@ def test_formats_are_told(tmp_path) -> None:
     (example,) = blocks("formats.md", "csv")
     (tmp_path / "edits.csv").write_text(example, encoding="utf-8")
     assert {edit.action for edit in read_edits(tmp_path / "edits.csv")} == set(edits.ACTIONS)
+
+
+def test_versions_and_keys_are_told() -> None:
+    rows = [
+        line.split(" | ") for line in (DOCS / "formats.md").read_text().splitlines() if line.startswith("| `")
+    ]
+    told = {name: row for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
+    versions = {
+        "discovery.json": found.FORMAT,
+        "model.json": sheet.FORMAT,
+        "identity.json": identity.FORMAT,
+        "scores.json": record.FORMAT,
+        "edits.csv": edits.FORMAT,
+        "embeddings/": embed.FORMAT,
+        "report/": data.FORMAT,
+    }
+    assert {name: told[name][1] for name in versions} == {name: str(n) for name, n in versions.items()}
+    assert f"as a whole: {workflow.FORMAT}," in told["identity.json"][2]
+    facts = [one.name for one in fields(Facts)]
+    parts = [one.name for one in fields(record.Record)]
+    assert [name for name in (*facts, *parts) if name not in told] == []
+    for key, kind in {
+        "scores": record.Scores,
+        "placed": record.Placed,
+        "made": record.Made,
+        "edits": Edited,
+    }.items():
+        assert [one.name for one in fields(kind) if f"`{one.name}`" not in told[key][1]] == [], key

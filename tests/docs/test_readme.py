@@ -8,8 +8,10 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -17,8 +19,7 @@ import pytest
 from holotype.cli import COMMANDS
 from holotype.data.benchmarks import BENCHMARKS, read_facts
 from holotype.methods import METHODS
-from holotype.runs.experiment import Experiment
-from holotype.runs.record import Record
+from holotype.runs.settings import resolve
 
 TOP = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
@@ -46,6 +47,8 @@ def commands() -> Iterator[tuple[str, str]]:
                 words = shlex.split(line, comments=True)
                 while words and ASSIGNMENT.match(words[0]):
                     words = words[1:]
+                if words and words[0] == "torchrun":
+                    words = words[words.index("-m") + 1 :]
                 if words and words[0] == "holotype":
                     yield document.name, shlex.join(words[1:])
     example = (TOP / "examples" / "my_method.py").read_text(encoding="utf-8")
@@ -158,41 +161,68 @@ def test_every_benchmark_is_documented_with_its_counts() -> None:
 # -- examples -----------------------------------------------------------------------------------------
 
 
-def test_the_python_example_runs(tmp_path, monkeypatch, squares_folder, tiny_backbone_file, capsys) -> None:
-    """As it stands in the README, but on coloured squares, with a tiny network, for one epoch."""
-    from holotype.runs import run as module
+@pytest.fixture
+def asked(tmp_path, monkeypatch, squares_folder, tiny_backbone_file) -> list[tuple[str, str, int]]:
+    """Method, data set and seed of all that Python code asks for; what is run is tiny, on coloured squares."""
+    found = []
+    tiny = {"k": 4, "backbone.name": str(tiny_backbone_file), "train.epochs": 1, "train.batch_size": 16}
+    tiny |= {"device": "cpu", "progress": False}
 
-    asked = []
-    run = module.run_experiment
+    def resolve_small(method, dataset, preset="default", overrides=None):
+        wanted = resolve(method, dataset, preset, overrides)  # what is asked for can be had
+        found.append((method, dataset, wanted.seed))
+        return resolve(method, str(squares_folder / "squares.csv"), preset, {**(overrides or {}), **tiny})
 
-    def run_small(experiment: Experiment) -> Record:
-        asked.append(dataclasses.replace(experiment))
-        experiment.dataset, experiment.k = str(squares_folder / "squares.csv"), 4
-        experiment.backbone.name = str(tiny_backbone_file)
-        experiment.train.epochs, experiment.train.batch_size = 1, 16
-        experiment.progress, experiment.device = False, "cpu"
-        for part in (experiment, experiment.train):  # no attribute that is not a setting
-            assert set(vars(part)) == {one.name for one in dataclasses.fields(part)}
-        return run(experiment)
-
-    monkeypatch.setattr(module, "run_experiment", run_small)
+    monkeypatch.setattr("holotype.runs.api.resolve", resolve_small)
+    monkeypatch.setattr("holotype.runs.sweep.resolve", resolve_small)
     monkeypatch.chdir(tmp_path)
-    (example,) = blocks(TOP / "README.md", "python")
-    exec(compile(example, "README.md", "exec"), {})
-    assert [(e.method_name, e.dataset) for e in asked] == [("rpc", "fashion-sample")]
-    images = pd.read_csv(tmp_path / asked[0].out / "assignments.csv")
+    return found
+
+
+def run_python(number: int) -> dict[str, Any]:
+    """The names that a block of the README leaves."""
+    names: dict[str, Any] = {}
+    exec(compile(blocks(TOP / "README.md", "python")[number], "README.md", "exec"), names)
+    return names
+
+
+def test_there_are_two_python_examples() -> None:
+    assert len(blocks(TOP / "README.md", "python")) == 2
+
+
+def test_the_python_example_trains(asked, holotype, capsys) -> None:
+    names = run_python(0)
+    assert asked == [("rpc", "fashion-sample", 0)]
     printed = capsys.readouterr().out
+    assert all(category in printed for category in names["found"].images.category.unique())
+    assert str(names["record"].scores.all) in printed
+    run = Path("runs/first")
+    images = pd.read_csv(run / "assignments.csv")
     assert len(images) == 64
-    assert all(category in printed for category in images.category.unique())
-    readme = (TOP / "README.md").read_text(encoding="utf-8")
-    (row,) = [line for line in readme.splitlines() if line.startswith("| `assignments.csv`")]
-    assert all(column in row for column in images.columns)
-    for file in (tmp_path / asked[0].out).iterdir():
-        assert f"`{file.name}`" in readme or file.name.startswith(UNTOLD), file.name
+    assert holotype("report", run).code == 0
+    table = table_of_files()
+    (row,) = [row for row in table if "`assignments.csv`" in row]
+    assert [name for name in images.columns if not re.search(rf"\b{name}\b", row)] == []
+    told = [name.rstrip("/") for row in table for name in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
+    left = [file.name for file in run.iterdir() if not file.name.startswith(".")]
+    assert [name for name in left if not any(fnmatch(name, one) for one in told)] == []
+    assert [one for one in told if not any(fnmatch(name, one) for name in left)] == []
 
 
-UNTOLD = ("identity.json", "state-")
-"""Files of a run folder that are nobody's business but the run's, or told with a star."""
+def table_of_files() -> list[str]:
+    """Rows of the README's table of a run folder."""
+    text = (TOP / "README.md").read_text(encoding="utf-8")
+    section = text.partition("### What a run leaves\n")[2].partition("\n## ")[0]
+    return [line for line in section.splitlines() if line.startswith("| `")]
+
+
+def test_the_python_example_sweeps(asked, capsys) -> None:
+    assert len(blocks(TOP / "README.md", "python")[1].splitlines()) <= 10
+    sweep = run_python(1)["sweep"]
+    assert asked == [("simgcd", "fashion-sample", 0), ("rpc", "fashion-sample", 0)]
+    assert [(row.facts["method"], row.seeds) for row in sweep.rows] == [("simgcd", (0, 1)), ("rpc", (0, 1))]
+    assert len(list(Path("results/runs").iterdir())) == 4
+    assert "| squares | rpc |" in capsys.readouterr().out
 
 
 def test_the_example_method_trains(holotype, tmp_path, monkeypatch, squares_folder, tiny_flags) -> None:
