@@ -20,7 +20,7 @@ demo: $(READY)  ## discover the categories of the embedded sample, and score the
 test: $(READY)  ## the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-exhibits: $(READY)  ## rebuild the tables of the documents from results/
+exhibits: $(READY)  ## rebuild the tables of the documents from experiments/results/
 	$(BIN)/python benchmarks/exhibits.py
 
 lint: $(READY)  ## style and types

@@ -27,7 +27,7 @@ class Edited:
     asleep: dict[str, dict[str, str]] = field(default_factory=dict)
     """Id of a category that lost its images to its name and suggested name, should one come back."""
     confirmed: dict[str, str] = field(default_factory=dict)
-    """Path of an image to the label that was confirmed."""
+    """Path of an image to the id of the category, or to the label, that was confirmed."""
 
 
 @dataclass(frozen=True)

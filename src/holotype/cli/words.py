@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from holotype.errors import InputError
+from holotype.machine.device import NAMES, is_device_name
 
 
 def speaks() -> bool:
@@ -77,12 +78,19 @@ def add_labels_flag(parser: Parser) -> None:
     )
 
 
+def device_name(text: str) -> str:
+    if not is_device_name(text):
+        raise InputError(f"--device {text} is unknown; use {NAMES}.")
+    return text
+
+
 def add_running_flags(parser: Parser) -> None:
     """Where a command computes, and whether it shows how far it is."""
     parser.add_argument(
         "--device",
-        choices=("auto", "cpu", "cuda", "mps"),
+        metavar="NAME",
+        type=device_name,
         default="auto",
-        help="where to compute (default: auto)",
+        help=f"where to compute: {NAMES} (default: auto)",
     )
     parser.add_argument("--no-progress", action="store_true", help="show no progress bars")

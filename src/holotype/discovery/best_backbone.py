@@ -32,7 +32,7 @@ def choose_backbone(config: BackboneConfig, device: str) -> Chosen:
     if config.name != "auto":
         backbone = load_backbone(config)
         return Chosen(config, backbone, f"Backbone {backbone.name}, as asked for.")
-    order = PUBLIC if device == "cuda" else PUBLIC[::-1]
+    order = PUBLIC if device.startswith("cuda") else PUBLIC[::-1]
     cached = [name for name in order if in_cache(name)]
     if cached or hub_answers():
         wanted = replace(config, name=(cached or order)[0], image_size=config.image_size or PUBLIC_SIZE)

@@ -29,7 +29,6 @@ from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
 from holotype.runs.run import Run, begin, finish
 from holotype.runs.settings import default_experiment
-from holotype.training.state import clear_state
 
 COUNT = "count.json"
 FEWEST = 8
@@ -162,7 +161,6 @@ def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEsti
         told = Told(f"{uuid.uuid4().hex[:12]}-{round.number}", about, counted, round.before)
         rest = Rest(table, rows, embedded.note)
         finish(run, prediction, run.loop.seconds(), parallel=1, rest=rest, told=told)
-    clear_state(round.own)
 
 
 def make_experiment(round: Round, sample: Table, k: int) -> Experiment:

@@ -41,6 +41,7 @@ from holotype.runs.record import Made, Record, Scores, count_placed, headline, s
 from holotype.runs.trained import save_trained
 from holotype.runs.views import drawn, views_needed, wanted_views
 from holotype.training.loop import Loop
+from holotype.training.state import clear_state
 
 CACHE = "cache.json"
 """Names the views that a run trains on, so that a resumed run takes the same."""
@@ -195,6 +196,7 @@ def finish(
             folder.write_per_class(scores["per_class"])
         folder.write_json(SCORES, record.as_dict())
         shutil.rmtree(folder.path / REST, ignore_errors=True)
+        clear_state(folder.path)  # a finished run is not gone on with, and its state is twice its model
     return record
 
 

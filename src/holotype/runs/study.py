@@ -1,7 +1,7 @@
 """Study files: the rows that are compared, on which data and seeds, and the question they answer.
 
 Only the shape of a file is checked here. Whether a setting exists and may have its value depends on the method;
-the parser of `holotype train` says so when the rows become experiments (cli/bench.py).
+`resolve` says so when the rows become experiments (sweep.py).
 """
 
 from __future__ import annotations
