@@ -158,10 +158,6 @@ CALLS: dict[str, Callable[[], Tensor]] = {
     "behaviour_alignment": lambda: consistency.behaviour_alignment(
         floats(B, D), floats(B, M, D), floats(B, M), mask()
     ),
-    "delta_consistency": lambda: consistency.delta_consistency(
-        floats(B, K), floats(B, K), floats(B, M, K), floats(B, M, K), indices()
-    ),
-    "fixmatch": lambda: consistency.fixmatch(floats(B, K), floats(B, K)),
     "signature": lambda: relational.signature(floats(B, D), floats(K, D)).sum(),
     "relational_consistency": lambda: relational.relational_consistency(
         floats(B, K), floats(B, D), floats(B), indices(), mask()

@@ -1,10 +1,14 @@
 """The demo runs on the embedded data and prints what it found."""
 
+import numpy as np
 import pandas as pd
 
 from holotype.cli import main
+from holotype.data.benchmarks import load_benchmark
+from holotype.data.decode import read_image
+from holotype.data.protocol import gcd_split
 from holotype.discovery.config import DiscoverConfig
-from holotype.discovery.demo import run_demo, table
+from holotype.discovery.demo import run_demo, table, write_sample
 from holotype.report.data import read_scores
 
 
@@ -32,6 +36,21 @@ def test_the_demo_places_every_image_and_scores_both_methods(tmp_path, tiny_back
     assert list(told) == ["kmeans", "rpc"]
     assert told["rpc"]["all"] == shown.scores["rpc"]["all"]
     assert str(shown.scores["rpc"]["all"]) not in (tmp_path / "run" / "discovery.json").read_text()
+
+
+def test_of_two_demos_at_once_one_writes_the_images(tmp_path, monkeypatch):
+    """The second finds the folder finished when it comes to its end, and takes that one."""
+    split, others = gcd_split(load_benchmark("fashion-sample")).take(np.arange(6)), []
+
+    def overtaken(path):
+        if not others:
+            others.append(path)
+            write_sample(split, tmp_path)
+        return read_image(path)
+
+    monkeypatch.setattr("holotype.discovery.demo.read_image", overtaken)
+    assert len(write_sample(split, tmp_path)) == 6
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "labels.csv"]
 
 
 def test_demo_help_names_its_flags(capsys):

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 import yaml
 from safetensors.torch import load_file
 
@@ -19,12 +18,10 @@ from holotype.data.protocol import gcd_split
 from holotype.data.sources import load_table
 from holotype.data.table import Table
 from holotype.errors import InputError, Stopped
-from holotype.machine.device import pick_device
 from holotype.methods import METHODS
 from holotype.runs import parts as module
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import load_data
-from holotype.runs.prepared import make_compute
 from holotype.runs.run import run_experiment
 from holotype.runs.settings import default_experiment, resolve
 from holotype.training.loop import Loop
@@ -109,36 +106,6 @@ def test_a_benchmark_knows_its_categories_and_its_split():
     more = default_experiment("kmeans", "fashion-sample")
     more.k = 13
     assert load_data(more).k == 13
-
-
-# -- devices ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cuda", [True, False])
-def test_auto_takes_a_gpu_where_there_is_one(monkeypatch, cuda):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
-    assert pick_device("auto") == ("cuda" if cuda else "cpu")
-    assert pick_device("cpu") == "cpu"
-
-
-@pytest.mark.parametrize("name", ["cuda", "mps"])
-def test_an_absent_device_is_refused(monkeypatch, name):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(InputError, match=f"--device {name} is not to be had"):
-        pick_device(name)
-
-
-def test_more_gpus_than_there_are_is_refused(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with pytest.raises(InputError, match="--devices 4 asks for more GPUs than the 2 here"):
-        make_compute(Experiment("simgcd", "cub", devices=4))
-
-
-@pytest.mark.parametrize(("name", "precision"), [("auto", "fp32"), ("fp64", "fp64"), ("bf16", "bf16")])
-def test_precision_on_the_cpu(tiny, name, precision):
-    assert make_compute(tiny(train__precision=name)).precision == precision
 
 
 # -- a run --------------------------------------------------------------------------------------------

@@ -283,3 +283,15 @@ def test_the_number_of_categories_can_be_estimated_for_any_method(tiny, caplog):
     assert make_method(experiment, found.data, found.backbone).task.k == found.data.k
     with pytest.raises(InputError, match="--k auto"):
         Prepared(tiny(k=None), make_compute(experiment))
+
+
+def test_more_gpus_than_there_are_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(InputError, match="--devices 4 asks for more GPUs than the 2 here"):
+        make_compute(Experiment("simgcd", "cub", devices=4))
+
+
+@pytest.mark.parametrize(("name", "precision"), [("auto", "fp32"), ("fp64", "fp64"), ("bf16", "bf16")])
+def test_precision_on_the_cpu(tiny, name, precision):
+    assert make_compute(tiny(train__precision=name)).precision == precision

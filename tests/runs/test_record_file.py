@@ -112,7 +112,7 @@ def test_what_is_no_record_is_refused(content: Any):
 def test_a_key_that_nobody_knows_is_refused():
     content, holder = copy_and_holder(("scores", "all"))
     holder["accuracy"] = 0.5
-    with pytest.raises(InputError, match="accuracy is unknown"):
+    with pytest.raises(InputError, match=r"scores\.accuracy is not known"):
         Record.from_dict(content, "x.json")
 
 

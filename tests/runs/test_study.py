@@ -173,7 +173,7 @@ ROW = "rows: {a: {method: rpc}}\n"
         ),
         *(
             (SMALL + f"rows: {{'{n}': {{method: rpc}}}}", ("cannot be called so",))
-            for n in ("null", "a/b", "a:b")
+            for n in ("null", "a/b", "a:b", "2024-01-01", "2024-13-01")
         ),
         (SMALL + "settings: 3\n" + ROW, ("settings = 3", "train.epochs: 100")),
         (SMALL + "settings: {train: {epochs: 3}}\n" + ROW, ("group train", "train.epochs: 100")),
@@ -186,6 +186,7 @@ def test_a_file_that_is_no_study(written, text: str, words: tuple[str, ...]) -> 
         read_study(written(text))
     sentence = str(refused.value)
     assert "parts.yaml" in sentence
+    assert len(sentence.splitlines()) == 1
     assert sentence[-1] in ".?"
     for word in words:
         assert word in sentence

@@ -1,8 +1,10 @@
 """YAML with text as values: what PyYAML would turn into something else stays what was written."""
 
+import datetime
+
 import pytest
 
-from holotype.runs.yaml_text import parse_yaml, write_yaml
+from holotype.runs.yaml_text import parse_values, parse_yaml, write_yaml
 
 
 def test_values_stay_text() -> None:
@@ -17,6 +19,14 @@ def test_values_stay_text() -> None:
         "h": "007",
     }
     assert parse_yaml("a: null\nb: ~\nc:") == {"a": None, "b": None, "c": None}
+
+
+def test_numbers_and_truths_are_values_where_they_are_asked_for() -> None:
+    text = "a: off\nb: 1e-4\nc: 2024-01-01\nd: [1, yes, .5]\ne: true\nf: '3'\ng: ~"
+    day = datetime.date(2024, 1, 1)
+    expected = {"a": "off", "b": 1e-4, "c": day, "d": [1, "yes", 0.5], "e": True, "f": "3", "g": None}
+    assert parse_values(text) == expected
+    assert parse_values("one: &one {a: 1, b: 2}\ntwo: {<<: *one, b: 3}")["two"] == {"a": 1, "b": 3}
 
 
 def test_merge_keys_are_merged() -> None:
@@ -36,9 +46,10 @@ def test_merge_keys_are_merged() -> None:
     ],
 )
 def test_what_is_not_yaml_is_said_on_one_line(text: str, word: str) -> None:
-    with pytest.raises(ValueError, match=word) as refused:
-        parse_yaml(text)
-    assert "\n" not in str(refused.value)
+    for parse in (parse_yaml, parse_values):
+        with pytest.raises(ValueError, match=word) as refused:
+            parse(text)
+        assert "\n" not in str(refused.value)
 
 
 def test_what_is_written_is_read_back() -> None:

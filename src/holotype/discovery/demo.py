@@ -27,7 +27,7 @@ from holotype.data.table import Table
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.workflow import discover_table
 from holotype.machine.device import Compute
-from holotype.machine.files import write_text
+from holotype.machine.files import folder_beside, write_text
 from holotype.methods import Task, find_method
 from holotype.models.backbone import load_backbone
 from holotype.report import build_report
@@ -75,13 +75,12 @@ def write_scores(run: Path, scores: dict[str, dict[str, Any]]) -> None:
 
 def write_sample(split: Table, out: Path) -> Table:
     """Write out/images/*.png and out/labels.csv, as far as they are not there, and read them as a user's own."""
-    images, beside = out / "images", out / ".images.part"
+    images = out / "images"
     names = [f"photo-{number:04d}.png" for number in range(len(split))]
     if not images.is_dir():  # a stop leaves no folder that looks complete
-        beside.mkdir(parents=True, exist_ok=True)
-        for path, name in zip(split.path, names, strict=True):
-            read_image(path)[0].save(beside / name)
-        beside.rename(images)
+        with folder_beside(images) as part:
+            for path, name in zip(split.path, names, strict=True):
+                read_image(path)[0].save(part / name)
     text = io.StringIO(newline="")
     rows = [(name, label) for name, label in zip(names, split.label, strict=True) if label]
     csv.writer(text, lineterminator="\n").writerows([("path", "label"), *rows])

@@ -1,6 +1,5 @@
-"""How images change from view to view: ring fusion and alignment (RPC), delta consistency (InterLUDE)."""
+"""How images change from view to view: ring fusion and alignment (RPC)."""
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from holotype.losses.masked import masked_mean
@@ -38,32 +37,3 @@ def behaviour_alignment(
     partner = (weight[..., None] * full(partner_delta)).sum(1) / (total + EPS)[:, None]
     distance = (target - partner).square().sum(-1)
     return masked_mean(distance, labelled & (total >= MIN_WEIGHT))
-
-
-def delta_consistency(
-    l_weak: Tensor, l_strong: Tensor, u_weak: Tensor, u_strong: Tensor, label: Tensor | None = None
-) -> Tensor:
-    """L_delta = mean over B x C of (d_u - d_l)^2, d_l = sg[P(l_weak) - P(l_strong)], d_u = mean_mu alike.
-
-    With `label`, the class-dependent form: d_u averages only the partners whose pseudo-label (arg-max of
-    the weak view) is the anchor's class, d_u = 0 without any, and the whole is multiplied by the share of
-    anchors that have one. l_weak, l_strong: (B, C) logits. u_weak, u_strong: (B, mu, C). label: (B,).
-    """
-    d_l = (full(l_weak).softmax(-1) - full(l_strong).softmax(-1)).detach()
-    d_u = full(u_weak).softmax(-1) - full(u_strong).softmax(-1)
-    if label is None:
-        return F.mse_loss(d_u.mean(1), d_l)
-    match = (u_weak.argmax(-1) == label[:, None]).to(d_u.dtype)
-    count = match.sum(1)
-    d_u = (match[..., None] * d_u).sum(1) / (count + 1e-8)[:, None]
-    return F.mse_loss(d_u, d_l) * (count > 0).to(d_u.dtype).mean()
-
-
-def fixmatch(weak: Tensor, strong: Tensor, threshold: float = 0.95, temperature: float = 1.0) -> Tensor:
-    """L_fix = mean_i 1(max P(weak_i) >= threshold) CE(argmax P(weak_i), P(strong_i)), over all N rows.
-
-    weak, strong: (N, C) logits of the two views; the weak one is detached.
-    """
-    confidence, pseudo = (full(weak).detach() / temperature).softmax(-1).max(-1)
-    cross_entropy = F.cross_entropy(full(strong), pseudo, reduction="none")
-    return ((confidence >= threshold) * cross_entropy).mean()

@@ -59,14 +59,3 @@ def find_published(method: str, dataset: str, table: str = "main") -> Published 
         return None
     printed_all, old, new = cells
     return Published(printed_all, old, new, share_old(dataset))
-
-
-def unlawful(table: str = "main") -> dict[tuple[str, str], Published]:
-    """The cells (row, data set) of a printed table that break the law."""
-    found = {}
-    for dataset, rows in read_published()[table]["cells"].items():
-        for row in rows:
-            cell = find_published(row, dataset, table)
-            if cell is not None and not cell.lawful:
-                found[row, dataset] = cell
-    return found

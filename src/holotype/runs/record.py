@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from holotype.cluster.evaluate import SCORES, has_truth, score
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError
+from holotype.machine.plain import NotPlain, from_plain
 from holotype.methods import Prediction
 from holotype.runs.identity import Identity
 from holotype.training.encode import place
@@ -106,20 +106,13 @@ class Record:
             raise InputError(
                 f"{where} is a record of another version (format {content['format']}, not {FORMAT}); run it again."
             )
+        known = [field.name for field in dataclasses.fields(_Told)]
         try:
-            record = cls(
-                identity=Identity.from_dict(content["identity"], where),
-                scores=_built(Scores, content["scores"]),
-                placed=None if content["placed"] is None else _built(Placed, content["placed"]),
-                made=_built(Made, content["made"]),
-                test=None if content.get("test") is None else _built(Scores, content["test"]),
-            )
-        except KeyError as error:
-            raise InputError(
-                f"{where} is no whole record of a run ({error} is missing); run it again."
-            ) from error
-        except (TypeError, ValueError) as error:
+            told = from_plain(_Told, {key: content[key] for key in known if key in content}, every=False)
+        except NotPlain as error:
             raise InputError(f"{where} is no whole record of a run ({error}); run it again.") from error
+        identity = Identity.from_dict(told.identity, where)
+        record = cls(identity, told.scores, told.placed, told.made, told.test)
         if content.get("hash") != record.identity.hash:
             raise InputError(
                 f"{where} does not bear the hash of its own identity, {record.identity.hash}: it was changed by hand; "
@@ -131,21 +124,15 @@ class Record:
         return record
 
 
-def _built(kind: type[Any], values: Any) -> Any:
-    """The dataclass of these values, whose types are looked at."""
-    hints = get_type_hints(kind)
-    if not isinstance(values, Mapping):
-        raise ValueError(f"{kind.__name__.lower()} is {values!r}")
-    if unknown := set(values) - set(hints):
-        raise ValueError(f"{min(unknown)} is unknown")
-    for name, value in values.items():
-        allowed = (
-            get_args(hints[name]) if get_origin(hints[name]) in (Union, types.UnionType) else (hints[name],)
-        )
-        whole = isinstance(value, int) and not isinstance(value, bool) and float in allowed
-        if not whole and type(value) not in allowed:
-            raise ValueError(f"{name} is {value!r}")
-    return kind(**values)
+@dataclass(frozen=True)
+class _Told:
+    """A record as its file has it: the identity has sentences of its own."""
+
+    identity: dict[str, Any]
+    scores: Scores
+    placed: Placed | None
+    made: Made
+    test: Scores | None = None
 
 
 def check_law(scores: Scores, where: Path | str) -> None:

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from holotype.errors import InputError
+from holotype.runs.yaml_text import parse_values
 
 STUDY_KEYS = ("question", "commit", "datasets", "seeds", "cache_views", "reference", "settings", "rows")
 ROW_KEYS = ("method", "preset", "asks", "settings", "datasets", "seeds", "record")
@@ -114,7 +113,7 @@ def pick_rows(study: Study, names: Sequence[str]) -> list[StudyRow]:
 
 def _row(name: Any, row: Any, study: dict[str, Any], common: dict[str, Any], path: Path) -> StudyRow:
     place = f"The row {name!r} of {path}"
-    if not isinstance(name, str) or not ROW_NAME.fullmatch(name) or not isinstance(_parse(name), str):
+    if not _is_name(name):
         raise InputError(
             f"{place} cannot be called so; a name begins with a letter or digit, consists of letters, digits and "
             ". _ = + @ -, and is no number, date, true, false or null."  # which config.yaml would not bring back
@@ -196,54 +195,27 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, str | int | float | bool)
 
 
+def _is_name(name: Any) -> bool:
+    try:
+        return (
+            isinstance(name, str)
+            and ROW_NAME.fullmatch(name) is not None
+            and isinstance(parse_values(name), str)
+        )
+    except ValueError:  # 2024-13-01
+        return False
+
+
 def _names(rows: dict[str, StudyRow]) -> str:
     return ", ".join(rows)
 
 
-# -- YAML ---------------------------------------------------------------------------------------------
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML as people read it: `off` is text, 1e-4 a number, and a key that stands twice is a mistake."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012  a copy, since PyYAML's own is everybody's
-        first: [(tag, pattern) for tag, pattern in found if not tag.endswith((":bool", ":float"))]
-        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """Looked at before merge keys are resolved, after which a key may well come up twice."""
-        node = super().compose_mapping_node(anchor)
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.tag != "tag:yaml.org,2002:merge" and isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise yaml.MarkedYAMLError(
-                        problem=f"{key.value} stands twice", problem_mark=key.start_mark
-                    )
-                seen.add(key.value)
-        return node
-
-
-_NUMBER = re.compile(
-    r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?$|[-+]?\.(inf|Inf|INF)$|\.(nan|NaN|NAN)$"
-)
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+.0123456789"))
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile(r"(true|True|TRUE|false|False|FALSE)$"), list("tTfF")
-)
-
-
-def _parse(text: str) -> Any:
-    return yaml.load(text, _Loader)
-
-
 def _load(path: Path) -> dict[str, Any]:
     try:
-        content = _parse(path.read_text(encoding="utf-8"))
+        content = parse_values(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"The study {path} cannot be read: {error.strerror}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+    except ValueError as error:
         raise InputError(f"{path} is not valid YAML: {error}.") from error
     if not isinstance(content, dict):
         raise InputError(f"{path} is no study; it must hold question, datasets, seeds and rows.")
