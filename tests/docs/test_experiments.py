@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -193,3 +194,16 @@ def test_a_row_names_its_records_only_where_it_cannot_be_run(path: Path, records
                 if other.record is None and record in selected(study, other, records)
             ]
             assert not live, row.name
+
+
+def printed_commands() -> list[str]:
+    """The commands below the tables of the documents."""
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted((TOP / "docs").glob("*.md")))
+    return sorted(set(re.findall(r"Runs: `holotype (bench [^`]+)`", text)))
+
+
+@pytest.mark.parametrize("command", printed_commands())
+def test_the_commands_below_the_tables_are_taken(command: str) -> None:
+    """Also those of studies some of whose rows belong to an earlier version."""
+    words = command.replace("experiments/", f"{TOP}/experiments/").replace("DIR", "data").split()
+    assert make_experiments(make_parser().parse_args(words[1:]))
