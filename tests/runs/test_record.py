@@ -120,6 +120,7 @@ def made(squares_folder, tiny_backbone_file, tmp_path):
     ) -> Record:
         overrides: dict[str, Any] = {"k": 4, "device": "cpu", "progress": False, "out": str(tmp_path / "run")}
         overrides |= {"backbone.name": str(tiny_backbone_file), "train.batch_size": 16, "cache_views": "off"}
+        overrides |= {"train.epochs": 1}
         overrides |= {key.replace("__", "."): value for key, value in settings.items()}
         run = begin(resolve(method, str(dataset), overrides=overrides), Shelf())
         assert isinstance(run, Run)
