@@ -56,3 +56,8 @@ def test_a_device_that_is_not_there_is_refused_before_data_are_read(monkeypatch)
     monkeypatch.setattr("holotype.runs.prepared.load_data", lambda *_: pytest.fail("data were read"))
     with pytest.raises(InputError, match="--device cuda:1 is not to be had on this machine"):
         train("kmeans", "fashion-sample", device="cuda:1")
+
+
+def test_settings_have_names() -> None:
+    with pytest.raises(InputError, match="give them by name"):
+        train("rpc", "fashion-sample", settings=[1])

@@ -202,3 +202,10 @@ def test_a_row_of_a_study_in_memory_is_named_where_it_is_wrong() -> None:
     study = {"question": "Q?", "datasets": ["cub"], "seeds": [0], "rows": rows}
     with pytest.raises(InputError, match=r"Row bad of study: .*train\.epoch"):
         sweep(study)
+
+
+@pytest.mark.parametrize("wrong", [{"methods": "simgcd"}, {"datasets": "cub"}, {"seeds": 3}])
+def test_lists_are_asked_for(wrong) -> None:
+    asked = {"methods": ["simgcd"], "datasets": ["cub"], "seeds": [0]} | wrong
+    with pytest.raises(InputError, match=r"bench takes a list of .* put it into brackets"):
+        sweep(**asked)

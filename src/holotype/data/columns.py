@@ -14,6 +14,8 @@ def read_columns(file: Path) -> dict[str, list[str]]:
 
     Nothing is guessed: "NA", "null" and "001" stay what they are; a missing Parquet value becomes "".
     """
+    if file.is_dir():
+        raise InputError(f"{file} is a folder; give a CSV, TSV or Parquet file.")
     if not file.is_file():
         raise InputError(f"The file {file} does not exist; check its name.")
     if file.suffix.lower() == ".parquet":

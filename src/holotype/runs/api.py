@@ -32,6 +32,8 @@ def train(
     A run that is found in the folder `out` is continued, and one that is finished is not trained again. Raises
     InputError, with one sentence, for whatever cannot be used.
     """
+    if settings is not None and not isinstance(settings, Mapping):
+        raise InputError(f"settings is {settings!r}; give them by name, as in {{'train.epochs': 20}}.")
     overrides = {key.replace("-", "_"): value for key, value in (settings or {}).items()}
     if twice := overrides.keys() & named.keys():
         raise InputError(f"{min(twice)} is given twice, by name and in `settings`; leave one out.")

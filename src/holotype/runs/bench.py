@@ -85,6 +85,9 @@ def _study(
     seeds: Sequence[int] | None,
 ) -> tuple[Study, bool]:
     """The study, and whether it has names of its own for its rows."""
+    for name, given in {"methods": methods, "datasets": datasets, "seeds": seeds or ()}.items():
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise InputError(f"bench takes a list of {name}, not {given!r}; put it into brackets.")
     if study is None:
         if not methods or not datasets:
             raise InputError("bench needs methods and datasets, or a study.")

@@ -1,7 +1,7 @@
 """The run folder: what every run leaves behind, and the check that a folder belongs to the run at hand.
 
 identity.json       all that decides the weights
-config.yaml         the resolved settings; `holotype train --config` repeats the run with it alone
+config.yaml         the resolved settings; `holotype train --config` repeats a run of train or bench with it alone
 provenance.json     versions, hardware, precision, backbone and table digests
 cache.json          the views of the token cache that the run trains on, where it does
 metrics.jsonl       one line per epoch and per scoring

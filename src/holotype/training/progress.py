@@ -102,6 +102,8 @@ class TrainingBar:
     def __exit__(self, *_: object) -> None:
         if self.show:
             self.live.stop()
+            if not self.live.console.is_terminal:  # else what follows in a file sticks to the last term
+                self.live.console.print()
 
     def part(self, name: str) -> TrainingBar:
         """The bar as one of several runs sees it, whose lines begin with its name."""
