@@ -83,3 +83,18 @@ def test_a_cache_that_cannot_be_read_is_refused(tiny):
 )
 def test_a_cache_holds_the_views_of_a_run(cache, drawn_from, same):
     assert holds(CacheViews.parse(cache), CacheViews.parse(drawn_from)) == same
+
+
+def test_a_method_that_reads_its_weights_while_it_is_built_has_stages_too(tiny, monkeypatch):
+    """Methods of others may do so; only the toy copy that is asked for its stages has none to read."""
+    from holotype.methods.simgcd import SimGCD
+
+    build = SimGCD.__init__
+
+    def reading(self, config, task):
+        build(self, config, task)
+        self.first = float(self.classifier.v.flatten()[0])
+
+    monkeypatch.setattr(SimGCD, "__init__", reading)
+    monkeypatch.setattr("holotype.runs.views._methods", {})
+    assert wanted_views(tiny("simgcd", cache_views="4+2")) == CacheViews(4, 2)

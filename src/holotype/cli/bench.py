@@ -109,12 +109,11 @@ def run(given: argparse.Namespace, studies: Sequence[Study]):  # type: ignore[no
     from holotype.runs.records import Records
     from holotype.runs.sweep import chosen_rows
 
-    asks = {study.name: ask_of(given, study) for study in studies}
     made = {study.name: experiments_of(study, given) for study in studies}
     for study in studies:
         if study.question:
             _say(f"{study.name}: {study.question}")
-            for row in chosen_rows(study, asks[study.name]):
+            for row in chosen_rows(study, ask_of(given, study)):
                 _say(f"  {row.name}{': ' if row.asks else ''}{row.asks}")
     shelf, plans = Shelf(), {}
     stores: dict[Path, Records] = {}
