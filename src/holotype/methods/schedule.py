@@ -7,13 +7,13 @@ import math
 FINAL_LR_SHARE = 1e-3
 
 
-def cosine_lr(lr: float, epoch: int, epochs: int, warmup: int = 0) -> float:
+def cosine_lr(lr: float, epoch: int, epochs: int, warmup: float = 0.0) -> float:
     """The learning rate in force during `epoch`: cosine from `lr` towards lr * 1e-3, once an epoch.
 
-    warmup: in epoch e below it the rate is (e + 1) / (warmup + 1) of that; a short run warms up for half of it at most.
+    warmup: share of the epochs, w of them; in epoch e below w the rate is (e + 1) / (w + 1) of that.
     """
-    floor, warmup = lr * FINAL_LR_SHARE, min(warmup, epochs // 2)
-    return min(1.0, (epoch + 1) / (warmup + 1)) * (
+    floor, rising = lr * FINAL_LR_SHARE, round(warmup * epochs)
+    return min(1.0, (epoch + 1) / (rising + 1)) * (
         floor + (lr - floor) * (1 + math.cos(math.pi * epoch / epochs)) / 2
     )
 

@@ -123,7 +123,7 @@ def _method(experiment: Experiment) -> dict[str, Any]:
     return {
         "name": experiment.method_name,
         "revision": find_method(experiment.method_name).revision,
-        "settings": plain(dataclasses.asdict(experiment.method)),
+        "settings": plain(_told(experiment.method)),
     }
 
 
@@ -131,20 +131,22 @@ def _train(experiment: Experiment) -> dict[str, Any]:
     """Without the precision, which depends on the device; nothing where the method does not train."""
     if not stages_of(experiment):
         return {}
-    return plain(
-        {
-            one.name: getattr(experiment.train, one.name)
-            for one in dataclasses.fields(experiment.train)
-            if one.name not in (*NO_PART, "precision")
-            and not _at_rest(one, getattr(experiment.train, one.name))
-        }
-    )
+    return plain(_told(experiment.train, (*NO_PART, "precision")))
 
 
-def _at_rest(setting: dataclasses.Field[Any], value: Any) -> bool:
-    """Whether a setting that came later has the value that held before there was it, which its field names: runs of
-    that time are the same runs, and keep their hash."""
-    return "before" in setting.metadata and setting.metadata["before"] == value
+def _told(settings: Any, left_out: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The settings of a dataclass by name, those of dataclasses inside it too.
+
+    Without a setting that came later and has the value that held before there was it, which its field names: runs of
+    that time are the same runs, and keep their hash.
+    """
+    told = {}
+    for one in dataclasses.fields(settings):
+        value = getattr(settings, one.name)
+        at_rest = "before" in one.metadata and one.metadata["before"] == value
+        if one.name not in left_out and not at_rest:
+            told[one.name] = _told(value) if dataclasses.is_dataclass(value) else value
+    return told
 
 
 # -- what can be said before data and network are there --------------------------------------------------

@@ -82,10 +82,11 @@ class Encoder:
         prepared: Tensor = self.tail.prepare(self.inputs(images))
         return prepared
 
-    def features_of_prepared(self, prepared: Tensor) -> Tensor:
+    def features_of_prepared(self, prepared: Tensor, drop: Tensor | None = None) -> Tensor:
         """What `prepare` returned, in any floating type -> (n, D) features with gradient."""
         with self.compute.autocast():
-            features = self.tail.finish(prepared.to(self.trunk_dtype))
+            prepared = prepared.to(self.trunk_dtype)
+            features = self.tail.finish(prepared) if drop is None else self.tail.finish(prepared, drop)
         return features.to(self.dtype)
 
 
