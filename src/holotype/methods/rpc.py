@@ -141,7 +141,7 @@ class RPC(SimGCD):
             self.evidence.update(known_score(p_in).mean(0), batch.labelled & ~told.labelled, ~batch.labelled)
         w_old = self.known_weight(p_in, batch)
         gate = now["ramp"]
-        if c.enter != "ramp":
+        if c.enter.startswith("evidence"):
             gate = (2 * self.evidence.auroc(self.rho) - 1).clamp_min(0)
         self.update_rho(w_old, batch, now)
         self.update_prototypes(f, q, w_old, batch, now)
@@ -150,7 +150,7 @@ class RPC(SimGCD):
         z = self.projector(batch.features)
         terms = self.baseline(z[:2], q, batch, now)
         if c.base == "debgcd":
-            waits = gate if c.enter == "evidence_all" else 1
+            waits = gate if c.enter.endswith("_all") else 1
             terms["adl"] = waits * auxiliary_loss(self.debiased(f), q, p_in, batch, c.debias, c.tau)
         terms["sdl"] = l_sdl
         terms["align"] = gate * c.lambda_1 * self.align(unit(z[0::2]), partner, weight, batch)
@@ -207,7 +207,7 @@ class RPC(SimGCD):
             row = torch.where(again, torch.full_like(batch.image, len(self.memory) - 1), batch.image)
             self.memory[row] = unit(unit(rows.detach()).unflatten(0, (2, -1)).mean(0)).to(self.memory.dtype)
             self.memory_weight[row] = torch.where(batch.labelled, torch.zeros_like(w), w)
-            self.memory_weight[-1] = 0.0
+            self.memory_weight[-1:].zero_()
         return loss
 
     # -- weights, groups, prototypes (all without gradient) ---------------------------------------

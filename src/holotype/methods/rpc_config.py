@@ -76,7 +76,9 @@ class RPCConfig(SimGCDConfig):
     """Strength of the embedding fusion."""
     ramp_epochs: int = 30
     """Epochs over which lambda_1 and lambda_2 rise from 0 to their values; 0 for at once."""
-    enter: Literal["ramp", "evidence", "evidence_all"] = field(default="ramp", metadata={"before": "ramp"})
+    enter: Literal["ramp", "ramp_all", "evidence", "evidence_all"] = field(
+        default="ramp", metadata={"before": "ramp"}
+    )
     """What L_align and L_new (and the debiased loss) wait for: epochs, or heads that can be trusted."""
     project: float = field(default=0.0, metadata={"before": 0.0})
     """Share of the gradient of novel images inside the space of the known classes' prototypes that is taken away."""
