@@ -43,35 +43,6 @@ def pair_weights(f: Tensor, w_new: Tensor, image: Tensor, valid: Tensor, tau: fl
     return full(w_new)[:, None] * full(w_new)[None, :] * similarity
 
 
-def relational_consistency_to(
-    f: Tensor,
-    memory: Tensor,
-    prototypes: Tensor,
-    w_new: Tensor,
-    memory_weight: Tensor,
-    image: Tensor,
-    valid: Tensor,
-    tau: float,
-) -> Tensor:
-    """L_new = (1/n) sum_i w_i sum_j w_j S_ij ||r_i - r_j||^2 from rows to the images m_j of a memory.
-
-    S_ij = softmax_j(cos(f_i, m_j)/tau) over the images of positive weight other than i's own.
-    f: (N, D). memory: (M, D).
-    """
-    f, memory = unit(full(f)), unit(full(memory)).detach()
-    own = image[:, None] == torch.arange(len(memory), device=image.device)
-    out = own | (memory_weight <= 0)[None]
-    with torch.no_grad():
-        logits = (inner(f, memory) / tau).masked_fill(out, torch.finfo(f.dtype).min)
-        weight = logits.softmax(-1) * ~out * full(memory_weight)[None]
-        weight = weight * (full(w_new) * valid)[:, None] / valid.sum().clamp_min(1)
-    r, target = signature(f, prototypes), signature(memory, prototypes)
-    centre = target.mean(0)
-    r, target = r - centre, target - centre
-    distance = r.square().sum(-1)[:, None] + target.square().sum(-1)[None] - 2 * inner(r, target)
-    return (weight * distance.clamp_min(0)).sum()
-
-
 def printed_new(r: Tensor, f: Tensor, w_new: Tensor, tau: float = 0.07) -> Tensor:
     """L_new as printed: sum_{i,j} w_i w_j exp(cos(f_i, f_j)/tau) ||r_i - r_j||^2, nothing masked or detached.
 

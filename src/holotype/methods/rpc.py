@@ -47,10 +47,9 @@ from holotype.losses.consistency import behaviour_alignment, circular_fusion
 from holotype.losses.masked import masked_mean
 from holotype.losses.ova import known_score
 from holotype.losses.precision import unit
-from holotype.losses.relational import relational_consistency, relational_consistency_to, signature
+from holotype.losses.relational import relational_consistency, signature
 from holotype.methods.base import Batch, Now, Prediction, Stage, Task, Views
 from holotype.methods.debgcd import OVA_HEADS, auxiliary_loss, detector_terms
-from holotype.methods.evidence import Evidence, held_out
 from holotype.methods.pairing import draw_pairs, gather_rows
 from holotype.methods.prototypes import class_means, soft_update
 from holotype.methods.rpc_config import READING, RPCConfig
@@ -83,13 +82,6 @@ class RPC(SimGCD):
         prior = (task.n_images * task.n_known / task.k - task.n_labelled) / max(task.n_unlabelled, 1)
         self.register_buffer("rho", torch.tensor(min(max(prior, RHO_RANGE[0]), RHO_RANGE[1])))
         self.register_buffer("prototypes", torch.zeros(task.n_known, task.dim))
-        if config.ova.holdout:
-            self.evidence = Evidence()
-        if config.project:
-            self.register_buffer("basis", torch.zeros(task.dim, task.n_known))
-        if config.new.over == "memory":
-            self.register_buffer("memory", torch.zeros(task.n_images + 1, task.dim))
-            self.register_buffer("memory_weight", torch.zeros(task.n_images + 1))
 
     # -- the way through training -----------------------------------------------------------------
 
@@ -112,37 +104,16 @@ class RPC(SimGCD):
             first = (label == torch.arange(self.task.n_known, device=label.device)[:, None]).int().argmax(1)
             self.prototypes.copy_(unit(features())[first])
         elif epoch == 0:
-            f = unit(features())
-            self.prototypes.copy_(class_means(f, label, label >= 0, self.task.n_known))
-            if self.config.new.over == "memory":
-                self.memory[:-1].copy_(f)
-        if self.config.project:
-            basis = torch.linalg.qr(self.prototypes.T.double()).Q
-            self.basis[:, : basis.shape[1]].copy_(basis)
+            self.prototypes.copy_(class_means(unit(features()), label, label >= 0, self.task.n_known))
 
     # -- the loss ---------------------------------------------------------------------------------
 
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
         c = self.config
         f = batch.features[:2]
-        told = batch
-        if c.ova.holdout:
-            told = dataclasses.replace(batch, labelled=batch.labelled & ~held_out(batch.image, c.ova.holdout))
-        if c.project:
-            with torch.no_grad():
-                w = (1 - self.known_weight(self.ova(f).sigmoid(), batch)) * ~batch.labelled * c.project
-            move = batch.features - batch.features.detach()
-            inside = move @ self.basis @ self.basis.T
-            batch = dataclasses.replace(batch, features=batch.features - w[:, None] * inside)
-            f = batch.features[:2]
         q = self.classifier(f)
-        p_in, l_sdl = detector_terms(self.ova, f, told, c.ova.weight, c.ova.decouple_grad)
-        if c.ova.holdout:
-            self.evidence.update(known_score(p_in).mean(0), batch.labelled & ~told.labelled, ~batch.labelled)
+        p_in, l_sdl = detector_terms(self.ova, f, batch, c.ova.weight, c.ova.decouple_grad)
         w_old = self.known_weight(p_in, batch)
-        gate = now["ramp"]
-        if c.enter.startswith("evidence"):
-            gate = (2 * self.evidence.auroc(self.rho) - 1).clamp_min(0)
         self.update_rho(w_old, batch, now)
         self.update_prototypes(f, q, w_old, batch, now)
         partner, weight = self.groups(q, w_old, batch)
@@ -150,11 +121,11 @@ class RPC(SimGCD):
         z = self.projector(batch.features)
         terms = self.baseline(z[:2], q, batch, now)
         if c.base == "debgcd":
-            waits = gate if c.enter.endswith("_all") else 1
-            terms["adl"] = waits * auxiliary_loss(self.debiased(f), q, p_in, batch, c.debias, c.tau)
+            entered = now["ramp"] if c.debias.waits else 1.0
+            terms["adl"] = entered * auxiliary_loss(self.debiased(f), q, p_in, batch, c.debias, c.tau)
         terms["sdl"] = l_sdl
-        terms["align"] = gate * c.lambda_1 * self.align(unit(z[0::2]), partner, weight, batch)
-        terms["new"] = gate * c.lambda_2 * self.discover(f, w_old, batch)
+        terms["align"] = now["ramp"] * c.lambda_1 * self.align(unit(z[0::2]), partner, weight, batch)
+        terms["new"] = now["ramp"] * c.lambda_2 * self.discover(f, w_old, batch)
         return terms
 
     def with_strong_views(self, batch: Batch) -> Batch:
@@ -178,8 +149,6 @@ class RPC(SimGCD):
         """L_new (R6) over the unlabelled rows of both weak views, with w_new^sharpen for w_new."""
         c = self.config.new
         rows = f.flatten(0, 1)
-        if c.over == "memory":
-            return self.discover_in_memory(rows, w_old, batch)
         return relational_consistency(
             signature(rows, self.prototypes) if c.space == "signature" else unit(rows),
             rows,
@@ -189,35 +158,12 @@ class RPC(SimGCD):
             tau=c.tau,
         )
 
-    def discover_in_memory(self, rows: Tensor, w_old: Tensor, batch: Batch) -> Tensor:
-        """L_new between the unlabelled rows and every unlabelled image as it was last seen."""
-        w = self.novel_weight(w_old)
-        loss = relational_consistency_to(
-            rows,
-            self.memory,
-            self.prototypes,
-            w.repeat(2),
-            self.memory_weight,
-            batch.image.repeat(2),
-            ~batch.labelled.repeat(2),
-            self.config.new.tau,
-        )
-        with torch.no_grad():
-            again = (batch.image[:, None] == batch.image[None, :]).tril(-1).any(1)
-            row = torch.where(again, torch.full_like(batch.image, len(self.memory) - 1), batch.image)
-            self.memory[row] = unit(unit(rows.detach()).unflatten(0, (2, -1)).mean(0)).to(self.memory.dtype)
-            self.memory_weight[row] = torch.where(batch.labelled, torch.zeros_like(w), w)
-            self.memory_weight[-1:].zero_()
-        return loss
-
     # -- weights, groups, prototypes (all without gradient) ---------------------------------------
 
     @torch.no_grad()
     def known_weight(self, p_in: Tensor, batch: Batch) -> Tensor:
         """w_old (B,): the mean score of the two weak views; 1 for labelled images. (R1)"""
         w = known_score(p_in).mean(0)
-        if self.config.ova.judge == "posterior":
-            w = self.evidence.posterior(w, self.rho)
         return torch.where(batch.labelled, torch.ones_like(w), w)
 
     def novel_weight(self, w_old: Tensor) -> Tensor:
@@ -263,10 +209,7 @@ class RPC(SimGCD):
         return draw_pairs(batch.random["pairing"], w_old, candidate, c.mu, mu_id)
 
     def diagnostics(self) -> dict[str, Tensor]:
-        told = {"rho": self.rho}
-        if self.config.ova.holdout:
-            told["auroc"] = self.evidence.auroc(self.rho)
-        return told
+        return {"rho": self.rho}
 
     def predict(self, features: Tensor) -> Prediction:
         placed = super().predict(features)

@@ -18,10 +18,6 @@ class OVAConfig:
     """True: the heads learn at full weight and only their gradient into the backbone is scaled by `weight`."""
     weight: float = 0.005
     """Weight beta of the heads' loss (decoupled: of its gradient into the backbone); differs between data sets."""
-    holdout: float = field(default=0.0, metadata={"before": 0.0})
-    """Share of the labelled images that the heads do not learn, and that show how far they can be trusted."""
-    judge: Literal["score", "posterior"] = field(default="score", metadata={"before": "score"})
-    """w_old: the heads' score, or the probability of being known that it stands for, by the held-out images."""
 
 
 @dataclass
@@ -34,6 +30,9 @@ class DebiasConfig:
     """Weight of the debiased loss."""
     pseudo_share: float = 0.5
     """Share of the debiased loss that comes from pseudo-labels."""
+    waits: bool = field(default=False, metadata={"before": False})
+    """Whether the debiased loss rises with the ramp of L_align and L_new: early pseudo-labels are poor, and on few
+    images what they teach stays."""
 
 
 @dataclass
@@ -57,8 +56,6 @@ class NewConfig:
     printed."""
     space: Literal["signature", "feature"] = "signature"
     """What is to be alike: how images stand to the prototypes, or their features themselves (for comparison)."""
-    over: Literal["batch", "memory"] = field(default="batch", metadata={"before": "batch"})
-    """Partners: the unlabelled rows of the batch, or every unlabelled image as it was last seen."""
 
 
 @dataclass
@@ -76,12 +73,6 @@ class RPCConfig(SimGCDConfig):
     """Strength of the embedding fusion."""
     ramp_epochs: int = 30
     """Epochs over which lambda_1 and lambda_2 rise from 0 to their values; 0 for at once."""
-    enter: Literal["ramp", "ramp_all", "evidence", "evidence_all"] = field(
-        default="ramp", metadata={"before": "ramp"}
-    )
-    """What L_align and L_new (and the debiased loss) wait for: epochs, or heads that can be trusted."""
-    project: float = field(default=0.0, metadata={"before": 0.0})
-    """Share of the gradient of novel images inside the space of the known classes' prototypes that is taken away."""
     prototypes: Literal["soft_ema", "ema_mean", "samples"] = "soft_ema"
     """What signatures are measured against: moving class means with soft unlabelled members; for comparison, without
     them, or one labelled image of each class."""

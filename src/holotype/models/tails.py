@@ -123,14 +123,11 @@ class AbsorbedTail(_CLSTail):
             return tokens
         return torch.cat([tokens[:, :1], _standardised(self.trained()[0].norm1, tokens)[0]], dim=1)
 
-    def finish(self, prepared: Tensor, drop: Tensor | None = None) -> Tensor:
-        """drop: (B, N) bool, tokens that the attention does not see."""
+    def finish(self, prepared: Tensor) -> Tensor:
         if not self._standardises():
             return super().finish(prepared)
         block = self.trained()[0]
-        attended = self.attend_standardised(
-            block, prepared[:, 1:], *_gain_and_shift(block.norm1, prepared), drop
-        )
+        attended = self.attend_standardised(block, prepared[:, 1:], *_gain_and_shift(block.norm1, prepared))
         return self.after_attention(block, prepared[:, 0], attended)
 
     def _standardises(self) -> bool:
@@ -141,9 +138,7 @@ class AbsorbedTail(_CLSTail):
     def attend(self, block: Block, tokens: Tensor) -> Tensor:
         return self.attend_standardised(block, *_standardised(block.norm1, tokens))
 
-    def attend_standardised(
-        self, block: Block, x: Tensor, gain: Tensor, shift: Tensor, drop: Tensor | None = None
-    ) -> Tensor:
+    def attend_standardised(self, block: Block, x: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
         """x: (B, N, D) with norm1(tokens) = x * gain + shift."""
         attn = block.attn
         heads, width = attn.num_heads, attn.head_dim
@@ -153,9 +148,7 @@ class AbsorbedTail(_CLSTail):
         b_q, _, b_v = _bias(attn.qkv).unflatten(0, (3, heads, width))  # the key bias cancels in the softmax
         q = torch.einsum("bc,hdc->bhd", x[:, 0] * gain + shift, w_q) + b_q
         query = torch.einsum("bhd,hdc->bhc", q * attn.scale, w_k) * gain
-        pooled = (
-            _pool(query, x, drop) * gain + shift
-        )  # (B, H, D); in the softmax the shift cancels: it is constant
+        pooled = _pool(query, x) * gain + shift  # (B, H, D); in the softmax the shift cancels: it is constant
         return (torch.einsum("bhc,hdc->bhd", pooled, w_v) + b_v).flatten(1)
 
 
@@ -250,13 +243,12 @@ def _gain_and_shift(norm: nn.LayerNorm, like: Tensor) -> tuple[Tensor, Tensor]:
     return norm.weight, torch.zeros_like(norm.weight) if norm.bias is None else norm.bias
 
 
-def _pool(query: Tensor, x: Tensor, drop: Tensor | None = None) -> Tensor:
+def _pool(query: Tensor, x: Tensor) -> Tensor:
     """softmax(query x^T) x, the tokens' mean as each head weighs them. query: (B, H, D), x: (B, N, D) -> (B, H, D)."""
     if not x.is_cuda or x.requires_grad:
-        score = query @ x.mT
-        return (score if drop is None else score.masked_fill(drop[:, None], -1e4)).softmax(dim=-1) @ x
+        return (query @ x.mT).softmax(dim=-1) @ x
     heads = query.shape[1]
-    pooled: Tensor = _AlignedPool.apply(F.pad(query, (0, 0, 0, -heads % ALIGNED)).to(x.dtype), x, drop)
+    pooled: Tensor = _AlignedPool.apply(F.pad(query, (0, 0, 0, -heads % ALIGNED)).to(x.dtype), x)
     return pooled[:, :heads]
 
 
@@ -268,20 +260,19 @@ class _AlignedPool(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, x: Tensor, drop: Tensor | None) -> Tensor:
+    def forward(ctx: Any, query: Tensor, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
-            score = x @ query.mT  # (B, N, H)
-            weight = (score if drop is None else score.masked_fill(drop[..., None], -1e4)).softmax(dim=1)
+            weight = (x @ query.mT).softmax(dim=1)  # (B, N, H)
             ctx.save_for_backward(weight, x)
             return weight.mT @ x
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         weight, x = ctx.saved_tensors
         with torch.autocast(x.device.type, enabled=False):
             d_weight = x @ grad.mT  # (B, N, H)
             d_score = torch._softmax_backward_data(d_weight, weight, 1, weight.dtype)
-            return d_score.mT @ x, None, None
+            return d_score.mT @ x, None
 
 
 def _bias(linear: nn.Linear) -> Tensor:

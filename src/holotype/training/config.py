@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from holotype.machine.rules import Count, Natural, Share
+from holotype.machine.rules import Count, Share
 
 
 @dataclass
 class TrainConfig:
-    """How training runs; the defaults are those of SimGCD's released code."""
+    """How training runs; the defaults are those of SimGCD's released code, with a warm-up before them."""
 
     epochs: Count = 200
     """Epochs of a stage that does not set its own; an epoch is as many draws as there are images."""
@@ -18,14 +18,8 @@ class TrainConfig:
     """Images per step over all processes together."""
     lr: float = 0.1
     """Learning rate of the first epoch; it falls to a thousandth along a cosine."""
-    warmup: Share = field(default=0.0, metadata={"before": 0.0})
+    warmup: Share = field(default=0.05, metadata={"before": 0.0})
     """Share of the epochs in which the rate rises linearly to the cosine; 0 for none, as SimGCD's code has it."""
-    clip: float = field(default=0.0, metadata={"before": 0.0})
-    """Largest norm of a step's gradient, all parameters together; 0 for no limit."""
-    average: Natural = field(default=0, metadata={"before": 0})
-    """The run ends with the mean of the weights after each of the last so many epochs; 0 for the last weights."""
-    token_drop: float = field(default=0.0, metadata={"before": 0.0})
-    """Share of an image's patch tokens that a step leaves out at random, of one trained block on cached views."""
     momentum: float = 0.9
     """Momentum of SGD."""
     weight_decay: float = 5e-5

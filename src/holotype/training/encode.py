@@ -82,11 +82,10 @@ class Encoder:
         prepared: Tensor = self.tail.prepare(self.inputs(images))
         return prepared
 
-    def features_of_prepared(self, prepared: Tensor, drop: Tensor | None = None) -> Tensor:
+    def features_of_prepared(self, prepared: Tensor) -> Tensor:
         """What `prepare` returned, in any floating type -> (n, D) features with gradient."""
         with self.compute.autocast():
-            prepared = prepared.to(self.trunk_dtype)
-            features = self.tail.finish(prepared) if drop is None else self.tail.finish(prepared, drop)
+            features = self.tail.finish(prepared.to(self.trunk_dtype))
         return features.to(self.dtype)
 
 

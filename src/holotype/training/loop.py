@@ -23,7 +23,6 @@ from holotype.methods.base import Method, Prediction, Stage
 from holotype.methods.schedule import cosine_lr
 from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
-from holotype.training.average import WeightMean
 from holotype.training.config import TrainConfig
 from holotype.training.encode import place
 from holotype.training.journal import Journal, Position, State
@@ -68,7 +67,6 @@ class Loop:
         self.learnable = {n: p for n, p in self.modules.named_parameters() if p.requires_grad}
         self.initial = {name: parameter.detach().clone() for name, parameter in self.learnable.items()}
         self.position = Position()
-        self.mean = WeightMean(self.learnable, config.average)
         self.started = self.last_save = time.monotonic()
         self.step: Step | None = None
         self.coming: Iterator[Drawn] | None = None
@@ -136,7 +134,6 @@ class Loop:
             for epoch in range(self.position.epoch, epochs):
                 self.position.epoch = epoch
                 yield from self._run_epoch(stage, epoch, epochs, optimiser, stop, bar)
-                self.mean.take(epoch, epochs)
                 self.position = Position(self.position.stage, epoch + 1, 0, self.position.counter)
                 if self.on_epoch:
                     self.on_epoch(epoch + 1)
@@ -160,7 +157,6 @@ class Loop:
             self.target,
             own="method.encoder" if self.method.needs == "images" else "tail",
             captures=self._captures(),
-            clip=self.config.clip,
         )
         self.step.resumed = {n.removeprefix("sums."): t for n, t in tensors.items() if n.startswith("sums.")}
         return optimiser
@@ -264,7 +260,7 @@ class Loop:
     def _save(self, optimiser: torch.optim.Optimizer) -> None:
         self.last_save = time.monotonic()
         tensors = dict(self.modules.state_dict())
-        tensors |= momentum_tensors(optimiser, self.learnable) | self.mean.tensors()
+        tensors |= momentum_tensors(optimiser, self.learnable)
         if self.step is not None:
             tensors |= {f"sums.{name}": value for name, value in self.step.named_sums().items()}
         self.journal.save(State(self.position, self.seconds(), tensors))
@@ -275,7 +271,6 @@ class Loop:
         if state is None:
             return {}
         self.modules.load_state_dict({name: state.tensors[name] for name in self.modules.state_dict()})
-        self.mean.restore(state.tensors)
         self.position = state.position
         self.started -= state.seconds
         return state.tensors
@@ -285,11 +280,6 @@ class Loop:
     @torch.no_grad()
     def _finish(self) -> Prediction:
         self.modules.eval()
-        if self.mean.begun:
-            if self.score:  # the last weights beside the mean, for the record; nothing is picked by it
-                scores = self.score(self.predict())
-                self.journal.write(kind="last", counter=self.position.counter, **scores)
-            self.mean.put()
         features = self.features = self._features()
         rows = self.rows.usable.to(features.device)
         label = self.target.to(features.device)[rows]

@@ -40,13 +40,6 @@ def build_sgd(
     return optimiser
 
 
-def clip_gradients(optimiser: torch.optim.Optimizer, largest: float) -> None:
-    """Scale the gradients of all parameters together down to the norm `largest`; 0 leaves them."""
-    if largest > 0:
-        parameters = [p for group in optimiser.param_groups for p in group["params"]]
-        torch.nn.utils.clip_grad_norm_(parameters, largest)
-
-
 def set_rate(optimiser: torch.optim.Optimizer, lr: float) -> None:
     for group in optimiser.param_groups:
         if isinstance(group["lr"], Tensor):

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from holotype.data.sampling import keyed_generator
 from holotype.data.store import ImageStore
@@ -140,10 +139,8 @@ class FreshViews:
 class CachedViews:
     """Token cache: a view is one of the M weak or S strong views of the image that the trunk has seen already."""
 
-    def __init__(self, cache: TokenCache, encoder: Encoder, token_drop: float = 0.0) -> None:
+    def __init__(self, cache: TokenCache, encoder: Encoder) -> None:
         self.cache, self.encoder, self.mode = cache, encoder, cache.mode
-        self.masks = draw_masks(cache.tokens.shape[1] - 1, token_drop).to(encoder.device)
-        self.drops = token_drop > 0
         self.on_device = cache.tokens.device.type == encoder.device.type
         self.ahead = Ahead(cache.take, encoder.device)
 
@@ -157,14 +154,9 @@ class CachedViews:
             strong = distinct(steps, sharers, self.cache.views.strong, views.strong, generator)
             drawn.append(self.cache.views.weak + strong[:, :, torch.arange(batch) % sharers])
         view = torch.cat(drawn, dim=1)  # (T, V, B)
-        if self.drops:
-            mask = torch.randint(MASKS, view.shape, generator=keyed_generator(*key, "drop"))
         entry = local_rows(self.cache.entry(rows[:, None, :], view).movedim(-1, 0)).movedim(0, -1)
         if self.on_device and entry.device != self.encoder.device:
             entry = entry.contiguous().pin_memory().to(self.encoder.device, non_blocking=True)
-        if self.drops:
-            mask = mask.pin_memory().to(entry.device, non_blocking=True) if entry.is_cuda else mask
-            return torch.stack([entry, mask], dim=1).unbind(0)
         return entry.unbind(0)
 
     def expect(self, request: Tensor) -> None:
@@ -172,14 +164,11 @@ class CachedViews:
             self.ahead.expect(request.flatten())
 
     def fetch(self, request: Tensor) -> dict[str, Tensor]:
-        if self.drops:
-            return {"entry": request[0], "mask": request[1]}
         return {"entry": request} if self.on_device else {"inputs": self.ahead.take()}
 
     def encode(self, fetched: dict[str, Tensor]) -> Tensor:
         inputs = self.cache.take(fetched["entry"].flatten()) if self.on_device else fetched["inputs"]
-        drop = self.masks[fetched["mask"].flatten()] if self.drops else None
-        return self.encoder.features_of_prepared(inputs, drop)
+        return self.encoder.features_of_prepared(inputs)
 
     def centre(self, rows: Tensor) -> Tensor:
         entry = self.cache.entry(rows, torch.full_like(rows, self.cache.views.centre))
@@ -211,27 +200,7 @@ def make_source(
         return FreshViews(store, encoder)
     if method.needs == "images":
         raise InputError(f"{type(method).__name__} encodes images itself; use --cache-views off for it.")
-    return CachedViews(cache, encoder, config.token_drop)
-
-
-MASKS = 4096
-
-
-def draw_masks(tokens: int, share: float) -> Tensor:
-    """(MASKS, tokens) bool: which tokens are left out, never the first; below 1 at random, from 1 on share - 1 of the
-    rows or columns at an edge of the square of patches."""
-    generator = keyed_generator("token drop")
-    if share < 1:
-        drop = torch.rand(MASKS, tokens, generator=generator) < share
-    else:
-        side = round((tokens - 1) ** 0.5)
-        cut = (torch.rand(MASKS, 2, generator=generator) * 2 * (share - 1) * side).round().long()
-        start = (torch.rand(MASKS, 2, generator=generator) * (cut + 1)).long()
-        line = torch.arange(side)
-        inside = (line >= start[..., None]) & (line < start[..., None] + side - cut[..., None])
-        drop = F.pad(~(inside[:, 0, :, None] & inside[:, 1, None, :]).flatten(1), (1, 0))
-    drop[:, 0] = False
-    return drop
+    return CachedViews(cache, encoder)
 
 
 def distinct(steps: int, n: int, of: int, views: int, generator: torch.Generator) -> Tensor:

@@ -14,7 +14,7 @@ from holotype.data.sampling import keyed_generator
 from holotype.machine.processes import gather_rows, sum_gradients
 from holotype.methods.base import Batch, Method, Stage, Views
 from holotype.training.capture import Captured, undone
-from holotype.training.optimiser import clip_gradients, momentum_of
+from holotype.training.optimiser import momentum_of
 from holotype.training.sources import Key, Source
 
 log = logging.getLogger("holotype")
@@ -83,7 +83,6 @@ class Step:
         target: Tensor,
         own: str,
         captures: bool,
-        clip: float = 0.0,
     ) -> None:
         """target: (N,) class of every image, -1 = unlabelled. own: prefix of the parameters that each process
         learns from its own rows; the others see the whole batch."""
@@ -97,7 +96,7 @@ class Step:
         self.names: tuple[str, ...] = ()
         self.sums: Tensor | None = None
         self.resumed: dict[str, Tensor] = {}
-        self.captures, self.clip = captures, clip
+        self.captures = captures
         self.captured: Captured | None = None
 
     def set_clock(self, values: dict[str, float]) -> None:
@@ -164,7 +163,6 @@ class Step:
         self.optimiser.zero_grad(set_to_none=True)
         vector.sum().backward()
         sum_gradients(self.local, self.common)
-        clip_gradients(self.optimiser, self.clip)
         self.optimiser.step()
         with torch.no_grad():
             self.method.after_step()
