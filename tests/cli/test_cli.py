@@ -147,6 +147,27 @@ def test_a_stopped_run_says_where_and_goes_on(
     assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
+def test_a_loss_that_leaves_its_course(holotype, squares_folder, tiny_flags, tmp_path) -> None:
+    """Half the rate is low enough: the run says that it was restarted. It is not: one sentence."""
+    words = ("train", "tests.training.stubs:Explodes", squares_folder / "squares.csv", *tiny_flags)
+    words = (*words, "--train.momentum", "0")
+    outcome = holotype(*words, "--method.limit", "0.06", "--out", tmp_path / "low")
+    assert outcome.code == 0, outcome.err
+    told = (
+        "the loss left its course in epoch 1 of stage train; training goes back to the start of epoch 1 and on "
+        "with half the rate, 0.05."
+    )
+    assert f"During training {told}" in outcome.out
+    assert f"{tmp_path / 'low'}: {told}" in outcome.err.splitlines()
+    outcome = holotype(*words, "--method.limit", "0", "--out", tmp_path / "high")
+    assert outcome.code == 2
+    assert "Traceback" not in outcome.err
+    sentence = outcome.err.splitlines()[-1]
+    assert sentence.startswith("the loss became {'cls': nan")
+    assert "lower --train.lr" in sentence
+    assert not (tmp_path / "high" / "scores.json").exists()
+
+
 def test_ctrl_c_before_training(holotype, monkeypatch) -> None:
     def interrupt(words):
         raise KeyboardInterrupt

@@ -172,6 +172,7 @@ MINIATURES = {
     "imagenet100": ("imagenet100", imagenet100),
     "herbarium19": ("herbarium19", herbarium19),
     "cifar100-200": ("cifar100-200", cifar100_200),
+    "scars-8137": ("scars-8137", scars),
     "cifar10, binary": ("cifar10", cifar10_binary),
     "cifar10, python": ("cifar10", cifar10_python),
     "cifar100, binary": ("cifar100", cifar100_binary),

@@ -1,5 +1,6 @@
 """Each loader reads its official layout in the official order, and says which file it misses."""
 
+import dataclasses
 import hashlib
 import os
 import shutil
@@ -7,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.io import savemat
 
+from holotype.data import benchmarks
 from holotype.data.benchmarks import BENCHMARKS, LAYOUTS, check, load_benchmark, read_facts
 from holotype.data.decode import read_image
 from holotype.data.protocol import gcd_split, held_out
@@ -15,7 +18,7 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 
 from . import miniatures
-from .miniatures import MINIATURES, mini
+from .miniatures import MINIATURES, mini, rows
 
 PARITY = Path(__file__).parents[1] / "parity"
 
@@ -149,6 +152,7 @@ SIZES = {
     "imagenet100": (50, 50),
     "herbarium19": (341, 342),
     "cifar100-200": (80, 20),
+    "scars-8137": (98, 98),
     "fashion-sample": (5, 5),
 }
 
@@ -172,6 +176,60 @@ def test_imagenet100_is_the_draw_of_the_reference_code() -> None:
     assert packaged["imagenet_index"] == np.load(PARITY / "splits.npz")["imagenet100.classes"].tolist()
     assert len(set(packaged["folders"])) == len(set(packaged["names"])) == 100
     assert packaged["folders"] == sorted(packaged["folders"])
+
+
+# Stanford Cars, whole and in part
+
+
+def cars_of(root: Path, n_known: int, n_novel: int) -> None:
+    """The layout of all 196 classes with so many images of known and of novel ones, in the order of their names."""
+    split = read_facts("scars").split
+    classes = [split.known[i % 98] for i in range(n_known)] + [split.novel[i % 98] for i in range(n_novel)]
+    images = [(f"{i:06d}.jpg", label + 1) for i, label in enumerate(classes)]
+    for folder in ("cars_train", "devkit"):
+        (root / "stanford_cars" / folder).mkdir(parents=True, exist_ok=True)
+    for name, _ in images:
+        (root / "stanford_cars" / "cars_train" / name).touch()
+    devkit = root / "stanford_cars" / "devkit"
+    names = np.array([[f"car {i}" for i in range(196)]], dtype=object)
+    savemat(devkit / "cars_meta.mat", {"class_names": names})
+    miniatures.annotations(devkit / "cars_train_annos.mat", images)
+
+
+def test_scars_8137_has_the_counts_of_the_protocol_and_is_not_taken_for_scars(tmp_path: Path) -> None:
+    cars_of(tmp_path, 3999, 4138)
+    benchmark = load_benchmark("scars-8137", tmp_path)
+    assert (benchmark.name, len(benchmark.known), len(benchmark.novel)) == ("scars-8137", 98, 98)
+    assert benchmark.known == load_split_names("scars", "known")
+    assert benchmark.test is None
+    names = [name for name, _ in rows(benchmark.train)]
+    assert names == sorted(names)
+    table = gcd_split(benchmark)
+    old = np.isin(table.truth, benchmark.known) & ~table.labelled
+    assert (len(table), table.labelled.sum(), old.sum()) == (8137, 1999, 2000)
+    assert (~table.labelled).sum() == 6138
+    with pytest.raises(InputError, match=r"scars: 8,137 training images are listed .* data set has 8,144"):
+        load_benchmark("scars", tmp_path)
+
+
+def load_split_names(name: str, part: str) -> tuple[str, ...]:
+    return tuple(f"car {i}" for i in getattr(read_facts(name).split, part))
+
+
+@pytest.mark.parametrize(
+    ("name", "listed"), [("scars", 6), ("scars", 8), ("scars-8137", 6), ("scars-8137", 8)]
+)
+def test_cars_of_another_number_are_refused(name: str, listed: int, tmp_path: Path, monkeypatch) -> None:
+    """Were the data set of seven images: one less and one more are another data set."""
+    facts = read_facts(name)
+    assert facts.train == {"scars": 8144, "scars-8137": 8137}[name]
+    monkeypatch.setattr(benchmarks, "read_facts", lambda _: dataclasses.replace(facts, train=7))
+    cars_of(tmp_path / "whole", 4, 3)
+    assert len(load_benchmark(name, tmp_path / "whole").train) == 7
+    cars_of(tmp_path / "other", 4, listed - 4)
+    with pytest.raises(InputError, match=f"{name}: {listed} training images are listed .* data set has 7"):
+        load_benchmark(name, tmp_path / "other")
+    assert not check(name, tmp_path / "other").ok
 
 
 # against the real metadata, where they are at hand

@@ -9,9 +9,11 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.runs.bench import bench as sweep
+from holotype.runs.planned import RunsFailed
 from holotype.runs.record import Record
 from holotype.runs.records import Records
 from holotype.runs.tables import APART
+from holotype.training.guard import Restart
 
 SCORES = [f"{name}_{kind}" for name in ("all", "old", "new") for kind in ("mean", "std")]
 COLUMNS = [
@@ -89,6 +91,55 @@ def test_a_run_that_fails_does_not_keep_the_others_from_running(bench, tmp_path:
     assert "1 of 2 runs failed" in outcome.err
     found = records_in(tmp_path / "results").values()
     assert [record.identity.method["name"] for record in found] == ["kmeans"]
+
+
+EXPLODES = "tests.training.stubs:Explodes"
+"""With --set method.limit the rate from which on its loss is no number."""
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_a_loss_that_is_no_number_costs_one_run_and_not_the_others(bench, tmp_path: Path, parallel) -> None:
+    words = ("--methods", f"{EXPLODES},simgcd", "--seeds", "0,1", "--parallel", parallel)
+    outcome = bench(*words, "--set", f"{EXPLODES}:train.momentum=0")
+    assert outcome.code == 2
+    sentence = outcome.err.splitlines()[-1]
+    assert sentence.startswith("2 of 4 runs failed, squares-tests.training.stubs.Explodes-default-s0-")
+    assert ", squares-tests.training.stubs.Explodes-default-s1-" in sentence
+    assert "because the loss became {'cls': nan" in sentence
+    assert "Traceback" not in outcome.err
+    found = records_in(tmp_path / "results").values()
+    assert [(r.identity.method["name"], r.identity.seed, r.restarts) for r in found] == [
+        *(("simgcd", 0, ()), ("simgcd", 1, ()))
+    ]
+    (line,) = lines(outcome.out)  # the table of those that came through is there
+    assert "| simgcd |" in line
+    assert (tmp_path / "results" / "table.md").read_text() == outcome.out
+    again = bench(*words, "--set", f"{EXPLODES}:train.momentum=0", "--set", f"{EXPLODES}:method.limit=0.06")
+    assert again.code == 0, again.err
+    assert again.err.count("done before") == 2
+    assert len(lines(again.out)) == 2
+    restarts = [r.restarts for r in records_in(tmp_path / "results").values() if r.restarts]
+    assert restarts == [(Restart("train", 0, 0, 0.05),)] * 2
+    assert again.err.count("the loss left its course in epoch 1 of stage train") == 2
+
+
+def test_from_python_the_failed_runs_are_named_and_the_others_are_at_hand(
+    squares_folder, tiny_settings, tmp_path: Path
+) -> None:
+    settings = {**tiny_settings, f"{EXPLODES}:train.momentum": 0, "progress": False}
+    with pytest.raises(
+        RunsFailed, match=r"1 of 2 runs failed, squares-tests\S+; the first because"
+    ) as caught:
+        sweep(
+            methods=[EXPLODES, "kmeans"],
+            datasets=[str(squares_folder / "squares.csv")],
+            settings=settings,
+            results=tmp_path / "results",
+            out=tmp_path / "runs",
+            progress=False,
+        )
+    assert caught.value.found == records_in(tmp_path / "results")
+    assert len(caught.value.found) == 1
 
 
 def test_changed_settings_are_another_row(bench, holotype, tmp_path: Path) -> None:

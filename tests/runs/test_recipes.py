@@ -70,9 +70,11 @@ def test_rpc_takes_the_weights_of_its_base_and_trains_one_block(dataset):
     assert (found.backbone.train_blocks, found.train.batch_size, found.train.lr) == (1, 128, 0.1)
 
 
-def test_cifar100_at_200_images_a_class_is_set_like_cifar100():
+@pytest.mark.parametrize(("part", "whole"), [("cifar100-200", "cifar100"), ("scars-8137", "scars")])
+def test_a_part_of_a_data_set_is_set_like_the_whole(part, whole):
     for method in METHODS:
-        assert recipe(method, "cifar100-200") == recipe(method, "cifar100")
+        assert recipe(method, part) == recipe(method, whole)
+    assert recipe("debgcd", part) != {}
 
 
 @pytest.mark.parametrize("dataset", BENCHMARKS)

@@ -12,6 +12,7 @@ import pytest
 from holotype.errors import InputError
 from holotype.runs.record import FORMAT, Made, Placed, Record, Scores, check_law
 from holotype.runs.settings import resolve
+from holotype.training.guard import Restart
 from tests.made_study import made_identity, made_record
 
 
@@ -31,6 +32,20 @@ def test_a_record_survives_a_file():
         found = Record.from_dict(content, "scores.json")
         assert found == record
         assert (type(found.scores), type(found.made)) == (Scores, Made)
+
+
+def test_only_a_run_that_was_restarted_speaks_of_it():
+    assert "restarts" not in whole().as_dict()
+    restarted = dataclasses.replace(whole(), restarts=(Restart("train", 25, 23, 0.05),))
+    content = json.loads(json.dumps(restarted.as_dict()))
+    assert content["restarts"] == [{"stage": "train", "epoch": 25, "back_to": 23, "rate": 0.05}]
+    assert {key: value for key, value in content.items() if key != "restarts"} == whole().as_dict()
+    assert Record.from_dict(content, "scores.json") == restarted
+    content["restarts"][0]["epoch"] = "late"
+    with pytest.raises(
+        InputError, match=r"^x\.json is no whole record of a run \(restarts\[0\]\.epoch is 'late'"
+    ):
+        Record.from_dict(content, "x.json")
 
 
 def leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

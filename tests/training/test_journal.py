@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from holotype.errors import InputError
 from holotype.training import journal as journal_module
+from holotype.training.guard import Restart
 from holotype.training.journal import Journal, Position, State
 
 
@@ -40,6 +42,27 @@ def test_inside_an_epoch_its_line_is_still_to_come(tmp_path):
     first.write(kind="epoch", counter=6)
     Journal(tmp_path).resume()
     assert lines(tmp_path) == []
+
+
+def test_a_restart_takes_back_the_lines_after_the_state_and_is_told_once(tmp_path):
+    one = Restart("train", 3, 2, 0.05)
+    journal = Journal(tmp_path)
+    for counter in (3, 6, 9):
+        journal.write(kind="epoch", counter=counter)
+    bad = state(counter=11, step=2)
+    journal.save(bad)
+    journal.restart(State(Position(0, 2, 0, 6), 0.0, {}), [one])
+    journal.write(kind="epoch", counter=9)
+    told = {"kind": "restart", "stage": "train", "epoch": 3, "back_to": 2, "rate": 0.05, "counter": 6}
+    epochs = [{"kind": "epoch", "counter": counter} for counter in (3, 6, 9)]
+    assert lines(tmp_path) == [*epochs[:2], told, epochs[2]]
+    assert Journal(tmp_path).resume().guard == {}  # that state knows of no restart: it is yet to come
+    assert lines(tmp_path) == epochs[:2]
+    journal.restart(State(Position(0, 2, 0, 6), 0.0, {}), [one])
+    journal.save(dataclasses.replace(state(counter=7, step=1), guard={"restarts": [vars(one)]}))
+    journal.write(kind="epoch", counter=9)
+    assert Journal(tmp_path).resume().guard == {"restarts": [vars(one)]}
+    assert lines(tmp_path) == [*epochs[:2], told]
 
 
 def test_lines_of_a_run_that_never_saved_are_dropped(tmp_path):

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from holotype.machine.processes import gather_rows, local_rows, sum_gradients, world_size
 
-from .two_processes import CASES, ROOMS, caches, tells, train_all, worker
+from .two_processes import CASES, ROOMS, caches, restarts, tells, train_all, worker
 
 
 def test_one_process_gathers_nothing():
@@ -79,3 +79,14 @@ def test_processes_with_unequal_room_train_on_the_same_views(tmp_path):
         assert level == ROOMS[name.rpartition(" ")[0]][1]
         assert views == ("15+8" if level == "host" else "16+8")
         assert tokens == again
+
+
+@pytest.mark.processes
+@pytest.mark.xdist_group("processes")
+def test_all_processes_go_back_together_and_end_together(tmp_path):
+    first, second = run_two(restarts, tmp_path)
+    assert first == second
+    assert first["restarts"] == [{"stage": "train", "epoch": 1, "back_to": 1, "rate": 0.05}]
+    assert first["sentence"].startswith("the loss became {'cls': nan")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["kind"] for line in lines] == ["epoch", "restart", "epoch", "epoch"]

@@ -22,7 +22,7 @@ from holotype.training import caching
 from holotype.training.journal import Journal, Position, State
 
 from .conftest import World, draw_squares
-from .stubs import OwnEncoder, TwoStages
+from .stubs import Explodes, OwnEncoder, TwoStages
 
 CASES: dict = {
     "simgcd": ("simgcd", {}),
@@ -52,6 +52,28 @@ def worker(rank: int, size: int, images: str, out: str) -> None:
     world = World(table, ImageStore.decode(list(table.path), 32, progress=False))
     train_all(world, Path(out), rank)
     dist.destroy_process_group()
+
+
+def restarts(rank: int, out: str) -> None:
+    """A run that leaves its course, with a folder that the first process alone writes to, and one that always does."""
+    meet(rank, out)
+    folder = Path(out) / f"images-{rank}"
+    folder.mkdir()
+    table = draw_squares(folder)
+    world = World(table, ImageStore.decode(list(table.path), 32, progress=False))
+    fuse = {"limit": 0.04, "at": 1}
+    loop = world.loop(Explodes, epochs=3, lr=0.1, momentum=0.0, settings=fuse, out=Path(out) / "run")
+    loop.fit()
+    digest = hashlib.sha256()
+    for tensor in loop.model_tensors().values():
+        digest.update(tensor.numpy().tobytes())
+    try:
+        world.loop(Explodes, epochs=3, lr=0.1, momentum=0.0).fit()
+        sentence = ""
+    except InputError as error:
+        sentence = str(error)
+    told = [vars(restart) for restart in loop.guard.restarts]
+    note(out, rank, restarts=told, weights=digest.hexdigest(), sentence=sentence)
 
 
 # -- what processes tell each other -----------------------------------------------------------------------

@@ -32,10 +32,14 @@ def command(argv: Sequence[str]) -> int:
         for study in studies:
             print(recorded(study, given), end="")
         return 0
-    for study, planned, found in run(given, studies):
-        if speaks():
+    made, failure = run(given, studies)
+    for study, planned, found in made:
+        sweep = sweep_of(planned, found)
+        if speaks() and sweep.rows:
             folder, name = places(study, given)[0], study.name if given.study else "table"
-            print(write_tables(folder, name, sweep_of(planned, found)), end="")
+            print(write_tables(folder, name, sweep), end="", flush=True)
+    if failure:
+        raise failure
     return 0
 
 
@@ -103,8 +107,8 @@ def experiments_of(study: Study, given: argparse.Namespace) -> list[Experiment]:
 
 
 def run(given: argparse.Namespace, studies: Sequence[Study]):  # type: ignore[no-untyped-def]
-    """Plan all studies, make the runs, and return each study with its plan and its records."""
-    from holotype.runs.planned import plan_runs, run_planned
+    """Plan all studies, make the runs, and return each study with its plan and its records; and which runs failed."""
+    from holotype.runs.planned import RunsFailed, plan_runs, run_planned
     from holotype.runs.prepared import Shelf
     from holotype.runs.records import Records
     from holotype.runs.sweep import chosen_rows
@@ -123,8 +127,12 @@ def run(given: argparse.Namespace, studies: Sequence[Study]):  # type: ignore[no
         records = stores.setdefault(folder.resolve(), Records(folder))
         plans[study.name] = plan_runs(made[study.name], records, out, shelf, elsewhere)
     every = [run for planned in plans.values() for run in planned]
-    found = run_planned(every, _say, shelf, parallel=given.parallel)
-    return [(study, plans[study.name], found) for study in studies]
+    failure = None
+    try:
+        found = run_planned(every, _say, shelf, parallel=given.parallel)
+    except RunsFailed as error:
+        found, failure = error.found, error
+    return [(study, plans[study.name], found) for study in studies], failure
 
 
 def recorded(study: Study, given: argparse.Namespace) -> str:

@@ -99,6 +99,7 @@ def summary(experiment: Experiment, record: Record, finished: bool) -> str:
             f"{placed.novel_categories:,} new categories{unread}"
         )
     lines.append(f"Every image with its category: {experiment.folder / 'assignments.csv'}")
+    lines += [f"During training {restart}" for restart in record.restarts]
     lines.append(f"{made.seconds:,} s of training, {made.mode}; run folder {experiment.folder}")
     if caveat := caveat_of(identity.backbone["digest"]):
         lines.append(f"Backbone {identity.backbone['name']}: {caveat}")

@@ -93,6 +93,7 @@ LAYOUTS: dict[str, Callable[[Path, ClassSplit], Listing]] = {
     "imagenet100": list_imagenet100,
     "herbarium19": list_herbarium19,
     "cifar100-200": list_cifar100_200,
+    "scars-8137": list_cars,
     "fashion-sample": _list_sample,
 }
 

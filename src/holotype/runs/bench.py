@@ -66,6 +66,7 @@ def bench(
     study: a study file, or what would stand in one. Without it: methods (each with its preset or not, as in
     rpc@reading), datasets, seeds. settings: dotted settings of `holotype train` for all rows, or for one with
     ROW:SETTING. results: folder of records (default: results, or results beside the study file); out: of run folders.
+    Where runs fail the others are made and recorded all the same; then RunsFailed, an InputError, names those that did.
     """
     made, label = _study(study, methods, datasets, seeds)
     changes = [_change(key, value) for key, value in (settings or {}).items()]
@@ -118,9 +119,9 @@ def default_out(study: Study, label: bool) -> Path:
 
 
 def sweep_of(planned: Sequence[Planned], found: Mapping[Key, Record]) -> Sweep:
-    """The rows of planned runs. found: their records, by the keys of the plan."""
+    """The rows of planned runs. found: their records, by the keys of the plan; those that failed have none."""
     named: dict[tuple[str, str], list[Record]] = {}
-    for run in sorted(planned, key=lambda run: run.asked):
+    for run in sorted((run for run in planned if run.key in found), key=lambda run: run.asked):
         record = found[run.key]
         named.setdefault((run.experiment.variant, record.identity.hash), []).append(record)
     rows = [make_row(records, variant) for (variant, _), records in named.items()]

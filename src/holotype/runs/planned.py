@@ -40,6 +40,15 @@ class Planned:
     """Its place among the runs as they were asked for, which tables keep."""
 
 
+class RunsFailed(InputError):
+    """Some runs of a sweep failed; the others were made all the same."""
+
+    def __init__(self, sentence: str, found: dict[Key, Record]) -> None:
+        """found: the records of those that did not fail, by the keys of the plan."""
+        super().__init__(sentence)
+        self.found = found
+
+
 def plan_runs(
     runs: Sequence[Experiment],
     records: Records,
@@ -90,7 +99,8 @@ def check_distinct(one: Planned, other: Planned) -> None:
 def run_planned(
     planned: Sequence[Planned], say: Say, shelf: Shelf, *, parallel: int = 1
 ) -> dict[Key, Record]:
-    """Make the runs that are not done, `parallel` at a time. One that fails does not keep the others from running.
+    """Make the runs that are not done, `parallel` at a time. One that fails does not keep the others from running: at
+    the end RunsFailed names those that did, and has the records of the others.
 
     A run that several studies plan is made once. Returns the records by the keys of the plan, which a run with fewer
     views than asked for (memory was short) does not bear itself.
@@ -109,7 +119,7 @@ def run_planned(
             same.setdefault(run.key, []).append((place, run))
     open_runs = [runs[0][1] for runs in same.values()]
     shelf.planned = [run.experiment for run in open_runs]
-    failed = []
+    failed: dict[str, InputError] = {}
     for batch in batches(open_runs, parallel, say):
         if len(batch) > 1:
             say(f"{len(batch)} runs at once: {', '.join(run.name for run in batch)}")
@@ -117,13 +127,15 @@ def run_planned(
             for place, run in same[made.key]:
                 if isinstance(outcome, InputError):
                     say(f"{place}: failed: {outcome}")
-                    failed.append(f"{run.name}: {outcome}")
+                    failed[run.name] = outcome
                     continue
                 keep(run, outcome)
                 found[run.key] = outcome
                 say(f"{place}: All {_percent(outcome.scores.all)}, {outcome.made.seconds} s")
     if failed:
-        raise InputError(f"{len(failed)} of {len(planned)} runs failed; the first, {failed[0]}")
+        count = f"{len(failed)} of {len({run.name for run in planned})} runs failed"
+        reason = next(iter(failed.values()))
+        raise RunsFailed(f"{count}, {', '.join(failed)}; the first because {reason}", found)
     return found
 
 

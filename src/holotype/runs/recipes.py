@@ -13,6 +13,7 @@ MEMAX_WEIGHT = {"cub": 2.0, "cifar100": 4.0, "cifar100-200": 4.0}
 DEBGCD = {  # data set: (trained blocks, batch size, threshold, adl, sdl)
     "cub": (2, 128, 0.65, 4.0, 0.005),
     "scars": (2, 128, 0.70, 2.0, 0.005),
+    "scars-8137": (2, 128, 0.70, 2.0, 0.005),
     "aircraft": (2, 128, 0.85, 2.0, 0.01),
     "cifar10": (1, 128, 0.90, 2.0, 0.01),
     "cifar100": (1, 256, 0.55, 0.5, 0.001),

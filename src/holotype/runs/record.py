@@ -19,6 +19,7 @@ from holotype.machine.plain import NotPlain, from_plain
 from holotype.methods import Prediction
 from holotype.runs.identity import Identity
 from holotype.training.encode import place
+from holotype.training.guard import Restart
 from holotype.training.loop import Loop
 from holotype.training.sources import FreshViews, table_features
 
@@ -88,6 +89,8 @@ class Record:
     made: Made
     test: Scores | None = None
     """Of the official test split, where the data set has one here."""
+    restarts: tuple[Restart, ...] = ()
+    """Where the loss left its course and training went back, with a lower rate than the settings say from there on."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -95,7 +98,10 @@ class Record:
         return self.identity.hash, self.identity.seed
 
     def as_dict(self) -> dict[str, Any]:
-        return {"format": FORMAT, "hash": self.identity.hash, **dataclasses.asdict(self)}
+        """Plain; a run that was never restarted does not speak of restarts."""
+        told = {"format": FORMAT, "hash": self.identity.hash, **dataclasses.asdict(self)}
+        restarts = list(told.pop("restarts"))
+        return told | ({"restarts": restarts} if restarts else {})
 
     @classmethod
     def from_dict(cls, content: Any, where: Path | str) -> Record:
@@ -112,7 +118,7 @@ class Record:
         except NotPlain as error:
             raise InputError(f"{where} is no whole record of a run ({error}); run it again.") from error
         identity = Identity.from_dict(told.identity, where)
-        record = cls(identity, told.scores, told.placed, told.made, told.test)
+        record = cls(identity, told.scores, told.placed, told.made, told.test, told.restarts)
         if content.get("hash") != record.identity.hash:
             raise InputError(
                 f"{where} does not bear the hash of its own identity, {record.identity.hash}: it was changed by hand; "
@@ -133,6 +139,7 @@ class _Told:
     placed: Placed | None
     made: Made
     test: Scores | None = None
+    restarts: tuple[Restart, ...] = ()
 
 
 def check_law(scores: Scores, where: Path | str) -> None:

@@ -190,6 +190,7 @@ def finish(
         placed=count_placed(placed.table, placed.said),
         made=describe_making(run, seconds, parallel),
         test=test,
+        restarts=tuple(loop.guard.restarts),
     )
     if rank() == 0:
         if scores["per_class"]:

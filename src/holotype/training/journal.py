@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,11 @@ from holotype.errors import InputError
 from holotype.machine.files import write_text
 from holotype.machine.processes import found_by_first, rank
 from holotype.training.state import load_tensors, read_facts, save_state
+
+log = logging.getLogger("holotype")
+
+RESTART = "restart"
+"""Kind of the line that says that training went back."""
 
 
 @dataclass
@@ -36,6 +43,8 @@ class State:
     seconds: float
     """Spent so far."""
     tensors: dict[str, Tensor]
+    guard: dict[str, Any] = field(default_factory=dict)
+    """What the guard knows of the run (guard.py), plain."""
 
 
 class Metrics:
@@ -44,14 +53,21 @@ class Metrics:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def rewind(self, counter: int) -> None:
-        """Drop what was written after the state that training resumes from, and any half-written line."""
+    def rewind(self, counter: int, restarts: int = 0) -> None:
+        """Drop what was written after the state that training resumes from, and any half-written line.
+
+        restarts: those that the state knows of; a later one is yet to come again, and so is all that followed it.
+        """
         if not self.path.exists():
             return
-        kept = []
+        kept: list[str] = []
         for line in self.path.read_text().splitlines():
             try:
-                if json.loads(line)["counter"] <= counter:
+                entry = json.loads(line)
+                restarts -= entry.get("kind") == RESTART
+                if restarts < 0:
+                    break
+                if entry["counter"] <= counter:
                     kept.append(line + "\n")
             except (ValueError, KeyError):
                 continue
@@ -85,7 +101,15 @@ class Journal:
     def save(self, state: State) -> None:
         if self.folder and self.writes:
             facts = {**vars(state.position), "seconds": state.seconds, "identity": self.identity}
+            facts["guard"] = state.guard
             save_state(self.folder, state.tensors, facts)
+
+    def restart(self, sound: State, restarts: Sequence[Any]) -> None:
+        """Training goes back to a sound state. restarts: all so far, dataclasses, the last one of which is this one."""
+        log.warning("%s%s", f"{self.folder}: " if self.folder else "", restarts[-1])
+        if self.metrics:
+            self.metrics.rewind(sound.position.counter, len(restarts) - 1)
+            self.metrics.append(kind=RESTART, **vars(restarts[-1]), counter=sound.position.counter)
 
     def resume(self) -> State | None:
         """The last state, if there is one, as the first process finds it; lines written after it are dropped."""
@@ -94,7 +118,8 @@ class Journal:
             self.metrics.rewind(0)  # a run that died before its first state left lines, too
         elif self.metrics and state is not None:
             # inside an epoch its line is still to come, even where all its steps are done
-            self.metrics.rewind(state.position.counter - (state.position.step > 0))
+            known = len(state.guard.get("restarts", ()))
+            self.metrics.rewind(state.position.counter - (state.position.step > 0), known)
         return state
 
     def _read(self) -> State | None:
@@ -103,4 +128,4 @@ class Journal:
             return None
         tensors = load_tensors(self.folder, facts)
         position = Position(**{name: facts[name] for name in vars(Position())})
-        return State(position, facts["seconds"], tensors)
+        return State(position, facts["seconds"], tensors, facts.get("guard", {}))

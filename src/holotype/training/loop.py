@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext
@@ -16,7 +15,6 @@ from torch import Tensor, nn
 from holotype.data.sampling import SAMPLERS, keyed_generator
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
-from holotype.errors import InputError
 from holotype.machine.device import Compute
 from holotype.machine.processes import any_process, rank, world_size
 from holotype.methods.base import Method, Prediction, Stage
@@ -25,8 +23,9 @@ from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
 from holotype.training.config import TrainConfig
 from holotype.training.encode import place
+from holotype.training.guard import Guard, LeftCourse
 from holotype.training.journal import Journal, Position, State
-from holotype.training.optimiser import build_sgd, momentum_tensors, restore_momentum, set_rate
+from holotype.training.optimiser import build_sgd, restore_momentum, set_rate
 from holotype.training.progress import StopRequest, TrainingBar, score_line
 from holotype.training.rows import index_rows
 from holotype.training.sources import make_source, table_features
@@ -70,7 +69,7 @@ class Loop:
         self.started = self.last_save = time.monotonic()
         self.step: Step | None = None
         self.coming: Iterator[Drawn] | None = None
-        self.journal = Journal(folder, identity)
+        self.journal, self.guard = Journal(folder, identity), Guard(config.warmup)
         self.features: Tensor | None = None
         """(N, D) of every image after the last step, zeros for those that cannot be read; None before."""
         self.on_epoch: Callable[[int], None] | None = None
@@ -117,9 +116,16 @@ class Loop:
         tensors = self._resume()
         stages = self.method.stages()
         while self.position.stage < len(stages):
-            yield from self._run_stage(stages[self.position.stage], tensors, stop, bar)
-            tensors = {}
-            self.position = Position(stage=self.position.stage + 1, counter=self.position.counter)
+            stage = stages[self.position.stage]
+            try:
+                yield from self._run_stage(stage, tensors, stop, bar)
+                tensors = {}
+                self.position = Position(stage=self.position.stage + 1, counter=self.position.counter)
+            except LeftCourse as left:
+                sound = self.guard.go_back(left, stage.name, self.position, self.lr(stage))
+                tensors, self.coming = self._load(sound), None
+                self.source.close()
+                self.journal.restart(sound, self.guard.restarts)
         return self._finish()
 
     def _run_stage(
@@ -137,7 +143,7 @@ class Loop:
                 self.position = Position(self.position.stage, epoch + 1, 0, self.position.counter)
                 if self.on_epoch:
                     self.on_epoch(epoch + 1)
-            self._save(optimiser)
+            self._save()
 
     def _begin_stage(self, stage: Stage, tensors: dict[str, Tensor]) -> torch.optim.Optimizer:
         """Build the stage's optimiser with the momentum of the state, or refresh what starts anew; and its step."""
@@ -148,16 +154,9 @@ class Loop:
         for name, parameter in self.learnable.items():
             if stage.fresh and name.startswith(stage.fresh) and at_start:
                 parameter.data.copy_(self.initial[name])
-        self.step = Step(
-            stage,
-            self.source,
-            self.method,
-            self.modules,
-            optimiser,
-            self.target,
-            own="method.encoder" if self.method.needs == "images" else "tail",
-            captures=self._captures(),
-        )
+        own, captures = "method.encoder" if self.method.needs == "images" else "tail", self._captures()
+        parts = self.source, self.method, self.modules, optimiser, self.target
+        self.step = Step(stage, *parts, own=own, captures=captures)
         self.step.resumed = {n.removeprefix("sums."): t for n, t in tensors.items() if n.startswith("sums.")}
         return optimiser
 
@@ -174,7 +173,7 @@ class Loop:
         return self.config.epochs if stage.epochs is None else stage.epochs
 
     def lr(self, stage: Stage) -> float:
-        return self.config.lr if stage.lr is None else stage.lr
+        return self.guard.slowed * (self.config.lr if stage.lr is None else stage.lr)
 
     # -- one epoch ----------------------------------------------------------------------------------
 
@@ -204,7 +203,7 @@ class Loop:
             bar.step(dict(zip(self.step.names, terms, strict=True)) if bar.show else {})
             stopping = any_process(stop.requested, self.device)
             if stopping or time.monotonic() - self.last_save > self.config.save_seconds:
-                self._save(optimiser)
+                self._save()
             if stopping:
                 self.source.close()
                 stop.leave(f"stage {stage.name}, epoch {epoch + 1} of {epochs}, step {step + 1}")
@@ -236,16 +235,14 @@ class Loop:
     # -- what is written --------------------------------------------------------------------------
 
     def _log_epoch(self, stage: Stage, epoch: int, epochs: int, lr: float, bar: TrainingBar) -> None:
-        """One line of means; a loss that is no longer a number ends the run before it is saved."""
+        """One line of means, unless the loss has left its course: then LeftCourse is raised."""
         assert self.step is not None
         sums = self.step.named_sums()
         values = torch.stack([*sums.values()]).tolist() if sums else []  # read at once: each read waits
         means = {name: value / self.steps for name, value in zip(sums, values, strict=True)}
-        if not all(math.isfinite(value) for value in means.values()):
-            raise InputError(
-                f"the loss became {means} in epoch {epoch + 1} of stage {stage.name}; the last saved state is "
-                "sound: lower --train.lr, or use --train.precision fp32, and choose a new --out."
-            )
+        self.guard.judge(self.position.stage, means, self.learnable.values())
+        after = Position(self.position.stage, epoch + 1, 0, self.position.counter)
+        self.guard.keep(after, self.step.tensors())
         entry = {"stage": stage.name, "epoch": epoch, "counter": self.position.counter, "lr": lr}
         watched = {name: float(value) for name, value in self.method.diagnostics().items()}
         self.journal.write(
@@ -257,22 +254,23 @@ class Loop:
             self.journal.write(kind="score", **entry, **scores)
             bar.say(f"epoch {epoch + 1}: {score_line(scores)}")
 
-    def _save(self, optimiser: torch.optim.Optimizer) -> None:
+    def _save(self) -> None:
         self.last_save = time.monotonic()
-        tensors = dict(self.modules.state_dict())
-        tensors |= momentum_tensors(optimiser, self.learnable)
-        if self.step is not None:
-            tensors |= {f"sums.{name}": value for name, value in self.step.named_sums().items()}
-        self.journal.save(State(self.position, self.seconds(), tensors))
+        assert self.step is not None
+        self.journal.save(self.guard.pack(State(self.position, self.seconds(), self.step.tensors())))
 
     def _resume(self) -> dict[str, Tensor]:
         """Load the state of the run folder, if there is one; returns its tensors."""
         state = self.journal.resume()
         if state is None:
+            self.guard.keep(self.position, self.modules.state_dict())
             return {}
+        self.started -= state.seconds
+        return self._load(self.guard.unpack(state))
+
+    def _load(self, state: State) -> dict[str, Tensor]:
         self.modules.load_state_dict({name: state.tensors[name] for name in self.modules.state_dict()})
         self.position = state.position
-        self.started -= state.seconds
         return state.tensors
 
     # -- the end ----------------------------------------------------------------------------------

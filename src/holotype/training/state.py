@@ -22,8 +22,8 @@ FACTS = "state.json"
 
 def save_state(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Write a state; the one before it stays loadable until this one is whole."""
-    counter = facts["counter"]
-    name = f"state-{counter:08d}.safetensors"
+    restarts = facts.get("guard", {}).get("restarts")  # after one the same counters come again
+    name = f"state-{facts['counter']:08d}{f'-{len(restarts)}' if restarts else ''}.safetensors"
     on_cpu = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
     # `save` + our own write, because safetensors' own writer hides the system's error (a full disk)
     write_bytes(folder / name, save(on_cpu))

@@ -14,7 +14,7 @@ from holotype.data.sampling import keyed_generator
 from holotype.machine.processes import gather_rows, sum_gradients
 from holotype.methods.base import Batch, Method, Stage, Views
 from holotype.training.capture import Captured, undone
-from holotype.training.optimiser import momentum_of
+from holotype.training.optimiser import momentum_of, momentum_tensors
 from holotype.training.sources import Key, Source
 
 log = logging.getLogger("holotype")
@@ -116,6 +116,12 @@ class Step:
     def named_sums(self) -> dict[str, Tensor]:
         """The sum of each loss term over the epoch so far."""
         return self.resumed if self.sums is None else dict(zip(self.names, self.sums, strict=True))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that a state of the run is made of: weights and buffers, momentum, sums."""
+        momentum = momentum_tensors(self.optimiser, dict(self.modules.named_parameters()))
+        sums = {f"sums.{name}": value for name, value in self.named_sums().items()}
+        return {**self.modules.state_dict(), **momentum, **sums}
 
     def _begin_sums(self, names: tuple[str, ...], like: Tensor) -> None:
         """Sums in the order of the loss's terms, which only the first step tells; a saved state has another."""

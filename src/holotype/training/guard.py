@@ -1,0 +1,208 @@
+"""The guard of a run: notices when the loss leaves its course, and knows the state to go back to.
+
+It judges once an epoch, by the means of the loss terms, which are read then anyway. A run has left its course when
+
+- a term or a weight is no longer a finite number, or
+- for two epochs in a row the loss lies far above its recent course, once the stage has settled: five epochs, and those
+  in which the rate warms up.
+
+How far is measured by what the stage has gained. A term's gain is the way from its first epoch down to its best one.
+What an epoch gives back is the way up again, at most to the first epoch's value, summed over the terms, as a share of
+all gains. An epoch is far above when it gives back over half of all gains more than the middle one of the last five
+epochs did, or when the terms together are three times as large as they ever were. Runs on their course give back a
+tenth or two. So the rule knows no scale, and schedules do not trigger it: a term that ramps up from nothing has gained
+nothing and can give nothing back, a term that is switched on later does not count, and a slow rise moves the middle of
+the last five along with it. Where next to nothing was gained (a tenth of the first epoch's size), only size counts.
+
+A state is sound when its epoch gives back no more than a twentieth above that middle. The guard keeps a copy of the
+last sound one, always of the end of an epoch: where a run goes back to depends on its losses alone, not on when it
+happened to be saved. States on disk carry the copy along, so that a killed run goes the same way as one that was not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from holotype.errors import InputError
+from holotype.machine.processes import told_by_all
+from holotype.training.journal import Position, State
+
+SETTLED = 5
+"""Epochs of a stage before its course can be told."""
+RECENT = 5
+"""Epochs whose middle one is the recent course."""
+FAR, FAR_TWICE = 0.5, 2
+"""Share of the gains given back within the recent epochs, and for how many epochs, that is off the course."""
+RISEN = 0.05
+"""Share above which an epoch's state is not kept."""
+GAINED = 0.1
+"""Share of the first epoch's size below which nothing was gained that could be given back."""
+BURST = 3.0
+"""Times the largest size so far, that is off the course as well."""
+SLOWER = 0.5
+"""What the rate is multiplied with after a restart."""
+PREFIX = "sound."
+"""Of the copy's tensors in a saved state."""
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A run went back to its last sound state, with a lower rate. Epochs count from 0 in their stage."""
+
+    stage: str
+    epoch: int
+    """In which the loss left its course."""
+    back_to: int
+    """That it went on with."""
+    rate: float
+    """Learning rate of the stage from there on."""
+
+    def __str__(self) -> str:
+        return (
+            f"the loss left its course in epoch {self.epoch + 1} of stage {self.stage}; training goes back to the "
+            f"start of epoch {self.back_to + 1} and on with half the rate, {self.rate:g}."
+        )
+
+
+class LeftCourse(Exception):
+    """The loss left its course; `means` are the terms of the epoch in which it was noticed."""
+
+    def __init__(self, means: Mapping[str, float]) -> None:
+        super().__init__(f"the loss became {dict(means)}")
+
+
+@dataclass
+class Course:
+    """What the epochs of one stage were like, as far as it takes to judge the next one. Plain, for state.json."""
+
+    stage: int = 0
+    epochs: int = 0
+    first: dict[str, float] = field(default_factory=dict)
+    best: dict[str, float] = field(default_factory=dict)
+    largest: float = 0.0
+    recent: list[float] = field(default_factory=list)
+    """Shares given back."""
+    far: int = 0
+    """Epochs in a row that were far above the course."""
+    sound: bool = True
+    """Whether the last epoch was."""
+
+    def follow(self, means: Mapping[str, float], settled: int) -> None:
+        """Judge an epoch, of finite terms, and count it in. settled: epochs before which none is far above."""
+        if not self.epochs:
+            self.first, self.best = dict(means), dict(means)
+        size = sum(abs(value) for name, value in means.items() if self.first[name])
+        back, usual = self.given_back(means), statistics.median(self.recent or [0.0])
+        far = back > usual + FAR or size > BURST * self.largest
+        if self.epochs >= settled and far:
+            self.far, self.sound = self.far + 1, False
+            return  # what is off the course is no part of it
+        self.far, self.sound = 0, back <= usual + RISEN
+        self.epochs += 1
+        self.best = {name: min(self.best[name], value) for name, value in means.items()}
+        self.largest = max(self.largest, size)
+        self.recent = [*self.recent, back][-RECENT:]
+
+    def given_back(self, means: Mapping[str, float]) -> float:
+        """The share of all gains that an epoch with these terms gives back, 0 to 1."""
+        gains = sum(max(self.first[name] - best, 0.0) for name, best in self.best.items())
+        if gains <= GAINED * sum(abs(value) for value in self.first.values()):
+            return 0.0
+        lost = sum(max(min(means[name], self.first[name]) - best, 0.0) for name, best in self.best.items())
+        return lost / gains
+
+
+class Guard:
+    """Watches one run. `judge` and `keep` belong to the end of each epoch, `go_back` to a LeftCourse."""
+
+    def __init__(self, warmup: int = 0) -> None:
+        """warmup: epochs at the start of each stage in which the rate rises."""
+        self.settled = SETTLED + warmup
+        self.restarts: list[Restart] = []
+        self.course = Course()
+        self._sound: State | None = None
+
+    @property
+    def slowed(self) -> float:
+        """What learning rates are multiplied with: 1 until the run was restarted."""
+        return float(SLOWER ** len(self.restarts))
+
+    def judge(self, stage: int, means: Mapping[str, float], weights: Iterable[Tensor]) -> None:
+        """Raise LeftCourse where a run has left its course with the epoch that ends; on all processes or on none."""
+        told = told_by_all((dict(means), all_finite(weights)))
+        means = told[0][0]  # sums of several processes may differ in their last bit
+        if not all(finite for _, finite in told) or not all(map(math.isfinite, means.values())):
+            raise LeftCourse(means)
+        if self.course.stage != stage:
+            self.course = Course(stage)
+        self.course.follow(means, self.settled)
+        if self.course.far >= FAR_TWICE:
+            raise LeftCourse(means)
+
+    def keep(self, position: Position, tensors: Mapping[str, Tensor]) -> None:
+        """Copy the state at the end of an epoch, if it is sound; a run that was restarted has no more use for it."""
+        if self.course.sound and not self.restarts:
+            copied = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+            self._sound = State(dataclasses.replace(position), 0.0, copied, self._facts())
+
+    def go_back(self, left: LeftCourse, stage: str, position: Position, rate: float) -> State:
+        """The last sound state, once; the second time the run is over, and InputError says so.
+
+        position: where the run stands, in the stage of this name. rate: learning rate of that stage.
+        """
+        if self._sound is None:
+            raise InputError(
+                f"{left} in epoch {position.epoch + 1} of stage {stage}, after the run had gone back once and on with "
+                "half the rate; lower --train.lr, or use --train.precision fp32, and choose a new --out."
+            )
+        state, self._sound = self._sound, None
+        same_stage = state.position.stage == position.stage
+        back_to = (
+            state.position.epoch if same_stage else 0
+        )  # else the end of the stage before: the start of this one
+        self.course = Course(**state.guard["course"])
+        self.restarts.append(Restart(stage, position.epoch, back_to, rate * SLOWER))
+        return state
+
+    # -- across a kill ----------------------------------------------------------------------------
+
+    def _facts(self) -> dict[str, Any]:
+        return {"course": dataclasses.asdict(self.course), "restarts": [vars(r) for r in self.restarts]}
+
+    def pack(self, state: State) -> State:
+        """A state of the run with what a guard must know to go on from it, the sound state included."""
+        facts, sound = self._facts(), self._sound
+        if sound is None or sound.position == state.position:  # the state is the sound one
+            return dataclasses.replace(state, guard=facts)
+        tensors = {PREFIX + name: tensor for name, tensor in sound.tensors.items()}
+        facts["sound"] = [vars(sound.position), sound.guard["course"]]
+        return dataclasses.replace(state, tensors=state.tensors | tensors, guard=facts)
+
+    def unpack(self, state: State) -> State:
+        """Go on from what `pack` made; a state of before there was a guard counts as sound itself."""
+        facts = state.guard
+        self.restarts = [Restart(**one) for one in facts.get("restarts", [])]
+        self.course = Course(**facts["course"]) if "course" in facts else Course(state.position.stage)
+        if self.restarts:
+            self._sound = None
+        elif "sound" in facts:
+            position, course = facts["sound"]
+            tensors = {n.removeprefix(PREFIX): t for n, t in state.tensors.items() if n.startswith(PREFIX)}
+            self._sound = State(Position(**position), 0.0, tensors, {"course": course})
+        else:
+            self._sound = State(dataclasses.replace(state.position), 0.0, state.tensors, self._facts())
+        return state
+
+
+def all_finite(weights: Iterable[Tensor]) -> bool:
+    """Whether no weight is NaN or infinite; waits for the device once."""
+    found = [torch.isfinite(weight.detach()).all() for weight in weights]
+    return bool(torch.stack(found).all()) if found else True

@@ -1,0 +1,153 @@
+"""What is a departure from the course and what is not, and which state is gone back to."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import torch
+
+from holotype.errors import InputError
+from holotype.training.guard import SETTLED, Course, Guard, LeftCourse, Restart, all_finite
+from holotype.training.journal import Position, State
+
+# -- the rule -------------------------------------------------------------------------------------------
+
+
+def fall(epoch: int, start: float = 8.0, end: float = 3.0) -> float:
+    """A loss that learns, with a little noise."""
+    noise = 0.1 * math.sin(7.0 * epoch)
+    return end + (start - end) * math.exp(-epoch / 4) + noise
+
+
+def left_at(epochs, settled: int = SETTLED) -> int | None:
+    """The epoch in which the course was left. epochs: the terms of each."""
+    course = Course()
+    for epoch, means in enumerate(epochs):
+        course.follow(means, settled)
+        if course.far >= 2:
+            return epoch
+    return None
+
+
+SCHEDULES = {
+    "none": lambda e: 0.0,
+    "linear ramp": lambda e: 4.0 * min(e / 10, 1),
+    "steep ramp": lambda e: 40.0 * min(e / 5, 1),
+    "ramp from little": lambda e: 30.0 * min((e + 1) / 20, 1),
+    "square ramp": lambda e: 20.0 * min(e / 15, 1) ** 2,
+    "sigmoid ramp": lambda e: 20.0 * math.exp(-5 * (1 - min(e / 20, 1)) ** 2),
+    "late switch": lambda e: 50.0 * (e >= 12),
+    "falling": lambda e: 6.0 * max(1 - e / 30, 0.1),
+    "reward": lambda e: -9.0 + 0.1 * math.cos(3.0 * e),
+    "slow rise": lambda e: 1.0 + 0.05 * e,
+}
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_schedules_are_no_departure_and_the_scale_is_none_either(schedule, scale):
+    term = SCHEDULES[schedule]
+    assert left_at({"a": scale * fall(e), "b": scale * term(e)} for e in range(40)) is None
+    bad = [{"a": scale * fall(e if e < 25 else 0), "b": scale * term(e)} for e in range(40)]
+    assert left_at(bad) == 26
+
+
+def test_a_term_alone_that_only_ramps_up_or_slowly_returns():
+    for term in (*SCHEDULES.values(), lambda e: 6.0 * abs(1 - e / 20)):
+        assert left_at({"b": term(e)} for e in range(40)) is None
+
+
+def test_a_flat_noisy_loss_is_on_its_course_and_a_burst_is_not():
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.rand(200, generator=generator).tolist()
+    flat = [{"a": 1.0 + 0.05 * value} for value in noise]
+    assert left_at(flat) is None
+    assert left_at([*flat[:50], {"a": 4.0}, {"a": 4.0}]) == 51
+    assert left_at([*flat[:50], {"a": 4.0}, *flat[:50]]) is None  # one epoch is an accident
+
+
+def test_nothing_is_judged_before_the_stage_has_settled():
+    epochs = [{"a": value} for value in (5.0, 1.0, 5.0, 5.0, 5.0)]
+    assert left_at(epochs) is None
+    assert left_at([*epochs[:2], *[{"a": 1.0}] * 4, *epochs[2:4]]) == 7
+    assert left_at([*epochs[:2], *[{"a": 1.0}] * 4, *epochs[2:4]], settled=9) is None
+
+
+def test_an_epoch_that_rises_a_little_is_not_sound_though_no_departure():
+    course = Course()
+    for epoch in range(20):
+        course.follow({"a": fall(epoch)}, SETTLED)
+    assert course.sound
+    course.follow({"a": fall(20) + 0.8}, SETTLED)
+    assert (course.sound, course.far) == (False, 0)
+    for _ in range(3):  # a level that lasts is the course
+        course.follow({"a": fall(20) + 0.8}, SETTLED)
+    assert course.sound
+
+
+def test_weights_that_are_no_numbers():
+    sound = torch.ones(3, requires_grad=True)
+    assert all_finite([])
+    assert all_finite([sound])
+    for bad in (float("nan"), float("inf")):
+        assert not all_finite([sound, torch.tensor([1.0, bad])])
+        with pytest.raises(LeftCourse):
+            Guard().judge(0, {"a": bad}, [sound])
+        with pytest.raises(LeftCourse):
+            Guard().judge(0, {"a": 1.0}, [torch.tensor(bad)])
+
+
+# -- the state to go back to ----------------------------------------------------------------------------
+
+
+def watched(losses) -> Guard:
+    """A guard that saw epochs with these losses; the state after epoch e holds e."""
+    guard = Guard()
+    guard.keep(Position(), {"w": torch.tensor(-1.0)})
+    for epoch, loss in enumerate(losses):
+        guard.judge(0, {"a": loss}, [])
+        guard.keep(Position(0, epoch + 1, 0, 3 * (epoch + 1)), {"w": torch.tensor(float(epoch))})
+    return guard
+
+
+def test_a_state_of_the_bad_stretch_is_not_taken():
+    losses = [fall(epoch) for epoch in range(12)]
+    guard = watched([*losses, losses[-1] + 0.6, losses[-1] + 1.5])
+    state = guard.go_back(LeftCourse({"a": float("nan")}), "train", Position(0, 14, 3, 45), 0.1)
+    assert (state.position, float(state.tensors["w"])) == (Position(0, 12, 0, 36), 11.0)
+    assert guard.restarts == [Restart("train", 14, 12, 0.05)]
+    assert guard.slowed == 0.5
+    assert guard.course.epochs == 12  # what followed is forgotten
+    with pytest.raises(InputError, match=r"the loss became \{'a': 9.5\} in epoch 15 of stage train, after"):
+        guard.go_back(LeftCourse({"a": 9.5}), "train", Position(0, 14, 3, 45), 0.05)
+
+
+def test_the_copy_is_not_moved_by_training_and_survives_a_file():
+    weight = torch.ones(2)
+    guard = Guard()
+    guard.keep(Position(), {"w": weight})
+    guard.judge(0, {"a": 1.0}, [weight])
+    weight += 1
+    inside = State(Position(0, 0, 2, 2, True), 1.0, {"w": weight})
+    packed = guard.pack(inside)
+    facts = json.loads(json.dumps(packed.guard))
+    assert packed.tensors.keys() == {"w", "sound.w"}
+    other = Guard()
+    other.unpack(State(inside.position, 1.0, packed.tensors, facts))
+    assert other.course == guard.course
+    found = other.go_back(LeftCourse({}), "train", inside.position, 0.1)
+    assert (found.position, found.tensors["w"].tolist()) == (Position(), [1.0, 1.0])
+    again = other.pack(inside)  # after a restart there is no way back, and nothing to carry
+    assert again.tensors.keys() == {"w"}
+    third = Guard()
+    third.unpack(again)
+    assert (third.restarts, third.slowed) == (other.restarts, 0.5)
+
+
+def test_a_state_of_before_there_was_a_guard_is_gone_back_to():
+    guard, state = Guard(), State(Position(1, 2, 1, 9, True), 1.0, {"w": torch.ones(1)})
+    assert guard.unpack(state) is state
+    found = guard.go_back(LeftCourse({}), "train", Position(1, 2, 3, 11, True), 0.1)
+    assert (found.position, guard.restarts[0].back_to) == (state.position, 2)

@@ -1,0 +1,189 @@
+"""Runs that leave their course: back once with half the rate, the same after a kill, and no other run is touched."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+
+import pytest
+import torch
+
+from holotype.errors import InputError
+from holotype.machine.files import write_text
+from holotype.training.guard import Restart, all_finite
+from holotype.training.state import read_facts
+from holotype.training.turns import train_in_turns
+
+from .conftest import assert_equal_weights, weights
+from .stubs import Explodes
+
+
+def explosive(world, *, epochs=4, out=None, seed=0, **fuse):
+    """What the cosine leaves of 0.1 is too much from epoch 2 on, and half of that is not. Three steps an epoch."""
+    fuse = {"limit": 0.04, "at": 2, **fuse}
+    saves = {"save_seconds": -1.0} if out else {}
+    return world.loop(
+        Explodes, epochs=epochs, lr=0.1, momentum=0.0, settings=fuse, out=out, seed=seed, **saves
+    )
+
+
+def read(folder):
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["in memory", "in a folder"])
+@pytest.mark.parametrize(("factor", "at", "epochs", "left"), [(math.nan, 2, 4, 2), (1e6, 7, 20, 8)])
+def test_a_run_goes_back_once_and_ends_sound(world, tmp_path, caplog, kept, factor, at, epochs, left):
+    loop = explosive(world, factor=factor, at=at, epochs=epochs, out=tmp_path if kept else None)
+    with caplog.at_level(logging.WARNING, "holotype"):
+        placed = loop.fit()
+    (restart,) = loop.guard.restarts
+    assert restart == Restart("train", left, at, 0.05)
+    assert all_finite(loop.model_tensors().values())
+    assert torch.isfinite(placed.probability).all()
+    sentence = f"left its course in epoch {left + 1} of stage train; training goes back to the start of epoch {at + 1}"
+    assert caplog.text.count(sentence) == 1
+    if kept:
+        lines = read(tmp_path)
+        assert [line["epoch"] for line in lines if line["kind"] == "epoch"] == list(range(epochs))
+        (told,) = [line for line in lines if line["kind"] == "restart"]
+        assert told == {"kind": "restart", **vars(restart), "counter": 3 * at}
+        assert lines.index(told) == at
+        full = explosive(world, limit=1.0, epochs=epochs)
+        rates = [line["lr"] for line in lines if line["kind"] == "epoch"]
+        assert rates[at - 1] > full.lr(full.method.stages()[0]) * 0.5 > rates[at]
+
+
+def test_a_rate_that_is_low_enough_changes_nothing(world, tmp_path):
+    loop = explosive(world, limit=0.11, out=tmp_path)
+    loop.fit()
+    assert loop.guard.restarts == []
+    assert {line["kind"] for line in read(tmp_path)} == {"epoch"}
+
+
+def test_a_run_that_always_explodes_ends_in_a_sentence(world, tmp_path):
+    loop = explosive(world, limit=0.0, out=tmp_path)
+    with pytest.raises(
+        InputError, match=r"^the loss became \{'cls': nan.* in epoch 3 of stage train, after the run"
+    ):
+        loop.fit()
+    assert [line["kind"] for line in read(tmp_path)] == ["epoch", "epoch", "restart"]
+    again = explosive(
+        world, limit=0.0, out=tmp_path
+    )  # the same command says the same, and tries no third time
+    with pytest.raises(InputError, match="the loss became"):
+        again.fit()
+
+
+def test_the_first_epoch_of_a_later_stage_goes_back_to_its_start(world, tmp_path):
+    loop = explosive(world, stages=2, at=0, limit=0.06, epochs=2, out=tmp_path)
+    loop.fit()
+    assert loop.guard.restarts == [Restart("second", 0, 0, 0.05)]
+    assert [(line["stage"], line["epoch"]) for line in read(tmp_path)] == [
+        *(("first", 0), ("second", 0), ("second", 0), ("second", 1))
+    ]
+
+
+class Killed(BaseException):
+    """The process is gone; nothing is saved on its way out."""
+
+
+def kill_after(loop, steps: int):
+    after_step, taken = loop.method.after_step, []
+
+    def counted():
+        after_step()
+        taken.append(None)
+        if len(taken) == steps:
+            raise Killed
+
+    loop.method.after_step = counted
+    return loop
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(world, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    loop = explosive(world, out=folder)
+    loop.fit()
+    return weights(loop), read(folder)
+
+
+@pytest.mark.parametrize("steps", [2, 5, 8, 9, 10, 11, 14])
+def test_a_run_that_was_killed_ends_as_one_that_was_not(world, tmp_path, uninterrupted, steps):
+    """It leaves its course with step 9 and takes steps 7 to 9 again; a state is saved after every step."""
+    with pytest.raises(Killed):
+        kill_after(explosive(world, out=tmp_path), steps).fit()
+    loop = explosive(world, out=tmp_path)
+    loop.fit()
+    assert len(loop.guard.restarts) == 1
+    assert_equal_weights(weights(loop), uninterrupted[0])
+    assert read(tmp_path) == uninterrupted[1]
+
+
+def test_a_kill_before_the_first_state_after_the_restart(world, tmp_path, uninterrupted):
+    """The state is one of the bad stretch, and the restart that it does not know of comes again, once."""
+    with pytest.raises(Killed):
+        kill_after(explosive(world, out=tmp_path), 9).fit()
+    assert "sound" in read_facts(tmp_path)["guard"]
+    second = explosive(world, out=tmp_path)
+    second.config.save_seconds = 1e9
+    with pytest.raises(Killed):
+        kill_after(second, 6).fit()
+    assert [line["kind"] for line in read(tmp_path)] == ["epoch", "epoch", "restart", "epoch"]
+    loop = explosive(world, out=tmp_path)
+    loop.fit()
+    assert_equal_weights(weights(loop), uninterrupted[0])
+    assert read(tmp_path) == uninterrupted[1]
+
+
+def test_a_state_written_after_the_restart_never_takes_the_place_of_one_before(world, tmp_path, monkeypatch):
+    """The same counters come again: a kill between tensors and facts must leave a pair that belongs together."""
+    with pytest.raises(Killed):
+        kill_after(explosive(world, out=tmp_path), 9).fit()
+    before = read_facts(tmp_path)
+    tensors = (tmp_path / before["tensors"]).read_bytes()
+
+    def dies(path, text):
+        if path.name == "state.json":
+            raise Killed
+        write_text(path, text)
+
+    loop = explosive(world, out=tmp_path)
+    loop.config.save_seconds = 1e9
+    after_step = loop.method.after_step
+
+    def due():
+        after_step()
+        if loop.guard.restarts and loop.position.counter + 1 == before["counter"]:
+            loop.config.save_seconds = -1.0
+            monkeypatch.setattr("holotype.training.state.write_text", dies)
+
+    loop.method.after_step = due
+    with pytest.raises(Killed):
+        loop.fit()
+    assert read_facts(tmp_path) == before
+    assert (tmp_path / before["tensors"]).read_bytes() == tensors
+
+
+def test_of_loops_that_take_turns_each_goes_its_own_way(world):
+    names = {"restarts": {}, "always": {"limit": 0.0}, "sound": {"limit": 1.0}}
+    loops = {name: explosive(world, seed=seed, **fuse) for seed, (name, fuse) in enumerate(names.items())}
+    ended = train_in_turns(loops)
+    assert isinstance(ended["always"].outcome, InputError)
+    assert [len(loop.guard.restarts) for loop in loops.values()] == [1, 1, 0]
+    for seed, name in ((0, "restarts"), (2, "sound")):
+        alone = explosive(world, seed=seed, **names[name])
+        assert torch.equal(alone.fit().category, ended[name].prediction().category)
+        assert_equal_weights(weights(loops[name]), weights(alone))
+
+
+@pytest.mark.parametrize("method", ["simgcd", "rpc"])
+def test_a_normal_run_is_left_alone(world, method):
+    loop = world.loop(method, epochs=14)
+    loop.fit()
+    assert loop.guard.restarts == []
+    assert loop.guard.course.epochs == 14
+    assert max(loop.guard.course.recent) < 0.3
