@@ -149,7 +149,7 @@ def test_a_stopped_run_says_where_and_goes_on(
 
 def test_a_loss_that_leaves_its_course(holotype, squares_folder, tiny_flags, tmp_path) -> None:
     """Half the rate is low enough: the run says that it was restarted. It is not: one sentence."""
-    words = ("train", "tests.training.stubs:Explodes", squares_folder / "squares.csv", *tiny_flags)
+    words = ("train", "tests.training.explodes:Explodes", squares_folder / "squares.csv", *tiny_flags)
     words = (*words, "--train.momentum", "0")
     outcome = holotype(*words, "--method.limit", "0.06", "--out", tmp_path / "low")
     assert outcome.code == 0, outcome.err

@@ -93,7 +93,7 @@ def test_a_run_that_fails_does_not_keep_the_others_from_running(bench, tmp_path:
     assert [record.identity.method["name"] for record in found] == ["kmeans"]
 
 
-EXPLODES = "tests.training.stubs:Explodes"
+EXPLODES = "tests.training.explodes:Explodes"
 """With --set method.limit the rate from which on its loss is no number."""
 
 
@@ -103,8 +103,8 @@ def test_a_loss_that_is_no_number_costs_one_run_and_not_the_others(bench, tmp_pa
     outcome = bench(*words, "--set", f"{EXPLODES}:train.momentum=0")
     assert outcome.code == 2
     sentence = outcome.err.splitlines()[-1]
-    assert sentence.startswith("2 of 4 runs failed, squares-tests.training.stubs.Explodes-default-s0-")
-    assert ", squares-tests.training.stubs.Explodes-default-s1-" in sentence
+    assert sentence.startswith("2 of 4 runs failed, squares-tests.training.explodes.Explodes-default-s0-")
+    assert ", squares-tests.training.explodes.Explodes-default-s1-" in sentence
     assert "because the loss became {'cls': nan" in sentence
     assert "Traceback" not in outcome.err
     found = records_in(tmp_path / "results").values()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import pytest
 
 from holotype.data.benchmarks import BENCHMARKS
+from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.runs.experiment import Experiment
 from holotype.runs.recipes import recipe
-from holotype.runs.settings import default_experiment
+from holotype.runs.settings import default_experiment, preset_settings
 
 EPS = {
     "cifar10": 1,
@@ -81,13 +83,13 @@ def test_a_part_of_a_data_set_is_set_like_the_whole(part, whole):
 @pytest.mark.parametrize(("method", "preset"), [(m, p) for m, cls in METHODS.items() for p in cls.presets])
 def test_every_value_is_a_setting_that_exists_and_arrives(method, preset, dataset):
     found = default_experiment(method, dataset, preset)
-    overridden = {f"method.{key}" for key in METHODS[method].presets[preset]}
+    given = preset_settings(METHODS[method], preset)
     for key, wanted in recipe(method, dataset).items():
-        if key not in overridden:
+        if key not in given:
             assert value(found, key) == wanted, key
         assert isinstance(wanted, type(value(found, key))), key
-    for key, wanted in METHODS[method].presets[preset].items():
-        assert value(found, f"method.{key}") == wanted, key
+    for key, wanted in given.items():
+        assert value(found, key) == wanted, key
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -108,3 +110,36 @@ def test_a_recipe_is_not_carried_into_the_next_experiment():
     default_experiment("debgcd", "cub")
     assert default_experiment("debgcd", "some/folder").train.batch_size == 128
     assert default_experiment("debgcd", "some/folder").backbone.train_blocks == 1
+
+
+class Mine(METHODS["debgcd"]):
+    """Built on a method with recipes."""
+
+    recipes: ClassVar = {"*": {"train.lr": 0.02, "method.adl": 3.0}, "cub": {"method.adl": 5.0}}
+
+
+class Heir(METHODS["debgcd"]):
+    """The same without recipes of its own."""
+
+
+def test_a_method_brings_its_recipes_and_does_not_inherit_any(monkeypatch):
+    monkeypatch.setitem(METHODS, "mine", Mine)
+    monkeypatch.setitem(METHODS, "heir", Heir)
+    everywhere = default_experiment("mine", "some/folder")
+    assert (everywhere.train.lr, everywhere.method.adl) == (0.02, 3.0)
+    assert recipe("mine", "cub") == {"train.lr": 0.02, "method.adl": 5.0}  # the data set's own wins
+    assert recipe("heir", "cub") == {}
+    assert default_experiment("heir", "cub").backbone.train_blocks == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "close"), [("method.adk", "method.adl"), ("train.epoch", "train.epochs"), ("adl", "method.adl")]
+)
+def test_a_key_of_a_recipe_that_does_not_exist_is_refused_with_the_nearest(monkeypatch, key, close):
+    monkeypatch.setitem(METHODS, "mine", Mine)
+    monkeypatch.setattr(Mine, "recipes", {"*": {key: 1}})
+    with pytest.raises(InputError) as refused:
+        default_experiment("mine", "cub")
+    sentence = str(refused.value)
+    assert f"The setting {key!r} in the recipe of mine for cub is unknown" in sentence
+    assert close in sentence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 from holotype.data.views import normalise
 from holotype.machine.device import Compute
@@ -12,7 +13,7 @@ from holotype.training import encode
 from holotype.training.encode import Encoder, place
 
 from .conftest import tiny_backbone
-from .stubs import OwnEncoder
+from .stubs import OwnEncoder, TokensThenImages
 
 
 def fp32() -> Compute:
@@ -32,7 +33,7 @@ def test_tokens_do_not_depend_on_the_chunks(monkeypatch):
     assert encoder.chunk == 5
     torch.testing.assert_close(encoder.inputs(images), whole)
     x = normalise(images, encoder.mean, encoder.std, torch.float32)
-    torch.testing.assert_close(whole, encoder.trunk(x))
+    torch.testing.assert_close(whole, encoder.tail.prepare(encoder.trunk(x)))
 
 
 @pytest.mark.parametrize(("at_once", "chunk"), [(256, 256), (384, 192), (200, 200), (1, 1), (1000, 250)])
@@ -44,7 +45,7 @@ def test_a_step_is_cut_into_equal_chunks(monkeypatch, at_once, chunk):
 
 def test_gradients_reach_the_tail_and_stop_at_the_trunk():
     encoder = Encoder(tiny_backbone(), fp32())
-    encoder.features(encoder.inputs(pictures(4))).square().sum().backward()
+    encoder.embed(encoder.inputs(pictures(4))).square().sum().backward()
     learning = [p for p in encoder.tail.parameters() if p.requires_grad]
     assert learning
     assert all(p.grad is not None for p in learning)
@@ -54,19 +55,22 @@ def test_gradients_reach_the_tail_and_stop_at_the_trunk():
 def test_prepared_tokens_give_the_features_of_the_images():
     encoder = Encoder(tiny_backbone(), fp32())
     images = pictures(6)
-    exact = encoder.features(encoder.inputs(images))
-    torch.testing.assert_close(encoder.features_of_prepared(encoder.prepare(images)), exact)
-    rounded = encoder.features_of_prepared(encoder.prepare(images).half())
+    x = normalise(images, encoder.mean, encoder.std, torch.float32)
+    exact = encoder.tail(encoder.trunk(x))
+    assert torch.equal(encoder.embed(encoder.inputs(images)), exact)  # to the bit: exact mode prepares, too
+    rounded = encoder.embed(encoder.inputs(images).half())
     torch.testing.assert_close(rounded, exact, atol=5e-3, rtol=5e-3)
 
 
 def test_a_method_with_an_encoder_of_its_own_gets_the_images(world):
-    method = world.loop(OwnEncoder).method
-    encoder = Encoder(tiny_backbone(), fp32(), method)
+    encoder = world.loop(OwnEncoder).encoder
     images = pictures(4)
     x = normalise(images, encoder.mean, encoder.std, torch.float32)
-    assert torch.equal(encoder.inputs(images), x)
-    assert torch.equal(encoder.features(x), method.encode(x))
+    assert encoder.last.needs == "images"
+    assert torch.equal(encoder.inputs(images, "images"), x)
+    assert torch.equal(encoder.embed(x), encoder.module(x))
+    both = encoder.encode(encoder.last, x.view(2, 2, *x.shape[1:]), {})
+    assert torch.equal(both.flatten(0, 1), encoder.module(x))
 
 
 def test_a_compiled_trunk_always_sees_one_shape(monkeypatch):
@@ -78,7 +82,38 @@ def test_a_compiled_trunk_always_sees_one_shape(monkeypatch):
     images = pictures(19)
     found = encoder.inputs(images)
     assert seen == [8, 8, 8]
-    torch.testing.assert_close(found, torch.cat([encoder.trunk(part.float()) for part in images.split(19)]))
+    torch.testing.assert_close(found, encoder.tail.prepare(encoder.trunk(images.float())))
+
+
+def test_compiled_blocks_see_one_number_of_images_when_images_are_placed(monkeypatch, world):
+    monkeypatch.setattr(nn.Module, "compile", lambda self, **_: None)
+    method = world.loop(TokensThenImages).method
+    encoder = Encoder(tiny_backbone(), fp32(), method, compiled_blocks=True, images_at_once=8)
+    seen = []
+    embed = method.embed
+    method.embed = lambda stage, inputs: seen.append(len(inputs)) or embed(stage, inputs)
+    x = encoder.inputs(pictures(11), "images")
+    with torch.no_grad():
+        found = torch.cat([encoder.embed(part) for part in x.split(8)])
+        torch.testing.assert_close(found, encoder.module(x))
+    assert seen == [8, 8]
+
+
+def test_blocks_that_cannot_be_compiled_run_as_they_are_and_learn(monkeypatch, world, caplog):
+    def refuse(*given):
+        raise RuntimeError("no compiler")
+
+    def fails(self, **_):
+        self._compiled_call_impl = refuse
+
+    monkeypatch.setattr(nn.Module, "compile", fails)
+    method = world.loop(TokensThenImages).method
+    encoder = Encoder(tiny_backbone(), fp32(), method, compiled_blocks=True)
+    x = encoder.inputs(pictures(4), "images").unflatten(0, (2, 2))
+    encoder.encode(method.stages()[-1], x, {}).square().sum().backward()
+    assert "could not be compiled (RuntimeError: no compiler)" in caplog.text
+    assert encoder.module.prompt.grad.abs().sum() > 0
+    assert all(p.grad is None for p in encoder.trunk.parameters())
 
 
 class Nearest:

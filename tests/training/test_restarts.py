@@ -16,7 +16,7 @@ from holotype.training.state import read_facts
 from holotype.training.turns import train_in_turns
 
 from .conftest import assert_equal_weights, weights
-from .stubs import Explodes
+from .explodes import Explodes
 
 
 def explosive(world, *, epochs=4, out=None, seed=0, **fuse):
