@@ -17,13 +17,16 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import holotype
 from holotype.losses import (
+    adaptive,
     classification,
     consistency,
     contrastive,
     debiased,
     masked,
     ova,
+    ranking,
     relational,
+    transport,
 )
 
 PACKAGE = Path(holotype.__file__).parent
@@ -167,6 +170,19 @@ CALLS: dict[str, Callable[[], Tensor]] = {
     "pair_weights": lambda: (
         floats(B, B) * relational.pair_weights(floats(B, D), floats(B), indices(), mask())
     ).sum(),
+    "same_strongest": lambda: (floats(B, B) * ranking.same_strongest(floats(B, D))).sum(),
+    "true_pairs": lambda: (
+        floats(B, B) * ranking.true_pairs(mask(B)[:, None] & mask(B), indices(), mask())
+    ).sum(),
+    "pair_cross_entropy": lambda: ranking.pair_cross_entropy(floats(2, B, K), mask()[:, None] & mask()),
+    "prediction_mse": lambda: ranking.prediction_mse(floats(2, B, K)),
+    "sinkhorn": lambda: (floats(2, B, K) * transport.sinkhorn(floats(2, B, K), mask(), torch.rand(K))).sum(),
+    "swapped_prediction": lambda: transport.swapped_prediction(floats(2, M, B, K), floats(2, M, B, K)).sum(),
+    "adaptive_targets": lambda: (
+        floats(2, B, K) * adaptive.adaptive_targets(floats(2, B, K), torch.rand(()))[0]
+    ).sum(),
+    "taught_by_other_view": lambda: adaptive.taught_by_other_view(floats(2, B, K), floats(2, B, K)),
+    "prototype_separation": lambda: adaptive.prototype_separation(floats(K, D)),
     "printed_new": lambda: relational.printed_new(floats(B, K), floats(B, D), floats(B)),
 }
 
@@ -177,8 +193,19 @@ def test_losses_need_no_values(name) -> None:
         CALLS[name]().backward()
 
 
-def test_every_loss_of_the_core_methods_is_tried() -> None:
-    rooms = (masked, contrastive, classification, ova, debiased, consistency, relational)
+def test_every_loss_is_tried() -> None:
+    rooms = (
+        masked,
+        contrastive,
+        classification,
+        ova,
+        debiased,
+        consistency,
+        relational,
+        ranking,
+        transport,
+        adaptive,
+    )
     public = {
         name
         for room in rooms
