@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import holotype
 from holotype.losses import (
     classification,
+    concepts,
     consistency,
     contrastive,
     debiased,
@@ -165,6 +166,8 @@ CALLS: dict[str, Callable[[], Tensor]] = {
     "pair_weights": lambda: (
         floats(B, B) * relational.pair_weights(floats(B, D), floats(B), indices(), mask())
     ).sum(),
+    "concept_nce": lambda: concepts.concept_nce(floats(B, D), indices() - 1, floats(K, D), torch.tensor(K)),
+    "follow": lambda: (floats(K, D) * concepts.follow(floats(K, D), indices() - 1, floats(3, B, D))).sum(),
     "printed_new": lambda: relational.printed_new(floats(B, K), floats(B, D), floats(B)),
 }
 
@@ -176,7 +179,7 @@ def test_losses_need_no_values(name) -> None:
 
 
 def test_every_loss_of_the_core_methods_is_tried() -> None:
-    rooms = (masked, contrastive, classification, ova, debiased, consistency, relational)
+    rooms = (masked, contrastive, classification, ova, debiased, consistency, relational, concepts)
     public = {
         name
         for room in rooms
