@@ -1,9 +1,35 @@
-"""Which images stand for which concept in a step (DCCL's batches of concepts)."""
+"""Which images stand for which concept in a step (DCCL's batches), beside the ordinary ones."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+from holotype.data.sampling import balanced_rows
+
+
+def rows_with_concepts(
+    standing: Tensor,
+    concept: Tensor,
+    n: int,
+    *,
+    steps: int,
+    batch_size: int,
+    slots: int,
+    members: int,
+    generator: torch.Generator,
+) -> Tensor:
+    """(steps, batch_size + slots * members): balanced rows of each step, and beside them those of its concepts.
+
+    standing: (N,) of every row of the table, 1 = labelled, 0 = unlabelled, -1 = cannot be read. concept: (N,), -1 = none,
+    of n concepts. With none at all, ordinary rows fill the places: their concept is -1, and no loss counts them.
+    """
+    labelled, unlabelled = ((standing == value).nonzero()[:, 0] for value in (1, 0))
+    ordinary = balanced_rows(labelled, unlabelled, steps * batch_size, generator).view(steps, batch_size)
+    if n:
+        return torch.cat([ordinary, concept_rows(concept, n, steps, slots, members, generator)], 1)
+    filling = balanced_rows(labelled, unlabelled, steps * slots * members, generator)
+    return torch.cat([ordinary, filling.view(steps, -1)], 1)
 
 
 def concept_order(n: int, steps: int, slots: int, generator: torch.Generator) -> Tensor:
