@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import holotype
 from holotype.losses import (
+    adaptive,
     classification,
     concepts,
     consistency,
@@ -24,7 +25,9 @@ from holotype.losses import (
     debiased,
     masked,
     ova,
+    ranking,
     relational,
+    transport,
 )
 
 PACKAGE = Path(holotype.__file__).parent
@@ -168,6 +171,19 @@ CALLS: dict[str, Callable[[], Tensor]] = {
     ).sum(),
     "concept_nce": lambda: concepts.concept_nce(floats(B, D), indices() - 1, floats(K, D), torch.tensor(K)),
     "follow": lambda: (floats(K, D) * concepts.follow(floats(K, D), indices() - 1, floats(3, B, D))).sum(),
+    "same_strongest": lambda: (floats(B, B) * ranking.same_strongest(floats(B, D))).sum(),
+    "true_pairs": lambda: (
+        floats(B, B) * ranking.true_pairs(mask(B)[:, None] & mask(B), indices(), mask())
+    ).sum(),
+    "pair_cross_entropy": lambda: ranking.pair_cross_entropy(floats(2, B, K), mask()[:, None] & mask()),
+    "prediction_mse": lambda: ranking.prediction_mse(floats(2, B, K)),
+    "sinkhorn": lambda: (floats(2, B, K) * transport.sinkhorn(floats(2, B, K), mask(), torch.rand(K))).sum(),
+    "swapped_prediction": lambda: transport.swapped_prediction(floats(2, M, B, K), floats(2, M, B, K)).sum(),
+    "adaptive_targets": lambda: (
+        floats(2, B, K) * adaptive.adaptive_targets(floats(2, B, K), torch.rand(()))[0]
+    ).sum(),
+    "taught_by_other_view": lambda: adaptive.taught_by_other_view(floats(2, B, K), floats(2, B, K)),
+    "prototype_separation": lambda: adaptive.prototype_separation(floats(K, D)),
     "printed_new": lambda: relational.printed_new(floats(B, K), floats(B, D), floats(B)),
 }
 
@@ -178,8 +194,20 @@ def test_losses_need_no_values(name) -> None:
         CALLS[name]().backward()
 
 
-def test_every_loss_of_the_core_methods_is_tried() -> None:
-    rooms = (masked, contrastive, classification, ova, debiased, consistency, relational, concepts)
+def test_every_loss_is_tried() -> None:
+    rooms = (
+        masked,
+        contrastive,
+        classification,
+        ova,
+        debiased,
+        consistency,
+        relational,
+        concepts,
+        ranking,
+        transport,
+        adaptive,
+    )
     public = {
         name
         for room in rooms
