@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holotype.data.concepts import concept_order, concept_rows
+from holotype.data.concepts import concept_order, concept_rows, rows_with_concepts
 from holotype.data.sampling import keyed_generator
 
 
@@ -64,3 +64,22 @@ def test_fewer_than_eight_concepts_repeat(n):
     found = concept[rows].view(5, 8, 16)
     assert (found == found[..., :1]).all()
     assert all(step[:, 0].unique().tolist() == list(range(n)) for step in found)
+
+
+def test_ordinary_rows_stand_before_those_of_concepts():
+    concept = concepts()
+    standing = (torch.arange(len(concept)) % 3) - 1  # a third each: cannot be read, unlabelled, labelled
+    concept = torch.where(standing < 0, -1, concept)
+    n = int(concept.max()) + 1
+    shape = {"steps": 6, "batch_size": 40, "slots": 8, "members": 16}
+    rows = rows_with_concepts(standing, concept, n, **shape, generator=keyed_generator("all"))
+    assert rows.shape == (6, 40 + 128)
+    assert (standing[rows] >= 0).all()
+    assert 0.3 < (standing[rows[:, :40]] == 1).float().mean() < 0.7
+    assert (concept[rows[:, 40:]] >= 0).all()
+    none = rows_with_concepts(
+        standing, torch.full_like(concept, -1), 0, **shape, generator=keyed_generator("all")
+    )
+    assert none.shape == rows.shape
+    assert torch.equal(none[:, :40], rows[:, :40])
+    assert (standing[none] >= 0).all()

@@ -25,8 +25,8 @@ class Concepts:
     positives: float
     """Other images in the concept of an image, on average over those that have one; NaN without concepts."""
     precision: float
-    """Of the pairs of labelled images in one concept, the share of one class; NaN where there is none. Edges that follow
-    labels have helped it."""
+    """Of the pairs of labelled images in one concept, the share of one class; NaN where there is none. Where edges
+    follow labels, these have helped it."""
 
 
 def find_concepts(
@@ -40,9 +40,9 @@ def find_concepts(
     engine: Engine = "own",
     seed: int,
 ) -> Concepts:
-    """Communities of the graph of neighbours with at least `smallest` members. features: (n, D). label: (n,), -1 = none.
+    """Communities of the graph of neighbours with at least `smallest` members; a function of its arguments alone.
 
-    neighbours: per image, itself counted. The same for the same features, labels and seed, on every process.
+    features: (n, D). label: (n,), -1 = unlabelled. neighbours: of an image, itself counted.
     """
     graph = neighbour_graph(features, label, neighbours, least_similarity, edges)
     found = without_small(communities(graph, seed, engine), smallest)

@@ -21,8 +21,8 @@ def rows_with_concepts(
 ) -> Tensor:
     """(steps, batch_size + slots * members): balanced rows of each step, and beside them those of its concepts.
 
-    standing: (N,) of every row of the table, 1 = labelled, 0 = unlabelled, -1 = cannot be read. concept: (N,), -1 = none,
-    of n concepts. With none at all, ordinary rows fill the places: their concept is -1, and no loss counts them.
+    standing: (N,) of every row of the table, 1 = labelled, 0 = unlabelled, -1 = cannot be read. concept: (N,) which of
+    the n concepts, -1 = none. With n = 0 ordinary rows fill the places: their concept is -1, and no loss counts them.
     """
     labelled, unlabelled = ((standing == value).nonzero()[:, 0] for value in (1, 0))
     ordinary = balanced_rows(labelled, unlabelled, steps * batch_size, generator).view(steps, batch_size)

@@ -21,6 +21,7 @@ from holotype.methods.base import (
     Task,
     Views,
 )
+from holotype.methods.dccl import DCCL
 from holotype.methods.debgcd import DebGCD
 from holotype.methods.kmeans import KMeans
 from holotype.methods.rpc import RPC
@@ -28,6 +29,7 @@ from holotype.methods.simgcd import SimGCD
 
 METHODS: dict[str, type[Method]] = {
     "kmeans": KMeans,
+    "dccl": DCCL,
     "simgcd": SimGCD,
     "debgcd": DebGCD,
     "rpc": RPC,

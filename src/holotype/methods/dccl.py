@@ -1,6 +1,7 @@
 """DCCL: dynamic conceptional contrastive learning (Pu et al., CVPR 2023).
 
-    L = (1 - lam) L_con_u + lam L_con_s + w(e) L_C,    L_C = mean_i -log [ exp(f_i·mu_c(i)/tau) / sum_k exp(f_i·mu_k/tau) ]
+    L = (1 - lam) L_con_u + lam L_con_s + w(e) L_C
+    L_C = mean_i -log [ exp(f_i·mu_c(i)/tau) / sum_k exp(f_i·mu_k/tau) ]
 
 GCD's two terms on its head, and a third on the features themselves. Between epochs all images are linked to their
 nearest neighbours, the graph falls into communities ("concepts", whose number nobody gives), and mu_c starts at the
@@ -9,9 +10,10 @@ one of these rows f, one after the other, moves its centre: mu_c <- normalise(0.
 of its value to the whole in the first half of training. Semi-supervised k-means with K centres ends it, as in GCD.
 
 Differs, and why:
-  edges         The released loop means to strengthen edges between labelled images of one class, but compares labels by
-                rank instead of by image, hidden ones included: almost inert, and a leak. Here both ends must be labelled,
-                and of one class; else there is no edge. `as_run`: labels play no part, its honest neighbour.
+  edges         The released loop means to strengthen edges between labelled images of one class, but compares labels
+                by rank instead of by image, hidden ones included: almost inert, and a leak. Here labels speak only
+                where both ends have one: of one class, the edge is strong; of two, there is none. In `as_run` labels
+                play no part, which is as close as one comes without looking at hidden classes.
   communities   by a map equation of our own (cluster/communities.py), since the package infomap is GPL; it is used
                 where `communities = infomap` asks for it.
   warm-up       The released one leaves the rate at 0 for the whole first epoch; ours is (e + 1) / 5 of it in the first
@@ -99,7 +101,7 @@ class DCCL(GCD):
         paper="Nan Pu, Zhun Zhong, Nicu Sebe: Dynamic Conceptional Contrastive Learning for Generalized Category "
         "Discovery. CVPR 2023",
         year=2023,
-        line="GCD, which also draws images to the centres of communities among their neighbours, found anew as it learns.",
+        line="GCD, and images are drawn to the centres of communities among neighbours, found anew as it learns.",
         differs=(
             "Labels link images only where both are labelled; the released code compared labels of the wrong images, "
             "hidden ones included.",
@@ -120,6 +122,8 @@ class DCCL(GCD):
     """Number of concepts."""
     found: Tensor
     """Outliers, positives and precision of the last search, for the log."""
+    learnt: tuple[Tensor, Tensor]
+    """Concepts (128,) and features (2, 128, D) of the step, until the memory has followed them."""
 
     def __init__(self, config: DCCLConfig, task: Task) -> None:
         super().__init__(config, task)
@@ -180,7 +184,11 @@ class DCCL(GCD):
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
         f, n = batch.features, batch.features.shape[1] - SLOTS * MEMBERS
         ordinary = dataclasses.replace(
-            batch, features=f[:, :n], label=batch.label[:n], labelled=batch.labelled[:n], image=batch.image[:n]
+            batch,
+            features=f[:, :n],
+            label=batch.label[:n],
+            labelled=batch.labelled[:n],
+            image=batch.image[:n],
         )
         concept = self.concept.index_select(0, batch.image[n:])
         l_c = concept_nce(f[:, n:].flatten(0, 1), concept.repeat(2), self.memory, self.count, self.config.tau)
