@@ -31,6 +31,7 @@ CASES: dict = {
     "stages": (TwoStages, {}),
     "images": (OwnEncoder, {}),
     "cached": ("rpc", {}),
+    "dccl": ("dccl", {"proj_out": 16, "n_init": 3}),
 }
 
 
