@@ -16,12 +16,9 @@ from holotype.training.progress import Stopped
 from .conftest import assert_equal_weights, weights
 from .test_loop import interrupt_after
 
-SMALL = {"proj_out": 16, "n_init": 3}
-"""Settings that only cost time here."""
-
 
 def test_it_trains_with_finite_losses_and_tells_what_it_found(world, tmp_path):
-    loop = world.loop("dccl", settings=SMALL, epochs=3, out=tmp_path)
+    loop = world.loop("dccl", epochs=3, out=tmp_path)
     loop.fit()
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     epochs = [line for line in lines if line["kind"] == "epoch"]
@@ -35,7 +32,7 @@ def test_it_trains_with_finite_losses_and_tells_what_it_found(world, tmp_path):
 
 
 def test_all_that_learns_has_a_gradient(world):
-    loop = world.loop("dccl", settings=SMALL, epochs=1)
+    loop = world.loop("dccl", epochs=1)
     loop.fit()
     for name, parameter in loop.learnable.items():
         assert parameter.grad is not None, name
@@ -45,7 +42,7 @@ def test_all_that_learns_has_a_gradient(world):
 
 
 def test_a_resumed_run_keeps_the_concepts_it_has(world, tmp_path):
-    settings = {**SMALL, "recluster": 2}
+    settings = {"recluster": 2}
     whole = world.loop("dccl", settings=settings, epochs=3)
     whole.fit()
     for stop_after in (1, 5):  # in the epoch that found them, and in the one after
@@ -60,7 +57,7 @@ def test_a_resumed_run_keeps_the_concepts_it_has(world, tmp_path):
 
 
 def test_it_beats_chance_clearly(world):
-    loop = world.loop("dccl", settings=SMALL, epochs=5)
+    loop = world.loop("dccl", epochs=5)
     placed = loop.fit()
     hidden = ~world.table.labelled
     truth = np.unique(world.table.truth, return_inverse=True)[1][hidden]
@@ -71,14 +68,14 @@ def test_it_beats_chance_clearly(world):
 
 def test_hidden_classes_change_no_weight(world):
     shuffled = dataclasses.replace(world.table, truth=np.random.default_rng(1).permutation(world.table.truth))
-    mine = world.loop("dccl", settings=SMALL)
-    theirs = world.loop("dccl", settings=SMALL, table=shuffled)
+    mine = world.loop("dccl")
+    theirs = world.loop("dccl", table=shuffled)
     mine.fit(), theirs.fit()
     assert_equal_weights(weights(mine), weights(theirs))
 
 
 def test_views_may_come_from_the_cache(world, tmp_path):
-    loop = world.loop("dccl", settings=SMALL, cache=world.cache(tmp_path))
+    loop = world.loop("dccl", cache=world.cache(tmp_path))
     loop.fit()
     assert loop.mode == "cached 4+2"
     assert loop.method.count > 0

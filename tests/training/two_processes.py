@@ -31,7 +31,7 @@ CASES: dict = {
     "stages": (TwoStages, {}),
     "images": (OwnEncoder, {}),
     "cached": ("rpc", {}),
-    "dccl": ("dccl", {"proj_out": 16, "n_init": 3}),
+    "dccl": ("dccl", {}),
 }
 
 

@@ -23,14 +23,22 @@ from holotype.methods.base import (
 )
 from holotype.methods.dccl import DCCL
 from holotype.methods.debgcd import DebGCD
+from holotype.methods.gcd import GCD
 from holotype.methods.kmeans import KMeans
+from holotype.methods.protogcd import ProtoGCD
 from holotype.methods.rpc import RPC
+from holotype.methods.rs import RS
 from holotype.methods.simgcd import SimGCD
+from holotype.methods.uno import UNO
 
 METHODS: dict[str, type[Method]] = {
     "kmeans": KMeans,
+    "rs": RS,
+    "uno": UNO,
+    "gcd": GCD,
     "dccl": DCCL,
     "simgcd": SimGCD,
+    "protogcd": ProtoGCD,
     "debgcd": DebGCD,
     "rpc": RPC,
 }

@@ -46,6 +46,8 @@ SLOTS, MEMBERS = 8, 16
 """Concepts of a step, and images of each."""
 WARMUP, RAMP = 5 / 200, 100 / 200
 """Shares of training in which the rate rises, and the weight of the concepts."""
+CIFAR_100 = {"method.recluster": 5, "method.neighbours": 127, "method.least_similarity": 0.5}
+"""MGCE's; where images are many it searches every five epochs."""
 
 
 @dataclass
@@ -93,7 +95,8 @@ class DCCL(GCD):
     }
     recipes: ClassVar[dict[str, dict[str, Any]]] = {
         "cifar10": {"method.recluster": 5},
-        "cifar100": {"method.recluster": 5, "method.neighbours": 127, "method.least_similarity": 0.5},
+        "cifar100": CIFAR_100,
+        "cifar100-200": CIFAR_100,
         "imagenet100": {"method.recluster": 5},
     }
     card = Card(
