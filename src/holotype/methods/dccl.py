@@ -24,7 +24,6 @@ Only CUB's settings are published. Those for CIFAR-100 are of its successor, MGC
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -167,7 +166,8 @@ class DCCL(GCD):
         self.concept.copy_(images.spread(found.of, -1))
         self.standing.copy_(images.spread((images.label >= 0).long(), -1))
         self.count.fill_(found.count)
-        self.found.copy_(torch.tensor([(found.of < 0).sum(), found.positives, found.precision]))
+        outliers = int((found.of < 0).sum())
+        self.found.copy_(torch.tensor([outliers, found.positives, found.precision]))
         self.told = tell_few(found, SLOTS, self.told)
 
     def rows(self, stage: Stage, epoch: int, draw: torch.Generator) -> Tensor:
@@ -186,13 +186,7 @@ class DCCL(GCD):
 
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
         f, n = batch.features, batch.features.shape[1] - SLOTS * MEMBERS
-        ordinary = dataclasses.replace(
-            batch,
-            features=f[:, :n],
-            label=batch.label[:n],
-            labelled=batch.labelled[:n],
-            image=batch.image[:n],
-        )
+        ordinary = Batch(f[:, :n], batch.label[:n], batch.labelled[:n], batch.image[:n])
         concept = self.concept.index_select(0, batch.image[n:])
         l_c = concept_nce(f[:, n:].flatten(0, 1), concept.repeat(2), self.memory, self.count, self.config.tau)
         self.learnt = concept, f[:, n:].detach()
