@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from holotype.data.sampling import keyed_generator
 from holotype.errors import InputError
@@ -213,6 +214,22 @@ def test_the_memory_follows_the_first_view_then_the_second_row_by_row():
             expected = follow(expected, method.concept[image][None], row[None, None])
     torch.testing.assert_close(method.memory, expected)
     assert not torch.equal(method.memory, before)
+
+
+def test_a_step_needs_no_values():
+    """As a captured step does: shapes alone, forward, backward, and the memory after it."""
+    method, n = DCCL(DCCLConfig(proj_out=16), Task(N_KNOWN, K, DIM, 60, 20)), 24 + 128
+    with FakeTensorMode() as fake:
+        for module in method.modules():
+            for name, buffer in [*module.named_buffers(recurse=False)]:
+                setattr(module, name, fake.from_tensor(buffer))
+            for name, parameter in [*module.named_parameters(recurse=False)]:
+                setattr(module, name, torch.nn.Parameter(fake.from_tensor(parameter.detach())))
+        features, labelled = torch.randn(2, n, DIM, requires_grad=True), torch.rand(n) < 0.5
+        batch = Batch(features, torch.randint(3, (n,)), labelled, torch.randint(60, (n,)))
+        torch.stack(list(method.loss(batch, {"concept_weight": torch.rand(())}).values())).sum().backward()
+        method.after_step()
+        assert features.grad.shape == features.shape
 
 
 def test_the_log_hears_of_concepts_outliers_positives_and_precision():

@@ -95,8 +95,8 @@ def _infomap(weight: csr_array, seed: int) -> np.ndarray:
         from infomap import Infomap
     except ImportError:
         raise InputError(
-            "communities by infomap need the package infomap, which is not installed: `pip install infomap`, "
-            "or use the search that comes with Holotype (own)."
+            "Communities by infomap need the package infomap, which is not installed: pip install "
+            "'holotype[infomap]', or leave --method.communities at own."
         ) from None
     links = weight.tocoo()
     search = Infomap(f"--two-level --directed --silent --seed {seed % 2**31 + 1}")
