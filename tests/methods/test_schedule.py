@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from holotype.methods import Moment
-from holotype.methods.schedule import constant, cosine, cosine_lr, drops, linear_warmup, ramp
+from holotype.methods.schedule import constant, cosine, cosine_lr, drops, linear_warmup, ramp, sigmoid_ramp
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity/schedules.npz")
 CASES = sorted({key.rsplit(".", 1)[0] for key in GOLDEN.files if key.endswith(".lr_used")})
@@ -80,3 +80,12 @@ def test_drops_multiply_at_shares_of_the_stage():
     found = [drops(0.5, 0.75, by=0.1)(at) for at in every_moment()]
     assert found == pytest.approx([1.0] * 20 + [0.1] * 10 + [0.01] * 10)
     assert {constant(at) for at in every_moment()} == {1.0}
+
+
+def test_the_sigmoid_ramp_is_autonovels():
+    golden = np.load(Path(__file__).parents[1] / "parity/autonovel.npz")
+    for length, values in zip(golden["rampup__lengths"], golden["rampup__value"], strict=True):
+        ours = [sigmoid_ramp(int(t), int(length)) for t in golden["rampup__t"]]
+        np.testing.assert_allclose(ours, values, rtol=1e-9)
+    assert sigmoid_ramp(0, 150) == pytest.approx(0.0067, abs=1e-4)
+    assert sigmoid_ramp(150, 150) == sigmoid_ramp(0, 0) == 1
