@@ -215,20 +215,6 @@ def test_the_memory_follows_the_first_view_then_the_second_row_by_row():
     assert not torch.equal(method.memory, before)
 
 
-def test_a_step_needs_no_values():
-    """As a captured step does: shapes alone, forward, backward, and the memory after it."""
-    n = 24 + 128
-    with torch.device("meta"):  # tensors without values
-        method = DCCL(DCCLConfig(), Task(N_KNOWN, K, DIM, 60, 20))
-        features, labelled = torch.zeros(2, n, DIM, requires_grad=True), torch.zeros(n, dtype=torch.bool)
-        batch = Batch(features, torch.zeros(n).long(), labelled, torch.zeros(n).long())
-        terms = method.loss(batch, {"concept_weight": torch.zeros(())})
-        torch.stack(list(terms.values())).sum().backward()
-        method.after_step()
-    assert features.grad.shape == features.shape
-    assert method.memory.shape == (12, DIM)
-
-
 def test_the_log_hears_of_concepts_outliers_positives_and_precision():
     told = {name: float(value) for name, value in Blobs().begun().diagnostics().items()}
     assert told["concepts"] == 12
