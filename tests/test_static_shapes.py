@@ -19,6 +19,7 @@ import holotype
 from holotype.losses import (
     adaptive,
     classification,
+    concepts,
     consistency,
     contrastive,
     debiased,
@@ -170,6 +171,8 @@ CALLS: dict[str, Callable[[], Tensor]] = {
     "pair_weights": lambda: (
         floats(B, B) * relational.pair_weights(floats(B, D), floats(B), indices(), mask())
     ).sum(),
+    "concept_nce": lambda: concepts.concept_nce(floats(B, D), indices() - 1, floats(K, D), torch.tensor(K)),
+    "follow": lambda: (floats(K, D) * concepts.follow(floats(K, D), indices() - 1, floats(3, B, D))).sum(),
     "same_strongest": lambda: (floats(B, B) * ranking.same_strongest(floats(B, D))).sum(),
     "true_pairs": lambda: (
         floats(B, B) * ranking.true_pairs(mask(B)[:, None] & mask(B), indices(), mask())
@@ -202,6 +205,7 @@ def test_every_loss_is_tried() -> None:
         debiased,
         consistency,
         relational,
+        concepts,
         ranking,
         transport,
         adaptive,

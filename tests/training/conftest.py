@@ -22,7 +22,7 @@ from holotype.training.config import TrainConfig
 from holotype.training.loop import Loop
 
 N_CLASSES, PER_CLASS, N_KNOWN = 4, 12, 2
-SMALL = {"gcd": {"proj_out": 64, "n_init": 3}}
+SMALL = {"gcd": {"proj_out": 64, "n_init": 3}, "dccl": {"proj_out": 64, "n_init": 3}}
 """Settings that only cost time here."""
 
 

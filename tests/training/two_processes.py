@@ -31,6 +31,7 @@ CASES: dict = {
     "rpc": ("rpc", {}),
     **{name: (kind, {}) for name, kind in STUBS.items()},
     "cached": ("rpc", {}),
+    "dccl": ("dccl", {}),
     "cached tokens then images": (STUBS["tokens then images"], {}),
 }
 

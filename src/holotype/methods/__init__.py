@@ -21,6 +21,7 @@ from holotype.methods.base import (
     Task,
     Views,
 )
+from holotype.methods.dccl import DCCL
 from holotype.methods.debgcd import DebGCD
 from holotype.methods.gcd import GCD
 from holotype.methods.kmeans import KMeans
@@ -35,6 +36,7 @@ METHODS: dict[str, type[Method]] = {
     "rs": RS,
     "uno": UNO,
     "gcd": GCD,
+    "dccl": DCCL,
     "simgcd": SimGCD,
     "protogcd": ProtoGCD,
     "debgcd": DebGCD,

@@ -1,0 +1,43 @@
+"""Contrast of images against the centres of groups of images, and the memory that holds those centres (DCCL)."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from holotype.losses.masked import masked_mean
+from holotype.losses.precision import full, inner, unit
+
+
+def concept_nce(x: Tensor, concept: Tensor, memory: Tensor, n: Tensor | int, tau: float = 0.05) -> Tensor:
+    """L_C = mean_i -log [ exp(x_i·mu_c(i)/tau) / sum_{k < n} exp(x_i·mu_k/tau) ].
+
+    The gradient reaches x, never the memory. 0 where no row has a concept.
+    x: (N, D) features, normalised here. concept: (N,) c(i), -1 = none. memory: (M, D) unit rows mu, of which the
+    first n are in use.
+    """
+    logits = inner(unit(full(x)), full(memory.detach())) / tau
+    unused = torch.arange(len(memory), device=x.device) >= n
+    # Not -inf: with no concept at all every row must stay finite, in value and in gradient.
+    log_p = logits.masked_fill(unused, torch.finfo(logits.dtype).min).log_softmax(-1)
+    of_own = log_p.gather(1, concept.clamp_min(0)[:, None])[:, 0]
+    return -masked_mean(of_own, concept >= 0)
+
+
+@torch.no_grad()
+def follow(memory: Tensor, concept: Tensor, x: Tensor, momentum: float = 0.1) -> Tensor:
+    """The memory after mu_c <- normalise(momentum * mu_c + (1 - momentum) * x), one row of x after the other.
+
+    T moves of S rows: row t of slot s moves the centre concept[s]. A slot of concept -1 moves nothing; where two slots
+    have one concept, each starts from the memory given and the last one is kept. momentum 0.1 keeps a tenth of the old
+    centre, so that the order counts and a mean of the rows would be another method.
+    memory: (M, D). concept: (S,). x: (T, S, D), normalised here. Returns (M, D).
+    """
+    slot = torch.arange(len(concept), device=concept.device)
+    same = concept[:, None] == concept[None, :]
+    last = torch.where(same, slot, -1).amax(1)
+    mu = memory.index_select(0, concept.clamp_min(0))
+    for rows in unit(full(x)).to(memory.dtype):
+        mu = unit(momentum * mu + (1 - momentum) * rows)
+    # slots of one concept write the same row, so that the order of writing says nothing; a spare row takes the rest
+    index = torch.where(concept < 0, len(memory), concept)
+    return F.pad(memory, (0, 0, 0, 1)).index_copy(0, index, mu.index_select(0, last))[:-1]

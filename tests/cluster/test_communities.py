@@ -1,0 +1,222 @@
+"""Communities: those of Infomap on the golden graphs, those that were planted on others."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from holotype.cluster.communities import communities, company, without_small
+from holotype.cluster.map_equation import Moves, codelength, network
+from holotype.errors import InputError
+
+GOLDEN = np.load(Path(__file__).parents[1] / "parity/dccl.npz")
+GRAPHS = ["blobs12x20", "blobs30x20", "small_and_outliers", "touching_a"]
+
+
+def graph(source, goal, weight, n: int) -> csr_array:
+    return csr_array((np.asarray(weight, dtype=float), (np.asarray(source), np.asarray(goal))), shape=(n, n))
+
+
+def golden_graph(case: str, weight: str = "edge_w") -> csr_array:
+    source, goal, w = (GOLDEN[f"graph_{case}__{name}"] for name in ("edge_src", "edge_dst", weight))
+    return graph(source, goal, w, len(GOLDEN[f"graph_{case}__community"]))
+
+
+def groups(label) -> set[frozenset[int]]:
+    """A partition as sets of rows, without the outliers."""
+    return {frozenset(np.flatnonzero(label == c).tolist()) for c in np.unique(label) if c >= 0}
+
+
+def planted(n: int, classes: int, k: int, within: float, seed: int) -> tuple[csr_array, np.ndarray]:
+    """k links from each node: a share of them, on average, into its class; most others into a few related classes."""
+    rng = np.random.default_rng(seed)
+    truth = np.arange(n) % classes
+    related = np.stack([rng.permutation(classes)[:6] for _ in range(classes)])
+    elsewhere = np.where(
+        rng.random((n, k)) < 0.7,
+        np.take_along_axis(related[truth], rng.integers(0, 6, (n, k)), 1),
+        rng.integers(0, classes, (n, k)),
+    )
+    klass = np.where(rng.random((n, k)) < within, truth[:, None], elsewhere)
+    goal = klass + classes * rng.integers(0, n // classes, (n, k))
+    source = np.repeat(np.arange(n), k)
+    apart = goal.ravel() != source
+    weight = rng.uniform(0.6, 0.9, n * k)
+    return graph(source[apart], goal.ravel()[apart], weight[apart], n), truth
+
+
+# -- the search --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", GRAPHS)
+def test_the_communities_equal_those_of_infomap(case):
+    found = without_small(communities(golden_graph(case), seed=0), 1 + int(GOLDEN[f"graph_{case}__k2"]))
+    theirs = GOLDEN[f"graph_{case}__community"]
+    assert groups(found) == groups(theirs)
+    np.testing.assert_array_equal(found, theirs)  # outliers, and the order of first appearance
+    assert found.max() + 1 == GOLDEN[f"graph_{case}__n_communities"]
+    assert (found < 0).sum() == GOLDEN[f"graph_{case}__n_outliers"]
+
+
+@pytest.mark.parametrize("rule", ["", "_intended"])
+def test_the_communities_with_labelled_edges_equal_those_of_infomap(rule):
+    found = without_small(communities(golden_graph("labelled_edges", f"edge_w{rule}"), seed=0), 5)
+    np.testing.assert_array_equal(found, GOLDEN[f"graph_labelled_edges__community{rule}"])
+
+
+def test_two_triangles_on_a_string():
+    source, goal, weight = (GOLDEN[f"two_triangles__edge_{name}"] for name in ("src", "dst", "w"))
+    np.testing.assert_array_equal(communities(graph(source, goal, weight, 6), 0), [0, 0, 0, 1, 1, 1])
+
+
+def test_small_cliques_in_a_ring_stay_apart():
+    """Modularity merges neighbours here: 40 cliques of 5 are below its resolution."""
+    source, goal = [], []
+    for c in range(40):
+        for i in range(5):
+            source += [5 * c + i] * 4
+            goal += [5 * c + j for j in range(5) if j != i]
+        source += [5 * c, (5 * c + 6) % 200]
+        goal += [(5 * c + 6) % 200, 5 * c]
+    found = communities(graph(source, goal, np.ones(len(source)), 200), 0)
+    np.testing.assert_array_equal(found, np.repeat(np.arange(40), 5))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_planted_classes_are_found_exactly_where_they_are_clear(seed):
+    weight, truth = planted(1200, 40, 14, 2 / 3, seed)
+    np.testing.assert_array_equal(communities(weight, seed), truth)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_they_blur_what_is_found_is_shorter_than_what_was_planted(seed):
+    weight, truth = planted(1200, 40, 14, 0.3, seed)
+    walk = network(weight)
+    found = communities(weight, seed)
+    assert codelength(walk, found) <= codelength(walk, truth)
+    assert codelength(walk, found) < codelength(walk, truth * 0)
+    nodes, _, _ = Moves(walk, found).best(np.arange(1200))
+    assert len(nodes) == 0  # no node gains by a move
+
+
+def test_the_search_ends_where_moves_one_by_one_end():
+    """Within what the seeds of either differ by."""
+    weight, _ = planted(240, 12, 11, 0.45, 0)
+    walk = network(weight)
+    ours = [codelength(walk, communities(weight, s)) for s in range(4)]
+    slow = [codelength(walk, one_by_one(walk, s)) for s in range(2)]
+    assert min(ours) < min(slow) + 0.01
+    assert max(ours) < 1.005 * min(slow)
+
+
+def one_by_one(walk, seed: int) -> np.ndarray:
+    """The plain search: every node in turn goes where L falls most, then every module."""
+    rng, n = np.random.default_rng(seed), len(walk.node)
+    moves = Moves(walk, np.arange(n))
+    moved = True
+    while moved:
+        moved = False
+        for i in rng.permutation(n):
+            node, goal, _ = moves.best(np.array([i]))
+            if len(node):
+                module = moves.module.copy()
+                module[node] = goal
+                moves.set(module)
+                moved = True
+    merged = True
+    module = moves.module
+    while merged:
+        merged = False
+        for m in np.unique(module):
+            options = {codelength(walk, np.where(module == m, o, module)): o for o in np.unique(module)}
+            best = options[min(options)]
+            if best != m and min(options) < codelength(walk, module) - 1e-10:
+                module, merged = np.where(module == m, best, module), True
+    return module
+
+
+def test_a_seed_is_a_partition_and_names_do_not_matter():
+    weight, _ = planted(600, 30, 10, 0.4, 0)
+    np.testing.assert_array_equal(communities(weight, 3), communities(weight, 3))
+    first = np.unique(communities(weight, 3), return_index=True)[1]
+    assert (np.diff(first) > 0).all()
+    order = np.random.default_rng(0).permutation(600)
+    walk, mixed = network(weight), network(weight[order][:, order])
+    module = communities(weight, 3)
+    assert codelength(mixed, module[order]) == pytest.approx(codelength(walk, module), abs=1e-12)
+
+
+def test_nodes_without_links_are_alone_and_an_empty_graph_is_no_fault():
+    np.testing.assert_array_equal(communities(csr_array((5, 5)), 0), np.arange(5))
+    np.testing.assert_array_equal(without_small(np.arange(5), 2), -np.ones(5))
+    assert len(communities(csr_array((0, 0)), 0)) == 0
+    found = communities(graph([0, 1, 3, 4], [1, 0, 4, 3], [1, 1, 1, 1], 6), 0)
+    np.testing.assert_array_equal(found, [0, 0, 1, 2, 2, 3])
+
+
+def test_six_thousand_images_take_less_than_three_seconds():
+    weight, truth = planted(6000, 200, 14, 2 / 3, 0)
+    start = time.process_time()
+    found = communities(weight, 0)
+    assert time.process_time() - start < 3
+    np.testing.assert_array_equal(found, truth)
+
+
+# -- what stands beside it ---------------------------------------------------------------------------
+
+
+def test_small_communities_are_outliers_and_the_rest_are_numbered_anew():
+    np.testing.assert_array_equal(
+        without_small(np.array([0, 1, 1, 2, 3, 3, 3, 2]), 2), [-1, 0, 0, 1, 2, 2, 2, 1]
+    )
+
+
+def test_company_counts_the_others_and_the_labelled_pairs():
+    community = np.array([0, 0, 0, 1, 1, -1])
+    label = np.array([4, 4, 5, 2, -1, 4])
+    positives, precision = company(community, label)
+    assert positives == pytest.approx((3 * 2 + 2 * 1) / 5)
+    assert precision == pytest.approx(1 / 3)  # of three pairs in the first community one is of one class
+    assert all(math.isnan(x) for x in company(np.full(3, -1), np.zeros(3, dtype=int)))
+
+
+def test_infomap_is_asked_for_by_name_and_missed_in_one_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "infomap", None)
+    with pytest.raises(InputError, match="need the package infomap, which is not installed") as error:
+        communities(csr_array((3, 3)), 0, "infomap")
+    assert "\n" not in str(error.value)
+
+
+def test_infomap_is_given_the_directed_graph_and_the_seed(monkeypatch):
+    """A stand-in with the package's names: it merges nodes 0 and 1 and leaves out the node without links."""
+    told = []
+
+    class Infomap:
+        def __init__(self, options):
+            told.append(options)
+
+        def add_node(self, node):
+            told.append(node)
+
+        def add_link(self, source, goal, weight):
+            told.append((source, goal, weight))
+
+        def run(self):
+            told.append("run")
+
+        def get_modules(self):
+            return {0: 7, 1: 7, 2: 1}
+
+    monkeypatch.setitem(sys.modules, "infomap", types.SimpleNamespace(Infomap=Infomap))
+    found = communities(graph([0, 1], [1, 2], [0.5, 0.25], 4), 4, "infomap")
+    np.testing.assert_array_equal(found, [0, 0, 1, 2])
+    assert told == [
+        "--two-level --directed --silent --seed 5", 0, 1, 2, 3, (0, 1, 0.5), (1, 2, 0.25), "run"
+    ]  # fmt: skip

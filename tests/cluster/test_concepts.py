@@ -1,0 +1,63 @@
+"""Concepts: from features to groups, their means, and what is said where there are few."""
+
+from __future__ import annotations
+
+import torch
+
+from holotype.cluster.concepts import Concepts, concept_means, find_concepts, tell_few
+
+
+def blobs(n: int = 6, each: int = 9) -> tuple[torch.Tensor, torch.Tensor]:
+    g = torch.Generator().manual_seed(0)
+    truth = torch.arange(n * each) % n
+    x = 2 * torch.eye(n, 10)[truth] + 0.1 * torch.randn(n * each, 10, generator=g)
+    return x, truth
+
+
+def test_groups_are_found_and_the_same_call_finds_the_same():
+    x, truth = blobs()
+    found = find_concepts(x, torch.full_like(truth, -1), seed=3)
+    assert torch.equal(found.of, truth)  # numbered by first appearance
+    assert found.count == 6
+    assert found.positives == 8
+    assert found.precision != found.precision  # NaN: nothing is labelled
+    again = find_concepts(x, torch.full_like(truth, -1), seed=3)
+    assert torch.equal(found.of, again.of)
+
+
+def test_groups_below_the_smallest_are_outliers():
+    x, truth = blobs()
+    keep = (truth != 2) | (torch.arange(len(truth)) < 12)  # two images of group 2
+    found = find_concepts(x[keep], torch.full((int(keep.sum()),), -1), seed=0)
+    assert found.count == 5
+    assert (found.of[truth[keep] == 2] == -1).all()
+
+
+def test_precision_is_that_of_labelled_pairs():
+    x, truth = blobs()
+    found = find_concepts(x, truth // 2 * 2, edges="none", seed=0)
+    assert found.precision == 1.0
+    wrong = torch.where(
+        torch.arange(len(truth)) < 6, -1, torch.arange(len(truth)) // 6
+    )  # nine different labels
+    assert find_concepts(x, wrong, edges="none", seed=0).precision == 0.0
+
+
+def test_means_are_of_raw_features_and_then_of_unit_length():
+    x = torch.tensor([[4.0, 0.0], [0.0, 1.0], [5.0, 5.0], [0.0, 2.0]])
+    found = Concepts(torch.tensor([0, 0, -1, 1]), 2, 1.0, 1.0)
+    expected = torch.tensor([[4.0, 1.0], [0.0, 1.0]]) / torch.tensor([[17.0**0.5], [1.0]])
+    torch.testing.assert_close(concept_means(x, found), expected)
+    assert concept_means(x, Concepts(torch.full((4,), -1), 0, 0.0, 0.0)).shape == (0, 2)
+
+
+def test_what_was_said_is_not_said_again(caplog):
+    few = Concepts(torch.zeros(5, dtype=torch.long), 1, 4.0, 1.0)
+    line = tell_few(few, 8)
+    assert line.startswith("Only 1 concept")
+    assert tell_few(few, 8, line) == line
+    assert len(caplog.records) == 1
+    assert tell_few(few, 1, line) == ""
+    none = Concepts(torch.full((5,), -1), 0, 0.0, 0.0)
+    assert "so that the concept loss is 0" in tell_few(none, 8, line)
+    assert len(caplog.records) == 2

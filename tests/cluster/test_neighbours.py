@@ -1,0 +1,120 @@
+"""The graph of neighbours: the released edges, labels that speak for labelled images only, and no self."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from holotype.cluster import neighbours
+from holotype.cluster.communities import communities, without_small
+from holotype.cluster.neighbours import nearest, neighbour_graph
+
+GOLDEN = np.load(Path(__file__).parents[1] / "parity/dccl.npz")
+GRAPHS = ["blobs12x20", "blobs30x20", "small_and_outliers", "touching_a", "labelled_edges"]
+
+
+def golden(case: str, name: str) -> np.ndarray:
+    return GOLDEN[f"graph_{case}__{name}"]
+
+
+def edges(graph) -> dict[tuple[int, int], float]:
+    links = graph.tocoo()
+    return dict(zip(zip(*(x.tolist() for x in links.coords), strict=True), links.data.tolist(), strict=True))
+
+
+def released(case: str, weight: str = "edge_w") -> dict[tuple[int, int], float]:
+    pairs = zip(golden(case, "edge_src").tolist(), golden(case, "edge_dst").tolist(), strict=True)
+    return dict(zip(pairs, golden(case, weight).tolist(), strict=True))
+
+
+def ours(case: str, rule: str = "none", label: np.ndarray | None = None):
+    x = torch.from_numpy(golden(case, "features_raw"))
+    label = np.full(len(x), -1) if label is None else label
+    return neighbour_graph(
+        x, torch.from_numpy(label), int(golden(case, "k1")), float(golden(case, "min_sim")), rule
+    )
+
+
+def labels() -> np.ndarray:
+    true, labelled = golden("labelled_edges", "labels_all_true"), golden("labelled_edges", "labelled")
+    return np.where(labelled, true, -1)
+
+
+def agree(mine: dict, theirs: dict) -> None:
+    assert mine.keys() == theirs.keys()
+    keys = sorted(mine)
+    np.testing.assert_allclose([mine[k] for k in keys], [theirs[k] for k in keys], rtol=1e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize("case", GRAPHS)
+@pytest.mark.parametrize("rule", ["none", "labelled"])
+def test_without_labels_the_edges_equal_the_released_ones(case, rule):
+    graph = ours(case, rule)
+    agree(edges(graph), released(case))
+    alone = np.flatnonzero((graph.sum(1) == 0) & (graph.sum(0) == 0))
+    np.testing.assert_array_equal(alone, golden(case, "isolated"))
+
+
+@pytest.mark.parametrize("case", GRAPHS)
+def test_features_become_the_released_communities(case):
+    found = without_small(communities(ours(case), 0), 1 + int(golden(case, "k2")))
+    np.testing.assert_array_equal(found, golden(case, "community"))
+
+
+def test_labelled_edges_equal_the_intended_rule():
+    graph = ours("labelled_edges", "labelled", labels())
+    agree(edges(graph), released("labelled_edges", "edge_w_intended"))
+    np.testing.assert_array_equal(
+        without_small(communities(graph, 0), 5), golden("labelled_edges", "community_intended")
+    )
+
+
+def test_only_labelled_pairs_of_one_class_weigh_more_and_as_much_as_the_best():
+    label = labels()
+    plain, raised = edges(ours("labelled_edges")), edges(ours("labelled_edges", "labelled", label))
+    for (i, j), weight in raised.items():
+        if label[i] >= 0 and label[i] == label[j]:
+            assert weight == max(w for (a, _), w in plain.items() if a == i)
+        else:
+            assert weight == plain[i, j]
+
+
+def test_labelled_images_of_two_classes_have_no_edge():
+    label = labels()
+    at = np.flatnonzero(label >= 0)
+    label[at] = np.arange(len(at)) % 2  # neighbours now disagree
+    plain, cut = edges(ours("labelled_edges")), edges(ours("labelled_edges", "labelled", label))
+    gone = plain.keys() - cut.keys()
+    assert gone == {(i, j) for i, j in plain if min(label[i], label[j]) >= 0 and label[i] != label[j]}
+    assert gone
+
+
+def test_no_edge_knows_the_class_of_an_unlabelled_image():
+    """The edges are a function of the features and of the labels that are given; -1 is no class of its own."""
+    label = labels()
+    graph = edges(ours("labelled_edges", "labelled", label))
+    unlabelled = label < 0
+    plain = edges(ours("labelled_edges"))
+    assert all(graph[i, j] == plain[i, j] for i, j in plain if unlabelled[i] or unlabelled[j])
+
+
+def test_neighbours_are_exact_in_parts_and_never_oneself(monkeypatch):
+    x = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
+    x[7] = x[3]  # a double: the nearest image of each other
+    whole = nearest(x, 5)
+    monkeypatch.setattr(neighbours, "CHUNK", 50 * 3)
+    parts = nearest(x, 5)
+    assert torch.equal(whole[1], parts[1])
+    assert not (whole[1] == torch.arange(50)[:, None]).any()
+    assert whole[1][3, 0] == 7
+    cosine = torch.nn.functional.cosine_similarity(x[:, None], x[None], dim=-1).fill_diagonal_(-2)
+    torch.testing.assert_close(whole[0], cosine.topk(5).values)
+
+
+def test_more_neighbours_than_images_are_all_the_others():
+    graph = neighbour_graph(torch.eye(3) + 0.1, torch.full((3,), -1), 15, -1.0)
+    assert graph.nnz == 6
+    assert neighbour_graph(torch.ones(1, 4), torch.tensor([-1]), 15, 0.6).nnz == 0

@@ -1,0 +1,62 @@
+"""examples/cms.py: a method from outside, with recipes and a card of its own, trained by the command line."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from holotype.losses.contrastive import info_nce
+from holotype.losses.precision import unit
+from holotype.methods import Batch, Images, Stage, Task
+from holotype.runs.recipes import recipe
+
+TOP = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def cms(monkeypatch):
+    monkeypatch.syspath_prepend(str(TOP / "examples"))
+    return importlib.import_module("cms")
+
+
+def test_it_trains(cms, holotype, tmp_path, squares_folder, tiny_flags) -> None:
+    words = ("cms:CMS", squares_folder / "squares.csv", *tiny_flags, "--out", tmp_path / "run")
+    outcome = holotype("train", *words)
+    assert outcome.code == 0, outcome.err
+    scores = json.loads((tmp_path / "run" / "scores.json").read_text())["scores"]
+    assert scores["all"] > 0.5  # a third by one category for all
+    log = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])
+    assert {"con_u", "con_s"} <= set(log)
+
+
+def test_its_recipes_are_found(cms) -> None:
+    assert recipe("cms:CMS", "cub") == {"train.lr": 0.05}
+    assert recipe("cms:CMS", "cifar100") == {"train.lr": 0.01}
+
+
+def test_an_embedding_is_shifted_to_the_mean_of_its_neighbours_in_the_bank(cms) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(20, 6)
+    rows = torch.cat([torch.arange(3), torch.arange(4, 21)])  # image 3 cannot be read
+    images = Images(rows, torch.full((20,), -1), 21, torch.Generator(), lambda: x)
+    method = cms.CMS(cms.CMSConfig(k=4), Task(2, 4, 6, 21, 0))
+    with torch.no_grad():
+        method.before_epoch(Stage(), 0, images)
+        v = unit(method.projector(x))
+    cosine = (v @ v.T).fill_diagonal_(-2)
+    for i, row in enumerate(rows):
+        torch.testing.assert_close(method.around[row], v[cosine[i].topk(4).indices].mean(0))
+    assert not method.around[3].any()
+    batch = Batch(
+        torch.randn(2, 5, 6), torch.zeros(5, dtype=torch.long), torch.zeros(5, dtype=torch.bool), rows[:5]
+    )
+    z = 0.5 * unit(method.projector(batch.features)) + 0.5 * method.around[rows[:5]]
+    torch.testing.assert_close(method.loss(batch, {})["con_u"], 0.65 * info_nce(z, 0.25))
+
+
+def test_it_is_short() -> None:
+    assert len((TOP / "examples" / "cms.py").read_text(encoding="utf-8").splitlines()) < 90

@@ -1,0 +1,286 @@
+"""DCCL: schedule, concepts and memory against the released code; what a step sees, and what it does with it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from holotype.data.sampling import keyed_generator
+from holotype.errors import InputError
+from holotype.losses.concepts import concept_nce, follow
+from holotype.losses.contrastive import info_nce, sup_con
+from holotype.methods import Batch, Images, Moment, Stage, Task
+from holotype.methods.dccl import DCCL, DCCLConfig, pace
+
+GOLDEN = np.load(Path(__file__).parents[1] / "parity/dccl.npz")
+GRAPHS = ["blobs12x20", "blobs30x20", "small_and_outliers", "touching_a", "labelled_edges"]
+DIM, N_KNOWN, K = 8, 3, 12
+STAGE = Stage()
+
+
+def golden(case: str, name: str) -> np.ndarray:
+    return GOLDEN[f"graph_{case}__{name}"]
+
+
+class Blobs:
+    """12 groups of 10 images and 8 that stand alone; image 5 cannot be read. Half of three groups is labelled."""
+
+    def __init__(self, n: int = 12) -> None:
+        g = torch.Generator().manual_seed(0)
+        self.truth = torch.cat([torch.arange(10 * n) % n, torch.full((8,), -1)])
+        centres = torch.linalg.qr(torch.randn(n + 8, n + 8, generator=g))[0]
+        self.x = torch.cat([centres[:n][self.truth[: 10 * n]], centres[n:]])
+        self.x = 3 * self.x + 0.1 * torch.randn(self.x.shape, generator=g)
+        self.row = torch.cat([torch.arange(5), torch.arange(6, len(self.x))])
+        labelled = (self.truth >= 0) & (self.truth < N_KNOWN) & (torch.arange(len(self.x)) % (2 * n) < n)
+        self.label = torch.where(labelled, self.truth, -1)
+
+    def images(self, asked: list[int] | None = None) -> Images:
+        def encode() -> torch.Tensor:
+            if asked is not None:
+                asked.append(1)
+            return self.x[self.row]
+
+        return Images(self.row, self.label[self.row], len(self.x), keyed_generator("images"), encode)
+
+    def method(self, **settings) -> DCCL:
+        torch.manual_seed(0)
+        settings = {"proj_out": 16, "n_init": 2, **settings}
+        n_labelled = int((self.label >= 0).sum())
+        method = DCCL(
+            DCCLConfig(**settings), Task(N_KNOWN, K, self.x.shape[1], len(self.x), n_labelled, epochs=10)
+        )
+        method.batch_size, method.steps = 24, 5
+        return method
+
+    def begun(self, **settings) -> DCCL:
+        method = self.method(**settings)
+        method.before_epoch(STAGE, 0, self.images())
+        return method
+
+    def batch(self, method: DCCL, step: int = 0, epoch: int = 0) -> Batch:
+        rows = method.rows(STAGE, epoch, keyed_generator(epoch, "rows"))[step]
+        g = torch.Generator().manual_seed(step)
+        features = self.x[rows] + 0.1 * torch.randn(2, len(rows), self.x.shape[1], generator=g)
+        return Batch(features.requires_grad_(), self.label[rows].clamp_min(0), self.label[rows] >= 0, rows)
+
+
+NOW = {"concept_weight": torch.tensor(0.25)}
+
+
+# -- against the released code ------------------------------------------------------------------------
+
+
+def test_the_weight_of_the_concepts_equals_the_released_schedule():
+    method = Blobs().method()
+    ours = [method.schedule(STAGE, Moment(epoch, 200))["concept_weight"] for epoch in range(200)]
+    np.testing.assert_allclose(ours, GOLDEN["concept_weight__w"], rtol=1e-7)
+    half = [method.schedule(STAGE, Moment(epoch, 20))["concept_weight"] for epoch in range(20)]
+    assert half[0] == pytest.approx(0.04)
+    assert half[8] < half[9] == half[19] == pytest.approx(0.4)  # the first half of any training
+
+
+@pytest.mark.parametrize("case", GRAPHS)
+def test_concepts_and_centres_equal_the_released_ones(case):
+    x = torch.from_numpy(golden(case, "features_raw"))
+    config = DCCLConfig(
+        proj_out=16,
+        neighbours=int(golden(case, "k1")),
+        least_similarity=float(golden(case, "min_sim")),
+        smallest=int(golden(case, "k2")) + 1,
+    )
+    method = DCCL(config, Task(2, 4, x.shape[1], len(x), 0))
+    rows = torch.arange(len(x))
+    method.before_epoch(
+        STAGE, 0, Images(rows, torch.full_like(rows, -1), len(x), keyed_generator(0), lambda: x)
+    )
+    np.testing.assert_array_equal(method.concept.numpy(), golden(case, "community"))
+    centres, n = golden(case, "concept_memory"), int(method.count)
+    assert n == len(centres) == golden(case, "n_communities")
+    assert len(method.memory) == len(x) // config.smallest
+    np.testing.assert_allclose(method.memory[:n].numpy(), centres, rtol=1e-4, atol=2e-6)
+    assert not method.memory[n:].any()
+    assert method.diagnostics()["outliers"] == golden(case, "n_outliers")
+
+
+# -- the learning rate --------------------------------------------------------------------------------
+
+
+def test_the_rate_rises_in_fifths_and_is_never_zero():
+    rates = [pace(Moment(epoch, 200)) for epoch in range(200)]
+    assert rates[:6] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0, 1.0])
+    assert rates[5:] == sorted(rates[5:], reverse=True)
+    assert 1e-3 < rates[-1] < 1.1e-3
+    short = [pace(Moment(epoch, 10)) for epoch in range(10)]  # five of 200 epochs are none of ten
+    assert short[0] == 1.0
+    assert min(short) > 1e-3
+    assert pace(Moment(0, 40)) == 1.0
+    assert pace(Moment(0, 1)) == 1.0
+
+
+# -- what a step sees ---------------------------------------------------------------------------------
+
+
+def test_beside_the_balanced_batch_stand_eight_concepts_of_sixteen_images():
+    blobs = Blobs()
+    method = blobs.begun()
+    assert method.count == 12
+    rows = method.rows(STAGE, 0, keyed_generator("rows"))
+    assert rows.shape == (5, 24 + 128)
+    assert not (rows == 5).any()  # the image that cannot be read
+    concept = method.concept[rows[:, 24:]].view(5, 8, 16)
+    assert (concept >= 0).all()  # no outlier
+    assert (concept == concept[..., :1]).all()
+    assert all(len(step[:, 0].unique()) == 8 for step in concept)
+    labelled = (blobs.label[rows[:, :24]] >= 0).float().mean()
+    assert 0.3 < labelled < 0.7
+
+
+def test_an_epoch_that_is_gone_on_with_draws_the_same_rows():
+    blobs = Blobs()
+    method = blobs.begun()
+    rows = method.rows(STAGE, 0, keyed_generator("rows"))
+    method.loss(blobs.batch(method), NOW)
+    method.after_step()  # the memory moves on
+    resumed = blobs.method()
+    resumed.load_state_dict(method.state_dict())
+    assert torch.equal(resumed.rows(STAGE, 0, keyed_generator("rows")), rows)
+    assert not torch.equal(resumed.rows(STAGE, 0, keyed_generator("others")), rows)
+
+
+def test_concepts_are_found_anew_every_so_many_epochs():
+    blobs, asked = Blobs(), []
+    method = blobs.method(recluster=3)
+    for epoch in range(7):
+        method.before_epoch(STAGE, epoch, blobs.images(asked))
+    assert len(asked) == 3  # epochs 0, 3 and 6; no pass over all images in the others
+    always, asked = blobs.method(), []
+    for epoch in range(4):
+        always.before_epoch(STAGE, epoch, blobs.images(asked))
+    assert len(asked) == 4
+
+
+def test_new_concepts_leave_nothing_of_the_old_ones():
+    blobs = Blobs()
+    method = blobs.begun()
+    blobs.x = Blobs(9).x[torch.randint(90, (len(blobs.x),))][:, :9]
+    blobs.x = torch.nn.functional.pad(blobs.x, (0, method.memory.shape[1] - 9))
+    method.before_epoch(STAGE, 1, blobs.images())
+    n = int(method.count)
+    assert n < 12
+    assert not method.memory[n:].any()
+    assert method.concept.max() == n - 1
+
+
+# -- what it does with it -----------------------------------------------------------------------------
+
+
+def test_the_loss_is_that_of_gcd_and_that_of_the_concepts():
+    blobs = Blobs()
+    method = blobs.begun()
+    batch = blobs.batch(method)
+    terms = method.loss(batch, NOW)
+    f, label, labelled = batch.features, batch.label[:24], batch.labelled[:24]
+    z = method.head(f[:, :24])
+    target = method.concept[batch.image[24:]]
+    expected = {
+        "con_u": 0.65 * info_nce(z, 1.0),
+        "con_s": 0.35 * sup_con(z, label, labelled, 0.07),
+        "concept": 0.25 * concept_nce(f[:, 24:].flatten(0, 1), target.repeat(2), method.memory[:12], 12),
+    }
+    torch.testing.assert_close(terms, expected)
+    terms["concept"].backward()
+    assert not batch.features.grad[:, :24].any()
+    assert batch.features.grad[:, 24:].any()
+    assert all(p.grad is None for p in method.head.parameters())  # the concepts act below the head
+
+
+def test_the_memory_follows_the_first_view_then_the_second_row_by_row():
+    blobs = Blobs()
+    method = blobs.begun()
+    before, batch = method.memory.clone(), blobs.batch(method)
+    method.loss(batch, NOW)
+    assert torch.equal(method.memory, before)  # loss and gradient use the old one
+    method.after_step()
+    expected = before
+    for view in batch.features.detach():
+        for row, image in zip(view[24:], batch.image[24:], strict=True):
+            expected = follow(expected, method.concept[image][None], row[None, None])
+    torch.testing.assert_close(method.memory, expected)
+    assert not torch.equal(method.memory, before)
+
+
+def test_the_log_hears_of_concepts_outliers_positives_and_precision():
+    told = {name: float(value) for name, value in Blobs().begun().diagnostics().items()}
+    assert told["concepts"] == 12
+    assert told["outliers"] == 8
+    assert told["positives"] == pytest.approx((11 * 10 * 9 + 9 * 8) / 119, rel=1e-5)  # one cannot be read
+    assert told["precision"] == 1.0
+
+
+@pytest.mark.parametrize("edges", ["labelled", "none"])
+def test_labels_link_only_where_they_are_asked_to(edges):
+    """The images of one group have labels of two classes: as edges these take it apart, else they change nothing."""
+    blobs = Blobs()
+    plain = blobs.begun(edges="none").concept
+    blobs.label[blobs.truth == 0] = torch.arange(10) % 2
+    found = blobs.begun(edges=edges)
+    assert found.count == (13 if edges == "labelled" else 12)
+    assert torch.equal(found.concept, plain) == (edges == "none")
+    assert DCCL.presets["as_run"] == {"edges": "none"}
+
+
+# -- too few concepts ---------------------------------------------------------------------------------
+
+
+def test_without_a_concept_the_loss_is_zero_and_one_line_says_so(caplog):
+    blobs = Blobs()
+    with caplog.at_level(logging.WARNING, "holotype"):
+        method = blobs.method(least_similarity=1.1)
+        for epoch in range(3):
+            method.before_epoch(STAGE, epoch, blobs.images())
+    assert [record.getMessage() for record in caplog.records] == [
+        "No concept was found among 127 images, so that the concept loss is 0; "
+        "a lower --method.least_similarity links more of them."
+    ]
+    batch = blobs.batch(method)
+    assert batch.features.shape[1] == 24 + 128  # the shape of a step does not depend on what was found
+    terms = method.loss(batch, NOW)
+    assert terms["concept"] == 0
+    torch.stack(list(terms.values())).sum().backward()
+    assert torch.isfinite(batch.features.grad).all()
+    assert not batch.features.grad[:, 24:].any()
+    before = method.memory.clone()
+    method.after_step()
+    assert torch.equal(method.memory, before)
+    assert "precision" not in method.diagnostics()  # of nothing
+
+
+def test_few_concepts_repeat_and_one_line_says_so(caplog):
+    blobs = Blobs(3)
+    with caplog.at_level(logging.WARNING, "holotype"):
+        method = blobs.begun()
+    assert [record.getMessage() for record in caplog.records] == [
+        "Only 3 concepts were found: they repeat to fill the 8 places of a step."
+    ]
+    terms = method.loss(blobs.batch(method), NOW)
+    assert terms["concept"] > 0
+    method.after_step()
+    torch.testing.assert_close(method.memory[:3].norm(dim=1), torch.ones(3))
+
+
+def test_enough_concepts_are_no_news(caplog):
+    with caplog.at_level(logging.WARNING, "holotype"):
+        Blobs().begun()
+    assert not caplog.records
+
+
+def test_infomap_that_is_not_installed_is_missed_in_one_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "infomap", None)
+    with pytest.raises(InputError, match="not installed"):
+        Blobs().begun(communities="infomap")
