@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import holotype
 from holotype.losses import (
+    affinity,
     classification,
     consistency,
     contrastive,
@@ -134,10 +135,23 @@ def mask(n: int = B) -> Tensor:
     return torch.rand(n) < 0.5
 
 
+def masks() -> Tensor:
+    return torch.rand(B, M) < 0.5
+
+
+def weighed(constant: Tensor) -> Tensor:
+    """A number with a gradient, of a result that takes none."""
+    return (floats(1) * constant).sum()
+
+
 CALLS: dict[str, Callable[[], Tensor]] = {
     "masked_mean": lambda: masked.masked_mean(floats(2, B), mask()),
     "info_nce": lambda: contrastive.info_nce(floats(2, B, D)),
     "sup_con": lambda: contrastive.sup_con(floats(2, B, D), indices(), mask()),
+    "info_nce with a teacher": lambda: contrastive.info_nce(floats(2, B, D), teacher=floats(2, B, D)),
+    "sup_con with a teacher": lambda: contrastive.sup_con(
+        floats(2, B, D), indices(), mask(), teacher=floats(2, B, D)
+    ),
     "supervised_cross_entropy": lambda: classification.supervised_cross_entropy(
         floats(2, B, K), indices(), mask()
     ),
@@ -166,6 +180,18 @@ CALLS: dict[str, Callable[[], Tensor]] = {
         floats(B, B) * relational.pair_weights(floats(B, D), floats(B), indices(), mask())
     ).sum(),
     "printed_new": lambda: relational.printed_new(floats(B, K), floats(B, D), floats(B)),
+    "neighbours": lambda: weighed(affinity.neighbours(floats(B, D), mask(), 2)),
+    "consensus": lambda: weighed(affinity.consensus(floats(B, B))),
+    "diffuse": lambda: weighed(affinity.diffuse(floats(B, B), mask(), True)),
+    "threshold": lambda: weighed(affinity.threshold(floats(B, B), 0.5)),
+    "affinity_graph": lambda: weighed(affinity.affinity_graph(floats(B, D), floats(M, D), mask(M), 2, 0.5)),
+    "draw_negatives": lambda: weighed(affinity.draw_negatives(masks(), mask(M), torch.rand(B, M), 2)),
+    "cleaned": lambda: weighed(affinity.cleaned(masks(), masks(), indices(), indices(M))[0]),
+    "labelled_pairs": lambda: weighed(affinity.labelled_pairs(indices(), indices(M))),
+    "pair_precision": lambda: weighed(affinity.pair_precision(masks(), indices(), indices(M))[0]),
+    "affinity_contrast": lambda: affinity.affinity_contrast(
+        floats(B, D), floats(B, D), floats(M, D), masks(), masks()
+    ),
 }
 
 
@@ -176,7 +202,7 @@ def test_losses_need_no_values(name) -> None:
 
 
 def test_every_loss_of_the_core_methods_is_tried() -> None:
-    rooms = (masked, contrastive, classification, ova, debiased, consistency, relational)
+    rooms = (masked, contrastive, classification, ova, debiased, consistency, relational, affinity)
     public = {
         name
         for room in rooms
