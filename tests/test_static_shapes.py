@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import holotype
 from holotype.losses import (
+    adaptive,
     affinity,
     classification,
     consistency,
@@ -24,7 +25,9 @@ from holotype.losses import (
     debiased,
     masked,
     ova,
+    ranking,
     relational,
+    transport,
 )
 
 PACKAGE = Path(holotype.__file__).parent
@@ -179,6 +182,19 @@ CALLS: dict[str, Callable[[], Tensor]] = {
     "pair_weights": lambda: (
         floats(B, B) * relational.pair_weights(floats(B, D), floats(B), indices(), mask())
     ).sum(),
+    "same_strongest": lambda: (floats(B, B) * ranking.same_strongest(floats(B, D))).sum(),
+    "true_pairs": lambda: (
+        floats(B, B) * ranking.true_pairs(mask(B)[:, None] & mask(B), indices(), mask())
+    ).sum(),
+    "pair_cross_entropy": lambda: ranking.pair_cross_entropy(floats(2, B, K), mask()[:, None] & mask()),
+    "prediction_mse": lambda: ranking.prediction_mse(floats(2, B, K)),
+    "sinkhorn": lambda: (floats(2, B, K) * transport.sinkhorn(floats(2, B, K), mask(), torch.rand(K))).sum(),
+    "swapped_prediction": lambda: transport.swapped_prediction(floats(2, M, B, K), floats(2, M, B, K)).sum(),
+    "adaptive_targets": lambda: (
+        floats(2, B, K) * adaptive.adaptive_targets(floats(2, B, K), torch.rand(()))[0]
+    ).sum(),
+    "taught_by_other_view": lambda: adaptive.taught_by_other_view(floats(2, B, K), floats(2, B, K)),
+    "prototype_separation": lambda: adaptive.prototype_separation(floats(K, D)),
     "printed_new": lambda: relational.printed_new(floats(B, K), floats(B, D), floats(B)),
     "neighbours": lambda: weighed(affinity.neighbours(floats(B, D), mask(), 2)),
     "consensus": lambda: weighed(affinity.consensus(floats(B, B))),
@@ -201,8 +217,20 @@ def test_losses_need_no_values(name) -> None:
         CALLS[name]().backward()
 
 
-def test_every_loss_of_the_core_methods_is_tried() -> None:
-    rooms = (masked, contrastive, classification, ova, debiased, consistency, relational, affinity)
+def test_every_loss_is_tried() -> None:
+    rooms = (
+        masked,
+        contrastive,
+        classification,
+        ova,
+        debiased,
+        consistency,
+        relational,
+        ranking,
+        transport,
+        adaptive,
+        affinity,
+    )
     public = {
         name
         for room in rooms

@@ -14,6 +14,7 @@ from holotype.cluster.kmeans import KMeansResult, d2_seeds, kmeans, semi_supervi
 from holotype.errors import InputError
 
 GOLDEN = dict(np.load(Path(__file__).parent.parent / "parity/ss_kmeans.npz", allow_pickle=False))
+PEERS = dict(np.load(Path(__file__).parent.parent / "parity/peer_kmeans.npz", allow_pickle=False))
 CASES = ["easy_k8", "hard_k10", "noncontiguous_labels_k6", "all_known_k4"]
 DTYPES = [torch.float32, torch.float64]
 
@@ -225,3 +226,39 @@ def test_one_start_is_the_same_alone_and_in_company() -> None:
     best = min(alone, key=lambda result: result.inertia)
     assert many.inertia == pytest.approx(best.inertia, rel=1e-12)
     assert torch.equal(many.label, best.label)
+
+
+# -- the same numbers from the code of other papers ---------------------------------------------------
+
+
+def peer(name: str) -> dict[str, np.ndarray]:
+    return {key.removeprefix(f"{name}__"): x for key, x in PEERS.items() if key.startswith(f"{name}__")}
+
+
+@pytest.mark.parametrize(
+    "name", ["blobs", "non_contiguous_label_ids", "k_equals_old", "two_iterations_cap", "four_gaussians"]
+)
+def test_golden_constrained_runs(name) -> None:
+    g = peer(f"semi_{name}")
+    u, labelled = (torch.from_numpy(g[f"{key}_X"]) for key in ("unlabelled", "labelled"))
+    label, k, cap = torch.from_numpy(g["labelled_y"]), int(g["K"]), int(g["max_iter"])
+    known = class_means(labelled, label)
+    seeds = d2_seeds(u, known, torch.from_numpy(g["uniform_draws"])[None, :, None])[0]
+    init = torch.cat([known, u[seeds]])
+    np.testing.assert_allclose(init, g["init_centers"], atol=1e-9)
+    ours = semi_supervised_kmeans(u, labelled, label, k, max_iter=cap, tol=float(g["tol"]), init=init)
+    assert ours.label.tolist() == g["labels_labelled_then_unlabelled"][len(labelled) :].tolist()
+    np.testing.assert_allclose(ours.centres, g["centers"], rtol=1e-7, atol=1e-9)
+    assert ours.inertia == pytest.approx(float(g["inertia"]), rel=1e-7)
+    many = semi_supervised_kmeans(u, labelled, label, k, n_init=20, max_iter=cap, generator=seeded())
+    assert many.inertia <= 1.05 * float(g["best20_inertia"])
+
+
+@pytest.mark.parametrize("name", ["blobs5", "overlap6", "k1"])
+def test_golden_plain_runs_are_not_beaten(name) -> None:
+    g = peer(f"plain_{name}")
+    x = torch.from_numpy(g["X"])
+    ours = kmeans(x, len(g["centers"]), generator=seeded())
+    assert ours.inertia <= 1.01 * float(g["best10_inertia"])
+    if name != "overlap6":  # there the optimum is not unique
+        assert adjusted_rand_score(g["best10_labels"], ours.label.numpy()) == 1

@@ -12,6 +12,7 @@ from holotype.models.heads import (
     CompactOVA,
     CosineClassifier,
     DetectorOVA,
+    GCDHead,
     Projector,
 )
 
@@ -113,3 +114,6 @@ def test_parameter_counts() -> None:
         assert count(CompactOVA(768, 100)) == 1_292_516
         # DebGCD's 107 141 976 on CUB, less SimGCD's 92 248 264, the second classifier and all gains
         assert count(DetectorOVA(768, 100)) == 107_141_976 - 92_248_264 - 200 * 769 - 200
+        # GCD's head: SimGCD's projector and 65 536 directions of the bottleneck
+        assert count(GCDHead(768)) == 6_295_808 + 65_536 * 256
+        assert count(GCDHead(768, out=None)) == 6_295_808

@@ -19,6 +19,16 @@ def inner(a: Tensor, b: Tensor) -> Tensor:
         return full(a) @ full(b).T
 
 
+def exact_inner(a: Tensor, b: Tensor) -> Tensor:
+    """`inner` with TF32 off as well: where 1 - <a_i, b_j> is taken, ten bits leave nothing of it."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        return inner(a, b)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def unit(x: Tensor) -> Tensor:
     """x / ||x||_2 over the last dimension, 0 for a zero row. Any shape.
 

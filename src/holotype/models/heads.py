@@ -1,4 +1,4 @@
-"""The heads on top of a backbone's features: projector, cosine classifiers and one-vs-all detectors.
+"""The heads on top of a backbone's features: projectors, cosine classifiers, one-vs-all detectors, many at once.
 
 Cosine classifiers keep the un-normalised direction `v` as their parameter. Its norm (about 0.58 at the
 start) sets how fast the direction turns at a given learning rate, so it is never normalised in place.
@@ -86,3 +86,65 @@ class DetectorOVA(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         not_in, in_class = self.classifier(self.mlp(x)).chunk(2, dim=-1)
         return (in_class - not_in) / OVA_TEMPERATURE
+
+
+class GCDHead(nn.Module):
+    """GCD's contrastive head: projector, then cosines with `out` directions. (..., dim) -> (..., out).
+
+    out = None stops at the bottleneck, which is far cheaper and not what the paper trained.
+    """
+
+    def __init__(self, dim: int, hidden: int = 2048, bottleneck: int = 256, out: int | None = 65_536) -> None:
+        super().__init__()
+        self.projector = Projector(dim, hidden, bottleneck)
+        self.classifier = None if out is None else CosineClassifier(bottleneck, out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.projector(x)
+        return z if self.classifier is None else self.classifier(z)
+
+
+class UnitPrototypes(nn.Module):
+    """Inner products of normalised features (..., N, dim) with prototypes (..., k, dim) -> (..., N, k).
+
+    As in SwAV and UNO the weight itself is put back to unit length after each step (`normalise`), where a
+    CosineClassifier divides by its length in the product: the gradient here has a part along the prototype.
+    """
+
+    def __init__(self, *shape: int) -> None:
+        """shape: (..., k, dim)."""
+        super().__init__()
+        bound = 1 / math.sqrt(shape[-1])
+        self.weight = nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
+        self.normalise()
+
+    @torch.no_grad()
+    def normalise(self) -> None:
+        """Back to unit length; a zero row stays zero."""
+        self.weight.copy_(unit(self.weight))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return unit(x) @ self.weight.mT
+
+
+class MultiHead(nn.Module):
+    """`heads` projectors dim-hidden-out (batch norm, ReLU) with k unit prototypes each, as a few large products.
+
+    (V, B, dim) -> (V, heads, B, k) cosines. Batch norm sees one view at a time.
+    """
+
+    def __init__(self, heads: int, dim: int, k: int, hidden: int = 2048, out: int = 256) -> None:
+        super().__init__()
+        self.heads = heads
+        self.first = nn.Linear(dim, heads * hidden)
+        self.norm = nn.BatchNorm1d(heads * hidden)
+        bound = 1 / math.sqrt(hidden)
+        self.second = nn.Parameter(torch.empty(heads, hidden, out).uniform_(-bound, bound))
+        # one-dimensional like every bias, so that it does not decay
+        self.bias = nn.Parameter(torch.empty(heads * out).uniform_(-bound, bound))
+        self.prototypes = UnitPrototypes(heads, k, out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.stack([self.norm(view).relu() for view in self.first(x)])
+        per_head = hidden.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (V, heads, B, hidden)
+        return self.prototypes(per_head @ self.second + self.bias.view(self.heads, 1, -1))

@@ -1,0 +1,147 @@
+"""Rank statistics, pairs and consistency against loops, AutoNovel's golden numbers and closed forms."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from holotype.losses.classification import supervised_cross_entropy
+from holotype.losses.ranking import pair_cross_entropy, prediction_mse, same_strongest, true_pairs
+
+
+def case(golden, name: str) -> dict[str, np.ndarray]:
+    every = golden("autonovel")
+    return {key.removeprefix(f"{name}__"): x for key, x in every.items() if key.startswith(f"{name}__")}
+
+
+def slow_pairs(h: Tensor, k: int) -> list[list[bool]]:
+    strongest = [set(sorted(range(len(row)), key=lambda d: -float(row[d]))[:k]) for row in h]
+    return [[a == b for b in strongest] for a in strongest]
+
+
+def slow_pair_cross_entropy(logits: Tensor, positive: Tensor) -> float:
+    a, b = logits.softmax(-1)
+    total = 0.0
+    for i in range(len(a)):
+        for j in range(len(b)):
+            p = sum(float(x) * float(y) for x, y in zip(a[i], b[j], strict=True))
+            total -= math.log((p if positive[i, j] else 1 - p) + 1e-7)
+    return total / len(a) ** 2
+
+
+@pytest.fixture
+def batch() -> tuple[Tensor, Tensor]:
+    torch.manual_seed(2)
+    return torch.randn(2, 7, 4, dtype=torch.float64), torch.rand(7, 7) < 0.4
+
+
+def test_they_are_the_slow_loops(batch) -> None:
+    logits, positive = batch
+    ours = pair_cross_entropy(logits, positive)
+    assert ours.item() == pytest.approx(slow_pair_cross_entropy(logits, positive), abs=1e-12)
+    h = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
+    assert same_strongest(h, 3).tolist() == slow_pairs(h, 3)
+    assert same_strongest(h, 3).sum() > 40  # some pairs do agree
+
+
+@pytest.mark.parametrize("name", ["ncd_a", "ncd_relu_fp32", "ncd_incremental"])
+def test_golden_training_loop(name, golden) -> None:
+    """The published loop: pairs and their loss on unlabelled rows, consistency on both heads, ramped."""
+    g = case(golden, name)
+    dtype = torch.float32 if "fp32" in name else torch.float64
+    tol = 1e-6 if "fp32" in name else 1e-9
+    labelled = torch.from_numpy(g["labels"]) < int(g["n_labelled_classes"])
+    head1, head2 = (
+        torch.tensor(np.stack([g[f"head{n}_view{v}"] for v in (1, 2)]), dtype=dtype) for n in (1, 2)
+    )
+    positive = same_strongest(torch.from_numpy(g["feat"])[~labelled], int(g["topk"]))
+    assert (2 * positive.int() - 1).tolist() == g["pair_target"].tolist()
+    bce = pair_cross_entropy(head2[:, ~labelled], positive)
+    label = torch.from_numpy(g["labels"]) * labelled
+    ce = supervised_cross_entropy(head1[:1], label, labelled, tau=1.0)
+    mse = [prediction_mse(head) for head in (head1, head2)]
+    found = {"loss_bce": bce, "loss_ce": ce, "mse_head1": mse[0], "mse_head2": mse[1]}
+    for key, value in found.items():
+        assert value.item() == pytest.approx(float(g[key]), rel=max(tol, 1e-7), abs=tol), key
+
+
+def test_golden_one_head_over_all_rows(golden, agrees) -> None:
+    g = case(golden, "gcd_a")
+    positive = same_strongest(torch.from_numpy(g["feat"]), int(g["topk"]))
+    assert (2 * positive.int() - 1).tolist() == g["pair_target"].tolist()
+    logits = np.stack([g["logits_view1"], g["logits_view2"]])
+    grads = np.stack([g["grad_logits_view1"], g["grad_logits_view2"]])
+    agrees(lambda x: pair_cross_entropy(x, positive), [logits], g["loss_bce"], [grads])
+    agrees(prediction_mse, [logits], g["mse"])
+
+
+@pytest.mark.parametrize(("k", "key"), [(5, "pair_target"), (3, "pair_target_k3")])
+def test_golden_what_ranks_do_not_see(k, key, golden) -> None:
+    """Scale, an offset and the order within the strongest change nothing; the sixth in the fifth's place does."""
+    g = case(golden, "rank_invariance")
+    ours = 2 * same_strongest(torch.from_numpy(g["feat"]), k).int() - 1
+    assert ours.tolist() == g[key].tolist()
+
+
+def test_golden_single_pairs(golden) -> None:
+    g = case(golden, "bce_rows")
+    for a, b, similar, expected in zip(g["prob1"], g["prob2"], g["simi"], g["loss_each"], strict=True):
+        if similar == 0:  # neither alike nor unlike: we have no such pairs
+            continue
+        logits = torch.tensor(np.stack([a, b]), dtype=torch.float64)[:, None].clamp_min(1e-300).log()
+        ours = pair_cross_entropy(logits, torch.tensor([[similar == 1]]))
+        assert ours.item() == pytest.approx(float(expected), rel=1e-6, abs=1e-6)
+
+
+def test_closed_forms() -> None:
+    yes, no = torch.tensor([[True]]), torch.tensor([[False]])
+    logits = torch.tensor([0.9, 0.1], dtype=torch.float64).log().expand(2, 1, 2)
+    assert pair_cross_entropy(logits, yes).item() == pytest.approx(-math.log(0.82), abs=1e-6)
+    assert pair_cross_entropy(logits, no).item() == pytest.approx(-math.log(0.18), abs=1e-6)
+    uniform = torch.zeros(2, 3, 9, dtype=torch.float64)
+    everyone = torch.ones(3, 3, dtype=torch.bool)
+    assert pair_cross_entropy(uniform, everyone).item() == pytest.approx(math.log(9), abs=1e-5)
+    assert prediction_mse(uniform) == 0
+
+
+def test_prototypes_with_strengths_of_their_own_are_told_apart() -> None:
+    torch.manual_seed(0)
+    truth = torch.arange(60) % 3
+    h = 3.0 * torch.eye(3).repeat_interleave(5, 1)[truth] + 0.2 * torch.randn(60, 15)
+    assert torch.equal(same_strongest(h), truth[:, None] == truth[None, :])
+
+
+def test_features_narrower_than_five_are_all_strongest() -> None:
+    assert same_strongest(torch.randn(4, 3)).all()
+
+
+def test_labels_decide_where_both_are_labelled() -> None:
+    torch.manual_seed(1)
+    guess, label, labelled = torch.rand(8, 8) < 0.5, torch.randint(0, 2, (8,)), torch.rand(8) < 0.5
+    ours = true_pairs(guess, label, labelled)
+    for i in range(8):
+        for j in range(8):
+            known = bool(labelled[i] and labelled[j])
+            assert bool(ours[i, j]) == bool(label[i] == label[j] if known else guess[i, j])
+    nobody = torch.zeros(8, dtype=torch.bool)
+    assert torch.equal(true_pairs(guess, label, nobody), guess)
+
+
+def test_finite_at_the_edges(finite) -> None:
+    sure = 80 * torch.eye(4).expand(2, 4, 4)
+    for logits in (sure, torch.zeros(2, 4, 4), sure.flip(1), 1e4 * sure):
+        for positive in (torch.zeros(4, 4) > 0, torch.ones(4, 4) > 0):
+            finite(lambda x, s=positive: pair_cross_entropy(x, s), logits)
+        finite(prediction_mse, logits)
+
+
+def test_a_product_above_one_is_no_nan() -> None:
+    """Probabilities in float32 may sum to a little more than 1, and so may their products."""
+    torch.manual_seed(3)
+    logits = torch.zeros(2, 400, 7)
+    logits[..., 0] = 12 + 8 * torch.rand(2, 400)
+    value = pair_cross_entropy(logits, torch.zeros(400, 400, dtype=torch.bool))
+    assert value.isfinite()
+    assert value <= -math.log(1e-7)
