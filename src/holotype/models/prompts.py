@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from holotype.errors import InputError
 from holotype.models.tails import WholeTail
@@ -20,7 +21,7 @@ POOLED = 2
 """How many of the last block's prompts make up the second feature."""
 
 Trunk = Any
-"""The frozen part of a timm network, which is called and never registered: it is neither trained nor saved."""
+"""The frozen part of a timm network inside a `Frozen`, so that nobody who keeps it trains or saves it."""
 
 
 class PixelPrompt(nn.Module):
@@ -48,6 +49,46 @@ class PixelPrompt(nn.Module):
             middle = torch.cat([self.left, centre, self.right], dim=2)
             images = images + torch.cat([self.up, middle, self.down], dim=1)
         return images + self.patches * self.inside
+
+    @torch.no_grad()
+    def size(self) -> Tensor:
+        """Root mean square of what is added, over the pixels that it may touch: 1 at the start. 0-d."""
+        added = self(torch.zeros_like(self.patches)[None])
+        return (added.square().sum() / (added != 0).sum().clamp_min(1)).sqrt()
+
+
+class PixelPrompted(nn.Module):
+    """A network that sees prompted images: tail(trunk(prompt(images))), (n, 3, S, S) -> (n, D)."""
+
+    def __init__(self, trunk: Trunk, tail: WholeTail, prompt: PixelPrompt) -> None:
+        super().__init__()
+        self.trunk, self.tail, self.prompt = trunk, tail, prompt
+
+    def finish(self, prepared: Tensor) -> Tensor:
+        """The features (n, D) of tokens of plain images, as `tail.prepare` returned them."""
+        return self.tail.finish(prepared)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features: Tensor = self.tail(self.trunk(self.prompt(images)))
+        return features
+
+    def of_prompt(self, images: Tensor) -> Tensor:
+        """The same with a gradient for the prompt alone."""
+        return called_frozen(self.tail, self.trunk(self.prompt(images)))
+
+    def of_model(self, images: Tensor) -> Tensor:
+        """(n, 3, S, S) -> (2n, D): plain images, then prompted ones, with a gradient for the tail alone."""
+        with torch.no_grad():
+            tokens = self.trunk(torch.cat([images, self.prompt(images)]))
+        features: Tensor = self.tail(tokens)
+        return features
+
+
+def called_frozen(module: nn.Module, x: Tensor) -> Tensor:
+    """module(x) with a gradient for x and none for the module: its parameters keep none, not one of zeros."""
+    detached = {name: parameter.detach() for name, parameter in module.named_parameters()}
+    result: Tensor = functional_call(module, detached, (x,))
+    return result
 
 
 def border_mask(size: int, patch: tuple[int, int], border: int = BORDER) -> Tensor:
@@ -80,8 +121,7 @@ class TokenPrompts(nn.Module):
     def __init__(self, trunk: Trunk, tail: WholeTail, n_prompts: int = N_PROMPTS) -> None:
         super().__init__()
         check_takes_prompts(trunk)
-        self.outside = (trunk,)  # in a tuple, so that it is not registered
-        self.tail = tail
+        self.trunk, self.tail = trunk, tail
         depth = len(trunk.blocks) + len(tail.trained())
         self.prompts = nn.Parameter(torch.empty(depth, n_prompts, trunk.embed_dim))
         nn.init.trunc_normal_(self.prompts, std=0.02)
@@ -93,9 +133,8 @@ class TokenPrompts(nn.Module):
 
     def tokens(self, images: Tensor) -> Tensor:
         """All tokens after the last block and norm: (n, 3, S, S) -> (n, 1 + n_prompts + ..., D)."""
-        (trunk,) = self.outside
-        x = embedded(trunk, images)
-        for number, block in enumerate([*trunk.blocks, *self.tail.trained()]):
+        x = embedded(self.trunk, images)
+        for number, block in enumerate([*self.trunk.blocks, *self.tail.trained()]):
             x = block(self.with_prompts(x, number))
         return self.tail.fc_norm(self.tail.norm(x))
 
@@ -117,14 +156,13 @@ def embedded(trunk: Trunk, images: Tensor) -> Tensor:
 
 def check_takes_prompts(trunk: Trunk) -> None:
     """Refuse a network in which tokens cannot be put after CLS without a position."""
-    name = type(trunk).__name__
     if getattr(trunk, "cls_token", None) is None:
         raise InputError(
-            f"Prompt tokens stand beside the CLS token, and this network ({name}) has none: choose one with a CLS "
+            f"Prompt tokens stand beside the CLS token, and this network has none: choose one with a CLS "
             "token, for example vit_base_patch16_224.dino, or another method."
         )
     if getattr(trunk, "rope", None) is not None:
         raise InputError(
-            f"Prompt tokens have no place among rotary positions, which this network ({name}) uses: choose one with "
+            f"Prompt tokens have no place among rotary positions, which this network uses: choose one with "
             "learnt positions, for example vit_base_patch16_224.dino, or another method."
         )
