@@ -35,7 +35,6 @@ from holotype.cluster.evaluate import scored_rows
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.machine.files import write_beside, write_text
-from holotype.methods import find_method
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import IDENTITY, SCORES, RunFolder
 from holotype.runs.identity import Identity
@@ -127,11 +126,10 @@ def prepare(run: FinishedRun, shelf: Shelf) -> Prepared:
 
 
 def trained_encoder(run: FinishedRun, prepared: Prepared) -> Encoder:
-    """The backbone with the run's tail, and the run's method where that does the encoding."""
-    own = find_method(run.experiment.method_name).needs == "images"
-    method = make_method(run.experiment, prepared.data, prepared.backbone) if own else None
+    """The encoder of the run, as its method embeds with it."""
+    method = make_method(run.experiment, prepared.data, prepared.backbone)
     encoder = Encoder(prepared.network(), prepared.compute, method)
-    modules = nn.ModuleDict({"tail": encoder.tail} | ({} if method is None else {"method": method}))
+    modules = nn.ModuleDict({"tail": encoder.module, "method": method})
     modules.to(encoder.device, encoder.dtype)
     try:
         tensors = load_file(run.path / WEIGHTS)

@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, Dataset, WeightedRandomSampler
 from holotype.data.store import CROP_SHARE
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.methods.base import Batch, Method
+from holotype.methods.base import Batch, Images, Method, Moment
 from holotype.models.tails import Model
 from holotype.training.optimiser import build_sgd
 from holotype.training.rows import index_rows
@@ -125,7 +125,9 @@ class ReferenceStyle:
         with torch.no_grad():  # methods that keep class means want features of all images; any will do here
             features = torch.randn(len(table), method.task.dim, device=device)
             target = torch.from_numpy(table.target.copy()).to(device)
-            self.method.before_epoch(self.stage, 0, lambda: features, target)
+            row, generator = torch.arange(len(table), device=device), torch.Generator()
+            images = Images(row, target, len(table), generator, lambda: features)
+            self.method.before_epoch(self.stage, 0, images)
 
     def _optimiser(self) -> torch.optim.Optimizer:
         """SGD over the last block and the heads; everything else is frozen."""
@@ -139,7 +141,7 @@ class ReferenceStyle:
         """As in the middle of training, when every loss has its weight."""
         epochs = self.method.task.epochs
         values = {"epoch": epochs // 2, "progress": 0.5}
-        values |= self.method.schedule(self.stage, epochs // 2, epochs)
+        values |= self.method.schedule(self.stage, Moment(epochs // 2, epochs))
         return {name: torch.tensor(float(value), device=self.device) for name, value in values.items()}
 
     def step(self) -> float:
@@ -148,7 +150,7 @@ class ReferenceStyle:
         low = torch.autocast(self.device.type, torch.float16) if self.arithmetic == "fp16" else nullcontext()
         with low:
             features = self.model(views.transpose(0, 1).flatten(0, 1)).float()
-            shapes = self.method.draws(len(rows))
+            shapes = self.method.draws(self.stage, len(rows))
             batch = Batch(
                 features=features.unflatten(0, (views.shape[1], -1)),
                 label=target.clamp_min(0),

@@ -9,17 +9,15 @@ Van Gansbeke et al. 2020). The mean-entropy term L_me keeps all K in use. From t
     PYTHONPATH=examples holotype train my_method:Mine fashion-sample --method.near 0.5
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from holotype.cluster.kmeans import semi_supervised_kmeans
 from holotype.losses.classification import mean_entropy_deficit, supervised_cross_entropy
 from holotype.losses.contrastive import info_nce
-from holotype.methods import Batch, Method, Now, Prediction, Stage, Task
+from holotype.methods import Batch, Images, Method, Now, Stage, Task
 from holotype.models.heads import CosineClassifier, Projector
 
 
@@ -46,13 +44,13 @@ class Mine(Method):
         self.projector = Projector(task.dim)
         self.classifier = CosineClassifier(task.dim, task.k)
 
-    def before_epoch(self, stage: Stage, epoch: int, features: Callable[[], Tensor], label: Tensor) -> None:
+    def before_epoch(self, stage: Stage, epoch: int, images: Images) -> None:
         if epoch > 0:
             return
-        f = F.normalize(features(), dim=-1)  # (N, D); zeros where an image could not be read
-        free, fixed = f[(label < 0) & f.any(-1)], f[(label >= 0) & f.any(-1)]
-        pinned, seed = label[(label >= 0) & f.any(-1)], torch.Generator().manual_seed(0)
-        found = semi_supervised_kmeans(free, fixed, pinned, self.task.k, generator=seed)
+        f, labelled = F.normalize(images.features(), dim=-1), images.label >= 0  # (n, D), (n,)
+        found = semi_supervised_kmeans(
+            f[~labelled], f[labelled], images.label[labelled], self.task.k, generator=images.generator
+        )
         self.classifier.v.copy_(found.centres)
 
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
@@ -74,7 +72,6 @@ class Mine(Method):
         # One view against the other view of the neighbour, so that a shared crop explains nothing.
         return -(p[0] * p[1].index_select(0, nearest)).sum(-1).clamp_min(1e-8).log().mean()
 
-    def predict(self, features: Tensor) -> Prediction:
-        p = (self.classifier(features) / self.config.tau).softmax(-1)
-        probability, category = p.max(-1)
-        return Prediction(category, probability, p[:, : self.task.n_known].sum(-1))
+    def logits(self, features: Tensor) -> Tensor:
+        """(N, D) -> (N, K); images are placed by the largest, and `holotype export` writes them."""
+        return self.classifier(features) / self.config.tau

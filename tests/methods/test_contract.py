@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from holotype.data.sampling import keyed_generator
-from holotype.methods import METHODS, Batch, Method, Task
+from holotype.methods import METHODS, Batch, Images, Method, Moment, Task
 
 TRAINED = [name for name, cls in METHODS.items() if cls(cls.Config(), Task(2, 4, 8, 10, 4)).stages()]
 TASK = Task(n_known=3, k=6, dim=16, n_images=120, n_labelled=30, epochs=10)
@@ -21,7 +21,7 @@ def build(name: str, task: Task = TASK) -> Method:
 
 def clock(method: Method, epoch: int = 5) -> dict[str, torch.Tensor]:
     stage = method.stages()[-1]
-    values = {"epoch": float(epoch), "progress": epoch / 10, **method.schedule(stage, epoch, 10)}
+    values = {"epoch": float(epoch), "progress": epoch / 10, **method.schedule(stage, Moment(epoch, 10))}
     return {name: torch.tensor(value) for name, value in values.items()}
 
 
@@ -42,18 +42,22 @@ class Blobs:
         rows = torch.randint(120, (n,), generator=g)
         views = method.stages()[-1].views
         count = views.weak + views.strong
+        draws = method.draws(method.stages()[-1], n)
         noise = 0.2 * torch.randn(count, n, 16, generator=g)
         return Batch(
             features=encoder(self.x[rows] + noise),
             label=self.target[rows].clamp_min(0),
             labelled=self.labelled[rows],
             image=rows,
-            random={k: torch.rand(s, generator=g) for k, s in method.draws(n).items()},
+            random={k: torch.rand(s, generator=g) for k, s in draws.items()},
         )
+
+    def images(self) -> Images:
+        return Images(torch.arange(120), self.target, 120, keyed_generator("finish"), lambda: self.x)
 
 
 def start(method: Method, blobs: Blobs) -> None:
-    method.before_epoch(method.stages()[-1], 0, lambda: blobs.x, blobs.target)
+    method.before_epoch(method.stages()[-1], 0, blobs.images())
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -123,7 +127,7 @@ def test_a_short_training_finds_the_novel_categories(name):
 def test_predictions_are_well_formed_deterministic_and_survive_a_round_trip(name):
     method, blobs = build(name), Blobs()
     with torch.no_grad():
-        method.finish(blobs.x, blobs.target, keyed_generator("finish"))
+        method.finish(blobs.images())
         placed = method.predict(blobs.x)
         twin = METHODS[name](METHODS[name].Config(), TASK)
         twin.load_state_dict(method.state_dict())
@@ -143,7 +147,7 @@ def test_one_image_is_placed_as_in_a_batch(name):
     """Nothing in a prediction may depend on the neighbours."""
     method, blobs = build(name), Blobs()
     with torch.no_grad():
-        method.finish(blobs.x, blobs.target, keyed_generator("finish"))
+        method.finish(blobs.images())
         together = method.predict(blobs.x)
         alone = [method.predict(blobs.x[i : i + 1]) for i in range(8)]
     assert [int(one.category) for one in alone] == together.category[:8].tolist()

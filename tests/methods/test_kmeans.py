@@ -9,7 +9,7 @@ import torch
 from holotype.cluster.evaluate import score
 from holotype.data.sampling import keyed_generator
 from holotype.data.table import Table
-from holotype.methods import Task
+from holotype.methods import Images, Task
 from holotype.methods.kmeans import KMeans, KMeansConfig
 
 N_KNOWN, K, DIM, EACH = 3, 5, 8, 12
@@ -26,9 +26,13 @@ class Blobs:
         self.label = torch.where(self.labelled, self.truth, -1)
 
 
+def images(x: torch.Tensor, label: torch.Tensor) -> Images:
+    return Images(torch.arange(len(x)), label, len(x), keyed_generator("test"), lambda: x)
+
+
 def cluster(x: torch.Tensor, label: torch.Tensor) -> tuple[KMeans, torch.Tensor]:
     method = KMeans(KMeansConfig(), Task(N_KNOWN, K, x.shape[1], len(x), int((label >= 0).sum())))
-    method.finish(x, label, keyed_generator("test"))
+    method.finish(images(x, label))
     return method, method.predict(x).category
 
 
@@ -44,7 +48,7 @@ def test_it_sees_the_unlabelled_rows_only():
     far = torch.full((10, 8), -7.0)
     label = torch.cat([torch.full((40,), -1), torch.zeros(10, dtype=torch.long)])
     method = KMeans(KMeansConfig(), Task(2, 4, 8, 50, 10))
-    method.finish(torch.cat([x, far]), label, keyed_generator("test"))
+    method.finish(images(torch.cat([x, far]), label))
     placed = method.predict(x)
     groups = {tuple(placed.category[i::4].tolist()) for i in range(4)}
     assert all(len(set(group)) == 1 for group in groups)

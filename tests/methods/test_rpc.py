@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from holotype.methods import Batch, Task
+from holotype.methods import Batch, Images, Moment, Task
 from holotype.methods.debgcd import DebGCD, DebGCDConfig
 from holotype.methods.rpc import RPC
 from holotype.methods.rpc_config import RPCConfig
@@ -30,18 +30,19 @@ def make(task=TASK, **settings):
 def make_batch(method, n=32, views=3, seed=0):
     g = torch.Generator().manual_seed(seed)
     labelled = torch.rand(n, generator=g) < 0.5
+    shapes = method.draws(method.stages()[-1], n)
     return Batch(
         features=torch.randn(views, n, 16, generator=g, dtype=torch.float64).requires_grad_(),
         label=torch.randint(0, 5, (n,), generator=g) * labelled,
         labelled=labelled,
         image=torch.arange(n),
-        random={k: torch.rand(s, generator=g, dtype=torch.float64) for k, s in method.draws(n).items()},
+        random={k: torch.rand(s, generator=g, dtype=torch.float64) for k, s in shapes.items()},
     )
 
 
 def clock(method, epoch=40):
     stage = method.stages()[-1]
-    values = {"epoch": float(epoch), "progress": 0.2, **method.schedule(stage, epoch, 200)}
+    values = {"epoch": float(epoch), "progress": 0.2, **method.schedule(stage, Moment(epoch, 200))}
     return {k: torch.tensor(v, dtype=torch.float64) for k, v in values.items()}
 
 
@@ -49,7 +50,8 @@ def begin(method, seed=3):
     g = torch.Generator().manual_seed(seed)
     features = torch.randn(100, 16, generator=g, dtype=torch.float64)
     label = torch.where(torch.arange(100) < 25, torch.arange(100) % 5, -1)
-    method.before_epoch(method.stages()[-1], 0, lambda: features, label)
+    images = Images(torch.arange(100), label, 100, torch.Generator(), lambda: features)
+    method.before_epoch(method.stages()[-1], 0, images)
     return method
 
 

@@ -10,7 +10,7 @@ from holotype.data.benchmarks import BENCHMARKS
 from holotype.methods import METHODS
 from holotype.runs.experiment import Experiment
 from holotype.runs.recipes import recipe
-from holotype.runs.settings import default_experiment
+from holotype.runs.settings import default_experiment, preset_settings
 
 EPS = {
     "cifar10": 1,
@@ -79,13 +79,13 @@ def test_cifar100_at_200_images_a_class_is_set_like_cifar100():
 @pytest.mark.parametrize(("method", "preset"), [(m, p) for m, cls in METHODS.items() for p in cls.presets])
 def test_every_value_is_a_setting_that_exists_and_arrives(method, preset, dataset):
     found = default_experiment(method, dataset, preset)
-    overridden = {f"method.{key}" for key in METHODS[method].presets[preset]}
+    given = preset_settings(METHODS[method], preset)
     for key, wanted in recipe(method, dataset).items():
-        if key not in overridden:
+        if key not in given:
             assert value(found, key) == wanted, key
         assert isinstance(wanted, type(value(found, key))), key
-    for key, wanted in METHODS[method].presets[preset].items():
-        assert value(found, f"method.{key}") == wanted, key
+    for key, wanted in given.items():
+        assert value(found, key) == wanted, key
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -45,7 +45,7 @@ class TwoStages(Method):
             ),
         ]
 
-    def schedule(self, stage, epoch, epochs):
+    def schedule(self, stage, at):
         return {"first": float(stage.name == "represent")}
 
     def loss(self, batch, now):
@@ -56,35 +56,31 @@ class TwoStages(Method):
     def after_step(self):
         self.steps_seen += 1
 
-    def predict(self, features):
-        p, c = (self.classifier(features) / 0.1).softmax(-1).max(-1)
-        return Prediction(c, p, torch.full_like(p, float("nan")))
+    def logits(self, features):
+        return self.classifier(features) / 0.1
 
 
 class OwnEncoder(Method):
-    """Takes images and owns a differentiable encoder, as prompt methods do."""
+    """Takes images and makes an encoder of them that has nothing to do with the backbone."""
 
     Config = Empty
-    needs = "images"
 
     def __init__(self, config, task):
         super().__init__(config, task)
-        self.encoder = nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.Linear(48, task.dim))
         self.classifier = CosineClassifier(task.dim, task.k)
 
-    def stages(self):
-        return [Stage(trains=("method",))]
+    def build_encoder(self, trunk, tail):
+        return nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.Linear(48, self.task.dim))
 
-    def encode(self, images):
-        return self.encoder(images)
+    def stages(self):
+        return [Stage(needs="images")]
 
     def loss(self, batch, now):
         cls = supervised_cross_entropy(self.classifier(batch.features), batch.label, batch.labelled)
         return {"cls": cls, "con": info_nce(batch.features)}
 
-    def predict(self, features):
-        p, c = (self.classifier(features) / 0.1).softmax(-1).max(-1)
-        return Prediction(c, p, torch.full_like(p, float("nan")))
+    def logits(self, features):
+        return self.classifier(features) / 0.1
 
 
 class ClustersAtTheEnd(Method):
@@ -98,17 +94,20 @@ class ClustersAtTheEnd(Method):
         self.register_buffer("centres", torch.zeros(task.k, task.dim))
         self.epochs_seen = []
 
-    def draws(self, batch_size):
+    def draws(self, stage, batch_size):
         return {"noise": (batch_size, self.task.dim)}
 
-    def before_epoch(self, stage, epoch, features, label):
-        self.epochs_seen.append((epoch, tuple(features().shape), int((label >= 0).sum())))
+    def before_epoch(self, stage, epoch, images):
+        assert torch.equal(images.row.diff().clamp_max(1), torch.ones_like(images.row[1:]))  # ascending
+        seen = tuple(images.features().shape), int((images.label >= 0).sum())
+        self.epochs_seen.append((epoch, *seen))
 
     def loss(self, batch, now):
         return {"con": info_nce(batch.features + 0.01 * batch.random["noise"])}
 
-    def finish(self, features, label, generator):
-        found = kmeans(F.normalize(features, dim=-1), self.task.k, n_init=2, max_iter=20, generator=generator)
+    def finish(self, images):
+        directions = F.normalize(images.features(), dim=-1)
+        found = kmeans(directions, self.task.k, n_init=2, max_iter=20, generator=images.generator)
         self.centres.copy_(found.centres)
 
     def predict(self, features):

@@ -32,7 +32,7 @@ def test_tokens_do_not_depend_on_the_chunks(monkeypatch):
     assert encoder.chunk == 5
     torch.testing.assert_close(encoder.inputs(images), whole)
     x = normalise(images, encoder.mean, encoder.std, torch.float32)
-    torch.testing.assert_close(whole, encoder.trunk(x))
+    torch.testing.assert_close(whole, encoder.tail.prepare(encoder.trunk(x)))
 
 
 @pytest.mark.parametrize(("at_once", "chunk"), [(256, 256), (384, 192), (200, 200), (1, 1), (1000, 250)])
@@ -44,7 +44,7 @@ def test_a_step_is_cut_into_equal_chunks(monkeypatch, at_once, chunk):
 
 def test_gradients_reach_the_tail_and_stop_at_the_trunk():
     encoder = Encoder(tiny_backbone(), fp32())
-    encoder.features(encoder.inputs(pictures(4))).square().sum().backward()
+    encoder.embed(encoder.inputs(pictures(4))).square().sum().backward()
     learning = [p for p in encoder.tail.parameters() if p.requires_grad]
     assert learning
     assert all(p.grad is not None for p in learning)
@@ -54,19 +54,22 @@ def test_gradients_reach_the_tail_and_stop_at_the_trunk():
 def test_prepared_tokens_give_the_features_of_the_images():
     encoder = Encoder(tiny_backbone(), fp32())
     images = pictures(6)
-    exact = encoder.features(encoder.inputs(images))
-    torch.testing.assert_close(encoder.features_of_prepared(encoder.prepare(images)), exact)
-    rounded = encoder.features_of_prepared(encoder.prepare(images).half())
+    x = normalise(images, encoder.mean, encoder.std, torch.float32)
+    exact = encoder.tail(encoder.trunk(x))
+    assert torch.equal(encoder.embed(encoder.inputs(images)), exact)  # to the bit: exact mode prepares, too
+    rounded = encoder.embed(encoder.inputs(images).half())
     torch.testing.assert_close(rounded, exact, atol=5e-3, rtol=5e-3)
 
 
 def test_a_method_with_an_encoder_of_its_own_gets_the_images(world):
-    method = world.loop(OwnEncoder).method
-    encoder = Encoder(tiny_backbone(), fp32(), method)
+    encoder = world.loop(OwnEncoder).encoder
     images = pictures(4)
     x = normalise(images, encoder.mean, encoder.std, torch.float32)
-    assert torch.equal(encoder.inputs(images), x)
-    assert torch.equal(encoder.features(x), method.encode(x))
+    assert encoder.last.needs == "images"
+    assert torch.equal(encoder.inputs(images, "images"), x)
+    assert torch.equal(encoder.embed(x), encoder.module(x))
+    both = encoder.encode(encoder.last, x.view(2, 2, *x.shape[1:]), {})
+    assert torch.equal(both.flatten(0, 1), encoder.module(x))
 
 
 def test_a_compiled_trunk_always_sees_one_shape(monkeypatch):
@@ -78,7 +81,7 @@ def test_a_compiled_trunk_always_sees_one_shape(monkeypatch):
     images = pictures(19)
     found = encoder.inputs(images)
     assert seen == [8, 8, 8]
-    torch.testing.assert_close(found, torch.cat([encoder.trunk(part.float()) for part in images.split(19)]))
+    torch.testing.assert_close(found, encoder.tail.prepare(encoder.trunk(images.float())))
 
 
 class Nearest:

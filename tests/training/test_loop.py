@@ -43,7 +43,7 @@ def test_every_kind_of_method_goes_through_the_loop(world, name):
 def test_what_learns_changes_and_the_rest_does_not(world, name):
     loop = world.loop(TRAINED[name])
     before = weights(loop)
-    trunk = {n: p.clone() for n, p in loop.source.encoder.trunk.state_dict().items()}
+    trunk = {n: p.clone() for n, p in loop.encoder.trunk.state_dict().items()}
     loop.fit()
     after = weights(loop)
     prefixes = tuple(p for stage in loop.method.stages() for p in stage.trains)
@@ -57,7 +57,7 @@ def test_what_learns_changes_and_the_rest_does_not(world, name):
         key for key in loop.learnable if key.startswith(prefixes) and not torch.equal(before[key], after[key])
     ]
     assert len(moved) >= 0.9 * len([key for key in loop.learnable if key.startswith(prefixes)])
-    assert all(torch.equal(trunk[n], p) for n, p in loop.source.encoder.trunk.state_dict().items())
+    assert all(torch.equal(trunk[n], p) for n, p in loop.encoder.trunk.state_dict().items())
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -95,7 +95,10 @@ def test_a_run_on_cached_views_resumes_bit_for_bit(world, name, tmp_path):
 
 
 def test_a_method_with_an_encoder_of_its_own_refuses_the_cache(world, tmp_path):
-    with pytest.raises(InputError, match="OwnEncoder encodes images itself; use --cache-views off for it"):
+    with pytest.raises(
+        InputError,
+        match="OwnEncoder cannot use cached views: its stage train takes images, not tokens; use --cache-views off",
+    ):
         world.loop(STUBS["images"], cache=world.cache(tmp_path))
 
 

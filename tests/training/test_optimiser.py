@@ -10,8 +10,10 @@ import torch
 from torch import nn
 
 from holotype.errors import InputError
+from holotype.methods import Moment
+from holotype.methods.schedule import cosine_lr
 from holotype.models.heads import CosineClassifier, Projector
-from holotype.training.optimiser import build_sgd, momentum_tensors, restore_momentum, set_rate
+from holotype.training.optimiser import build_sgd, momentum_tensors, restore_momentum, set_rates
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity" / "param_groups.npz", allow_pickle=False)
 
@@ -132,11 +134,12 @@ def test_momentum_begins_at_zero_and_the_first_step_is_that_of_plain_sgd():
 
 def test_the_rate_can_be_set_as_a_number_and_as_a_tensor():
     optimiser = build_sgd(network(), ("tail",), 0.1, 0.9, 0.1)
-    set_rate(optimiser, 0.02)
-    assert [group["lr"] for group in optimiser.param_groups] == [0.02, 0.02]
+    first = cosine_lr(0.1, 1, 4)
+    set_rates(optimiser, 0, Moment(1, 4))
+    assert [group["lr"] for group in optimiser.param_groups] == [first, first]
     tensor = torch.tensor(0.1)
     for group in optimiser.param_groups:
         group["lr"] = tensor  # as on CUDA, where a captured step reads it
-    set_rate(optimiser, 0.03)
+    set_rates(optimiser, 0, Moment(2, 4))
     assert optimiser.param_groups[0]["lr"] is tensor
-    assert float(tensor) == pytest.approx(0.03)
+    assert float(tensor) == pytest.approx(cosine_lr(0.1, 2, 4))

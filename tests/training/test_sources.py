@@ -45,7 +45,9 @@ def features(source, views, key=KEY, rows=ROWS):
     for request in requests:
         source.expect(request)
     n_views = views.weak + views.strong
-    return torch.stack([source.encode(source.fetch(r)).unflatten(0, (n_views, -1)) for r in requests])
+    return torch.stack(
+        [source.encoder.embed(source.views(source.fetch(r))).unflatten(0, (n_views, -1)) for r in requests]
+    )
 
 
 def crop_by_hand(store, view):
@@ -61,7 +63,7 @@ def test_fresh_views_are_what_their_key_says(fresh):
     for step in range(2):
         recipe = draw_recipe(6, keyed_generator(*KEY, "strong", 2, step), share="none")
         images[step, 2] = apply_recipe(images[step, 2], recipe)
-    expected = fresh.encoder.features(fresh.encoder.inputs(images.flatten(0, 2)))
+    expected = fresh.encoder.embed(fresh.encoder.inputs(images.flatten(0, 2)))
     torch.testing.assert_close(found, expected.view_as(found))
 
 
@@ -132,7 +134,7 @@ def test_a_cached_view_is_the_view_that_the_key_of_the_cache_says(world, cached)
                 image = world.store.crop(row[None], crops)
                 if number >= views.weak:
                     image = apply_recipe(image, draw_strong(number - views.weak))
-                expected = cached.encoder.features(cached.encoder.inputs(image))[0]
+                expected = cached.encoder.embed(cached.encoder.inputs(image))[0]
                 torch.testing.assert_close(found[step, view, column], expected, atol=5e-3, rtol=5e-3)
 
 
@@ -156,7 +158,7 @@ def test_evaluation_sees_the_centre_of_each_image(world, kind, request):
         top, left = (round((side - 32) / 2) for side in image.shape[:2])
         centre.append(image[top : top + 32, left : left + 32].permute(2, 0, 1))
     encoder = source.encoder
-    expected = encoder.features(encoder.inputs(torch.stack(centre)))
+    expected = encoder.embed(encoder.inputs(torch.stack(centre)))
     tolerance = 1e-6 if kind == "fresh" else 5e-3
     torch.testing.assert_close(evaluation_features(source, rows), expected, atol=tolerance, rtol=tolerance)
 

@@ -91,6 +91,25 @@ def semi_supervised_kmeans(
     return KMeansResult(best.centres + mean, best.label[len(l) :], best.inertia)
 
 
+def semi_supervised_centres(
+    x: Tensor, label: Tensor, k: int, *, n_init: int, max_iter: int = 200, generator: torch.Generator
+) -> Tensor:
+    """What GCD and the methods after it end with: (K, D) centres, that of known class c at index c.
+
+    Of L2-normalised rows. A category below the number of known classes is then that class, without any matching.
+    x: (N, D). label: (N,) class index below k, -1 = unlabelled.
+    """
+    x, labelled = torch.nn.functional.normalize(x, dim=-1), label >= 0
+    known, given = label[labelled], x[labelled]
+    found = semi_supervised_kmeans(
+        x[~labelled], given, known, k, n_init=n_init, max_iter=max_iter, generator=generator
+    )
+    # Classes follow their sorted ids there; one without a labelled row leaves its place to a free centre.
+    taken = known.unique()
+    free = torch.ones(k, dtype=torch.bool, device=x.device).index_fill_(0, taken, False).nonzero()[:, 0]
+    return torch.empty_like(found.centres).index_copy_(0, torch.cat([taken, free]), found.centres)
+
+
 def d2_seeds(x: Tensor, centres: Tensor, draws: Tensor) -> Tensor:
     """k-means++: rows drawn with probability proportional to the squared distance to the nearest centre.
 

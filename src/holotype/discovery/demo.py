@@ -28,7 +28,7 @@ from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.workflow import discover_table
 from holotype.machine.device import Compute
 from holotype.machine.files import folder_beside, write_text
-from holotype.methods import Task, find_method
+from holotype.methods import Images, Task, find_method
 from holotype.models.backbone import load_backbone
 from holotype.report import build_report
 from holotype.runs.embed import embed_table
@@ -104,8 +104,9 @@ def score_kmeans(judged: Table, config: DiscoverConfig, found: Discovery, run: P
     task = Task(len(judged.known), found.facts.k, backbone.dim, len(judged), n_labelled)
     method = find_method("kmeans")
     baseline = method(method.Config(), task)
-    baseline.finish(features, label, keyed_generator(config.seed, "finish"))
-    prediction = place(baseline, features, torch.arange(len(judged)))
+    rows, generator = torch.arange(len(judged)), keyed_generator(config.seed, "finish")
+    baseline.finish(Images(rows, label, len(judged), generator, lambda: features))
+    prediction = place(baseline, features, rows)
     return score(judged, prediction.category.numpy())
 
 

@@ -7,7 +7,20 @@ import importlib
 from importlib.metadata import entry_points
 
 from holotype.errors import InputError
-from holotype.methods.base import Batch, Method, Now, Prediction, Stage, Task, Views
+from holotype.methods.base import (
+    Batch,
+    Card,
+    Images,
+    Method,
+    Moment,
+    Now,
+    Pace,
+    Prediction,
+    Rate,
+    Stage,
+    Task,
+    Views,
+)
 from holotype.methods.debgcd import DebGCD
 from holotype.methods.kmeans import KMeans
 from holotype.methods.rpc import RPC
@@ -51,4 +64,19 @@ def _import_method(name: str) -> type[Method]:
     return found
 
 
-__all__ = ["METHODS", "Batch", "Method", "Now", "Prediction", "Stage", "Task", "Views", "find_method"]
+__all__ = [
+    "METHODS",
+    "Batch",
+    "Card",
+    "Images",
+    "Method",
+    "Moment",
+    "Now",
+    "Pace",
+    "Prediction",
+    "Rate",
+    "Stage",
+    "Task",
+    "Views",
+    "find_method",
+]

@@ -3,10 +3,11 @@
 The loop (training/loop.py) knows no method by name, and a method knows no device, rank, optimiser,
 file or logger. Four rules make capture, resume and several processes work together:
 
-1. What changes with time reaches the step as 0-d tensors in `Now`.
+1. What changes with time reaches the step as 0-d tensors in `Now`, step by step.
 2. All randomness is drawn before the step (`Method.draws`) and arrives in `Batch.random`;
    state that outlives a step is a buffer, so that it is in the checkpoint.
-3. The loop gathers the features of all processes; every process computes the loss of the whole batch.
+3. The loop gathers the features of all processes; every process computes the loss of the whole batch. `encode` sees
+   the rows of one process alone, so that whatever learns in it belongs to the encoder.
 4. Losses use masks, never boolean indexing, so that shapes stay static.
 """
 
@@ -14,14 +15,47 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from functools import cached_property
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from holotype.methods.stages import Moment, Needs, Pace, Rate, Stage, Views
+
 Now = dict[str, Tensor]
 """The clock of a step: 0-d tensors. Always `epoch` and `progress` (0 to 1 within the stage), and
 whatever the method's `schedule` returns (`teacher_temp`, `ramp`, ...)."""
+
+__all__ = [
+    "Batch",
+    "Card",
+    "Images",
+    "Method",
+    "Moment",
+    "Needs",
+    "Now",
+    "Pace",
+    "Prediction",
+    "Rate",
+    "Stage",
+    "Task",
+    "Views",
+]
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a list of methods says of one, in plain words."""
+
+    title: str
+    paper: str
+    """Authors, title and place of publication."""
+    year: int
+    line: str
+    """What the method does, in one sentence."""
+    differs: tuple[str, ...] = ()
+    """Where ours differs from the paper or from its code, a sentence each."""
 
 
 @dataclass(frozen=True)
@@ -46,44 +80,12 @@ class Task:
         return self.n_images - self.n_labelled
 
 
-@dataclass(frozen=True)
-class Views:
-    """The views a stage asks the loop for, in this order in `Batch.features`."""
-
-    weak: int = 2
-    """Independent crop + flip views."""
-    strong: int = 0
-    """Crop + flip views with RandAugment and Cutout on top; they follow the weak ones."""
-    share: Literal["batch", "group", "none"] = "batch"
-    """Who shares the strong operations and their magnitudes: the whole batch, each group of rows, nobody."""
-    groups: int = 8
-    """Number of groups for `share = "group"`."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One stretch of training with a schedule of its own."""
-
-    name: str = "train"
-    epochs: int | None = None
-    """None: the loop's setting."""
-    lr: float | None = None
-    """None: the loop's setting."""
-    trains: tuple[str, ...] = ("tail", "method")
-    """Prefixes of the parameter names that learn; the rest is frozen during the stage."""
-    fresh: tuple[str, ...] = ()
-    """Prefixes of the parameters that go back to their initial values when the stage begins."""
-    views: Views = field(default_factory=Views)
-    sampler: Literal["balanced", "uniform"] = "balanced"
-    """balanced: half of the draws are labelled, with replacement. uniform: every image once an epoch."""
-
-
 @dataclass
 class Batch:
     """One step's data, the same on every process. B images, V views, D features."""
 
     features: Tensor
-    """(V, B, D) the encoder's output, with gradient."""
+    """(V, B, D) the encoder's output, with gradient; (V, B, P, D) where `encode` returns P features of a view."""
     label: Tensor
     """(B,) class index; 0 where unlabelled, so that it is always a legal index: mask it."""
     labelled: Tensor
@@ -92,6 +94,37 @@ class Batch:
     """(B,) row of the image in the table; equal rows are the same image drawn twice."""
     random: dict[str, Tensor] = field(default_factory=dict)
     """Uniform numbers in [0, 1), one tensor per entry of `Method.draws`."""
+    stage: str = "train"
+    """Name of the stage that runs."""
+
+
+@dataclass
+class Images:
+    """All images of the table that can be read, n of them."""
+
+    row: Tensor
+    """(n,) their rows in the table, ascending: values of `Batch.image`."""
+    label: Tensor
+    """(n,) class index, -1 = unlabelled."""
+    n_rows: int
+    """Rows of the whole table, with those that cannot be read."""
+    generator: torch.Generator
+    """On the CPU, the same in a resumed run."""
+    encode: Callable[[], Tensor]
+    """What `features` calls."""
+
+    @cached_property
+    def _encoded(self) -> Tensor:
+        return self.encode()
+
+    def features(self) -> Tensor:
+        """(n, D) of the centre crops through `Method.embed`; the first call costs a pass over all images."""
+        return self._encoded
+
+    def spread(self, values: Tensor, elsewhere: float = 0) -> Tensor:
+        """(n, ...) values of the images -> (n_rows, ...) by row of the table, `elsewhere` for those not read."""
+        whole = values.new_full((self.n_rows, *values.shape[1:]), elsewhere)
+        return whole.index_copy_(0, self.row, values)
 
 
 @dataclass
@@ -107,48 +140,95 @@ class Prediction:
 
 
 class Method(nn.Module):
-    """Base of all methods. Subclasses set `Config`, build their heads, and write `loss` and `predict`."""
+    """Base of all methods. Subclasses set `Config`, build their heads, and write `loss` and `logits` (or `predict`)."""
 
     Config: ClassVar[type[Any]]
     revision: ClassVar[int] = 1
     """Raised whenever the method draws or computes otherwise than before with the same settings: results of different
     revisions are results of different methods, and are never taken for each other."""
-    needs: ClassVar[Literal["tokens", "images"]] = "tokens"
-    """tokens: the loop runs trunk and tail. images: the method owns a differentiable `encode(images)`,
-    whose parameters live under `self.encoder`."""
     scores_early: ClassVar[bool] = True
     """Whether `predict` means something before `finish`; False for a method that clusters at the end."""
-    capturable: ClassVar[bool] = True
-    """Whether `loss` and `after_step` can be replayed as a CUDA graph: they follow the four rules, read no value
-    back to the host, and keep their shapes. A method that cannot is run eagerly."""
     presets: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}
-    """Named settings, as dotted config keys; `default` is always there."""
+    """Named settings, as dotted keys of the config, or as `train.*`; `default` is always there."""
+    recipes: ClassVar[dict[str, dict[str, Any]]] = {}
+    """Dotted settings (`method.x`, `train.lr`, `backbone.train_blocks`) by data set, "*" for all of them. A method
+    built on another one does not inherit them."""
+    card: ClassVar[Card | None] = None
+    encoder: Any
+    """What `build_encoder` returned, once the loop has bound it. No submodule: its parameters stand under `tail.`."""
+    batch_size: int = 0
+    """Images per step as the loop's own samplers draw them, once it is there."""
+    steps: int = 0
+    """Steps of an epoch, likewise."""
 
     def __init__(self, config: Any, task: Task) -> None:
         super().__init__()
         self.config = config
         self.task = task
 
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        for name in {"needs", "capturable"} & vars(cls).keys():
+            raise TypeError(
+                f"{cls.__name__}.{name} is a setting of each stage: write it as Stage({name}=...)"
+            )
+
+    def bind(self, encoder: nn.Module) -> None:
+        """Called before training by whoever has built the encoder."""
+        if "encoder" in self._modules:
+            raise TypeError(f"{type(self).__name__} must make its encoder in build_encoder, not in __init__")
+        vars(self)["encoder"] = encoder  # past nn.Module, which would register it
+
+    # -- features ---------------------------------------------------------------------------------
+
+    def build_encoder(self, trunk: Any, tail: Any) -> nn.Module:
+        """What is trained and saved under `tail.`; by default the tail itself.
+
+        trunk: images -> tokens, frozen and shared by runs: call it, never register it. tail: tokens -> features.
+        """
+        encoder: nn.Module = tail
+        return encoder
+
+    def encode(self, stage: Stage, inputs: Tensor, now: Now) -> Tensor:
+        """(V, b, ...) inputs of the rows of one process -> (V, b, D) or (V, b, P, D), with gradient.
+
+        inputs: prepared tokens (V, b, M, D), or normalised images (V, b, 3, S, S), as `stage.needs` says.
+        """
+        return self._encoded(stage, inputs.flatten(0, 1)).unflatten(0, inputs.shape[:2])
+
+    def embed(self, stage: Stage, inputs: Tensor) -> Tensor:
+        """(n, ...) inputs as in `encode` -> (n, D): how an image is seen when it is placed. After training, `stage`
+        is the last one; its `needs` decides what the inputs of new images are."""
+        return self._encoded(stage, inputs)
+
+    def _encoded(self, stage: Stage, inputs: Tensor) -> Tensor:
+        features: Tensor = (self.encoder.finish if stage.needs == "tokens" else self.encoder)(inputs)
+        return features
+
+    # -- training ---------------------------------------------------------------------------------
+
     def stages(self) -> list[Stage]:
         """The stretches of training, in order; empty for a method that only clusters."""
         return [Stage()]
 
-    def schedule(self, stage: Stage, epoch: int, epochs: int) -> dict[str, float]:
-        """Values that change with time, for `Now`."""
+    def schedule(self, stage: Stage, at: Moment) -> dict[str, float]:
+        """Values that change with time, for `Now`; asked for every step, always with the same keys."""
         return {}
 
-    def draws(self, batch_size: int) -> dict[str, tuple[int, ...]]:
-        """Shapes of the uniform random tensors that each step needs."""
+    def draws(self, stage: Stage, batch_size: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of the uniform random tensors that each step needs. batch_size: images in a step."""
         return {}
 
-    def encode(self, images: Tensor) -> Tensor:
-        """(B, 3, S, S) -> (B, D), only for `needs = "images"`."""
-        raise TypeError(f"{type(self).__name__} takes tokens: the loop encodes for it")
+    def rows(self, stage: Stage, epoch: int, draw: torch.Generator) -> Tensor | None:
+        """(steps, B) rows of the table that the epoch's steps see; None: those of the stage's sampler.
 
-    def before_epoch(self, stage: Stage, epoch: int, features: Callable[[], Tensor], label: Tensor) -> None:
-        """Called at the start of each epoch. `features()` encodes every image of the table (N, D) on its
-        centre crop, at the price of one pass (zeros for images that cannot be read, which never carry a
-        label here); `label` is (N,) with -1 where unlabelled."""
+        Called after `before_epoch`. It may read what that wrote into buffers and nothing that a step changes, so that
+        an epoch that is gone on with draws the same. B is the same in all epochs of a stage.
+        """
+        return None
+
+    def before_epoch(self, stage: Stage, epoch: int, images: Images) -> None:
+        """Called at the start of each epoch, in evaluation mode and without gradient."""
 
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
         """The named terms, weighted: the loop minimises their sum."""
@@ -161,10 +241,20 @@ class Method(nn.Module):
         """0-d tensors worth a line in the log each epoch; they are not minimised."""
         return {}
 
-    def finish(self, features: Tensor, label: Tensor, generator: torch.Generator) -> None:
-        """Called once after training, with every image's features (N, D) and label (N,), -1 = unlabelled.
-        A method that clusters stores its centres in buffers here."""
+    def finish(self, images: Images) -> None:
+        """Called once after training. A method that clusters stores its centres in buffers here."""
+
+    # -- placing ----------------------------------------------------------------------------------
+
+    def logits(self, features: Tensor) -> Tensor:
+        """(N, D) -> (N, K), whose softmax is the probability of each category; any temperature is in it already."""
+        raise NotImplementedError(f"{type(self).__name__} has no logits")
 
     def predict(self, features: Tensor) -> Prediction:
-        """Place images, from parameters and buffers alone. features: (N, D)."""
-        raise NotImplementedError  # abstract: every method writes its own
+        """Place images, from parameters and buffers alone. features: (N, D).
+
+        By default the likeliest category; how known an image is = the probability mass on known classes.
+        """
+        p = self.logits(features).softmax(dim=-1)
+        probability, category = p.max(dim=-1)
+        return Prediction(category, probability, p[:, : self.task.n_known].sum(dim=-1))

@@ -16,15 +16,15 @@ comparison must say which.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from holotype.losses.debiased import debiased_loss
 from holotype.losses.ova import certainty, detector_loss, known_score
-from holotype.methods.base import Batch, Now, Prediction, Task
-from holotype.methods.simgcd import SimGCD, SimGCDConfig
+from holotype.methods.base import Batch, Card, Now, Prediction, Task
+from holotype.methods.simgcd import RECIPES, Recipes, SimGCD, SimGCDConfig, joined
 from holotype.models.heads import CompactOVA, CosineClassifier, DetectorOVA
 
 OVA_HEADS = {"compact": CompactOVA, "debgcd": DetectorOVA}
@@ -56,11 +56,53 @@ class DebGCDConfig(SimGCDConfig):
     """Weight of the detector's loss (for `decouple_grad`, of its gradient into the backbone)."""
 
 
+class Script(NamedTuple):
+    """What the released scripts change from one data set to the next."""
+
+    train_blocks: int
+    batch_size: int
+    threshold: float
+    adl: float
+    sdl: float
+
+    def recipe(self) -> dict[str, Any]:
+        """As settings of DebGCD; the learning rate grows with the batch."""
+        return {
+            "method.threshold": self.threshold,
+            "method.adl": self.adl,
+            "method.sdl": self.sdl,
+            "backbone.train_blocks": self.train_blocks,
+            "train.batch_size": self.batch_size,
+            "train.lr": 0.1 * self.batch_size / 128,
+        }
+
+
+SCRIPTS = {
+    "cub": Script(2, 128, 0.65, 4.0, 0.005),
+    "scars": Script(2, 128, 0.70, 2.0, 0.005),
+    "aircraft": Script(2, 128, 0.85, 2.0, 0.01),
+    "cifar10": Script(1, 128, 0.90, 2.0, 0.01),
+    "cifar100": Script(1, 256, 0.55, 0.5, 0.001),
+    "cifar100-200": Script(1, 256, 0.55, 0.5, 0.001),
+    "imagenet100": Script(1, 128, 0.85, 2.0, 0.005),
+}
+
+
 class DebGCD(SimGCD):
     """SimGCD plus a debiased classifier and a one-vs-all detector."""
 
     Config = DebGCDConfig
     config: DebGCDConfig
+    recipes: ClassVar[Recipes] = joined(RECIPES, {name: one.recipe() for name, one in SCRIPTS.items()})
+    card = Card(
+        title="DebGCD",
+        paper="Yuanpei Liu, Kai Han: DebGCD: Debiased Learning with Distribution Guidance for Generalized Category "
+        "Discovery. ICLR 2025",
+        year=2025,
+        line="SimGCD with a second classifier that confident pseudo-labels teach, and a detector that says how known "
+        "an image is and with that how much each of them counts.",
+        differs=("Written from the published description.",),
+    )
 
     def __init__(self, config: DebGCDConfig, task: Task) -> None:
         super().__init__(config, task)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holotype.cluster.kmeans import kmeans
-from holotype.methods.base import Method, Prediction, Stage, Task
+from holotype.methods.base import Card, Images, Method, Prediction, Stage, Task
 
 SOFTNESS = 0.1
 """Temperature that turns squared distances into probabilities; the same as the classifiers' on cosines."""
@@ -38,6 +38,14 @@ class KMeans(Method):
     scores_early = False
     config: KMeansConfig
     centres: Tensor
+    card = Card(
+        title="k-means",
+        paper="James MacQueen: Some Methods for Classification and Analysis of Multivariate Observations. Berkeley "
+        "Symposium on Mathematical Statistics and Probability, 1967",
+        year=1967,
+        line="Clusters the backbone's features of the unlabelled images as they are; nothing is trained.",
+        differs=("Labels only name the clusters afterwards, one for each known class.",),
+    )
 
     def __init__(self, config: KMeansConfig, task: Task) -> None:
         super().__init__(config, task)
@@ -46,14 +54,15 @@ class KMeans(Method):
     def stages(self) -> list[Stage]:
         return []
 
-    def finish(self, features: Tensor, label: Tensor, generator: torch.Generator) -> None:
+    def finish(self, images: Images) -> None:
+        features, label = images.features(), images.label
         unlabelled = torch.argsort((label >= 0).to(torch.int8), stable=True)[: int((label < 0).sum())]
         found = kmeans(
             F.normalize(features.index_select(0, unlabelled), dim=-1),
             self.task.k,
             n_init=self.config.n_init,
             max_iter=self.config.max_iter,
-            generator=generator,
+            generator=images.generator,
         )
         self.centres.copy_(found.centres[self._known_first(features, label, found.centres)])
 
@@ -69,6 +78,11 @@ class KMeans(Method):
         _, cluster = linear_sum_assignment(votes, maximize=True)
         rest = np.setdiff1d(np.arange(self.task.k), cluster)
         return torch.from_numpy(np.concatenate([cluster, rest])).to(centres.device)
+
+    def logits(self, features: Tensor) -> Tensor:
+        """Without cdist, which ONNX does not have."""
+        apart = F.normalize(features, dim=-1)[:, None] - self.centres
+        return -apart.square().sum(-1) / SOFTNESS
 
     def predict(self, features: Tensor) -> Prediction:
         distance = torch.cdist(F.normalize(features, dim=-1), self.centres)

@@ -36,7 +36,6 @@ L_new exactly as printed overflows (one pair weighs up to 1.6 million); it stays
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -48,15 +47,25 @@ from holotype.losses.masked import masked_mean
 from holotype.losses.ova import known_score
 from holotype.losses.precision import unit
 from holotype.losses.relational import relational_consistency, signature
-from holotype.methods.base import Batch, Now, Prediction, Stage, Task, Views
-from holotype.methods.debgcd import OVA_HEADS, auxiliary_loss, detector_terms
+from holotype.methods.base import Batch, Card, Images, Moment, Now, Prediction, Stage, Task, Views
+from holotype.methods.debgcd import OVA_HEADS, SCRIPTS, auxiliary_loss, detector_terms
 from holotype.methods.pairing import draw_pairs, gather_rows
 from holotype.methods.prototypes import class_means, soft_update
 from holotype.methods.rpc_config import READING, RPCConfig
 from holotype.methods.schedule import ramp
-from holotype.methods.simgcd import SimGCD
+from holotype.methods.simgcd import RECIPES, Recipes, SimGCD, joined
 from holotype.models.heads import CosineClassifier
 
+DEBIASED: Recipes = {
+    name: {
+        "method.base": "debgcd",
+        "method.debias.threshold": one.threshold,
+        "method.debias.adl": one.adl,
+        "method.ova.weight": one.sdl,
+    }
+    for name, one in SCRIPTS.items()
+}
+"""Without values made for the data, the debiased classifier does more harm than good (docs/experiments.md)."""
 RHO_RANGE = (0.05, 0.95)
 RHO_HELD_EPOCHS = 10
 """Early one-vs-all scores say nothing: a maximum over many untrained heads is near 0.9 for any image."""
@@ -70,6 +79,21 @@ class RPC(SimGCD):
     revision = 2  # 1 drew its first weights in an order of its own
     config: RPCConfig
     presets: ClassVar[dict[str, dict[str, Any]]] = {"default": {}, "reading": READING}
+    recipes: ClassVar[Recipes] = joined(RECIPES, DEBIASED)
+    card = Card(
+        title="RPC",
+        paper="Yulin Xu, Chunqi Guo, Yuanzhen Shuai, Jianyuan Ni: Relational Retrieval: Leveraging Known-Novel "
+        "Interactions for Generalized Category Discovery. ICMR 2026",
+        year=2026,
+        line="Unlabelled images that look known inherit how labelled ones change under augmentation; the others are "
+        "grouped by how they stand to the known classes.",
+        differs=(
+            "Where values for the data are published, it stands on DebGCD's losses instead of SimGCD's.",
+            "A labelled image is grouped with images that the classifier puts in its class, not with random ones.",
+            "In the loss of new categories an image that may be known hardly counts: its weight is taken to the power "
+            "of six. The preset reading takes all three back.",
+        ),
+    )
     prototypes: Tensor
     rho: Tensor
 
@@ -88,23 +112,26 @@ class RPC(SimGCD):
     def stages(self) -> list[Stage]:
         return [Stage(views=Views(weak=2, strong=1, share="batch"))]
 
-    def schedule(self, stage: Stage, epoch: int, epochs: int) -> dict[str, float]:
+    def schedule(self, stage: Stage, at: Moment) -> dict[str, float]:
         return {
-            **super().schedule(stage, epoch, epochs),
-            "ramp": ramp(epoch, self.config.ramp_epochs, epochs),
-            "rho_moves": float(epoch >= min(RHO_HELD_EPOCHS, epochs // 2)),
+            **super().schedule(stage, at),
+            "ramp": ramp(at.epoch, self.config.ramp_epochs, at.epochs),
+            "rho_moves": float(at.epoch >= min(RHO_HELD_EPOCHS, at.epochs // 2)),
         }
 
-    def draws(self, batch_size: int) -> dict[str, tuple[int, ...]]:
+    def draws(self, stage: Stage, batch_size: int) -> dict[str, tuple[int, ...]]:
         return {"pairing": (batch_size, batch_size)}
 
-    def before_epoch(self, stage: Stage, epoch: int, features: Callable[[], Tensor], label: Tensor) -> None:
+    def before_epoch(self, stage: Stage, epoch: int, images: Images) -> None:
         """Start the prototypes at the labelled class means."""
+        label, n_known = images.label, self.task.n_known
         if self.config.prototypes == "samples":
-            first = (label == torch.arange(self.task.n_known, device=label.device)[:, None]).int().argmax(1)
-            self.prototypes.copy_(unit(features())[first])
+            first = (label == torch.arange(n_known, device=label.device)[:, None]).int().argmax(1)
+            self.prototypes.copy_(unit(images.features())[first])
         elif epoch == 0:
-            self.prototypes.copy_(class_means(unit(features()), label, label >= 0, self.task.n_known))
+            # over all rows of the table, images that cannot be read as zeros: sums keep their order
+            f, label = images.spread(images.features()), images.spread(label, -1)
+            self.prototypes.copy_(class_means(unit(f), label, label >= 0, n_known))
 
     # -- the loss ---------------------------------------------------------------------------------
 

@@ -1,8 +1,10 @@
-"""Schedules as plain functions of the epoch."""
+"""Schedules as plain functions: of the epoch, and paces of learning rates, of the moment."""
 
 from __future__ import annotations
 
 import math
+
+from holotype.methods.stages import Moment, Pace
 
 FINAL_LR_SHARE = 1e-3
 
@@ -36,3 +38,35 @@ def ramp(epoch: int, length: int, epochs: int) -> float:
     """
     length = min(length, epochs // 2)
     return min(1.0, epoch / length) if length > 0 else 1.0
+
+
+# -- paces of learning rates ------------------------------------------------------------------------------
+
+
+def constant(at: Moment) -> float:
+    """The whole rate, always."""
+    return 1.0
+
+
+def cosine(floor: float = FINAL_LR_SHARE, warmup: float = 0.0) -> Pace:
+    """From 1 towards `floor` along a cosine, step by step.
+
+    warmup: epochs in which the rate rises linearly to that; a short stage warms up for half of it at most.
+    """
+
+    def pace(at: Moment) -> float:
+        share = floor + (1 - floor) * (1 + math.cos(math.pi * at.progress)) / 2
+        rising = min(warmup, at.epochs / 2)
+        done = at.epoch + (at.step + 1) / at.steps
+        return share * min(1.0, done / rising) if rising > 0 else share
+
+    return pace
+
+
+def drops(*when: float, by: float = 0.1) -> Pace:
+    """1 at first, and `by` times as much from each of `when` on, given as shares of the stage (0.5: half-way)."""
+
+    def pace(at: Moment) -> float:
+        return float(by ** sum(at.progress >= share for share in when))
+
+    return pace

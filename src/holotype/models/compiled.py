@@ -8,6 +8,7 @@ matrix product on the patches, which is ten times faster that way.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,36 +20,27 @@ from holotype.data.views import normalise
 log = logging.getLogger("holotype")
 
 
-class CompiledTrunk(nn.Module):
-    """Images (n, 3, S, S) uint8 -> tokens (n, N, D), compiled for one n.
+class CompiledBlocks:
+    """The blocks of a trunk, compiled where they are; where that fails they run as they are, and a line says so."""
 
-    Where compilation fails, the trunk runs as it is, and a line says so.
-    """
-
-    def __init__(self, trunk: Any, mean: Tensor, std: Tensor, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.trunk, self.mean, self.std, self.dtype = trunk, mean, std, dtype
-        self.proven = False
-        self.normalise = torch.compile(normalise, dynamic=False)
-        if is_patch_convolution(getattr(trunk.patch_embed, "proj", None)):
-            trunk.patch_embed.proj = PatchProduct(trunk.patch_embed.proj)
-        for block in trunk.blocks:
+    def __init__(self, trunk: Any, beside: Callable[[], None] | None = None) -> None:
+        """beside: undoes what else was compiled, where compilation fails."""
+        self.trunk, self.beside, self.proven = trunk, beside, False
+        for block in getattr(trunk, "blocks", ()):
             if block._compiled_call_impl is None:  # runs of a sweep share a trunk
                 block.compile(dynamic=False)
 
-    @torch.no_grad()
-    def forward(self, images: Tensor) -> Tensor:
+    def run(self, function: Callable[..., Tensor], *given: Any) -> Tensor:
+        """function(*given), which calls some of the blocks."""
         if self.proven:
-            return self._run(images)
+            return function(*given)
         try:
-            tokens = self._run(images)
+            found = function(*given)
         except (
             Exception
         ) as error:  # compilers fail in many ways (no C compiler, no Triton, an unknown operation)
-            self.normalise = normalise
-            for block in self.trunk.blocks:
-                block._compiled_call_impl = None  # what nn.Module.compile sets
-            tokens = self._run(images)  # an error that is not the compiler's shows itself here
+            self.undo()
+            found = function(*given)  # an error that is not the compiler's shows itself here
             reason = str(error).strip().split("\n")[0]
             log.warning(
                 "The trunk could not be compiled (%s: %s); it runs uncompiled, which is slower.",
@@ -56,7 +48,32 @@ class CompiledTrunk(nn.Module):
                 reason,
             )
         self.proven = True
-        return tokens
+        return found
+
+    def undo(self) -> None:
+        for block in getattr(self.trunk, "blocks", ()):
+            block._compiled_call_impl = None  # what nn.Module.compile sets
+        if self.beside:
+            self.beside()
+
+
+class CompiledTrunk(nn.Module):
+    """Images (n, 3, S, S) uint8 -> tokens (n, N, D), compiled for one n, without gradient."""
+
+    def __init__(self, trunk: Any, mean: Tensor, std: Tensor, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.trunk, self.mean, self.std, self.dtype = trunk, mean, std, dtype
+        self.normalise = torch.compile(normalise, dynamic=False)
+        if is_patch_convolution(getattr(trunk.patch_embed, "proj", None)):
+            trunk.patch_embed.proj = PatchProduct(trunk.patch_embed.proj)
+        self.blocks = CompiledBlocks(trunk, self._plain)
+
+    @torch.no_grad()
+    def forward(self, images: Tensor) -> Tensor:
+        return self.blocks.run(self._run, images)
+
+    def _plain(self) -> None:
+        self.normalise = normalise
 
     def _run(self, images: Tensor) -> Tensor:
         tokens: Tensor = self.trunk(self.normalise(images, self.mean, self.std, self.dtype))

@@ -25,7 +25,6 @@ from holotype.data.views import normalise
 from holotype.errors import InputError
 from holotype.machine.files import write_beside
 from holotype.methods import Method
-from holotype.methods.kmeans import SOFTNESS
 from holotype.runs.trained import Trained, load_trained
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
@@ -74,26 +73,18 @@ class Exported(nn.Module):
 
     def __init__(self, trained: Trained) -> None:
         super().__init__()
-        backbone = trained.backbone
+        backbone, self.stage = trained.backbone, trained.encoder.last
         self.trunk, self.tail, self.method = backbone.trunk, backbone.tail, trained.method
+        self.encoder = trained.encoder.module  # the method has it, but not as a part
         self.register_buffer("mean", torch.tensor(backbone.mean))
         self.register_buffer("std", torch.tensor(backbone.std))
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        features = self.tail(self.trunk(normalise(images, self.mean, self.std, torch.float32)))
-        return features, logits(self.method, features)
-
-
-def logits(method: Method, features: Tensor) -> Tensor:
-    """(B, D) -> (B, K), whose softmax should be what the method's predict takes the largest of; `compare` checks it."""
-    if hasattr(method, "classifier"):
-        return method.classifier(features) / method.config.tau  # type: ignore[operator]
-    if hasattr(method, "centres"):
-        unit = nn.functional.normalize(features, dim=-1)
-        return -(unit[:, None] - method.centres).square().sum(-1) / SOFTNESS  # type: ignore[operator]
-    raise InputError(
-        f"{type(method).__name__} has neither a classifier nor centres, so that it has no logits to export."
-    )
+        inputs = normalise(images, self.mean, self.std, torch.float32)
+        if self.stage.needs == "tokens":
+            inputs = self.tail.prepare(self.trunk(inputs))  # type: ignore[operator]
+        features = self.method.embed(self.stage, inputs)
+        return features, self.method.logits(features)
 
 
 def export_onnx(run: Path, file: Path) -> Parity:
@@ -105,8 +96,10 @@ def export_onnx(run: Path, file: Path) -> Parity:
     if file.suffix.lower() != ".onnx":
         raise InputError(f"The model is written as .onnx, not as {file.name!r}.")
     trained = load_trained(run, "cpu")
-    if trained.method.needs == "images":
-        raise InputError(f"{type(trained.method).__name__} encodes images itself and cannot be exported.")
+    if type(trained.method).logits is Method.logits:
+        raise InputError(
+            f"{type(trained.method).__name__} has no logits, by which an exported model would place images."
+        )
     samples = [
         sample(trained, n, seed) for seed, n in enumerate(CHECKED)
     ]  # before it is cast to single precision
@@ -195,7 +188,8 @@ def sample(trained: Trained, n: int, seed: int) -> Sample:
     )
     images = np.where(np.arange(n)[:, None, None, None] % 2, noise, patches[:, :, :size, :size])
     encoder = trained.encoder
-    features = encoder.features(encoder.inputs(torch.from_numpy(images).to(encoder.device)))
+    on_device = torch.from_numpy(images).to(encoder.device)
+    features = encoder.embed(encoder.inputs(on_device, encoder.last.needs))
     said = trained.method.predict(features)
     return Sample(images, features.numpy(), said.category.numpy(), said.probability.numpy())
 

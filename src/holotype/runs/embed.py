@@ -30,7 +30,6 @@ from holotype.errors import InputError
 from holotype.machine.bars import counting
 from holotype.machine.device import Compute
 from holotype.machine.files import write_beside, write_text
-from holotype.methods import Method
 from holotype.models.backbone import Backbone
 from holotype.training.encode import Encoder
 from holotype.training.progress import StopRequest
@@ -72,15 +71,16 @@ def embed_table(
     compute: Compute,
     folder: Path,
     *,
-    method: Method | None = None,
+    encoder: Encoder | None = None,
     images_per_shard: int | None = None,
     progress: bool = False,
 ) -> Embeddings:
     """Embed the centre crop of every image of `table`; what `folder` holds already of the same files is read instead.
 
     Labels play no part, so that a table whose labels have changed finds its shards. Few images are in memory at a
-    time. Ctrl-C raises Stopped; the same call goes on. method: one that may encode images itself.
-    images_per_shard: of a new folder, 512 on a CPU, else 4096.
+    time. Ctrl-C raises Stopped; the same call goes on. encoder: one that a method has trained, which
+    `backbone` must tell by its digest; by default the backbone's own. images_per_shard: of a new folder, 512 on a CPU,
+    else 4096.
     """
     each = images_per_shard or IMAGES_PER_SHARD.get(compute.device.type, LARGEST_SHARD)
     each = _agree(folder, _facts(table, backbone) | {"images_per_shard": each})
@@ -92,9 +92,8 @@ def embed_table(
     )
     missing = {n: rows for n in range(len(shards)) if len(rows := shards.read(n, found))}
     if missing:
-        _embed_missing(
-            table, Encoder(backbone, compute, method), backbone.image_size, shards, missing, found, progress
-        )
+        encoder = encoder or Encoder(backbone, compute)
+        _embed_missing(table, encoder, backbone.image_size, shards, missing, found, progress)
     return found
 
 
@@ -141,7 +140,7 @@ def _fill(
     sound = [i for i, image in enumerate(decoded) if not image.problem]
     if sound:
         images = torch.stack([_centre(decoded[i].pixels, size) for i in sound]).permute(0, 3, 1, 2)
-        features = encoder.features(encoder.inputs(images.to(encoder.device)))
+        features = encoder.embed(encoder.inputs(images.to(encoder.device), encoder.last.needs))
         found.features[rows[sound]] = features.float().cpu().numpy()
 
 

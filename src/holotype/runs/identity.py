@@ -164,7 +164,7 @@ def outline(experiment: Experiment) -> dict[str, Any]:
         "backbone.train_blocks": own.train_blocks,
     }
     if experiment.cache_views != "auto":
-        exact = experiment.cache_views == "off" or find_method(experiment.method_name).needs == "images"
+        exact = experiment.cache_views == "off"
         views = drawn(experiment, None if exact else CacheViews.parse(experiment.cache_views))
         told["views"] = str(views) if views else "off"
     told |= {"data.k": experiment.k} if isinstance(experiment.k, int) else {}

@@ -119,25 +119,23 @@ def place_rest(
             learned(backbone, loop),
             loop.compute,
             folder,
-            method=loop.method,
+            encoder=loop.encoder,
             progress=progress,
         )
         problem[others], note[others] = images.problem, images.note
         read = torch.from_numpy(images.problem == "").nonzero().flatten()
         with torch.no_grad():
-            on_device = torch.from_numpy(images.features).to(loop.device, loop.source.encoder.dtype)
+            on_device = torch.from_numpy(images.features).to(loop.device, loop.encoder.dtype)
             _fill(said, others, place(loop.method, on_device, read))
         features[others] = np.where((images.problem == "")[:, None], images.features, np.nan)
     return Placed(rest.table.with_problems(problem), own.k, features, said, note)
 
 
 def learned(backbone: Backbone, loop: Loop) -> Backbone:
-    """The backbone as it is after training, under a digest of its own."""
-    tail = loop.source.encoder.tail
-    weights = dict(tail.state_dict())
-    if loop.method.needs == "images":  # it encodes by itself
-        weights |= {f"method.{name}": tensor.flatten() for name, tensor in loop.method.state_dict().items()}
-    return dataclasses.replace(backbone, tail=tail, digest=state_digest(weights))
+    """The backbone under a digest of its own: features are those of the trained encoder, and of the method's way to
+    embed with it."""
+    weights = {name: tensor.flatten() for name, tensor in loop.model_tensors().items()}
+    return dataclasses.replace(backbone, digest=state_digest(weights))
 
 
 def _fill(said: Prediction, rows: np.ndarray, part: Prediction) -> None:

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from holotype.errors import InputError
 from holotype.machine.processes import rank
-from holotype.methods import find_method
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import PER_CLASS, read_per_class
 from holotype.runs.identity import identify
@@ -18,7 +17,7 @@ from holotype.runs.record import Record
 from holotype.runs.records import Key, Records, check_agree
 from holotype.runs.run import run_experiment
 from holotype.runs.together import call, run_together
-from holotype.runs.views import drawn, wanted_views
+from holotype.runs.views import drawn, stages_of, wanted_views
 
 Say = Callable[[str], None]
 T = TypeVar("T")
@@ -165,7 +164,7 @@ def why_alone(experiment: Experiment) -> str:
     """Why a run cannot share the device with others; "" if it can."""
     if experiment.devices > 1:
         return f"it takes {experiment.devices} processes"
-    if find_method(experiment.method_name).needs == "images":
+    if any(stage.needs == "images" for stage in stages_of(experiment)):
         return f"{experiment.method_name} takes images instead of tokens"
     return ""
 

@@ -60,7 +60,7 @@ class Made:
     variant: str
     """What it was called when it was made: its preset, or the row of a study."""
     mode: str
-    """exact, or cached 16+8."""
+    """exact, cached 16+8 or images; where the stages of a run differ, each with its epochs."""
     epochs: int
     """Over all stages; 0 for a method that does not train."""
     seconds: float
@@ -179,7 +179,7 @@ def count_placed(table: Table, prediction: Prediction) -> Placed:
 def score_held_out(loop: Loop, test: Table, store: ImageStore) -> Scores:
     """Inductive scores: the official test split, which training never saw. store: its images."""
     rows = torch.from_numpy(np.flatnonzero(test.usable))
-    source = FreshViews(store, loop.source.encoder)
+    source = FreshViews(store, loop.encoder)
     with torch.no_grad():
         placed = place(loop.method, table_features(source, rows, len(test)), rows)
     source.close()

@@ -213,7 +213,7 @@ def write_outcome(run: Run, placed: Placed, told: Told, seconds: dict[str, float
         method=run.experiment.method_name,
         k=placed.k,
         seed=run.experiment.seed,
-        steps=loop.total_steps,
+        steps=loop.position.counter,
         epochs=made.epochs,
         batch_size=run.experiment.train.batch_size,
         mode=made.mode,
@@ -243,8 +243,8 @@ def describe_making(run: Run, seconds: float, parallel: int) -> Made:
     loop = run.loop
     return Made(
         variant=run.experiment.variant,
-        mode=f"cached {run.views}" if run.views else loop.mode,
-        epochs=sum(loop.epochs(stage) for stage in loop.method.stages()),
+        mode=loop.tell_mode(f"cached {run.views}" if run.views else None),
+        epochs=sum(loop.epochs(stage) for stage in loop.stages),
         seconds=round(seconds, 1),
         commit=run.facts["commit"],
         hardware=run.facts["hardware"],

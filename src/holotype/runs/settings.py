@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from holotype.errors import InputError
-from holotype.methods import find_method
+from holotype.methods import Method, find_method
 from holotype.runs.casting import Unfit, as_text, cast, describe_type
 from holotype.runs.docstrings import field_docs, first_line
 from holotype.runs.experiment import Experiment
@@ -38,10 +38,16 @@ def resolve(
             raise InputError(
                 f"{name} is given twice, as {getattr(experiment, name)!r} and {asked[name]!r}; leave one out."
             )
-    given = _check(recipe(method, dataset), experiment)
-    given |= _check({f"method.{key}": value for key, value in kind.presets[preset].items()}, experiment)
+    given = _check(recipe(method, dataset), experiment, f" in the recipe of {method} for {dataset}")
+    given |= _check(preset_settings(kind, preset), experiment, f" in the preset {preset} of {method}")
     made: Experiment = _changed(experiment, given | asked)
     return made
+
+
+def preset_settings(kind: type[Method], preset: str) -> dict[str, Any]:
+    """The dotted settings of a preset: keys of the method's own config, and train.* as they stand."""
+    given = kind.presets[preset]
+    return {key if key.startswith("train.") else f"method.{key}": value for key, value in given.items()}
 
 
 def default_experiment(method: str, dataset: str, preset: str = "default") -> Experiment:

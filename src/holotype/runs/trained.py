@@ -67,7 +67,7 @@ class Trained:
     ids: tuple[str, ...]
     """Category ids in the order of the method's indices, known classes first."""
     backbone: Backbone
-    """Its tail has the trained weights."""
+    """The network; what was trained of it is in `encoder`."""
     method: Method
     centres: Centres
     compute: Compute
@@ -197,11 +197,11 @@ def load_trained(folder: Path | str, device: str = "auto") -> Trained:
         settings = from_plain(method_class.Config, sheet.method, every=False)
         with torch.random.fork_rng(devices=[]):  # fresh heads are drawn, and overwritten at once
             method = method_class(settings, sheet.task)
-        backbone = _find_backbone(folder, sheet.backbone, sheet.digest)
-        compute = Compute.on(device, "fp64" if sheet.double else None)
-        encoder = Encoder(backbone, compute, method)
+            backbone = _find_backbone(folder, sheet.backbone, sheet.digest)
+            compute = Compute.on(device, "fp64" if sheet.double else None)
+            encoder = Encoder(backbone, compute, method)
         method = method.to(compute.device, encoder.dtype)
-        modules = nn.ModuleDict({"tail": encoder.tail, "method": method})
+        modules = nn.ModuleDict({"tail": encoder.module, "method": method})
         names = modules.state_dict().keys()
         modules.load_state_dict({name: tensors[name] for name in names})
         found = {f.name: tensors[f"centres.{f.name}"].numpy() for f in dataclasses.fields(Centres)}

@@ -11,14 +11,20 @@ from holotype.methods import Method, Stage, Task, find_method
 from holotype.methods.base import Views
 from holotype.models.cache import CacheViews
 from holotype.runs.experiment import Experiment
+from holotype.training.sources import check_cacheable
 
 AUTO_VIEWS = CacheViews(4, 2)
 """Of the cache on a CPU, where running the trunk in every step is out of the question."""
 
 
 def views_needed(methods: Iterable[Method]) -> Views | None:
-    """The most views that a step of these methods takes; None where none of them trains on tokens."""
-    return most_views(s.views for method in methods if method.needs == "tokens" for s in method.stages())
+    """The most views that a step of these methods takes from tokens; None where none of them trains on tokens."""
+    return most_views(stage.views for method in methods for stage in on_tokens(method.stages()))
+
+
+def on_tokens(stages: Iterable[Stage]) -> list[Stage]:
+    """Those that can draw from a token cache."""
+    return [stage for stage in stages if stage.needs == "tokens"]
 
 
 def most_views(of: Iterable[Views]) -> Views | None:
@@ -35,8 +41,13 @@ def views_of(experiment: Experiment) -> Views | None:
 
 
 def wanted_views(experiment: Experiment) -> CacheViews | None:
-    """The token cache that a run asks for, None for exact mode. auto: 4+2 on a CPU, off elsewhere."""
+    """The token cache that a run asks for, None for exact mode. auto: 4+2 on a CPU, off elsewhere.
+
+    Raises InputError where views are asked for by number and every stage takes images.
+    """
     asked = experiment.cache_views
+    if asked not in ("auto", "off"):
+        check_cacheable(stages_of(experiment), experiment.method_name)
     if asked == "off" or views_of(experiment) is None:
         return None
     if asked == "auto":
@@ -72,7 +83,7 @@ def stages_of(experiment: Experiment) -> list[Stage]:
 
 def drawn(experiment: Experiment, wanted: CacheViews | None) -> CacheViews | None:
     """The views of a token cache that the run draws from: without strong ones where the method asks for none."""
-    stages = stages_of(experiment)
+    stages = on_tokens(stages_of(experiment))
     if wanted is None or not stages:
         return None
     return wanted if any(stage.views.strong for stage in stages) else CacheViews(wanted.weak, 0)

@@ -187,7 +187,7 @@ def fill(
                 images = store.crop(rows, drawn.take(part)).to(encoder.device)
                 if view in recipes:
                     images = apply_recipe(images, recipes[view].take(torch.zeros_like(part)))
-                by_image[part[0] : part[-1] + 1, view] = encoder.prepare(images).to(tokens.dtype)
+                by_image[part[0] : part[-1] + 1, view] = encoder.inputs(images).to(tokens.dtype)
                 advance(len(part))
 
 
@@ -233,7 +233,7 @@ def _shape(store: ImageStore, encoder: Encoder, usable: Tensor) -> Shape:
     """Sizes, found by encoding the first image."""
     first = usable[:1]
     crops = centre_crops(store.height[first], store.width[first], store.size)
-    prepared = encoder.prepare(store.crop(first, crops).to(encoder.device))
+    prepared = encoder.inputs(store.crop(first, crops).to(encoder.device))
     return Shape(len(usable), *prepared.shape[1:])
 
 

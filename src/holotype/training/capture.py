@@ -60,6 +60,11 @@ class Captured:
         torch.cuda.synchronize()
         torch._C._cuda_clearCublasWorkspaces()
 
+    def takes(self, inputs: Inputs) -> bool:
+        """Whether the inputs are of the sizes that the function was captured with."""
+        sizes = {name: value.shape for name, value in self.inputs.items()}
+        return {name: value.shape for name, value in inputs.items()} == sizes
+
     def __call__(self, inputs: Inputs) -> Tensor:
         for name, value in inputs.items():
             self.inputs[name].copy_(value, non_blocking=True)

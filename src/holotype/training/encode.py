@@ -1,4 +1,4 @@
-"""Trunk and tail of one backbone on one device: images in, features out."""
+"""Trunk and encoder of one backbone on one device: images in, features out."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from holotype.data.views import normalise
+from holotype.errors import InputError
 from holotype.machine.device import Compute
-from holotype.methods.base import Method, Prediction
+from holotype.methods.base import Method, Needs, Now, Prediction, Stage
 from holotype.models.backbone import Backbone
-from holotype.models.compiled import CompiledTrunk
+from holotype.models.compiled import CompiledBlocks, CompiledTrunk
+from holotype.models.frozen import Frozen, registers
 
 CHUNK = {"cpu": 64}
 """Images per pass of the trunk: on a CPU larger ones leave the cache of the processor (1.3 times slower)."""
@@ -21,9 +23,9 @@ PREDICTED_AT_ONCE = 4096
 
 
 class Encoder:
-    """Turns images into what the trained part takes (`inputs`), and that into features (`features`).
+    """Turns images into what the trained part takes (`inputs`), and that into features (`encode`, `embed`).
 
-    Inputs are the trunk's tokens, or normalised images for a method that owns its encoder.
+    Inputs are the trunk's tokens as the tail prepares them, or normalised images, as a stage needs.
     """
 
     def __init__(
@@ -33,26 +35,47 @@ class Encoder:
         method: Method | None = None,
         *,
         compiled: bool = False,
+        compiled_blocks: bool = False,
         images_at_once: int = LARGEST_CHUNK,
     ) -> None:
-        """images_at_once: how many images a training step has; the trunk is compiled for a part of it."""
-        self.compute = compute
+        """method: whose encoder is built; without one the tail itself encodes. compiled: the trunk, for tokens.
+        compiled_blocks: its blocks one by one, for an encoder that sends images through them with gradient.
+        images_at_once: how many images a training step has; the trunk is compiled for a part of it.
+        """
+        self.compute, self.method = compute, method
         self.device = compute.device
-        self.method = method if method is not None and method.needs == "images" else None
         self.mean = torch.tensor(backbone.mean, device=self.device)
         self.std = torch.tensor(backbone.std, device=self.device)
         self.dtype, self.trunk_dtype = compute.dtype, compute.trunk_dtype
         self.trunk: nn.Module = backbone.trunk.to(self.device, self.trunk_dtype).eval()
         self.tail: Any = backbone.tail.to(self.device, self.dtype)
-        self.compiled = compiled and self.method is None
-        if self.compiled:
+        self.module: Any = self.tail if method is None else self._build(method)
+        stages = method.stages() if method is not None else []
+        self.last = stages[-1] if stages else Stage()
+        """The stage as which images are placed after training."""
+        self.compiled = compiled
+        self.blocks = CompiledBlocks(self.trunk) if compiled_blocks else None
+        if compiled:
             self.trunk = CompiledTrunk(self.trunk, self.mean, self.std, self.trunk_dtype)
         limit = CHUNK.get(self.device.type, LARGEST_CHUNK)
         self.chunk = -(-images_at_once // -(-images_at_once // limit))
 
-    def inputs(self, images: Tensor) -> Tensor:
-        """(n, 3, S, S) uint8 on the device -> tokens (n, N, D) without gradient (or normalised images)."""
-        if self.method is not None:
+    def _build(self, method: Method) -> nn.Module:
+        """What the method makes of trunk and tail, bound to it."""
+        module = method.build_encoder(Frozen(self.trunk), self.tail).to(self.device, self.dtype)
+        if registers(module, self.trunk):
+            raise InputError(
+                f"The encoder of {type(method).__name__} registers the frozen trunk as a part of its own; keep the "
+                "trunk that build_encoder is given as it is, and call it."
+            )
+        method.bind(module)
+        return module
+
+    # -- inputs -----------------------------------------------------------------------------------
+
+    def inputs(self, images: Tensor, needs: Needs = "tokens") -> Tensor:
+        """(n, 3, S, S) uint8 on the device -> prepared tokens (n, M, D), or normalised images; without gradient."""
+        if needs == "images":
             return normalise(images, self.mean, self.std, self.dtype)
         parts = [self._tokens(part) for part in images.split(self.chunk)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -68,25 +91,34 @@ class Encoder:
             if n < self.chunk:
                 images = torch.cat([images, images[:1].expand(self.chunk - n, -1, -1, -1)])
             tokens = self.trunk(images)
-        return tokens[:n]
-
-    def features(self, inputs: Tensor) -> Tensor:
-        """(n, ...) inputs -> (n, D) features with gradient."""
-        with self.compute.autocast():
-            features = self.tail(inputs) if self.method is None else self.method.encode(inputs)
-        return features.to(self.dtype)
-
-    @torch.no_grad()
-    def prepare(self, images: Tensor) -> Tensor:
-        """(n, 3, S, S) uint8 -> what a token cache keeps (n, M, D)."""
-        prepared: Tensor = self.tail.prepare(self.inputs(images))
+        prepared: Tensor = self.tail.prepare(tokens[:n])
         return prepared
 
-    def features_of_prepared(self, prepared: Tensor) -> Tensor:
-        """What `prepare` returned, in any floating type -> (n, D) features with gradient."""
+    # -- features ---------------------------------------------------------------------------------
+
+    def encode(self, stage: Stage, inputs: Tensor, now: Now) -> Tensor:
+        """(V, b, ...) inputs -> (V, b, D) or (V, b, P, D) features with gradient."""
+        assert self.method is not None  # nothing else is trained
         with self.compute.autocast():
-            features = self.tail.finish(prepared.to(self.trunk_dtype))
+            return self._run(self.method.encode, stage, self._typed(stage, inputs), now).to(self.dtype)
+
+    def embed(self, inputs: Tensor, stage: Stage | None = None) -> Tensor:
+        """(n, ...) inputs -> (n, D) features for placing; by default as after the last stage."""
+        stage = stage or self.last
+        with self.compute.autocast():
+            if self.method is None:
+                features: Tensor = self.tail.finish(self._typed(stage, inputs))
+            else:
+                features = self._run(self.method.embed, stage, self._typed(stage, inputs))
         return features.to(self.dtype)
+
+    def _typed(self, stage: Stage, inputs: Tensor) -> Tensor:
+        """A token cache keeps 16 bits."""
+        return inputs.to(self.trunk_dtype) if stage.needs == "tokens" else inputs
+
+    def _run(self, function: Any, *given: Any) -> Tensor:
+        features: Tensor = function(*given) if self.blocks is None else self.blocks.run(function, *given)
+        return features
 
 
 def place(method: Method, features: Tensor, rows: Tensor) -> Prediction:

@@ -4,33 +4,39 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import nullcontext
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from holotype.data.sampling import SAMPLERS, keyed_generator
+from holotype.data.sampling import keyed_generator
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.machine.device import Compute
 from holotype.machine.processes import any_process, rank, world_size
-from holotype.methods.base import Method, Prediction, Stage
+from holotype.methods.base import Images, Method, Moment, Prediction, Stage
 from holotype.methods.schedule import cosine_lr
 from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
 from holotype.training.config import TrainConfig
+from holotype.training.draws import Epoch, StageDraws
 from holotype.training.encode import place
 from holotype.training.journal import Journal, Position, State
-from holotype.training.optimiser import build_sgd, momentum_tensors, restore_momentum, set_rate
+from holotype.training.optimiser import (
+    build_sgd,
+    follow_paces,
+    momentum_tensors,
+    restore_momentum,
+    set_rates,
+)
 from holotype.training.progress import StopRequest, TrainingBar, score_line
 from holotype.training.rows import index_rows
-from holotype.training.sources import make_source, table_features
-from holotype.training.step import Drawn, Step, draw_steps
+from holotype.training.sources import Sources, evaluation_features, table_features, tell_mode
+from holotype.training.step import Step
 
 Score = Callable[[Prediction], dict[str, Any]]
 
@@ -54,35 +60,46 @@ class Loop:
         cache: TokenCache | None = None,
         identity: str = "",
     ) -> None:
-        """cache: draw views from it (a method that owns its encoder cannot); without one they are cut anew.
+        """cache: stages on tokens draw their views from it; without one they are cut anew.
 
         identity: digest of what the run is, kept with its states.
         """
         self.config, self.table, self.compute, self.seed = config, table, compute, seed
-        self.source = make_source(config, method, backbone, store, compute, cache)
-        self.device = compute.device
-        self.method = method.to(self.device, self.source.encoder.dtype)
+        self.stages, self.device = method.stages(), compute.device
+        with torch.random.fork_rng(devices=[]):  # an encoder's first weights depend on the seed alone
+            torch.manual_seed(keyed_generator(seed, "encoder").initial_seed())
+            self.sources = Sources(config, method, backbone, store, compute, cache)
+        self.encoder = self.sources.encoder
+        self.source = self.sources.of(self.stages[0] if self.stages else self.encoder.last)
+        """Of the stage that runs; after training, of the last one."""
+        self.method = method.to(self.device, self.encoder.dtype)
         self.score, self.progress = score, progress
-        self.modules = nn.ModuleDict({"tail": self.source.encoder.tail, "method": self.method})
+        self.modules = nn.ModuleDict({"tail": self.encoder.module, "method": self.method})
         self.learnable = {n: p for n, p in self.modules.named_parameters() if p.requires_grad}
         self.initial = {name: parameter.detach().clone() for name, parameter in self.learnable.items()}
         self.position = Position()
         self.started = self.last_save = time.monotonic()
         self.step: Step | None = None
-        self.coming: Iterator[Drawn] | None = None
+        self.draws: StageDraws | None = None
+        self.coming: Epoch | None = None
         self.journal = Journal(folder, identity)
         self.features: Tensor | None = None
         """(N, D) of every image after the last step, zeros for those that cannot be read; None before."""
         self.on_epoch: Callable[[int], None] | None = None
         """Called after each epoch of a stage with the number of those done, for whoever wants to look on."""
         # a method that only clusters has no batches
-        self.rows = index_rows(table, config.batch_size if method.stages() else world_size())
+        self.rows = index_rows(table, config.batch_size if self.stages else world_size())
         self.target, self.steps = self.rows.target, self.rows.steps
+        method.batch_size, method.steps = config.batch_size, self.steps
 
     @property
     def mode(self) -> str:
-        """`exact`, or `cached 16+8`."""
-        return self.source.mode
+        """`exact`, `cached 16+8` or `images`; where stages differ, each with its epochs."""
+        return self.tell_mode(self.sources.cache.mode if self.sources.cache else None)
+
+    def tell_mode(self, cached: str | None) -> str:
+        """The same with another word for the cache; None: there is none."""
+        return tell_mode([(stage, self.epochs(stage)) for stage in self.stages], cached)
 
     @property
     def captured(self) -> bool:
@@ -91,7 +108,8 @@ class Loop:
 
     @property
     def total_steps(self) -> int:
-        return self.steps * sum(self.epochs(stage) for stage in self.method.stages())
+        """As far as they can be known: a method that draws rows of its own may take others."""
+        return self.steps * sum(self.epochs(stage) for stage in self.stages)
 
     # -- the way through the stages ---------------------------------------------------------------
 
@@ -115,9 +133,8 @@ class Loop:
         """
         self.started = self.last_save = time.monotonic()
         tensors = self._resume()
-        stages = self.method.stages()
-        while self.position.stage < len(stages):
-            yield from self._run_stage(stages[self.position.stage], tensors, stop, bar)
+        while self.position.stage < len(self.stages):
+            yield from self._run_stage(self.stages[self.position.stage], tensors, stop, bar)
             tensors = {}
             self.position = Position(stage=self.position.stage + 1, counter=self.position.counter)
         return self._finish()
@@ -140,38 +157,41 @@ class Loop:
             self._save(optimiser)
 
     def _begin_stage(self, stage: Stage, tensors: dict[str, Tensor]) -> torch.optim.Optimizer:
-        """Build the stage's optimiser with the momentum of the state, or refresh what starts anew; and its step."""
+        """Build the stage's optimiser with the momentum of the state, or refresh what starts anew; its views, its
+        draws and its step."""
         c = self.config
-        optimiser = build_sgd(self.learnable, stage.trains, self.lr(stage), c.momentum, c.weight_decay)
+        optimiser = build_sgd(
+            self.learnable, stage.trains, self.lr(stage), c.momentum, c.weight_decay, stage.rates
+        )
         restore_momentum(optimiser, self.learnable, tensors)
         at_start = self.position.epoch == 0 and self.position.step == 0 and not self.position.begun
         for name, parameter in self.learnable.items():
             if stage.fresh and name.startswith(stage.fresh) and at_start:
                 parameter.data.copy_(self.initial[name])
+        self.source = self.sources.of(stage)
+        key = (self.seed, self.position.stage)
+        self.draws = StageDraws(
+            stage, self.source, self.method, self.rows, c.batch_size, self.epochs(stage), key
+        )
+        self.coming = None
+        captures = self._captures(stage)
         self.step = Step(
-            stage,
-            self.source,
-            self.method,
-            self.modules,
-            optimiser,
-            self.target,
-            own="method.encoder" if self.method.needs == "images" else "tail",
-            captures=self._captures(),
+            stage, self.source, self.method, self.modules, optimiser, self.target, captures=captures
         )
         self.step.resumed = {n.removeprefix("sums."): t for n, t in tensors.items() if n.startswith("sums.")}
         return optimiser
 
-    def _captures(self) -> bool:
-        """Steps of several processes talk to each other, and an encoder of images may do anything: both stay eager."""
-        tokens = self.method.needs == "tokens" and self.method.capturable
-        return tokens and self.device.type == "cuda" and world_size() == 1 and not self.config.eager
+    def _captures(self, stage: Stage) -> bool:
+        """Steps of several processes talk to each other, which stays eager."""
+        on_gpu = self.device.type == "cuda" and world_size() == 1
+        return on_gpu and stage.capturable and not self.config.eager
 
     def seconds(self) -> float:
         """Time spent in `fit` so far, with that of the interrupted runs before it."""
         return time.monotonic() - self.started
 
     def epochs(self, stage: Stage) -> int:
-        return self.config.epochs if stage.epochs is None else stage.epochs
+        return stage.length(self.config.epochs)
 
     def lr(self, stage: Stage) -> float:
         return self.config.lr if stage.lr is None else stage.lr
@@ -188,17 +208,16 @@ class Loop:
         bar: TrainingBar,
     ) -> Generator[None, None, None]:
         assert self.step is not None
-        lr = cosine_lr(self.lr(stage), epoch, epochs, self.config.warmup)
-        set_rate(optimiser, lr)
+        assert self.draws is not None
         if not self.position.begun:
             self._before_epoch(stage, epoch)
             self.position.begun = True
-        clock = {"epoch": float(epoch), "progress": epoch / epochs}
-        self.step.set_clock({**clock, **self.method.schedule(stage, epoch, epochs)})
-        self.modules.train()
         first = self.position.step
-        drawn = self.coming or self._draw_epoch(stage, epoch, first)
-        for step, draw in enumerate(drawn, start=first):
+        coming = self.coming or self.draws.epoch(epoch, first)
+        set_rates(optimiser, self.config.warmup, Moment(epoch, epochs, first, coming.steps))
+        self.modules.train()
+        for step, draw in enumerate(coming.drawn, start=first):
+            follow_paces(optimiser, Moment(epoch, epochs, step, coming.steps))
             terms = self.step(draw)
             self.position.step, self.position.counter = step + 1, self.position.counter + 1
             bar.step(dict(zip(self.step.names, terms, strict=True)) if bar.show else {})
@@ -210,24 +229,22 @@ class Loop:
                 stop.leave(f"stage {stage.name}, epoch {epoch + 1} of {epochs}, step {step + 1}")
             yield
         # drawn before the log waits for the device, so that the next epoch begins at once
-        self.coming = self._draw_epoch(stage, epoch + 1) if epoch + 1 < epochs else None
-        self._log_epoch(stage, epoch, epochs, lr, bar)
-
-    def _draw_epoch(self, stage: Stage, epoch: int, first: int = 0) -> Iterator[Drawn]:
-        """The steps of an epoch from step `first` on, of which the first few are drawn now."""
-        key = (self.seed, self.position.stage, epoch)
-        n = self.steps * self.config.batch_size
-        sampler = SAMPLERS[stage.sampler]
-        rows = sampler(self.rows.labelled, self.rows.unlabelled, n, keyed_generator(*key, "rows"))
-        drawn = draw_steps(rows.view(self.steps, -1), first, self.source, self.method, stage.views, key)
-        return chain(list(islice(drawn, 1)), drawn)
+        ahead = epoch + 1 < epochs and self.draws.early
+        self.coming = self.draws.epoch(epoch + 1) if ahead else None
+        self._log_epoch(stage, epoch, epochs, coming.steps, bar)
 
     def _before_epoch(self, stage: Stage, epoch: int) -> None:
         assert self.step is not None
         self.modules.eval()
         self.step.reset_sums()
+        generator = keyed_generator(self.seed, self.position.stage, epoch, "images")
+        images = self._images(generator, lambda: evaluation_features(self.source, self.rows.usable))
         with torch.no_grad():
-            self.method.before_epoch(stage, epoch, self._features, self.target.to(self.device))
+            self.method.before_epoch(stage, epoch, images)
+
+    def _images(self, generator: torch.Generator, encode: Callable[[], Tensor]) -> Images:
+        row = self.rows.usable.to(self.device)
+        return Images(row, self.target.to(self.device)[row], len(self.table), generator, encode)
 
     def _features(self) -> Tensor:
         """(N, D) of every image of the table, with the weights as they are."""
@@ -235,17 +252,18 @@ class Loop:
 
     # -- what is written --------------------------------------------------------------------------
 
-    def _log_epoch(self, stage: Stage, epoch: int, epochs: int, lr: float, bar: TrainingBar) -> None:
-        """One line of means; a loss that is no longer a number ends the run before it is saved."""
+    def _log_epoch(self, stage: Stage, epoch: int, epochs: int, steps: int, bar: TrainingBar) -> None:
+        """One line of means over the steps; a loss that is no longer a number ends the run before it is saved."""
         assert self.step is not None
         sums = self.step.named_sums()
         values = torch.stack([*sums.values()]).tolist() if sums else []  # read at once: each read waits
-        means = {name: value / self.steps for name, value in zip(sums, values, strict=True)}
+        means = {name: value / steps for name, value in zip(sums, values, strict=True)}
         if not all(math.isfinite(value) for value in means.values()):
             raise InputError(
                 f"the loss became {means} in epoch {epoch + 1} of stage {stage.name}; the last saved state is "
                 "sound: lower --train.lr, or use --train.precision fp32, and choose a new --out."
             )
+        lr = cosine_lr(self.lr(stage), epoch, epochs, self.config.warmup)
         entry = {"stage": stage.name, "epoch": epoch, "counter": self.position.counter, "lr": lr}
         watched = {name: float(value) for name, value in self.method.diagnostics().items()}
         self.journal.write(
@@ -280,10 +298,10 @@ class Loop:
     @torch.no_grad()
     def _finish(self) -> Prediction:
         self.modules.eval()
+        self.source = self.sources.of(self.encoder.last)
         features = self.features = self._features()
-        rows = self.rows.usable.to(features.device)
-        label = self.target.to(features.device)[rows]
-        self.method.finish(features[rows], label, keyed_generator(self.seed, "finish"))
+        images = self._images(keyed_generator(self.seed, "finish"), lambda: features[images.row])
+        self.method.finish(images)
         return place(self.method, features, self.rows.usable)
 
     @torch.no_grad()
@@ -293,5 +311,5 @@ class Loop:
         return place(self.method, self._features(), self.rows.usable)
 
     def model_tensors(self) -> dict[str, Tensor]:
-        """Tail and method, as they are written to model.safetensors."""
+        """Encoder (under `tail.`) and method, as they are written to model.safetensors."""
         return dict(self.modules.state_dict())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from holotype.errors import InputError
+from holotype.methods.base import Moment, Rate
+from holotype.methods.schedule import cosine_lr
 
 
 def build_sgd(
@@ -14,38 +18,73 @@ def build_sgd(
     lr: float,
     momentum: float,
     weight_decay: float,
+    rates: tuple[Rate, ...] = (),
 ) -> torch.optim.SGD:
     """SGD over the parameters whose names begin with one of `trains`; all the others are frozen.
 
     Matrices decay; biases and other one-dimensional parameters do not. Momentum starts at zero, which is
-    what SGD does on its first step, but as tensors that exist before it.
+    what SGD does on its first step, but as tensors that exist before it. rates: for parameters with one of their own.
     """
     for name, parameter in learnable.items():
         parameter.requires_grad_(name.startswith(trains))
-    training = [p for p in learnable.values() if p.requires_grad]
+    training = {name: p for name, p in learnable.items() if p.requires_grad}
     if not training:
         raise InputError(f"no parameter learns: none begins with {' or '.join(trains)}.")
-    groups = [
-        {"params": [p for p in training if p.ndim > 1], "weight_decay": weight_decay},
-        {"params": [p for p in training if p.ndim <= 1], "weight_decay": 0.0},
-    ]
     # A captured step cannot read a number of the host: there the rate is a tensor, which only the fused form takes.
-    device = training[0].device
+    device = next(iter(training.values())).device
     on_cuda = device.type == "cuda"
-    rate = torch.tensor(lr, device=device) if on_cuda else lr
-    optimiser = torch.optim.SGD(groups, lr=rate, momentum=momentum, fused=on_cuda)
+    groups = [
+        {**group, "lr": torch.tensor(group["lr"], device=device) if on_cuda else group["lr"]}
+        for group in _groups(training, lr, weight_decay, rates)
+    ]
+    optimiser = torch.optim.SGD(groups, lr=lr, momentum=momentum, fused=on_cuda)
     if momentum:
-        for parameter in training:
+        for parameter in training.values():
             optimiser.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
     return optimiser
 
 
-def set_rate(optimiser: torch.optim.Optimizer, lr: float) -> None:
+def _groups(
+    training: dict[str, nn.Parameter], lr: float, weight_decay: float, rates: tuple[Rate, ...]
+) -> list[dict[str, Any]]:
+    """Two groups of parameters for each rate, matrices first; those without a rate of their own come before all."""
+    stage = Rate("", lr, weight_decay)
+    members: dict[Rate, list[nn.Parameter]] = {stage: [], **{rate: [] for rate in rates}}
+    for name, parameter in training.items():
+        own = [rate for rate in rates if name.startswith(rate.prefix)]
+        members[max(own, key=lambda rate: len(rate.prefix), default=stage)].append(parameter)
+    groups = []
+    for rate, found in members.items():
+        if rate is not stage and not found:
+            raise InputError(f"the rate of {rate.prefix!r} is nobody's: no parameter that learns begins so.")
+        decay = weight_decay if rate.weight_decay is None else rate.weight_decay
+        full = lr if rate.lr is None else rate.lr
+        facts = {"lr": full, "full": full, "rate": rate}
+        groups.append({"params": [p for p in found if p.ndim > 1], "weight_decay": decay, **facts})
+        groups.append({"params": [p for p in found if p.ndim <= 1], "weight_decay": 0.0, **facts})
+    return groups
+
+
+def set_rates(optimiser: torch.optim.Optimizer, warmup: int, at: Moment) -> None:
+    """Write all rates as an epoch is entered. warmup: epochs, of the loop's own pace."""
     for group in optimiser.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(lr)
-        else:
-            group["lr"] = lr
+        if group["rate"].pace is None:
+            _set_rate(group, cosine_lr(group["full"], at.epoch, at.epochs, warmup))
+    follow_paces(optimiser, at)
+
+
+def follow_paces(optimiser: torch.optim.Optimizer, at: Moment) -> None:
+    """Write the rates that change with every step."""
+    for group in optimiser.param_groups:
+        if group["rate"].pace is not None:
+            _set_rate(group, group["full"] * group["rate"].pace(at))
+
+
+def _set_rate(group: dict[str, Any], lr: float) -> None:
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(lr)
+    else:
+        group["lr"] = lr
 
 
 def momentum_of(optimiser: torch.optim.Optimizer) -> list[Tensor]:

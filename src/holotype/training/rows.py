@@ -49,3 +49,19 @@ def index_rows(table: Table, batch_size: int) -> Rows:
         target=target,
         steps=len(rows) // batch_size,
     )
+
+
+def check_rows(own: Tensor, rows: Rows, method: str) -> Tensor:
+    """(steps, B) rows that a method drew itself, on the CPU; InputError for what no step could see."""
+    own = own.cpu()
+    if own.ndim != 2 or own.dtype != torch.long or not own.numel():
+        raise InputError(
+            f"The rows of {method} are {tuple(own.shape)} of {own.dtype}; they must be whole numbers (steps, images)."
+        )
+    if not bool(torch.isin(own, rows.usable).all()):
+        raise InputError(f"The rows of {method} name images that are not there or cannot be read.")
+    if own.shape[1] % world_size():
+        raise InputError(
+            f"The {own.shape[1]} images in a step of {method} cannot be shared evenly by {world_size()} processes."
+        )
+    return own

@@ -2,8 +2,7 @@
 
 Both draw on the CPU from keyed generators, a block of steps at a time and for the whole batch, so that a
 resumed run, another device and several processes see the same views. A step then takes two turns: `fetch`
-brings what it needs to the device, `encode` makes features of it, with gradient; only `encode` is a part of
-a captured step.
+brings what it needs to the device, `views` hands it to the encoder; only `views` is a part of a captured step.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from holotype.data.views import Crops, centre_crops, draw_crops
 from holotype.errors import InputError
 from holotype.machine.device import Compute
 from holotype.machine.processes import gather_rows, local_rows, world_size
-from holotype.methods.base import Method, Views
+from holotype.methods.base import Method, Stage, Views
 from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
 from holotype.training.ahead import Ahead
@@ -46,10 +45,10 @@ class Source(Protocol):
         """Requests are announced in the order in which they are fetched, a few steps ahead."""
 
     def fetch(self, request: Any) -> dict[str, Tensor]:
-        """What `encode` needs, on the device, without gradient; shapes are the same in every step of a stage."""
+        """What `views` needs, on the device; shapes are the same in every step of a stage."""
 
-    def encode(self, fetched: dict[str, Tensor]) -> Tensor:
-        """(V b, D) features with gradient, one view after the other."""
+    def views(self, fetched: dict[str, Tensor]) -> Tensor:
+        """(V b, ...) inputs of the encoder, one view after the other."""
 
     def centre(self, rows: Tensor) -> Tensor:
         """(n,) rows -> (n, D) features of the centre crops."""
@@ -71,12 +70,12 @@ class Cuts:
 
 
 class FreshViews:
-    """Exact mode: every view is cut from the stored image and runs through the trunk in the step."""
+    """Every view is cut from the stored image; for a stage on tokens (exact mode) it then runs through the trunk."""
 
-    mode = "exact"
-
-    def __init__(self, store: ImageStore, encoder: Encoder) -> None:
-        self.store, self.encoder = store, encoder
+    def __init__(self, store: ImageStore, encoder: Encoder, stage: Stage | None = None) -> None:
+        """stage: whose views these are; by default the last, as which images are placed after training."""
+        self.store, self.encoder, self.stage = store, encoder, stage or encoder.last
+        self.mode = "exact" if self.stage.needs == "tokens" else "images"
         self.on_device = store.device.type == encoder.device.type
         self.ahead = Ahead(self._cut, encoder.device)
 
@@ -119,15 +118,16 @@ class FreshViews:
                 apply_recipe(part, recipe) for part, recipe in zip(parts, request.recipes, strict=True)
             ]
             images = torch.cat([images[: -len(strong)], *changed])
-        return {"inputs": self.encoder.inputs(images)}
+        return {"inputs": self.encoder.inputs(images, self.stage.needs)}
 
-    def encode(self, fetched: dict[str, Tensor]) -> Tensor:
-        return self.encoder.features(fetched["inputs"])
+    def views(self, fetched: dict[str, Tensor]) -> Tensor:
+        return fetched["inputs"]
 
     def centre(self, rows: Tensor) -> Tensor:
         crops = centre_crops(self.store.height[rows], self.store.width[rows], self.store.size)
         images = self.store.crop(rows, crops) if self.on_device else self._cut((rows, crops))
-        return self.encoder.features(self.encoder.inputs(images.to(self.encoder.device)))
+        inputs = self.encoder.inputs(images.to(self.encoder.device), self.stage.needs)
+        return self.encoder.embed(inputs, self.stage)
 
     def _cut(self, request: tuple[Tensor, Crops]) -> Tensor:
         return self.store.cut(*request, pin=self.encoder.device.type == "cuda")
@@ -139,8 +139,9 @@ class FreshViews:
 class CachedViews:
     """Token cache: a view is one of the M weak or S strong views of the image that the trunk has seen already."""
 
-    def __init__(self, cache: TokenCache, encoder: Encoder) -> None:
+    def __init__(self, cache: TokenCache, encoder: Encoder, stage: Stage | None = None) -> None:
         self.cache, self.encoder, self.mode = cache, encoder, cache.mode
+        self.stage = stage or encoder.last
         self.on_device = cache.tokens.device.type == encoder.device.type
         self.ahead = Ahead(cache.take, encoder.device)
 
@@ -166,41 +167,74 @@ class CachedViews:
     def fetch(self, request: Tensor) -> dict[str, Tensor]:
         return {"entry": request} if self.on_device else {"inputs": self.ahead.take()}
 
-    def encode(self, fetched: dict[str, Tensor]) -> Tensor:
-        inputs = self.cache.take(fetched["entry"].flatten()) if self.on_device else fetched["inputs"]
-        return self.encoder.features_of_prepared(inputs)
+    def views(self, fetched: dict[str, Tensor]) -> Tensor:
+        return self.cache.take(fetched["entry"].flatten()) if self.on_device else fetched["inputs"]
 
     def centre(self, rows: Tensor) -> Tensor:
         entry = self.cache.entry(rows, torch.full_like(rows, self.cache.views.centre))
         tokens = self.cache.take(entry.to(self.cache.tokens.device))
-        return self.encoder.features_of_prepared(tokens.to(self.encoder.device))
+        return self.encoder.embed(tokens.to(self.encoder.device), self.stage)
 
     def close(self) -> None:
         self.ahead.drop()
 
 
-def make_source(
-    config: TrainConfig,
-    method: Method,
-    backbone: Backbone,
-    store: ImageStore,
-    compute: Compute,
-    cache: TokenCache | None,
-) -> Source:
-    """Views for a method: out of the cache, or without one cut anew."""
-    views = max((s.views.weak + s.views.strong for s in method.stages()), default=1)
-    encoder = Encoder(
-        backbone,
-        compute,
-        method,
-        compiled=compute.device.type == "cuda" and not config.eager and cache is None,
-        images_at_once=views * max(config.batch_size // world_size(), 1),
-    )
-    if cache is None:
-        return FreshViews(store, encoder)
-    if method.needs == "images":
-        raise InputError(f"{type(method).__name__} encodes images itself; use --cache-views off for it.")
-    return CachedViews(cache, encoder)
+class Sources:
+    """The views of every stage of a method: out of the cache where a stage can use one, else cut anew."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        method: Method,
+        backbone: Backbone,
+        store: ImageStore,
+        compute: Compute,
+        cache: TokenCache | None,
+    ) -> None:
+        self.store, self.cache, stages = store, cache, method.stages()
+        on_images = [stage for stage in stages if stage.needs == "images"]
+        if cache is not None:
+            check_cacheable(stages, type(method).__name__)
+        compiles = compute.device.type == "cuda" and not config.eager
+        views = max((s.views.weak + s.views.strong for s in stages), default=1)
+        self.encoder = Encoder(
+            backbone,
+            compute,
+            method,
+            compiled=compiles and cache is None and len(on_images) < max(len(stages), 1),
+            compiled_blocks=compiles and bool(on_images),
+            images_at_once=views * max(config.batch_size // world_size(), 1),
+        )
+
+    def of(self, stage: Stage) -> Source:
+        if self.cache is None or stage.needs == "images":
+            return FreshViews(self.store, self.encoder, stage)
+        return CachedViews(self.cache, self.encoder, stage)
+
+
+def check_cacheable(stages: Sequence[Stage], method: str) -> None:
+    """Refuse a token cache for a method of which no stage draws from it."""
+    if stages and all(stage.needs == "images" for stage in stages):
+        told = " and ".join(stage.name for stage in stages)
+        raise InputError(
+            f"{method} cannot use cached views: its {'stages' if len(stages) > 1 else 'stage'} {told} "
+            f"{'take' if len(stages) > 1 else 'takes'} images, not tokens; use --cache-views off for it."
+        )
+
+
+def tell_mode(stages: Sequence[tuple[Stage, int]], cached: str | None) -> str:
+    """How a run gets its views, as records say it: `exact`, `cached 16+8`, `images`, or each with its epochs.
+
+    stages: with their epochs. cached: the word for the token cache; None where there is none.
+    """
+    parts: list[tuple[str, int]] = []
+    for stage, epochs in stages:
+        mode = "images" if stage.needs == "images" else cached or "exact"
+        same = parts.pop()[1] if parts and parts[-1][0] == mode else 0
+        parts.append((mode, same + epochs))
+    if len(parts) > 1:
+        return ", ".join(f"{mode} {epochs} epoch{'s' * (epochs != 1)}" for mode, epochs in parts)
+    return parts[0][0] if parts else "exact"
 
 
 def distinct(steps: int, n: int, of: int, views: int, generator: torch.Generator) -> Tensor:

@@ -3,71 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from holotype.data.sampling import keyed_generator
 from holotype.machine.processes import gather_rows, sum_gradients
-from holotype.methods.base import Batch, Method, Stage, Views
+from holotype.methods.base import Batch, Method, Now, Stage
 from holotype.training.capture import Captured, undone
+from holotype.training.draws import Drawn
 from holotype.training.optimiser import momentum_of
-from holotype.training.sources import Key, Source
+from holotype.training.sources import Source
 
 log = logging.getLogger("holotype")
-
-BLOCK = 16
-"""Steps whose random numbers are drawn and sent to the device together."""
-AHEAD = 3
-"""Steps announced to the source before they are fetched."""
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """Everything random about one step, drawn before it."""
-
-    request: Any
-    """The views, as the source knows them."""
-    tensors: dict[str, Tensor]
-    """`image` (B,) rows of the table, and `random.NAME` for each of the method's draws; on the device."""
-
-
-def draw_steps(
-    rows: Tensor, first: int, source: Source, method: Method, views: Views, key: Key
-) -> Iterator[Drawn]:
-    """The steps of an epoch from step `first` on. rows: (steps, B) of the whole epoch, on the CPU."""
-    waiting: list[Drawn] = []
-    for drawn in _draw_blocks(rows, first, source, method, views, key):
-        source.expect(drawn.request)
-        waiting.append(drawn)
-        if len(waiting) > AHEAD:
-            yield waiting.pop(0)
-    yield from waiting
-
-
-def _draw_blocks(
-    rows: Tensor, first: int, source: Source, method: Method, views: Views, key: Key
-) -> Iterator[Drawn]:
-    device, dtype = source.encoder.device, source.encoder.dtype
-    for start in range(first - first % BLOCK, len(rows), BLOCK):
-        part = rows[start : start + BLOCK]
-        requests = source.draw(part, views, (*key, start))
-        tensors = {"image": _send(part, device)}
-        for name, shape in method.draws(rows.shape[1]).items():
-            random = torch.rand(len(part), *shape, generator=keyed_generator(*key, start, name))
-            tensors[f"random.{name}"] = _send(random.to(dtype), device)
-        for step in range(max(first - start, 0), len(part)):
-            yield Drawn(requests[step], {name: block[step] for name, block in tensors.items()})
-
-
-def _send(host: Tensor, device: torch.device) -> Tensor:
-    """To the device without waiting for it."""
-    if device.type != "cuda":
-        return host.to(device)
-    return host.contiguous().pin_memory().to(device, non_blocking=True)
 
 
 class Step:
@@ -81,31 +28,22 @@ class Step:
         modules: nn.ModuleDict,
         optimiser: torch.optim.Optimizer,
         target: Tensor,
-        own: str,
         captures: bool,
     ) -> None:
-        """target: (N,) class of every image, -1 = unlabelled. own: prefix of the parameters that each process
-        learns from its own rows; the others see the whole batch."""
+        """target: (N,) class of every image, -1 = unlabelled."""
         self.stage, self.source, self.method = stage, source, method
         self.modules, self.optimiser = modules, optimiser
         self.target = target.to(source.encoder.device)
         learning = [(n, p) for n, p in modules.named_parameters() if p.requires_grad]
-        self.local = [p for n, p in learning if n.startswith(own)]
-        self.common = [p for n, p in learning if not n.startswith(own)]
-        self.now: dict[str, Tensor] = {}
+        # the encoder sees the rows of this process, all else the whole batch
+        self.local = [p for n, p in learning if n.startswith("tail.")]
+        self.common = [p for n, p in learning if not n.startswith("tail.")]
+        self.clock: tuple[str, ...] = ()
         self.names: tuple[str, ...] = ()
         self.sums: Tensor | None = None
         self.resumed: dict[str, Tensor] = {}
         self.captures = captures
         self.captured: Captured | None = None
-
-    def set_clock(self, values: dict[str, float]) -> None:
-        """What changes with time, written into the tensors that a captured step reads."""
-        device, dtype = self.source.encoder.device, self.source.encoder.dtype
-        for name, value in values.items():
-            if name not in self.now:
-                self.now[name] = torch.zeros((), device=device, dtype=dtype)
-            self.now[name].fill_(value)
 
     def reset_sums(self) -> None:
         """A new epoch begins."""
@@ -125,6 +63,9 @@ class Step:
 
     def __call__(self, drawn: Drawn) -> Tensor:
         inputs = {**self.source.fetch(drawn.request), **drawn.tensors}
+        self.clock = drawn.clock
+        if self.captured and not self.captured.takes(inputs):
+            self.captured = None
         if self.captures and self.captured is None:
             self._capture(inputs)
         return self.captured(inputs) if self.captured else self._learn(inputs)
@@ -155,10 +96,11 @@ class Step:
         return [*self.modules.state_dict().values(), *momentum_of(self.optimiser), *sums]
 
     def _learn(self, inputs: dict[str, Tensor]) -> Tensor:
+        views, now = self.source.views(inputs), self._now(inputs)
         n_views = self.stage.views.weak + self.stage.views.strong
-        features = self.source.encode(inputs).unflatten(0, (n_views, -1))
+        features = self.source.encoder.encode(self.stage, views.unflatten(0, (n_views, -1)), now)
         features = gather_rows(features.transpose(0, 1)).transpose(0, 1)
-        terms = self.method.loss(self._batch(features, inputs), self.now)
+        terms = self.method.loss(self._batch(features, inputs), now)
         vector = torch.stack(list(terms.values()))
         self.optimiser.zero_grad(set_to_none=True)
         vector.sum().backward()
@@ -173,6 +115,9 @@ class Step:
             self.sums += vector
         return vector
 
+    def _now(self, inputs: dict[str, Tensor]) -> Now:
+        return dict(zip(self.clock, inputs["clock"], strict=True))
+
     def _batch(self, features: Tensor, inputs: dict[str, Tensor]) -> Batch:
         target = self.target[inputs["image"]]
         prefix = "random."
@@ -182,4 +127,5 @@ class Step:
             labelled=target >= 0,
             image=inputs["image"],
             random={n.removeprefix(prefix): t for n, t in inputs.items() if n.startswith(prefix)},
+            stage=self.stage.name,
         )

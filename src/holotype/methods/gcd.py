@@ -1,0 +1,90 @@
+"""GCD: contrastive learning and semi-supervised k-means (Vaze et al., CVPR 2022), the first method of the task.
+
+    L = (1 - lam) * L_con_u + lam * L_con_s
+
+over two weak views: InfoNCE of all images at temperature 1.0, supervised contrast of the labelled ones at 0.07, both
+on the normalised output of a DINO head with 65 536 directions. Afterwards semi-supervised k-means on the features
+below the head, the best of 100 starts: labelled images stay with their class.
+
+Differs: the last epoch is taken, where the paper picks the one with the best accuracy on held-out images of known
+classes; weight decay spares biases, as everywhere here; an empty cluster is seeded anew instead of becoming NaN.
+`proj_out` below 65 536 (or 0, none: the 256 outputs of the bottleneck) trains faster and is not the paper's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from holotype.cluster.kmeans import semi_supervised_centres
+from holotype.losses.contrastive import info_nce, sup_con
+from holotype.machine.rules import Count, Natural
+from holotype.methods.base import Batch, Card, Images, Now, Task
+from holotype.methods.clustered import Clustered
+from holotype.methods.simgcd import TAU_S, TAU_U
+from holotype.models.heads import GCDHead
+
+
+@dataclass
+class GCDConfig:
+    """Settings of GCD."""
+
+    lam: float = 0.35
+    """Weight of the supervised contrastive term; the unsupervised one gets 1 - lam."""
+    proj_out: Natural = 65_536
+    """Outputs of the contrastive head; fewer are faster, 0 stops at its bottleneck of 256."""
+    n_init: Count = 100
+    """Random starts of the k-means at the end; the one with the lowest inertia is kept."""
+    max_iter: Count = 200
+    """Largest number of iterations of a start."""
+
+
+class GCD(Clustered):
+    """The contrastive head on the tail's features; centres at the end."""
+
+    Config = GCDConfig
+    config: GCDConfig
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"default": {}, "light": {"proj_out": 0}}
+    card = Card(
+        title="GCD",
+        paper="Sagar Vaze, Kai Han, Andrea Vedaldi, Andrew Zisserman: Generalized Category Discovery. CVPR 2022",
+        year=2022,
+        line="Contrastive learning pulls views of an image and images of a known class together; then k-means in which "
+        "labelled images stay with their class.",
+        differs=(
+            "The last epoch is taken, not the best one on held-out images of known classes.",
+            "Weight decay spares biases and other one-dimensional parameters.",
+            "A cluster that runs empty is seeded anew.",
+            "The preset light trains without the 65 536 outputs of the head.",
+        ),
+    )
+
+    def __init__(self, config: GCDConfig, task: Task) -> None:
+        super().__init__(config, task)
+        self.head = GCDHead(task.dim, out=config.proj_out or None)
+
+    def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
+        return self.contrast(self.head(batch.features[:2]), batch)
+
+    def contrast(self, z: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """The two weighted terms. z: (2, B, out) of the two views."""
+        lam = self.config.lam
+        return {
+            "con_u": (1 - lam) * info_nce(z, TAU_U),
+            "con_s": lam * sup_con(z, batch.label, batch.labelled, TAU_S),
+        }
+
+    def finish(self, images: Images) -> None:
+        c = self.config
+        self.centres.copy_(
+            semi_supervised_centres(
+                images.features(),
+                images.label,
+                self.task.k,
+                n_init=c.n_init,
+                max_iter=c.max_iter,
+                generator=images.generator,
+            )
+        )

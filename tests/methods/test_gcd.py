@@ -1,0 +1,118 @@
+"""GCD: loss and gradients against the released code, and the centres it ends with."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from holotype.losses.precision import unit
+from holotype.methods import Batch, Images, Task
+from holotype.methods.gcd import GCD, GCDConfig
+
+GOLDEN = dict(np.load(Path(__file__).parents[1] / "parity/gcd_head.npz", allow_pickle=False))
+ATOL = 1e-9
+NAMES = {f"projector.mlp.{n}.{part}": f"mlp.{n}.{part}" for n in (0, 2, 4) for part in ("weight", "bias")}
+NAMES["classifier.v"] = "last_layer.weight_v"
+
+
+def golden(key: str) -> torch.Tensor:
+    return torch.from_numpy(GOLDEN[f"gcd.{key}"]).double()
+
+
+def released() -> GCD:
+    """Ours with the weights of the released head, whose last layer is under weight norm with the gain frozen at 1."""
+    assert (golden("param.last_layer.weight_g") == 1).all()
+    method = GCD(GCDConfig(proj_out=48), Task(5, 8, 24, 16, 8)).double()
+    from holotype.models.heads import GCDHead
+
+    method.head = GCDHead(24, 40, 16, 48).double()
+    method.head.load_state_dict({ours: golden(f"param.{theirs}") for ours, theirs in NAMES.items()})
+    return method
+
+
+def a_batch(features: torch.Tensor) -> Batch:
+    labelled = torch.from_numpy(GOLDEN["gcd.mask_lab"])
+    return Batch(features, torch.from_numpy(GOLDEN["gcd.labels"]) * labelled, labelled, torch.arange(8))
+
+
+def test_the_total_and_its_gradients_equal_the_released_code():
+    method, x = released(), golden("x").view(2, 8, -1).requires_grad_()
+    torch.testing.assert_close(method.head(x).flatten(0, 1), golden("output_f64"), atol=ATOL, rtol=ATOL)
+    assert float(GOLDEN["gcd.sup_weight"]) == method.config.lam
+    total = torch.stack(list(method.loss(a_batch(x), {}).values())).sum()
+    torch.testing.assert_close(total, golden("total_loss_f64"), atol=ATOL, rtol=ATOL)
+    total.backward()
+    torch.testing.assert_close(x.grad.flatten(0, 1), golden("total_grad.x_f64"), atol=ATOL, rtol=ATOL)
+    for ours, parameter in method.head.named_parameters():
+        expected = golden(f"total_grad.{NAMES[ours]}_f64")
+        torch.testing.assert_close(parameter.grad, expected, atol=ATOL, rtol=ATOL, msg=ours)
+
+
+def test_the_head_is_as_wide_as_asked():
+    task = Task(2, 4, 8, 20, 6)
+    with torch.device("meta"):
+        assert GCD(GCDConfig(), task).head(torch.zeros(3, 8)).shape == (3, 65_536)
+        assert GCD(GCDConfig(proj_out=512), task).head(torch.zeros(3, 8)).shape == (3, 512)
+        assert GCD(GCDConfig(**GCD.presets["light"]), task).head(torch.zeros(3, 8)).shape == (3, 256)
+
+
+def test_a_batch_without_labels_learns_from_views_alone():
+    method = GCD(GCDConfig(proj_out=16), Task(2, 4, 8, 20, 6))
+    nobody = torch.zeros(5, dtype=torch.bool)
+    batch = Batch(torch.randn(2, 5, 8), torch.zeros(5, dtype=torch.long), nobody, torch.arange(5))
+    terms = method.loss(batch, {})
+    assert terms["con_s"] == 0
+    assert terms["con_u"] > 0
+
+
+def blobs(k: int, n_known: int, each: int = 20) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    g = torch.Generator().manual_seed(0)
+    truth = torch.arange(k * each) % k
+    x = 5 * torch.eye(k, 8)[truth] + 0.4 * torch.randn(k * each, 8, generator=g)
+    labelled = (truth < n_known) & (torch.arange(k * each) % (2 * k) < k)
+    return x, truth, torch.where(labelled, truth, -1)
+
+
+def finished(x, label, k, n_known, **config) -> GCD:
+    method = GCD(
+        GCDConfig(proj_out=16, n_init=3, **config), Task(n_known, k, 8, len(x), int((label >= 0).sum()))
+    )
+    rows = torch.arange(len(x))
+    method.finish(Images(rows, label, len(x), torch.Generator().manual_seed(1), lambda: x))
+    return method
+
+
+def test_known_classes_keep_their_number_and_novel_ones_are_found():
+    x, truth, label = blobs(5, 3)
+    placed = finished(x, label, 5, 3).predict(x)
+    known = truth < 3
+    assert torch.equal(placed.category[known], truth[known])
+    assert all(len(placed.category[truth == c].unique()) == 1 for c in (3, 4))
+    assert (placed.category[~known] >= 3).all()
+    assert placed.known_score[known].min() > 0.5 > placed.known_score[~known].max()
+
+
+def test_it_is_the_nearest_centre_of_normalised_features():
+    x, _, label = blobs(5, 3)
+    method = finished(x, label, 5, 3)
+    distance = torch.cdist(unit(x), method.centres)
+    torch.testing.assert_close(method.logits(x), -distance.square() / 0.1, atol=1e-4, rtol=1e-4)
+    assert torch.equal(method.predict(x).category, distance.argmin(-1))
+
+
+@pytest.mark.parametrize("gone", [0, 1, 2])
+def test_a_known_class_without_a_readable_image_moves_no_other(gone):
+    """Its labelled images cannot be read, and so are not there."""
+    x, truth, label = blobs(5, 3)
+    there = label != gone
+    x, truth, label = x[there], truth[there], label[there]
+    category = finished(x, label, 5, 3).predict(x).category
+    for c in {0, 1, 2} - {gone}:
+        assert (category[truth == c] == c).all()
+    assert len(category.unique()) == 5
+
+
+def test_every_class_known():
+    x, truth, label = blobs(3, 3)
+    assert torch.equal(finished(x, label, 3, 3).predict(x).category, truth)

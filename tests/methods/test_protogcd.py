@@ -1,0 +1,119 @@
+"""ProtoGCD: the assembled total against the released code's parts, its schedule, and its prototypes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from holotype.losses.adaptive import prototype_separation
+from holotype.losses.precision import unit
+from holotype.methods import Batch, Moment, Stage, Task
+from holotype.methods.protogcd import ProtoGCD, ProtoGCDConfig
+from holotype.models.heads import CosineClassifier, Projector
+
+GOLDEN = dict(np.load(Path(__file__).parents[1] / "parity/protogcd.npz", allow_pickle=False))
+
+
+def golden(key: str) -> torch.Tensor:
+    return torch.from_numpy(np.asarray(GOLDEN[key]))
+
+
+def hard_share(method: ProtoGCD, epoch: int, epochs: int = 200) -> float:
+    return method.schedule(Stage(), Moment(epoch, epochs))["hard_share"]
+
+
+@pytest.mark.parametrize("case", ["total_a", "total_b"])
+def test_the_total_and_its_gradients_equal_the_released_code(case):
+    q, z = (
+        golden(f"{case}__{name}").unflatten(0, (2, -1)).requires_grad_() for name in ("logits", "projections")
+    )
+    mu = golden(f"{case}__prototypes").requires_grad_()
+    labelled = golden(f"{case}__labelled")
+    b, k = len(labelled), q.shape[-1]
+    config = ProtoGCDConfig(separation=float(GOLDEN[f"{case}__lambda_sep"]))
+    assert config.memax_weight == float(GOLDEN[f"{case}__lambda_ent"])
+    method = ProtoGCD(config, Task(4, k, 16, b, int(labelled.sum()))).double()
+    batch = Batch(torch.zeros(2, b, 16), golden(f"{case}__labels").clamp_min(0), labelled, torch.arange(b))
+    now = {"hard_share": torch.tensor(hard_share(method, int(GOLDEN[f"{case}__epoch"])), dtype=torch.float64)}
+    terms = method.terms(z, q, mu, batch, now)
+    weight = {
+        "dapl": 0.65,
+        "ent": 1.3,
+        "sep": 0.65 * config.separation,
+        "cls_s": 0.35,
+        "con_u": 0.65,
+        "con_s": 0.35,
+    }
+    names = dict(zip(weight, ("dapl", "entropy", "separation", "cls", "infonce", "supcon"), strict=True))
+    for ours, theirs in names.items():
+        expected = weight[ours] * float(GOLDEN[f"{case}__{theirs}"])
+        assert terms[ours].item() == pytest.approx(expected, rel=1e-7, abs=1e-9), ours
+    total = torch.stack(list(terms.values())).sum()
+    assert total.item() == pytest.approx(float(GOLDEN[f"{case}__total"]), rel=1e-7)
+    total.backward()
+    for name, tensor in (("logits", q), ("projections", z), ("prototypes", mu)):
+        ours = tensor.grad if name == "prototypes" else tensor.grad.flatten(0, 1)
+        torch.testing.assert_close(ours, golden(f"{case}__grad_{name}"), rtol=1e-6, atol=1e-9, msg=name)
+
+
+@pytest.mark.parametrize(("case", "start"), [("ratio_schedule_0", 0.0), ("ratio_schedule_1", 0.2)])
+def test_the_share_of_hard_labels_is_the_published_one(case, start):
+    method = ProtoGCD(ProtoGCDConfig(hard_start=start), Task(2, 4, 8, 10, 4))
+    ours = [hard_share(method, epoch) for epoch in range(200)]
+    np.testing.assert_allclose(ours, GOLDEN[f"{case}__ratio"], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3, 10, 60])
+def test_a_short_training_ends_with_hard_labels_too(epochs):
+    method = ProtoGCD(ProtoGCDConfig(), Task(2, 4, 8, 10, 4))
+    ours = [hard_share(method, epoch, epochs) for epoch in range(epochs)]
+    assert ours == sorted(ours)
+    assert ours[0] == 0 or epochs == 1
+    assert ours[-1] == 1 or epochs == 1
+
+
+def test_the_head_and_its_step_equal_the_released_code():
+    """Prototypes keep unit length whatever the optimiser does: one step on squared logits plus separation."""
+    state = {key.removeprefix("head_a__sd_"): golden(key) for key in GOLDEN if key.startswith("head_a__sd_")}
+    projector, classifier = Projector(8, 10, 7).double(), CosineClassifier(8, 6).double()
+    projector.load_state_dict(
+        {f"mlp.{n}.{p}": state[f"mlp_{n}_{p}"] for n in (0, 2, 4) for p in ("weight", "bias")}
+    )
+    classifier.load_state_dict({"v": state["prototype_layer_weight_v"]})
+    x = golden("head_a__x")
+    torch.testing.assert_close(unit(classifier.v), golden("head_a__prototypes_unit"))
+    torch.testing.assert_close(classifier(x), golden("head_a__logits"))
+    torch.testing.assert_close(projector(x), golden("head_a__projection"))
+    optimiser = torch.optim.SGD([classifier.v], lr=float(GOLDEN["head_a__lr"]))
+    (classifier(x).square().sum() + prototype_separation(unit(classifier.v))).backward()
+    optimiser.step()
+    torch.testing.assert_close(unit(classifier.v), golden("head_a__prototypes_unit_after_one_sgd_step"))
+    torch.testing.assert_close(classifier(x), golden("head_a__logits_after_one_sgd_step"))
+
+
+def a_batch(b: int = 8, labelled: float = 0.5) -> Batch:
+    g = torch.Generator().manual_seed(0)
+    mask = torch.arange(b) < labelled * b
+    return Batch(torch.randn(2, b, 8, generator=g), torch.arange(b) % 2 * mask, mask, torch.arange(b))
+
+
+def test_the_log_says_what_was_hard_and_how_often_it_was_right():
+    method = ProtoGCD(ProtoGCDConfig(), Task(2, 4, 8, 10, 4))
+    assert method.diagnostics() == {}
+    method.loss(a_batch(), {"hard_share": torch.tensor(0.5)})
+    said = method.diagnostics()
+    assert said["hard_share"] == 0.5
+    assert 0 <= said["hard_precision"] <= 1
+    method.before_epoch(Stage(), 1, None)
+    assert method.diagnostics() == {}
+
+
+def test_without_labels_and_with_one_class_the_loss_stays_finite():
+    for task, batch in ((Task(2, 4, 8, 10, 4), a_batch(labelled=0)), (Task(1, 1, 8, 10, 4), a_batch(1, 1.0))):
+        method = ProtoGCD(ProtoGCDConfig(), task)
+        batch.label = batch.label.clamp_max(task.k - 1)
+        terms = method.loss(batch, {"hard_share": torch.tensor(0.5)})
+        torch.stack(list(terms.values())).sum().backward()
+        assert all(term.isfinite() for term in terms.values())
+        assert all(p.grad.isfinite().all() for p in method.parameters())

@@ -1,0 +1,146 @@
+"""RS+: the weight of its terms, its two presets, and what it logs."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from holotype.losses.ranking import same_strongest, true_pairs
+from holotype.methods import Batch, Moment, Task
+from holotype.methods.rs import RS, RSConfig
+
+GOLDEN = dict(np.load(Path(__file__).parents[1] / "parity/autonovel.npz", allow_pickle=False))
+TASK = Task(n_known=3, k=6, dim=16, n_images=40, n_labelled=12)
+
+
+def build(preset: str = "default", **settings) -> RS:
+    torch.manual_seed(0)
+    return RS(RSConfig(**{**RS.presets[preset], **settings}), TASK).double()
+
+
+def golden_batch(labelled: float = 0.5) -> tuple[torch.Tensor, torch.Tensor, Batch]:
+    h, logits = (
+        torch.from_numpy(x)
+        for x in (
+            GOLDEN["gcd_a__feat"],
+            np.stack([GOLDEN["gcd_a__logits_view1"], GOLDEN["gcd_a__logits_view2"]]),
+        )
+    )
+    mask = torch.arange(10) < 10 * labelled
+    batch = Batch(torch.stack([h, h.flip(0)]), torch.arange(10) % 3 * mask, mask, torch.arange(10))
+    return h, logits, batch
+
+
+def now(ramp: float = 1.0) -> dict[str, torch.Tensor]:
+    return {"ramp": torch.tensor(ramp, dtype=torch.float64)}
+
+
+def test_as_run_is_the_released_loss_over_all_rows_with_the_consistency_twice():
+    h, logits, batch = golden_batch()
+    terms = build("as_run").terms(h, logits, batch, now(0.5))
+    assert terms["bce"].item() == pytest.approx(float(GOLDEN["gcd_a__loss_bce"]), rel=1e-9)
+    assert terms["mse"].item() == pytest.approx(2 * 0.5 * 50 * float(GOLDEN["gcd_a__mse"]), rel=1e-9)
+    ce = torch.nn.functional.cross_entropy(logits[0, :5], batch.label[:5])
+    torch.testing.assert_close(terms["ce"], ce)
+
+
+def test_the_default_puts_labels_in_where_both_are_labelled_and_counts_once():
+    h, logits, batch = golden_batch()
+    default, as_run = (build(p).terms(h, logits, batch, now()) for p in ("default", "as_run"))
+    torch.testing.assert_close(default["mse"], as_run["mse"] / 2)
+    guessed = same_strongest(h)
+    truth = true_pairs(guessed, batch.label, batch.labelled)
+    assert not torch.equal(guessed, truth)
+    assert default["bce"] != as_run["bce"]
+    torch.testing.assert_close(default["ce"], as_run["ce"])
+    nobody = golden_batch(labelled=0)
+    default, as_run = (build(p).terms(*nobody, now()) for p in ("default", "as_run"))
+    torch.testing.assert_close(default["bce"], as_run["bce"])  # without labels there is nothing to put in
+    assert default["ce"] == 0
+
+
+def test_gradients_reach_both_views_and_ranks_come_from_the_first():
+    method, (_, _, batch) = build(), golden_batch()
+    batch.features.requires_grad_()
+    terms = method.loss(batch, now())
+    for name, views in (("ce", [True, False]), ("bce", [True, True]), ("mse", [True, True])):
+        (grad,) = torch.autograd.grad(terms[name], batch.features, retain_graph=True)
+        assert [bool((view != 0).any()) for view in grad] == views, name
+    changed = batch.features.detach().clone()
+    changed[1] = changed[1].flip(-1)  # other ranks in the second view
+    before, after = ({**build("as_run").tally.means()} for _ in range(2))
+    one, two = build("as_run"), build("as_run")
+    one.loss(batch, now())
+    two.loss(Batch(changed, batch.label, batch.labelled, batch.image), now())
+    before, after = one.diagnostics(), two.diagnostics()
+    assert all(before[name] == after[name] for name in before)
+
+
+def test_the_ramp_is_the_published_one():
+    method = build()
+    weight = [50 * method.schedule(None, Moment(e, 200))["ramp"] for e in GOLDEN["ncd_a__epochs"]]
+    np.testing.assert_allclose(weight, GOLDEN["ncd_a__weight_at_epochs"], rtol=1e-9)
+    short = [method.schedule(None, Moment(e, 20))["ramp"] for e in range(20)]
+    assert short[15:] == [1.0] * 5
+    assert short[0] == pytest.approx(np.exp(-5))
+
+
+def test_the_rate_drops_once_or_twice():
+    def rates(preset: str, epochs: int) -> list[float]:
+        (rate,) = build(preset).stages()[0].rates
+        return [rate.pace(Moment(e, epochs)) for e in range(epochs)]
+
+    default, as_run = rates("default", 200), rates("as_run", 200)
+    assert [default.index(pytest.approx(r)) for r in (1, 0.1)] == [0, 170]
+    assert [as_run.index(pytest.approx(r)) for r in (1, 0.1, 0.01)] == [0, 85, 170]
+    assert rates("default", 20)[16:18] == pytest.approx([1, 0.1])
+
+
+def test_the_log_says_how_many_pairs_there_are_and_how_right_they_are():
+    """Three prototypes with strengths of their own: every pair is right, and each row has nine others."""
+    torch.manual_seed(0)
+    truth = torch.arange(30) % 3
+    h = 3.0 * torch.eye(3).repeat_interleave(5, 1)[truth] + 0.2 * torch.randn(30, 15)
+    h = torch.cat([h, torch.zeros(30, 1)], dim=1).double()
+    batch = Batch(torch.stack([h, h]), truth, torch.arange(30) < 15, torch.arange(30))
+    method = build()
+    method.loss(batch, now())
+    said = method.diagnostics()
+    assert said["positives"] == 9
+    assert said["pair_precision"] == said["pair_recall"] == 1
+
+
+def test_a_linear_head_parts_three_prototypes_within_a_few_hundred_steps():
+    torch.manual_seed(0)
+    truth = torch.arange(60) % 3
+    clean = 3.0 * torch.eye(3).repeat_interleave(5, 1)[truth]
+    method = RS(RSConfig(consistency=5.0), Task(1, 3, 15, 60, 10))
+    optimiser = torch.optim.SGD(method.parameters(), lr=0.1, momentum=0.9)
+    labelled = (truth == 0) & (torch.arange(60) < 30)
+    for _ in range(200):
+        views = clean + 0.2 * torch.randn(2, 60, 15)
+        terms = method.loss(
+            Batch(views, truth * labelled, labelled, torch.arange(60)), {"ramp": torch.tensor(1.0)}
+        )
+        optimiser.zero_grad()
+        torch.stack(list(terms.values())).sum().backward()
+        optimiser.step()
+    category = method.predict(clean).category
+    assert (category[truth == 0] == 0).all()
+    assert all(len(category[truth == c].unique()) == 1 for c in range(3))
+    assert len(category.unique()) == 3
+
+
+def test_the_head_has_a_bias_and_takes_features_as_they_are():
+    method, x = build(), torch.randn(4, 16, dtype=torch.float64)
+    expected = x @ method.head.weight.T + method.head.bias
+    torch.testing.assert_close(method.logits(x), expected)
+
+
+def test_recipes_are_the_published_ones():
+    assert RS.recipes["*"] == {"train.weight_decay": 1e-4}
+    for name in ("cub", "scars", "aircraft", "herbarium19"):
+        assert RS.recipes[name]["train.lr"] == 0.001
+    assert RS.recipes["cifar10"] == {"method.consistency": 5.0, "method.ramp": 0.25}
+    assert not RS.recipes.keys() & {"cifar100", "imagenet100"}
