@@ -10,7 +10,14 @@ import torch
 from holotype.data.sampling import keyed_generator
 from holotype.methods import METHODS, Batch, Images, Method, Moment, Task
 
-TRAINED = [name for name, cls in METHODS.items() if cls(cls.Config(), Task(2, 4, 8, 10, 4)).stages()]
+
+def trains_on_tokens(cls: type[Method]) -> bool:
+    """What looks at images is trained as a whole, in tests/training."""
+    stages = cls(cls.Config(), Task(2, 4, 8, 10, 4)).stages()
+    return bool(stages) and all(stage.needs == "tokens" for stage in stages)
+
+
+TRAINED = [name for name, cls in METHODS.items() if trains_on_tokens(cls)]
 TASK = Task(n_known=3, k=6, dim=16, n_images=120, n_labelled=30, epochs=10)
 
 

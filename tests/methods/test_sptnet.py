@@ -78,7 +78,9 @@ def test_below_20_steps_an_epoch_only_counting_over_the_stage_trains_the_network
 def test_the_rate_of_the_prompt_equals_the_released_code():
     base, total = float(golden("prompter_lr__base_lr")), int(golden("prompter_lr__total_steps"))
     assert total == 46_000
-    for step, lr in zip(golden("prompter_lr__step").tolist(), golden("prompter_lr__lr").tolist(), strict=True):
+    for step, lr in zip(
+        golden("prompter_lr__step").tolist(), golden("prompter_lr__lr").tolist(), strict=True
+    ):
         at = Moment(step // 46, total // 46, step % 46, 46)
         assert base * prompt_pace(at) == pytest.approx(lr, rel=1e-7, abs=1e-9)
 

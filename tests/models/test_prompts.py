@@ -8,11 +8,15 @@ import torch
 from torch import Tensor
 
 from holotype.errors import InputError
+from holotype.models.frozen import Frozen
 from holotype.models.networks import import_timm
 from holotype.models.prompts import (
     PixelPrompt,
+    PixelPrompted,
+    TaughtPrompts,
     TokenPrompts,
     border_mask,
+    called_frozen,
     embedded,
     frame_width,
     patch_size,
@@ -129,7 +133,7 @@ def test_prompted_tokens_equal_the_released_network(case) -> None:
     model = network(int(get("dim")), int(get("depth")), int(get("heads")))
     model.load_state_dict(state)
     trunk, tail = split(model.double(), 1)
-    encoder = TokenPrompts(trunk, tail, n).double()
+    encoder = TokenPrompts(Frozen(trunk), tail, n).double()
     encoder.prompts.data.copy_(prompts)
     seen = []
     for block in (*trunk.blocks, *tail.trained()):
@@ -149,7 +153,7 @@ def test_the_counts_of_the_published_network() -> None:
     with torch.device("meta"):
         model = timm.create_model("vit_base_patch16_224", num_classes=0)
         trunk, tail = split(model, 1)
-        encoder = TokenPrompts(trunk, tail)
+        encoder = TokenPrompts(Frozen(trunk), tail)
         out = encoder.tokens(torch.zeros(1, 3, 224, 224))
     assert list(encoder.prompts.shape) == NETWORK["vit_base_shapes__prompt_shape"].tolist()
     assert encoder.prompts.numel() == NETWORK["vit_base_shapes__prompt_params"] == 46_080
@@ -165,7 +169,7 @@ def test_prompts_that_nobody_attends_to_change_nothing(monkeypatch) -> None:
     with torch.no_grad():
         plain = model(images)
     trunk, tail = split(model, 1)
-    encoder = TokenPrompts(trunk, tail).double()
+    encoder = TokenPrompts(Frozen(trunk), tail).double()
     with torch.no_grad():
         encoder.prompts.fill_(3.0)
         mask = torch.zeros(10, 10, dtype=torch.bool)
@@ -177,19 +181,18 @@ def test_prompts_that_nobody_attends_to_change_nothing(monkeypatch) -> None:
 
 def test_every_prompt_and_the_last_block_get_a_gradient_and_the_trunk_none() -> None:
     trunk, tail = split(network(), 1)
-    encoder = TokenPrompts(trunk, tail)
+    encoder = TokenPrompts(Frozen(trunk), tail)
     encoder(torch.randn(2, 3, 32, 32)).square().sum().backward()
     assert encoder.prompts.grad.flatten(1).ne(0).any(1).all()
     assert all(p.grad is not None for block in tail.trained() for p in block.parameters())
     assert all(p.grad is None for p in trunk.parameters())
-    names = dict(encoder.named_parameters())
-    assert not any(name.startswith("outside") for name in names)
+    assert not any(name.startswith("trunk") for name in encoder.state_dict())
 
 
 def test_prompts_stand_before_registers() -> None:
     model = network(arch="vit_small_patch14_reg4_dinov2", img_size=28)
     trunk, tail = split(model, 1)
-    encoder = TokenPrompts(trunk, tail)
+    encoder = TokenPrompts(Frozen(trunk), tail)
     x = embedded(trunk, torch.randn(1, 3, 28, 28))
     prompted = encoder.with_prompts(x, 0)
     assert torch.equal(prompted[:, 0], x[:, 0])
@@ -208,4 +211,56 @@ def test_prompts_stand_before_registers() -> None:
 def test_networks_that_take_no_prompts_are_refused(arch, said) -> None:
     trunk, tail = split(network(arch=arch), 1)
     with pytest.raises(InputError, match=said):
-        TokenPrompts(trunk, tail)
+        TokenPrompts(Frozen(trunk), tail)
+
+
+# -- a teacher, and what stands still -----------------------------------------------------------------
+
+
+def test_the_teacher_of_prompts_copies_freezes_and_follows() -> None:
+    trunk, tail = split(network(), 1)
+    encoder = TaughtPrompts(TokenPrompts(Frozen(trunk), tail))
+    images = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        for parameter in encoder.student.parameters():
+            parameter += torch.randn_like(parameter)
+        first, student = encoder.teacher(images), encoder.student(images)
+        assert not torch.allclose(first, student)
+        encoder.teacher.update(1.0)
+        assert torch.equal(encoder.teacher(images), first)
+        encoder.teacher.update(0.0)
+        torch.testing.assert_close(encoder.teacher(images), student)
+        encoder.student.prompts += 1
+        encoder.teacher.update(0.75)
+        torch.testing.assert_close(encoder.teacher[0].prompts, encoder.student.prompts - 0.75)
+    names = {name for name, _ in encoder.named_parameters()}
+    assert names == {f"student.{name}" for name, _ in encoder.student.named_parameters()}
+    assert any("copies.0.tail.blocks" in name for name in encoder.state_dict())
+    assert not any("trunk" in name for name in encoder.state_dict())
+
+
+def test_a_module_called_frozen_passes_gradients_on_and_keeps_none() -> None:
+    layer, x = torch.nn.Linear(3, 2), torch.randn(4, 3, requires_grad=True)
+    called_frozen(layer, x).sum().backward()
+    torch.testing.assert_close(x.grad, layer.weight.sum(0).expand(4, -1))
+    assert layer.weight.grad is None
+    assert layer.bias.grad is None
+    assert layer.weight.requires_grad
+    torch.testing.assert_close(called_frozen(layer, x), layer(x))
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_pixel_prompts_learn_through_a_frozen_network_and_the_network_without_them(blocks) -> None:
+    trunk, tail = split(network(), blocks)
+    encoder = PixelPrompted(Frozen(trunk), tail, PixelPrompt(32, patch_size(trunk), frame=4))
+    images = torch.randn(2, 3, 32, 32)
+    learning = [p for p in tail.parameters() if p.requires_grad]
+    encoder.of_prompt(images).square().sum().backward()
+    assert all(p.grad.ne(0).any() for p in encoder.prompt.parameters())
+    assert all(p.grad is None for p in learning)
+    encoder.zero_grad()
+    features = encoder.of_model(images)
+    torch.testing.assert_close(features, torch.cat([tail(trunk(images)), encoder(images)]))
+    features.square().sum().backward()
+    assert all(p.grad is not None for p in learning)
+    assert all(p.grad is None for p in encoder.prompt.parameters())

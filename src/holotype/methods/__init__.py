@@ -23,14 +23,18 @@ from holotype.methods.base import (
 )
 from holotype.methods.debgcd import DebGCD
 from holotype.methods.kmeans import KMeans
+from holotype.methods.promptcal import PromptCAL
 from holotype.methods.rpc import RPC
 from holotype.methods.simgcd import SimGCD
+from holotype.methods.sptnet import SPTNet
 
 METHODS: dict[str, type[Method]] = {
     "kmeans": KMeans,
     "simgcd": SimGCD,
     "debgcd": DebGCD,
     "rpc": RPC,
+    "promptcal": PromptCAL,
+    "sptnet": SPTNet,
 }
 
 

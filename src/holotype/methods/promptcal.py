@@ -25,7 +25,13 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from holotype.losses.affinity import affinity_contrast, affinity_graph, cleaned, draw_negatives, labelled_pairs
+from holotype.losses.affinity import (
+    affinity_contrast,
+    affinity_graph,
+    cleaned,
+    draw_negatives,
+    labelled_pairs,
+)
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.losses.precision import unit
 from holotype.machine.rules import Count
@@ -35,7 +41,7 @@ from holotype.methods.simgcd import TAU_S, TAU_U
 from holotype.methods.tally import Tally
 from holotype.models.heads import GCDHead
 from holotype.models.memory import RingMemory
-from holotype.models.prompts import TokenPrompts
+from holotype.models.prompts import TaughtPrompts, TokenPrompts
 from holotype.models.teacher import Teacher
 
 AFFINITY = "affinity"
@@ -77,14 +83,6 @@ class PromptCALConfig(GCDConfig):
 def _values(neighbours: int, quantile: float, affinity_epochs: float, **more: Any) -> dict[str, Any]:
     values = {"neighbours": neighbours, "quantile": quantile, "affinity_epochs": affinity_epochs}
     return {**{f"method.{key}": value for key, value in values.items()}, **more}
-
-
-class TaughtPrompts(nn.Module):
-    """The network with its prompts, and the teacher that follows both."""
-
-    def __init__(self, student: TokenPrompts) -> None:
-        super().__init__()
-        self.student, self.teacher = student, Teacher(student)
 
 
 class PromptCAL(GCD):

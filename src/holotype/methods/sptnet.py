@@ -60,7 +60,9 @@ class SPTNetConfig(SimGCDConfig):
 
 
 def _values(prompt_lr: float, model_lr: float, **more: Any) -> dict[str, Any]:
-    return {f"method.{key}": value for key, value in dict(prompt_lr=prompt_lr, model_lr=model_lr, **more).items()}
+    return {
+        f"method.{key}": value for key, value in dict(prompt_lr=prompt_lr, model_lr=model_lr, **more).items()
+    }
 
 
 class SPTNet(SimGCD):
@@ -139,8 +141,12 @@ class SPTNet(SimGCD):
         """(2, b, ...) -> (2, b, D). On images, the turn decides which two views there are and who learns."""
         if stage.needs == "tokens":
             return super().encode(stage, inputs, now)
-        learns_model = bool(now["model_turn"])  # the host must know: one side is not to have a gradient at all
-        features = self.encoder.of_model(inputs[0]) if learns_model else self.encoder.of_prompt(inputs.flatten(0, 1))
+        learns_model = bool(
+            now["model_turn"]
+        )  # the host must know: one side is not to have a gradient at all
+        features = (
+            self.encoder.of_model(inputs[0]) if learns_model else self.encoder.of_prompt(inputs.flatten(0, 1))
+        )
         return features.unflatten(0, (2, -1))
 
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:

@@ -10,6 +10,7 @@ from torch.func import functional_call
 
 from holotype.errors import InputError
 from holotype.models.tails import WholeTail
+from holotype.models.teacher import Teacher
 
 FRAME, FRAME_AT = 30, 224
 """Width of the frame in pixels, of an image of so many."""
@@ -145,6 +146,14 @@ class TokenPrompts(nn.Module):
         return torch.cat([x[:, :1], own, x[:, 1 + (n if number else 0) :]], dim=1)
 
 
+class TaughtPrompts(nn.Module):
+    """The network with its prompts, and the teacher that follows both."""
+
+    def __init__(self, student: TokenPrompts) -> None:
+        super().__init__()
+        self.student, self.teacher = student, Teacher(student)
+
+
 def embedded(trunk: Trunk, images: Tensor) -> Tensor:
     """What enters a network's first block, without prompts: (n, 3, S, S) -> (n, N, D)."""
     x = trunk._pos_embed(trunk.patch_embed(images))
@@ -158,11 +167,11 @@ def check_takes_prompts(trunk: Trunk) -> None:
     """Refuse a network in which tokens cannot be put after CLS without a position."""
     if getattr(trunk, "cls_token", None) is None:
         raise InputError(
-            f"Prompt tokens stand beside the CLS token, and this network has none: choose one with a CLS "
-            "token, for example vit_base_patch16_224.dino, or another method."
+            "Prompt tokens stand beside the CLS token, and this network has none: choose one with a CLS token, for "
+            "example vit_base_patch16_224.dino, or another method."
         )
     if getattr(trunk, "rope", None) is not None:
         raise InputError(
-            f"Prompt tokens have no place among rotary positions, which this network uses: choose one with "
-            "learnt positions, for example vit_base_patch16_224.dino, or another method."
+            "Prompt tokens have no place among rotary positions, which this network uses: choose one with learnt "
+            "positions, for example vit_base_patch16_224.dino, or another method."
         )
