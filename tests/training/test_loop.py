@@ -152,7 +152,7 @@ def test_the_log_of_a_resumed_run_has_every_epoch_once(world, tmp_path):
 def test_training_never_sees_the_truth(world):
     rng = np.random.default_rng(1)
     shuffled = dataclasses.replace(world.table, truth=rng.permutation(world.table.truth))
-    for name in ("simgcd", "debgcd", "rpc"):
+    for name in METHODS:
         mine, theirs = world.loop(name), world.loop(name, table=shuffled)
         mine.fit(), theirs.fit()
         assert_equal_weights(weights(mine), weights(theirs))

@@ -22,19 +22,27 @@ from holotype.methods.base import (
     Views,
 )
 from holotype.methods.debgcd import DebGCD
+from holotype.methods.gcd import GCD
 from holotype.methods.kmeans import KMeans
 from holotype.methods.promptcal import PromptCAL
+from holotype.methods.protogcd import ProtoGCD
 from holotype.methods.rpc import RPC
+from holotype.methods.rs import RS
 from holotype.methods.simgcd import SimGCD
 from holotype.methods.sptnet import SPTNet
+from holotype.methods.uno import UNO
 
 METHODS: dict[str, type[Method]] = {
     "kmeans": KMeans,
+    "rs": RS,
+    "uno": UNO,
+    "gcd": GCD,
+    "promptcal": PromptCAL,
     "simgcd": SimGCD,
+    "sptnet": SPTNet,
+    "protogcd": ProtoGCD,
     "debgcd": DebGCD,
     "rpc": RPC,
-    "promptcal": PromptCAL,
-    "sptnet": SPTNet,
 }
 
 

@@ -15,10 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holotype.cluster.kmeans import kmeans
-from holotype.methods.base import Card, Images, Method, Prediction, Stage, Task
-
-SOFTNESS = 0.1
-"""Temperature that turns squared distances into probabilities; the same as the classifiers' on cosines."""
+from holotype.methods.base import Card, Images, Prediction, Stage
+from holotype.methods.clustered import SOFTNESS, Clustered
 
 
 @dataclass
@@ -31,13 +29,11 @@ class KMeansConfig:
     """Largest number of iterations of a start."""
 
 
-class KMeans(Method):
+class KMeans(Clustered):
     """No stages: the loop encodes every image once and `finish` clusters."""
 
     Config = KMeansConfig
-    scores_early = False
     config: KMeansConfig
-    centres: Tensor
     card = Card(
         title="k-means",
         paper="James MacQueen: Some Methods for Classification and Analysis of Multivariate Observations. Berkeley "
@@ -46,10 +42,6 @@ class KMeans(Method):
         line="Clusters the backbone's features of the unlabelled images as they are; nothing is trained.",
         differs=("Labels only name the clusters afterwards, one for each known class.",),
     )
-
-    def __init__(self, config: KMeansConfig, task: Task) -> None:
-        super().__init__(config, task)
-        self.register_buffer("centres", torch.zeros(task.k, task.dim))
 
     def stages(self) -> list[Stage]:
         return []
@@ -78,11 +70,6 @@ class KMeans(Method):
         _, cluster = linear_sum_assignment(votes, maximize=True)
         rest = np.setdiff1d(np.arange(self.task.k), cluster)
         return torch.from_numpy(np.concatenate([cluster, rest])).to(centres.device)
-
-    def logits(self, features: Tensor) -> Tensor:
-        """Without cdist, which ONNX does not have."""
-        apart = F.normalize(features, dim=-1)[:, None] - self.centres
-        return -apart.square().sum(-1) / SOFTNESS
 
     def predict(self, features: Tensor) -> Prediction:
         distance = torch.cdist(F.normalize(features, dim=-1), self.centres)

@@ -151,7 +151,7 @@ class PromptCAL(GCD):
         return {"negatives": (2 * batch_size, len(self.memory.rows))} if stage.name == AFFINITY else {}
 
     def encode(self, stage: Stage, inputs: Tensor, now: Now) -> Tensor:
-        """(2, b, 3, S, S) -> (2, b, 2 or 4, D): CLS and prompts of the student, in the second stage of the teacher too."""
+        """(2, b, 3, S, S) -> (2, b, P, D): CLS and prompts of the student, in the second stage then of the teacher."""
         images = inputs.flatten(0, 1)
         features: Tensor = self.encoder.student(images)
         if stage.name == AFFINITY:

@@ -40,6 +40,12 @@ def ramp(epoch: int, length: int, epochs: int) -> float:
     return min(1.0, epoch / length) if length > 0 else 1.0
 
 
+def sigmoid_ramp(epoch: float, length: float) -> float:
+    """exp(-5 (1 - t / length)^2), t = epoch, but at most `length`: 0.0067 at first, 1 from there on; 1 for length 0."""
+    left = 1 - min(epoch, length) / length if length > 0 else 0.0
+    return math.exp(-5 * left**2)
+
+
 # -- paces of learning rates ------------------------------------------------------------------------------
 
 

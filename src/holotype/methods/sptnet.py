@@ -110,12 +110,17 @@ class SPTNet(SimGCD):
 
     def stages(self) -> list[Stage]:
         c = self.config
-        model = {"lr": c.model_lr, "weight_decay": MODEL_DECAY, "pace": model_pace}
-        prompt = Rate("tail.prompt", lr=c.prompt_lr, weight_decay=0.0, pace=prompt_pace)
-        rates = (prompt, Rate("tail.tail", **model), Rate("method", **model))
+        prompt = Rate("tail.prompt", c.prompt_lr, 0.0, prompt_pace)
+        tail, heads = (Rate(who, c.model_lr, MODEL_DECAY, model_pace) for who in ("tail.tail", "method"))
         return [
             Stage(SIMGCD, trains=("tail.tail", "method")),
-            Stage("prompts", share=c.prompt_epochs, needs="images", capturable=False, rates=rates),
+            Stage(
+                "prompts",
+                share=c.prompt_epochs,
+                needs="images",
+                capturable=False,
+                rates=(prompt, tail, heads),
+            ),
         ]
 
     def schedule(self, stage: Stage, at: Moment) -> dict[str, float]:
