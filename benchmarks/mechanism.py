@@ -56,7 +56,7 @@ class Watch:
     def look(self, epoch: int) -> None:
         loop, table = self.run.loop, self.run.prepared.data.table
         loop.modules.eval()
-        features = loop._features()
+        features = loop.gallery.features(loop.source)
         placed = place(loop.method, features, loop.rows.usable)
         values = headline_values(score(table, placed.category.numpy(), placed.known_score.numpy()))
         _, _, true = class_index(table.known, np.asarray(table.truth).astype(str))

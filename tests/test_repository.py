@@ -69,10 +69,11 @@ COVERED = {
     "losses/precision.py": "losses/test_masked.py",
     "machine/processes.py": "training/test_processes.py",
     "machine/rules.py": "runs/test_casting.py",
-    "methods/base.py": "training/test_loop.py",
+    "methods/base.py": "training/test_kinds.py",
     "methods/rpc_config.py": "methods/test_rpc.py",
     "runs/parts.py": "runs/test_experiment.py",
     "training/config.py": "runs/test_identity.py",
+    "training/gallery.py": "training/test_kinds.py",
 }
 """Files whose tests lie in a file of another name. A file in neither place has no tests."""
 

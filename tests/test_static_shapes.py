@@ -33,7 +33,7 @@ from holotype.losses import (
 PACKAGE = Path(holotype.__file__).parent
 MASK_NAME = re.compile(r"(^|_)(labelled|unlabelled|mask|valid|positive|negative)$")
 VALUE_CALLS = {"nonzero", "masked_select", "argwhere", "item", "tolist", "unique", "flatnonzero"}
-OUTSIDE_THE_STEP = {"finish", "before_epoch"}
+OUTSIDE_THE_STEP = {"finish", "before_epoch", "rows"}
 """Methods of a Method that run once or once an epoch, over all images, and are never captured."""
 
 
@@ -57,6 +57,8 @@ def in_the_step(tree: ast.AST) -> Iterator[ast.AST]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef) and node.name in OUTSIDE_THE_STEP:
             continue
+        if isinstance(node, ast.AnnAssign):  # a type may read `Card | None`
+            node = ast.Expr(node.value or ast.Constant(None))
         yield node
         yield from in_the_step(node)
 

@@ -19,6 +19,12 @@ class Mine(Method):
 
 a_function = print
 """
+OUTDATED = """
+from holotype.methods import Method
+
+class Mine(Method):
+    needs = "images"
+"""
 
 
 @pytest.fixture
@@ -28,6 +34,15 @@ def own_module(tmp_path, monkeypatch) -> str:
     return "module_of_ones_own"
 
 
+def test_a_method_that_says_for_all_stages_what_each_stage_says_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "module_of_long_ago.py").write_text(OUTDATED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(
+        InputError, match=r"Mine sets needs, which each of its stages says now: write Stage\(needs="
+    ):
+        find_method("module_of_long_ago:Mine")
+
+
 def test_every_key_leads_to_its_method():
     assert {"kmeans", "simgcd", "debgcd", "rpc"} <= set(METHODS)
     for name, cls in METHODS.items():
@@ -35,6 +50,16 @@ def test_every_key_leads_to_its_method():
         assert issubclass(cls, Method)
         assert dataclasses.is_dataclass(cls.Config)
         assert cls.presets["default"] == {}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_a_card_of_its_own(name):
+    card = vars(METHODS[name])["card"]
+    assert 1950 < card.year < 2100
+    assert str(card.year) in card.paper
+    for sentence in (card.line, *card.differs):
+        assert sentence.endswith(".")
+        assert "\n" not in sentence
 
 
 def test_a_class_by_its_place():

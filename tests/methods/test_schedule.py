@@ -1,11 +1,13 @@
 """Schedules against the golden numbers of the released code."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from holotype.methods.schedule import cosine_lr, linear_warmup, ramp
+from holotype.methods import Moment
+from holotype.methods.schedule import constant, cosine, cosine_lr, drops, linear_warmup, ramp, sigmoid_ramp
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity/schedules.npz")
 CASES = sorted({key.rsplit(".", 1)[0] for key in GOLDEN.files if key.endswith(".lr_used")})
@@ -52,3 +54,38 @@ def test_a_warm_up_rises_to_the_cosine_and_leaves_the_rest_alone():
     assert [cosine_lr(0.1, epoch, 4, 10) for epoch in range(4)] == [
         cosine_lr(0.1, epoch, 4, 2) for epoch in range(4)
     ]
+
+
+def every_moment(epochs: int = 10, steps: int = 4) -> list[Moment]:
+    return [Moment(epoch, epochs, step, steps) for epoch in range(epochs) for step in range(steps)]
+
+
+def test_the_cosine_falls_step_by_step_from_the_whole_rate_to_its_floor():
+    found = [cosine(0.1)(at) for at in every_moment()]
+    assert found[0] == 1.0
+    assert found[20] == pytest.approx(0.55)  # half-way
+    assert found[-1] == pytest.approx(0.1, abs=0.01)
+    assert all(later < earlier for earlier, later in itertools.pairwise(found))
+
+
+def test_a_warm_up_rises_in_equal_steps_and_takes_half_of_a_short_stage_at_most():
+    plain, warm = cosine(0.0), cosine(0.0, warmup=2)
+    shares = [warm(at) / plain(at) for at in every_moment()]
+    assert shares[:9] == pytest.approx([n / 8 for n in range(1, 9)] + [1.0])
+    short = [cosine(0.0, warmup=100)(at) / plain(at) for at in every_moment()]
+    assert short[18:21] == pytest.approx([19 / 20, 1.0, 1.0])
+
+
+def test_drops_multiply_at_shares_of_the_stage():
+    found = [drops(0.5, 0.75, by=0.1)(at) for at in every_moment()]
+    assert found == pytest.approx([1.0] * 20 + [0.1] * 10 + [0.01] * 10)
+    assert {constant(at) for at in every_moment()} == {1.0}
+
+
+def test_the_sigmoid_ramp_is_autonovels():
+    golden = np.load(Path(__file__).parents[1] / "parity/autonovel.npz")
+    for length, values in zip(golden["rampup__lengths"], golden["rampup__value"], strict=True):
+        ours = [sigmoid_ramp(int(t), int(length)) for t in golden["rampup__t"]]
+        np.testing.assert_allclose(ours, values, rtol=1e-9)
+    assert sigmoid_ramp(0, 150) == pytest.approx(0.0067, abs=1e-4)
+    assert sigmoid_ramp(150, 150) == sigmoid_ramp(0, 0) == 1

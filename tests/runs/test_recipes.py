@@ -90,12 +90,31 @@ def test_every_value_is_a_setting_that_exists_and_arrives(method, preset, datase
 
 @pytest.mark.parametrize("method", METHODS)
 def test_elsewhere_the_defaults_hold(method):
+    """But for what the method says of all data sets, such as its weight decay."""
+    everywhere = METHODS[method].recipes.get("*", {}) if "recipes" in vars(METHODS[method]) else {}
+    assert everywhere.keys() <= {"train.weight_decay"}
     for dataset in ("fashion-sample", "some/folder"):
-        assert recipe(method, dataset) == {}
+        assert recipe(method, dataset) == everywhere
         found = default_experiment(method, dataset)
         assert found.method == METHODS[method].Config()
         plain = Experiment(method, dataset)
+        plain.train.weight_decay = everywhere.get("train.weight_decay", plain.train.weight_decay)
         assert (found.train, found.backbone) == (plain.train, plain.backbone)
+
+
+def test_the_peers_are_set_as_their_scripts_are_known():
+    for dataset in BENCHMARKS:
+        fine = dataset in ("cub", "scars", "scars-8137", "aircraft", "herbarium19")
+        rs, uno, gcd, protogcd = (
+            default_experiment(name, dataset) for name in ("rs", "uno", "gcd", "protogcd")
+        )
+        assert (rs.train.lr, rs.train.weight_decay) == (0.001 if fine else 0.1, 1e-4)
+        assert (uno.train.lr, uno.train.weight_decay, uno.train.batch_size) == (0.1, 1e-4, 128)
+        assert (gcd.train.lr, gcd.train.weight_decay, gcd.method.proj_out) == (0.1, 5e-5, 65_536)
+        generic = dataset.startswith(("cifar", "imagenet"))
+        assert protogcd.method.separation == (0.1 if generic else 0.05)
+        ramp = (rs.method.ramp * 200, rs.method.consistency)
+        assert ramp == ((50, 5) if dataset == "cifar10" else (150, 50))
 
 
 def test_k_means_has_nothing_to_set():

@@ -1,4 +1,5 @@
-"""A tiny method of each kind that the loop must carry: two stages, images, and clustering at the end."""
+"""A tiny method of each kind that the loop must carry: stages, images, clustering at the end, a teacher, a clock per
+step, rows of its own, and tokens first and images then."""
 
 from __future__ import annotations
 
@@ -11,8 +12,10 @@ from torch import nn
 from holotype.cluster.kmeans import kmeans
 from holotype.losses.classification import supervised_cross_entropy
 from holotype.losses.contrastive import info_nce
-from holotype.methods import Method, Prediction, Stage, Views
+from holotype.methods import Method, Prediction, Rate, Stage, Views
+from holotype.methods.schedule import cosine
 from holotype.models.heads import CosineClassifier
+from holotype.models.teacher import Teacher
 
 
 @dataclass
@@ -115,4 +118,153 @@ class ClustersAtTheEnd(Method):
         return Prediction(c, torch.exp(-near), torch.full_like(near, float("nan")))
 
 
-STUBS = {"two stages": TwoStages, "images": OwnEncoder, "clusters": ClustersAtTheEnd}
+class FollowsATeacher(Method):
+    """Distils a moving average of the tail: encode returns two features a view, the student's and the teacher's."""
+
+    Config = Empty
+
+    def __init__(self, config, task):
+        super().__init__(config, task)
+        self.classifier = CosineClassifier(task.dim, task.k)
+        self.register_buffer("momentum", torch.zeros(()))
+
+    def build_encoder(self, trunk, tail):
+        self.teacher = Teacher(tail)
+        return tail
+
+    def schedule(self, stage, at):
+        return {"momentum": 0.5 + 0.4 * at.progress}
+
+    def encode(self, stage, inputs, now):
+        tokens = inputs.flatten(0, 1)
+        with torch.no_grad():
+            teacher = self.teacher[0].finish(tokens)
+        return torch.stack([self.encoder.finish(tokens), teacher], dim=1).unflatten(0, inputs.shape[:2])
+
+    def loss(self, batch, now):
+        self.momentum.copy_(now["momentum"])
+        student, teacher = batch.features.unbind(2)  # each (V, B, D)
+        cls = supervised_cross_entropy(self.classifier(student), batch.label, batch.labelled)
+        return {"cls": cls, "distil": (student - teacher.flip(0)).square().mean()}
+
+    def after_step(self):
+        self.teacher.update(self.momentum)
+
+    def logits(self, features):
+        return self.classifier(features) / 0.1
+
+
+class TellsTheTime(Method):
+    """A loss weight and a rate that change with every step, and a buffer that counts the steps by the clock."""
+
+    Config = Empty
+
+    def __init__(self, config, task):
+        super().__init__(config, task)
+        self.project = nn.Linear(task.dim, 8)
+        self.classifier = CosineClassifier(task.dim, task.k)
+        self.register_buffer("ticks", torch.zeros(64))
+
+    def stages(self):
+        own = Rate("method.classifier", lr=0.02, weight_decay=0.0, pace=cosine(0.1, warmup=1))
+        return [Stage(rates=(own,))]
+
+    def schedule(self, stage, at):
+        return {"tick": at.epoch * at.steps + at.step, "share": at.progress}
+
+    def loss(self, batch, now):
+        assert batch.stage == "train"
+        with torch.no_grad():
+            here = torch.arange(64, device=self.ticks.device) == now["tick"]
+            self.ticks.copy_(torch.where(here, now["progress"] + 1, self.ticks))
+        cls = supervised_cross_entropy(self.classifier(batch.features), batch.label, batch.labelled)
+        return {"cls": cls, "con": now["share"] * info_nce(self.project(batch.features))}
+
+    def logits(self, features):
+        return self.classifier(features) / 0.1
+
+
+class DrawsItsRows(Method):
+    """Chooses at the start of each epoch which images it sees, by their features, in batches of a size of its own."""
+
+    Config = Empty
+
+    def __init__(self, config, task):
+        super().__init__(config, task)
+        self.classifier = CosineClassifier(task.dim, task.k)
+        self.register_buffer("chosen", torch.zeros(24, dtype=torch.long))
+        self.register_buffer("rows_seen", torch.zeros(task.n_images))
+
+    def before_epoch(self, stage, epoch, images):
+        noise = torch.rand(len(images.row), generator=images.generator).to(images.row.device)
+        order = (images.features().mean(-1) + noise).argsort()
+        self.chosen.copy_(images.row[order[:24]])
+
+    def rows(self, stage, epoch, draw):
+        return self.chosen.cpu()[torch.randperm(24, generator=draw)].view(2, 12)
+
+    def draws(self, stage, batch_size):
+        return {"noise": (batch_size, self.task.dim)}
+
+    def loss(self, batch, now):
+        assert batch.features.shape[1] == 12
+        with torch.no_grad():
+            self.rows_seen.index_add_(
+                0, batch.image, torch.ones_like(batch.image, dtype=self.rows_seen.dtype)
+            )
+        f = batch.features + 0.01 * batch.random["noise"]
+        cls = supervised_cross_entropy(self.classifier(f), batch.label, batch.labelled)
+        return {"cls": cls, "con": info_nce(f)}
+
+    def logits(self, features):
+        return self.classifier(features) / 0.1
+
+
+class Prompted(nn.Module):
+    """The whole network behind a colour that is added to every pixel and learns."""
+
+    def __init__(self, trunk, tail):
+        super().__init__()
+        self.trunk, self.tail = trunk, tail
+        self.prompt = nn.Parameter(0.1 * torch.randn(3, 1, 1))
+
+    def finish(self, prepared):
+        return self.tail.finish(prepared)
+
+    def forward(self, images):
+        return self.tail(self.trunk(images + self.prompt))
+
+
+class TokensThenImages(Method):
+    """Trains the tail on tokens, then a prompt in front of the frozen trunk on images."""
+
+    Config = Empty
+
+    def __init__(self, config, task):
+        super().__init__(config, task)
+        self.classifier = CosineClassifier(task.dim, task.k)
+
+    def build_encoder(self, trunk, tail):
+        return Prompted(trunk, tail)
+
+    def stages(self):
+        tokens = Stage("tokens", trains=("tail.tail", "method"))
+        return [tokens, Stage("prompt", share=0.5, lr=0.01, trains=("tail.prompt", "method"), needs="images")]
+
+    def loss(self, batch, now):
+        cls = supervised_cross_entropy(self.classifier(batch.features), batch.label, batch.labelled)
+        return {"cls": cls, f"con_{batch.stage}": info_nce(batch.features)}
+
+    def logits(self, features):
+        return self.classifier(features) / 0.1
+
+
+STUBS = {
+    "two stages": TwoStages,
+    "images": OwnEncoder,
+    "clusters": ClustersAtTheEnd,
+    "teacher": FollowsATeacher,
+    "clock": TellsTheTime,
+    "own rows": DrawsItsRows,
+    "tokens then images": TokensThenImages,
+}

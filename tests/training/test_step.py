@@ -7,6 +7,9 @@ import dataclasses
 import pytest
 import torch
 
+from holotype.training import step as module
+from holotype.training.step import Step
+
 from .stubs import OwnEncoder
 
 
@@ -24,14 +27,16 @@ def test_the_logged_terms_are_means_of_the_epoch(world, tmp_path):
 
 
 def test_a_cpu_a_wish_and_a_stage_that_says_so_keep_steps_eager(world, monkeypatch):
-    loop = world.loop("simgcd")
-    (stage,) = loop.stages
-    assert not loop._captures(stage)
-    monkeypatch.setattr(loop, "device", torch.device("cuda"))
-    assert loop._captures(stage)
-    assert not loop._captures(dataclasses.replace(stage, capturable=False))
-    loop.config.eager = True
-    assert not loop._captures(stage)
-    own = world.loop(OwnEncoder)
-    monkeypatch.setattr(own, "device", torch.device("cuda"))
-    assert own._captures(own.stages[0])  # images, too
+    def captures(loop, eager=False, **changes):
+        stage = dataclasses.replace(loop.stages[0], **changes)
+        modules, optimiser = loop.modules, torch.optim.SGD(loop.learnable.values())
+        target = loop.rows.target
+        return Step(stage, loop.source, loop.method, modules, optimiser, target, eager).captures
+
+    loop, own = world.loop("simgcd"), world.loop(OwnEncoder)
+    assert not captures(loop)
+    monkeypatch.setattr(module, "can_capture", lambda device: True)
+    assert captures(loop)
+    assert captures(own)  # an encoder of images, too
+    assert not captures(loop, eager=True)
+    assert not captures(loop, capturable=False)

@@ -22,22 +22,22 @@ from holotype.training import caching
 from holotype.training.journal import Journal, Position, State
 
 from .conftest import World, draw_squares
-from .stubs import OwnEncoder, TwoStages
+from .stubs import STUBS
 
 CASES: dict = {
     "simgcd": ("simgcd", {}),
     "debgcd": ("debgcd", {"arch": "compact"}),  # the published head is too large for a unit test
     "rpc": ("rpc", {}),
-    "stages": (TwoStages, {}),
-    "images": (OwnEncoder, {}),
+    **{name: (kind, {}) for name, kind in STUBS.items()},
     "cached": ("rpc", {}),
+    "cached tokens then images": (STUBS["tokens then images"], {}),
 }
 
 
 def train_all(world: World, out: Path, rank: int) -> None:
     for name, (method, settings) in CASES.items():
         compute = Compute.on("cpu", "fp64")
-        cache = world.cache(out / "cache", compute=compute) if name == "cached" else None
+        cache = world.cache(out / "cache", compute=compute) if name.startswith("cached") else None
         loop = world.loop(method, epochs=3, compute=compute, settings=settings, cache=cache)
         placed = loop.fit()
         tensors = {**loop.model_tensors(), "placed": placed.category}

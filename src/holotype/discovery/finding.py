@@ -29,6 +29,7 @@ from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
 from holotype.runs.run import Run, begin, finish
 from holotype.runs.settings import default_experiment
+from holotype.runs.views import stages_of, views_of
 
 COUNT = "count.json"
 FEWEST = 8
@@ -175,6 +176,8 @@ def make_experiment(round: Round, sample: Table, k: int) -> Experiment:
     experiment.device, experiment.progress = device, round.progress
     experiment.backbone, experiment.cache_views = config.network, plan.cache_views
     experiment.train.epochs, experiment.train.batch_size = plan.epochs, plan.batch_size
+    if stages_of(experiment) and views_of(experiment) is None:
+        experiment.cache_views = "off"  # every stage takes images
     if config.long_tail:
         if not hasattr(experiment.method, "memax_target"):
             raise InputError(f"--long-tail is not for {config.method}; use rpc, simgcd or debgcd.")

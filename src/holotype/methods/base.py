@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from holotype.errors import InputError
 from holotype.methods.stages import Moment, Needs, Pace, Rate, Stage, Views
 
 Now = dict[str, Tensor]
@@ -169,14 +170,16 @@ class Method(nn.Module):
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
         for name in {"needs", "capturable"} & vars(cls).keys():
-            raise TypeError(
-                f"{cls.__name__}.{name} is a setting of each stage: write it as Stage({name}=...)"
+            raise InputError(
+                f"The method {cls.__name__} sets {name}, which each of its stages says now: write Stage({name}=...)."
             )
 
     def bind(self, encoder: nn.Module) -> None:
         """Called before training by whoever has built the encoder."""
         if "encoder" in self._modules:
-            raise TypeError(f"{type(self).__name__} must make its encoder in build_encoder, not in __init__")
+            raise InputError(
+                f"The method {type(self).__name__} sets `encoder` itself; let build_encoder return it instead."
+            )
         vars(self)["encoder"] = encoder  # past nn.Module, which would register it
 
     # -- features ---------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ flips, the last epoch is taken.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -43,10 +43,11 @@ class RSConfig:
     """How often that term is counted."""
     ramp: float = 0.75
     """Share T of training in which the weight rises; 0.25 on CIFAR-10."""
-    lr_drops: tuple[float, ...] = (0.85,)
-    """Shares of training after which the learning rate is a tenth of what it was."""
+    lr_drops: Literal["once", "twice"] = "once"
+    """How often the learning rate falls to a tenth: after 85 % of training, or after 42.5 % as well."""
 
 
+DROPS = {"once": (170 / 200,), "twice": (85 / 200, 170 / 200)}
 FINE_GRAINED = ("cub", "scars", "scars-8137", "aircraft", "herbarium19")
 
 
@@ -57,7 +58,7 @@ class RS(Method):
     config: RSConfig
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},
-        "as_run": {"label_pairs": False, "consistency_times": 2, "lr_drops": (0.425, 0.85)},
+        "as_run": {"label_pairs": False, "consistency_times": 2, "lr_drops": "twice"},
     }
     recipes: ClassVar[dict[str, dict[str, Any]]] = {
         "*": {"train.weight_decay": 1e-4},
@@ -86,7 +87,7 @@ class RS(Method):
         self.tally = Tally("positives", "pair_precision", "pair_recall")
 
     def stages(self) -> list[Stage]:
-        return [Stage(rates=(Rate("", pace=drops(*self.config.lr_drops)),))]
+        return [Stage(rates=(Rate("", pace=drops(*DROPS[self.config.lr_drops])),))]
 
     def schedule(self, stage: Stage, at: Moment) -> dict[str, float]:
         return {"ramp": sigmoid_ramp(at.epoch, self.config.ramp * at.epochs)}

@@ -243,7 +243,7 @@ def describe_making(run: Run, seconds: float, parallel: int) -> Made:
     loop = run.loop
     return Made(
         variant=run.experiment.variant,
-        mode=loop.tell_mode(f"cached {run.views}" if run.views else None),
+        mode=loop.sources.mode(run.experiment.train.epochs, f"cached {run.views}"),
         epochs=sum(loop.epochs(stage) for stage in loop.stages),
         seconds=round(seconds, 1),
         commit=run.facts["commit"],

@@ -12,30 +12,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holotype.data.sampling import keyed_generator
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.machine.device import Compute
 from holotype.machine.processes import any_process, rank, world_size
-from holotype.methods.base import Images, Method, Moment, Prediction, Stage
+from holotype.methods.base import Method, Moment, Prediction, Stage
 from holotype.methods.schedule import cosine_lr
 from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
 from holotype.training.config import TrainConfig
 from holotype.training.draws import Epoch, StageDraws
-from holotype.training.encode import place
+from holotype.training.gallery import Gallery
 from holotype.training.journal import Journal, Position, State
-from holotype.training.optimiser import (
-    build_sgd,
-    follow_paces,
-    momentum_tensors,
-    restore_momentum,
-    set_rates,
-)
+from holotype.training.optimiser import build_sgd, momentum_tensors, refresh, restore_momentum, set_rates
 from holotype.training.progress import StopRequest, TrainingBar, score_line
 from holotype.training.rows import index_rows
-from holotype.training.sources import Sources, evaluation_features, table_features, tell_mode
+from holotype.training.sources import Sources
 from holotype.training.step import Step
 
 Score = Callable[[Prediction], dict[str, Any]]
@@ -66,9 +59,7 @@ class Loop:
         """
         self.config, self.table, self.compute, self.seed = config, table, compute, seed
         self.stages, self.device = method.stages(), compute.device
-        with torch.random.fork_rng(devices=[]):  # an encoder's first weights depend on the seed alone
-            torch.manual_seed(keyed_generator(seed, "encoder").initial_seed())
-            self.sources = Sources(config, method, backbone, store, compute, cache)
+        self.sources = Sources(config, method, backbone, store, compute, cache, seed)
         self.encoder = self.sources.encoder
         self.source = self.sources.of(self.stages[0] if self.stages else self.encoder.last)
         """Of the stage that runs; after training, of the last one."""
@@ -89,17 +80,13 @@ class Loop:
         """Called after each epoch of a stage with the number of those done, for whoever wants to look on."""
         # a method that only clusters has no batches
         self.rows = index_rows(table, config.batch_size if self.stages else world_size())
-        self.target, self.steps = self.rows.target, self.rows.steps
+        self.steps, self.gallery = self.rows.steps, Gallery(self.rows, compute)
         method.batch_size, method.steps = config.batch_size, self.steps
 
     @property
     def mode(self) -> str:
         """`exact`, `cached 16+8` or `images`; where stages differ, each with its epochs."""
-        return self.tell_mode(self.sources.cache.mode if self.sources.cache else None)
-
-    def tell_mode(self, cached: str | None) -> str:
-        """The same with another word for the cache; None: there is none."""
-        return tell_mode([(stage, self.epochs(stage)) for stage in self.stages], cached)
+        return self.sources.mode(self.config.epochs)
 
     @property
     def captured(self) -> bool:
@@ -165,26 +152,17 @@ class Loop:
         )
         restore_momentum(optimiser, self.learnable, tensors)
         at_start = self.position.epoch == 0 and self.position.step == 0 and not self.position.begun
-        for name, parameter in self.learnable.items():
-            if stage.fresh and name.startswith(stage.fresh) and at_start:
-                parameter.data.copy_(self.initial[name])
+        if at_start:
+            refresh(self.learnable, self.initial, stage.fresh)
         self.source = self.sources.of(stage)
         key = (self.seed, self.position.stage)
         self.draws = StageDraws(
             stage, self.source, self.method, self.rows, c.batch_size, self.epochs(stage), key
         )
         self.coming = None
-        captures = self._captures(stage)
-        self.step = Step(
-            stage, self.source, self.method, self.modules, optimiser, self.target, captures=captures
-        )
+        self.step = Step(stage, self.source, self.method, self.modules, optimiser, self.rows.target, c.eager)
         self.step.resumed = {n.removeprefix("sums."): t for n, t in tensors.items() if n.startswith("sums.")}
         return optimiser
-
-    def _captures(self, stage: Stage) -> bool:
-        """Steps of several processes talk to each other, which stays eager."""
-        on_gpu = self.device.type == "cuda" and world_size() == 1
-        return on_gpu and stage.capturable and not self.config.eager
 
     def seconds(self) -> float:
         """Time spent in `fit` so far, with that of the interrupted runs before it."""
@@ -214,10 +192,9 @@ class Loop:
             self.position.begun = True
         first = self.position.step
         coming = self.coming or self.draws.epoch(epoch, first)
-        set_rates(optimiser, self.config.warmup, Moment(epoch, epochs, first, coming.steps))
         self.modules.train()
         for step, draw in enumerate(coming.drawn, start=first):
-            follow_paces(optimiser, Moment(epoch, epochs, step, coming.steps))
+            set_rates(optimiser, self.config.warmup, Moment(epoch, epochs, step, coming.steps))
             terms = self.step(draw)
             self.position.step, self.position.counter = step + 1, self.position.counter + 1
             bar.step(dict(zip(self.step.names, terms, strict=True)) if bar.show else {})
@@ -237,27 +214,16 @@ class Loop:
         assert self.step is not None
         self.modules.eval()
         self.step.reset_sums()
-        generator = keyed_generator(self.seed, self.position.stage, epoch, "images")
-        images = self._images(generator, lambda: evaluation_features(self.source, self.rows.usable))
+        key = (self.seed, self.position.stage, epoch, "images")
         with torch.no_grad():
-            self.method.before_epoch(stage, epoch, images)
-
-    def _images(self, generator: torch.Generator, encode: Callable[[], Tensor]) -> Images:
-        row = self.rows.usable.to(self.device)
-        return Images(row, self.target.to(self.device)[row], len(self.table), generator, encode)
-
-    def _features(self) -> Tensor:
-        """(N, D) of every image of the table, with the weights as they are."""
-        return table_features(self.source, self.rows.usable, len(self.table))
+            self.method.before_epoch(stage, epoch, self.gallery.images(self.source, key))
 
     # -- what is written --------------------------------------------------------------------------
 
     def _log_epoch(self, stage: Stage, epoch: int, epochs: int, steps: int, bar: TrainingBar) -> None:
         """One line of means over the steps; a loss that is no longer a number ends the run before it is saved."""
         assert self.step is not None
-        sums = self.step.named_sums()
-        values = torch.stack([*sums.values()]).tolist() if sums else []  # read at once: each read waits
-        means = {name: value / steps for name, value in zip(sums, values, strict=True)}
+        means = self.step.means(steps)
         if not all(math.isfinite(value) for value in means.values()):
             raise InputError(
                 f"the loss became {means} in epoch {epoch + 1} of stage {stage.name}; the last saved state is "
@@ -295,20 +261,16 @@ class Loop:
 
     # -- the end ----------------------------------------------------------------------------------
 
-    @torch.no_grad()
     def _finish(self) -> Prediction:
         self.modules.eval()
         self.source = self.sources.of(self.encoder.last)
-        features = self.features = self._features()
-        images = self._images(keyed_generator(self.seed, "finish"), lambda: features[images.row])
-        self.method.finish(images)
-        return place(self.method, features, self.rows.usable)
+        self.features = self.gallery.features(self.source)
+        return self.gallery.finish(self.method, self.features, (self.seed, "finish"))
 
-    @torch.no_grad()
     def predict(self) -> Prediction:
         """Place every image with the weights as they are."""
         self.modules.eval()
-        return place(self.method, self._features(), self.rows.usable)
+        return self.gallery.predict(self.method, self.source)
 
     def model_tensors(self) -> dict[str, Tensor]:
         """Encoder (under `tail.`) and method, as they are written to model.safetensors."""

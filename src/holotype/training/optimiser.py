@@ -59,32 +59,24 @@ def _groups(
             raise InputError(f"the rate of {rate.prefix!r} is nobody's: no parameter that learns begins so.")
         decay = weight_decay if rate.weight_decay is None else rate.weight_decay
         full = lr if rate.lr is None else rate.lr
-        facts = {"lr": full, "full": full, "rate": rate}
+        facts = {"lr": full, "full": full, "written": None, "rate": rate}
         groups.append({"params": [p for p in found if p.ndim > 1], "weight_decay": decay, **facts})
         groups.append({"params": [p for p in found if p.ndim <= 1], "weight_decay": 0.0, **facts})
     return groups
 
 
 def set_rates(optimiser: torch.optim.Optimizer, warmup: int, at: Moment) -> None:
-    """Write all rates as an epoch is entered. warmup: epochs, of the loop's own pace."""
+    """Write the rates in force at a moment, where they have changed. warmup: epochs, of the loop's own pace."""
     for group in optimiser.param_groups:
-        if group["rate"].pace is None:
-            _set_rate(group, cosine_lr(group["full"], at.epoch, at.epochs, warmup))
-    follow_paces(optimiser, at)
-
-
-def follow_paces(optimiser: torch.optim.Optimizer, at: Moment) -> None:
-    """Write the rates that change with every step."""
-    for group in optimiser.param_groups:
-        if group["rate"].pace is not None:
-            _set_rate(group, group["full"] * group["rate"].pace(at))
-
-
-def _set_rate(group: dict[str, Any], lr: float) -> None:
-    if isinstance(group["lr"], Tensor):
-        group["lr"].fill_(lr)
-    else:
-        group["lr"] = lr
+        full, pace = group["full"], group["rate"].pace
+        rate = cosine_lr(full, at.epoch, at.epochs, warmup) if pace is None else full * pace(at)
+        if rate == group["written"]:
+            continue
+        group["written"] = rate
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def momentum_of(optimiser: torch.optim.Optimizer) -> list[Tensor]:
@@ -110,3 +102,12 @@ def restore_momentum(
     for name, parameter in learnable.items():
         if f"momentum.{name}" in tensors:
             optimiser.state[parameter]["momentum_buffer"].copy_(tensors[f"momentum.{name}"])
+
+
+def refresh(
+    learnable: dict[str, nn.Parameter], initial: dict[str, Tensor], prefixes: tuple[str, ...]
+) -> None:
+    """Set the parameters whose names begin so back to their initial values."""
+    for name, parameter in learnable.items():
+        if prefixes and name.startswith(prefixes):
+            parameter.data.copy_(initial[name])

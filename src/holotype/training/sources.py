@@ -190,26 +190,45 @@ class Sources:
         store: ImageStore,
         compute: Compute,
         cache: TokenCache | None,
+        seed: int,
     ) -> None:
-        self.store, self.cache, stages = store, cache, method.stages()
+        stages = method.stages()
+        self.store, self.cache, self.stages = store, cache, stages
         on_images = [stage for stage in stages if stage.needs == "images"]
         if cache is not None:
             check_cacheable(stages, type(method).__name__)
         compiles = compute.device.type == "cuda" and not config.eager
         views = max((s.views.weak + s.views.strong for s in stages), default=1)
-        self.encoder = Encoder(
-            backbone,
-            compute,
-            method,
-            compiled=compiles and cache is None and len(on_images) < max(len(stages), 1),
-            compiled_blocks=compiles and bool(on_images),
-            images_at_once=views * max(config.batch_size // world_size(), 1),
-        )
+        with torch.random.fork_rng(devices=[]):  # an encoder's first weights depend on the seed alone
+            torch.manual_seed(keyed_generator(seed, "encoder").initial_seed())
+            self.encoder = Encoder(
+                backbone,
+                compute,
+                method,
+                compiled=compiles and cache is None and len(on_images) < max(len(stages), 1),
+                compiled_blocks=compiles and bool(on_images),
+                images_at_once=views * max(config.batch_size // world_size(), 1),
+            )
 
     def of(self, stage: Stage) -> Source:
         if self.cache is None or stage.needs == "images":
             return FreshViews(self.store, self.encoder, stage)
         return CachedViews(self.cache, self.encoder, stage)
+
+    def mode(self, epochs: int, cached: str | None = None) -> str:
+        """How the run gets its views, as records say it: `exact`, `cached 16+8`, `images`, or each with its epochs.
+
+        epochs: of training. cached: another word for the token cache, where there is one.
+        """
+        tokens = (cached or self.cache.mode) if self.cache else "exact"
+        parts: list[tuple[str, int]] = []
+        for stage in self.stages:
+            mode = "images" if stage.needs == "images" else tokens
+            same = parts.pop()[1] if parts and parts[-1][0] == mode else 0
+            parts.append((mode, same + stage.length(epochs)))
+        if len(parts) > 1:
+            return ", ".join(f"{mode} {n} epoch{'s' * (n != 1)}" for mode, n in parts)
+        return parts[0][0] if parts else tokens
 
 
 def check_cacheable(stages: Sequence[Stage], method: str) -> None:
@@ -220,21 +239,6 @@ def check_cacheable(stages: Sequence[Stage], method: str) -> None:
             f"{method} cannot use cached views: its {'stages' if len(stages) > 1 else 'stage'} {told} "
             f"{'take' if len(stages) > 1 else 'takes'} images, not tokens; use --cache-views off for it."
         )
-
-
-def tell_mode(stages: Sequence[tuple[Stage, int]], cached: str | None) -> str:
-    """How a run gets its views, as records say it: `exact`, `cached 16+8`, `images`, or each with its epochs.
-
-    stages: with their epochs. cached: the word for the token cache; None where there is none.
-    """
-    parts: list[tuple[str, int]] = []
-    for stage, epochs in stages:
-        mode = "images" if stage.needs == "images" else cached or "exact"
-        same = parts.pop()[1] if parts and parts[-1][0] == mode else 0
-        parts.append((mode, same + epochs))
-    if len(parts) > 1:
-        return ", ".join(f"{mode} {epochs} epoch{'s' * (epochs != 1)}" for mode, epochs in parts)
-    return parts[0][0] if parts else "exact"
 
 
 def distinct(steps: int, n: int, of: int, views: int, generator: torch.Generator) -> Tensor:

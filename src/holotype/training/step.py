@@ -7,7 +7,7 @@ import logging
 import torch
 from torch import Tensor, nn
 
-from holotype.machine.processes import gather_rows, sum_gradients
+from holotype.machine.processes import gather_rows, sum_gradients, world_size
 from holotype.methods.base import Batch, Method, Now, Stage
 from holotype.training.capture import Captured, undone
 from holotype.training.draws import Drawn
@@ -15,6 +15,11 @@ from holotype.training.optimiser import momentum_of
 from holotype.training.sources import Source
 
 log = logging.getLogger("holotype")
+
+
+def can_capture(device: torch.device) -> bool:
+    """Steps of several processes talk to each other, which no graph holds."""
+    return device.type == "cuda" and world_size() == 1
 
 
 class Step:
@@ -28,9 +33,9 @@ class Step:
         modules: nn.ModuleDict,
         optimiser: torch.optim.Optimizer,
         target: Tensor,
-        captures: bool,
+        eager: bool = False,
     ) -> None:
-        """target: (N,) class of every image, -1 = unlabelled."""
+        """target: (N,) class of every image, -1 = unlabelled. eager: never captured."""
         self.stage, self.source, self.method = stage, source, method
         self.modules, self.optimiser = modules, optimiser
         self.target = target.to(source.encoder.device)
@@ -42,7 +47,7 @@ class Step:
         self.names: tuple[str, ...] = ()
         self.sums: Tensor | None = None
         self.resumed: dict[str, Tensor] = {}
-        self.captures = captures
+        self.captures = stage.capturable and not eager and can_capture(source.encoder.device)
         self.captured: Captured | None = None
 
     def reset_sums(self) -> None:
@@ -54,6 +59,12 @@ class Step:
     def named_sums(self) -> dict[str, Tensor]:
         """The sum of each loss term over the epoch so far."""
         return self.resumed if self.sums is None else dict(zip(self.names, self.sums, strict=True))
+
+    def means(self, steps: int) -> dict[str, float]:
+        """The mean of each loss term over so many steps."""
+        sums = self.named_sums()
+        values = torch.stack([*sums.values()]).tolist() if sums else []  # read at once: each read waits
+        return {name: value / steps for name, value in zip(sums, values, strict=True)}
 
     def _begin_sums(self, names: tuple[str, ...], like: Tensor) -> None:
         """Sums in the order of the loss's terms, which only the first step tells; a saved state has another."""

@@ -1,0 +1,46 @@
+"""All images of a run's table as its model sees them: features for methods that ask, and the last word on each."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from holotype.data.sampling import keyed_generator
+from holotype.machine.device import Compute
+from holotype.methods.base import Images, Method, Prediction
+from holotype.training.encode import place
+from holotype.training.rows import Rows
+from holotype.training.sources import Key, Source, evaluation_features, table_features
+
+
+class Gallery:
+    """The N images of a table, of which `rows.usable` can be read."""
+
+    def __init__(self, rows: Rows, compute: Compute) -> None:
+        self.rows = rows
+        self.row = rows.usable.to(compute.device)
+        self.label = rows.target.to(compute.device)[self.row]
+
+    def features(self, source: Source) -> Tensor:
+        """(N, D) with the weights as they are, zeros for images that cannot be read."""
+        return table_features(source, self.rows.usable, len(self.rows.target))
+
+    def images(self, source: Source, key: Key) -> Images:
+        """For the start of an epoch; the features are computed when they are asked for. key: of the generator."""
+
+        def encode() -> Tensor:
+            return evaluation_features(source, self.rows.usable)
+
+        return Images(self.row, self.label, len(self.rows.target), keyed_generator(*key), encode)
+
+    @torch.no_grad()
+    def finish(self, method: Method, features: Tensor, key: Key) -> Prediction:
+        """The end of a training: the method's last work, and where it places every image. features: (N, D)."""
+        n_rows = len(self.rows.target)
+        method.finish(Images(self.row, self.label, n_rows, keyed_generator(*key), lambda: features[self.row]))
+        return place(method, features, self.rows.usable)
+
+    @torch.no_grad()
+    def predict(self, method: Method, source: Source) -> Prediction:
+        """Where a method places every image with the weights as they are."""
+        return place(method, self.features(source), self.rows.usable)

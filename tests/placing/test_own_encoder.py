@@ -1,0 +1,103 @@
+"""A method that makes its own encoder, from training on tokens and images to new images: all go through `embed`."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from holotype.categories.facts import Facts
+from holotype.data.sources import load_table
+from holotype.errors import InputError
+from holotype.methods import METHODS, Method
+from holotype.placing.assign import assign_images
+from holotype.placing.export import compare, export_onnx, sample
+from holotype.runs.outcome import REST, Rest, Told, place_own, place_rest
+from holotype.runs.prepared import Data, Shelf
+from holotype.runs.run import Run, begin, finish
+from holotype.runs.settings import default_experiment
+from holotype.runs.trained import load_trained
+from tests.placing.test_export import TorchSession
+from tests.training.stubs import ClustersAtTheEnd, TokensThenImages
+
+HALF = np.arange(0, 64, 2)
+
+
+class Stretched(TokensThenImages):
+    """Places images by features that no encoder alone gives."""
+
+    def embed(self, stage, inputs):
+        assert stage.name == "prompt" or not self.training
+        return 3 * super().embed(stage, inputs)
+
+
+@pytest.fixture(scope="module")
+def trained_run(tmp_path_factory, squares_folder, tiny_backbone_file):
+    """Trained on every second square."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(METHODS, "stretched", Stretched)
+        folder = tmp_path_factory.mktemp("run")
+        whole = load_table(squares_folder / "squares.csv")
+        experiment = default_experiment("stretched", "images")
+        experiment.k, experiment.device, experiment.progress = 4, "cpu", False
+        experiment.out, experiment.backbone.name = str(folder), str(tiny_backbone_file)
+        experiment.train.epochs, experiment.train.batch_size = 3, 16
+        experiment.cache_views = "4+2"
+        run = begin(experiment, Shelf(data=Data(whole.take(HALF), 4)))
+        assert isinstance(run, Run)
+        prediction = run.loop.fit()
+        rest = Rest(whole, HALF, np.full(64, "", dtype=object))
+        own = place_own(run.loop, prediction, 4, run.prepared.images.note)
+        placed = place_rest(own, rest, run.loop, run.prepared.backbone, folder / REST, progress=False)
+        told = Told("own-1", Facts(title="squares"))
+        record = finish(run, prediction, 1.0, parallel=1, rest=rest, told=told)
+        yield folder, run, placed, record
+
+
+def test_the_record_names_both_kinds_of_stages(trained_run) -> None:
+    folder, run, _, record = trained_run
+    assert record.made.mode == "cached 4+0 3 epochs, images 2 epochs"
+    assert record.made.epochs == 5
+    assert record.identity.views == "4+0"
+    stored = json.loads((folder / "scores.json").read_text())
+    assert stored["made"]["mode"] == record.made.mode
+    assert run.loop.position.counter == 5 * run.loop.steps
+
+
+def test_images_that_were_not_trained_on_go_through_the_methods_own_encoder(trained_run) -> None:
+    folder, run, placed, _ = trained_run
+    others = np.setdiff1d(np.arange(64), HALF)
+    read = load_trained(folder, "cpu").features(list(placed.table.path))
+    assert np.allclose(read.features[HALF], placed.features[HALF], atol=1e-4)
+    assert np.allclose(read.features[others], placed.features[others], atol=1e-4)
+    plain = run.loop.method.encoder(torch.zeros(1, 3, 32, 32)).detach().norm()
+    assert np.median(np.linalg.norm(placed.features, axis=1)) > 2 * float(plain)  # stretched
+    said = run.loop.method.predict(torch.from_numpy(placed.features[others])).category
+    assert placed.said.category[others].tolist() == said.tolist()
+
+
+def test_new_images_are_placed_by_it(trained_run, squares_folder) -> None:
+    folder, _, placed, _ = trained_run
+    found = assign_images(folder, squares_folder, device="cpu")
+    frame = pd.read_csv(found.out, keep_default_na=False).set_index("path")
+    trained = load_trained(folder, "cpu")
+    expected = [trained.ids[c] for c in placed.said.category]
+    assert (frame.loc[list(placed.table.path), "category_id"].to_numpy() == expected).mean() > 0.98
+
+
+def test_the_exported_graph_is_the_encoder(trained_run) -> None:
+    trained = load_trained(trained_run[0], "cpu")
+    parity = compare([sample(trained, 5, 0)], TorchSession(trained))
+    assert parity.sound
+    assert parity.features < 1e-4
+
+
+def test_a_method_without_logits_is_not_exported(trained_run, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("holotype.placing.export._packages", lambda: (None, None))
+    monkeypatch.delattr(TokensThenImages, "logits")
+    assert Stretched.logits is Method.logits is ClustersAtTheEnd.logits
+    with pytest.raises(InputError, match="Stretched has no logits, by which an exported model"):
+        export_onnx(trained_run[0], tmp_path / "model.onnx")

@@ -1,0 +1,270 @@
+"""What the contract promises to methods of all kinds: a teacher, a clock, rows, rates, and an encoder of their own."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from holotype.data.views import centre_crops, normalise
+from holotype.errors import InputError
+from holotype.machine.device import Compute
+from holotype.methods import Images, Moment, Rate, Stage, Task
+from holotype.methods.schedule import cosine_lr
+from holotype.training.config import TrainConfig
+from holotype.training.loop import Loop
+from holotype.training.progress import Stopped
+
+from .conftest import assert_equal_weights, tiny_backbone, weights
+from .stubs import DrawsItsRows, FollowsATeacher, OwnEncoder, TellsTheTime, TokensThenImages
+from .test_loop import interrupt_after
+
+
+def after_each_step(loop, look) -> None:
+    """Call `look` after every step, once the method has done its own work there."""
+    after_step = loop.method.after_step
+
+    def both():
+        after_step()
+        look()
+
+    loop.method.after_step = both
+
+
+# -- a teacher ------------------------------------------------------------------------------------------
+
+
+def test_the_teacher_follows_the_tail_with_the_momentum_of_the_step(world):
+    loop = world.loop(FollowsATeacher, epochs=2)
+    name = next(name for name in loop.learnable if name.endswith("qkv.weight"))
+    student = [loop.learnable[name].detach().clone()]
+    after_each_step(loop, lambda: student.append(loop.learnable[name].detach().clone()))
+    loop.fit()
+    assert len(student) == 2 * loop.steps + 1
+    expected = student[0].double()
+    for number, now in enumerate(student[1:]):
+        momentum = 0.5 + 0.4 * number / (2 * loop.steps)
+        expected = momentum * expected + (1 - momentum) * now.double()
+    found = weights(loop)[f"method.teacher.copies.0.{name.removeprefix('tail.')}"]
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
+    assert not torch.equal(found, student[-1])
+
+
+def test_features_come_as_views_images_kinds_and_width(world, monkeypatch):
+    loop = world.loop(FollowsATeacher, epochs=1)
+    seen = []
+    loss = loop.method.loss
+    loop.method.loss = lambda batch, now: seen.append(batch.features) or loss(batch, now)
+    loop.fit()
+    assert seen[0].shape == (2, 16, 2, 32)
+    # before the first step the teacher is the student
+    torch.testing.assert_close(seen[0][:, :, 0], seen[0][:, :, 1])
+    assert not torch.allclose(seen[-1][:, :, 0], seen[-1][:, :, 1])
+
+
+# -- time -----------------------------------------------------------------------------------------------
+
+
+def test_every_step_is_told_its_own_time(world):
+    loop = world.loop(TellsTheTime, epochs=3)
+    loop.fit()
+    steps = 3 * loop.steps
+    expected = [1 + number / steps for number in range(steps)] + [0.0] * (64 - steps)
+    torch.testing.assert_close(loop.method.ticks, torch.tensor(expected))
+
+
+def test_a_rate_of_its_own_follows_its_pace_and_the_others_the_loop(world, tmp_path):
+    loop = world.loop(TellsTheTime, epochs=2, out=tmp_path)
+    seen = []
+
+    def look():
+        groups = loop.step.optimiser.param_groups
+        seen.append({group["rate"].prefix: float(group["lr"]) for group in groups})
+
+    after_each_step(loop, look)
+    loop.fit()
+    pace = loop.stages[0].rates[0].pace
+    for number, rates in enumerate(seen):
+        at = Moment(number // loop.steps, 2, number % loop.steps, loop.steps)
+        assert rates["method.classifier"] == pytest.approx(0.02 * pace(at))
+        assert rates[""] == pytest.approx(cosine_lr(0.05, at.epoch, 2))
+    assert len({rates["method.classifier"] for rates in seen}) == len(seen) == 2 * loop.steps
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["lr"] for line in lines] == [cosine_lr(0.05, epoch, 2) for epoch in range(2)]
+
+
+# -- rows of its own --------------------------------------------------------------------------------------
+
+
+def test_a_method_that_draws_its_rows_sees_those_and_no_others(world, tmp_path):
+    loop = world.loop(DrawsItsRows, epochs=2, out=tmp_path)
+    chosen = []
+    before = loop.method.before_epoch
+
+    def spy(stage, epoch, images):
+        before(stage, epoch, images)
+        chosen.append(loop.method.chosen.clone())
+
+    loop.method.before_epoch = spy
+    loop.fit()
+    expected = torch.zeros(48)
+    for rows in chosen:
+        expected[rows] += 1
+    assert len(chosen) == 2
+    assert torch.equal(loop.method.rows_seen, expected)
+    assert loop.position.counter == 4  # two steps an epoch
+    sums = loop.step.named_sums()
+    last = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["cls"] == pytest.approx(float(sums["cls"]) / 2)
+
+
+def test_rows_are_drawn_after_the_work_at_the_start_of_an_epoch_only_where_they_depend_on_it(world):
+    order = []
+    for kind in ("simgcd", DrawsItsRows):
+        loop = world.loop(kind, epochs=2)
+        before = loop._before_epoch
+
+        def spied(stage, epoch, before=before):
+            order.append("begin")
+            before(stage, epoch)
+
+        loop._before_epoch = spied
+        loop.sources.of = with_spied_draw(loop.sources.of, order)
+        loop.fit()
+    assert order[:4] == ["begin", "draw", "draw", "begin"]  # the second epoch is drawn before it begins
+    assert order[4:] == ["begin", "draw", "begin", "draw"]
+
+
+def with_spied_draw(make, order):
+    def of(stage):
+        source = make(stage)
+        draw = source.draw
+        source.draw = lambda *given: order.append("draw") or draw(*given)
+        return source
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (torch.zeros(4, dtype=torch.long), r"are \(4,\) of torch.int64; they must be whole numbers"),
+        (torch.zeros(2, 4), r"are \(2, 4\) of torch.float32; they must be whole numbers"),
+        (torch.full((2, 4), 48), "name images that are not there or cannot be read"),
+        (torch.tensor([[3, 5]]), "name images that are not there or cannot be read"),
+    ],
+)
+def test_rows_that_no_step_could_see_are_refused(world, monkeypatch, rows, says):
+    problem = np.full(len(world.table), "", dtype=object)
+    problem[5] = "it is broken"
+    monkeypatch.setattr(DrawsItsRows, "rows", lambda *_: rows)
+    loop = world.loop(DrawsItsRows, table=world.table.with_problems(problem))
+    with pytest.raises(InputError, match=f"The rows of DrawsItsRows {says}"):
+        loop.fit()
+
+
+# -- tokens first, images then ----------------------------------------------------------------------------
+
+
+def test_the_source_switches_with_the_stage_and_the_record_names_both(world, tmp_path):
+    loop = world.loop(TokensThenImages, epochs=4, cache=world.cache(tmp_path))
+    assert loop.mode == "cached 4+2 4 epochs, images 2 epochs"
+    assert world.loop(TokensThenImages, epochs=2).mode == "exact 2 epochs, images 1 epoch"
+    assert world.loop(OwnEncoder).mode == "images"
+    seen = []
+    encode = loop.method.encode
+    loop.method.encode = lambda stage, inputs, now: (
+        seen.append((stage.name, inputs.shape)) or encode(stage, inputs, now)
+    )
+    start = weights(loop)
+    trunk = {name: p.clone() for name, p in loop.encoder.trunk.state_dict().items()}
+    loop.fit()
+    tokens = ("tokens", (2, 16, 6, 32))  # CLS as it is, then CLS and four patches, standardised
+    assert seen == [tokens] * 4 * loop.steps + [("prompt", (2, 16, 3, 32, 32))] * 2 * loop.steps
+    assert not torch.equal(start["tail.prompt"], weights(loop)["tail.prompt"])
+    assert all(torch.equal(trunk[name], p) for name, p in loop.encoder.trunk.state_dict().items())
+    assert not any("trunk" in name for name in weights(loop))
+
+
+@pytest.mark.parametrize("stop_after", [4, 14])  # in the first stage, in the second
+def test_a_run_on_cached_tokens_and_images_resumes_bit_for_bit(world, tmp_path, stop_after):
+    whole = world.loop(TokensThenImages, epochs=4, cache=world.cache(tmp_path))
+    whole.fit()
+    first = world.loop(TokensThenImages, epochs=4, cache=world.cache(tmp_path), out=tmp_path / "run")
+    interrupt_after(first, stop_after)
+    with pytest.raises(Stopped):
+        first.fit()
+    assert (first.position.stage, first.position.counter) == (int(stop_after > 12), stop_after)
+    second = world.loop(TokensThenImages, epochs=4, cache=world.cache(tmp_path), out=tmp_path / "run")
+    second.fit()
+    assert_equal_weights(weights(whole), weights(second))
+
+
+def test_images_are_placed_as_the_last_stage_sees_them(world, tmp_path):
+    loop = world.loop(TokensThenImages, epochs=1, cache=world.cache(tmp_path))
+    loop.fit()
+    store = world.store
+    crops = centre_crops(store.height, store.width, 32)
+    x = normalise(store.crop(torch.arange(48), crops), loop.encoder.mean, loop.encoder.std, torch.float32)
+    with torch.no_grad():
+        expected = loop.encoder.module(x)  # with the prompt, not the cached tokens
+    torch.testing.assert_close(loop.features, expected)
+
+
+def test_an_encoders_first_weights_depend_on_the_seed_alone(world):
+    """Not on what else was drawn before: a token cache may have been built, or read from a file."""
+
+    def first(seed, **given):
+        torch.manual_seed(seed)
+        method = TokensThenImages(None, Task(2, 4, 32, 48, 12))
+        torch.rand(given.get("drawn", 0))
+        config, compute = TrainConfig(batch_size=16), Compute.on("cpu", "fp32")
+        state = torch.get_rng_state()
+        loop = Loop(config, method, tiny_backbone(), world.store, world.table, compute, seed=seed)
+        assert torch.equal(state, torch.get_rng_state())
+        return weights(loop)["tail.prompt"]
+
+    assert torch.equal(first(0), first(0, drawn=7))
+    assert not torch.equal(first(0), first(1))
+
+
+def test_an_encoder_that_registers_the_trunk_is_refused(world, monkeypatch):
+    monkeypatch.setattr(
+        TokensThenImages, "build_encoder", lambda self, trunk, tail: nn.ModuleList([trunk.module, tail])
+    )
+    with pytest.raises(InputError, match="The encoder of TokensThenImages registers the frozen trunk"):
+        world.loop(TokensThenImages)
+
+
+def test_an_encoder_that_is_set_instead_of_built_is_refused(world, monkeypatch):
+    def sets(self, config, task):
+        super(OwnEncoder, self).__init__(config, task)
+        self.encoder = nn.Linear(2, 2)
+
+    monkeypatch.setattr(OwnEncoder, "__init__", sets)
+    with pytest.raises(InputError, match="sets `encoder` itself; let build_encoder return it"):
+        world.loop(OwnEncoder)
+
+
+# -- what the loop hands out --------------------------------------------------------------------------------
+
+
+def test_images_are_those_that_can_be_read_and_cost_one_pass():
+    passes = []
+    row, label = torch.tensor([0, 2, 3]), torch.tensor([1, -1, 0])
+    images = Images(row, label, 5, torch.Generator(), lambda: passes.append(1) or torch.eye(3))
+    assert not passes
+    assert torch.equal(images.features(), images.features())
+    assert len(passes) == 1
+    assert images.spread(label, -1).tolist() == [1, -1, -1, 0, -1]
+    assert torch.equal(images.spread(images.features())[[0, 2, 3]], torch.eye(3))
+    assert not images.spread(images.features())[[1, 4]].any()
+
+
+def test_a_rate_of_nobody_is_refused(world, monkeypatch):
+    monkeypatch.setattr(TellsTheTime, "stages", lambda self: [Stage(rates=(Rate("method.absent"),))])
+    with pytest.raises(InputError, match=r"the rate of 'method\.absent' is nobody's"):
+        world.loop(TellsTheTime).fit()
