@@ -13,6 +13,8 @@ from holotype.discovery.best_backbone import choose_backbone
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.finding import COUNT, Round, choose_k, count_categories, make_experiment
 from holotype.errors import InputError
+from holotype.methods import METHODS
+from tests.training.stubs import STUBS
 
 
 @pytest.fixture
@@ -59,6 +61,13 @@ def test_training_is_what_the_settings_say(round: Round) -> None:
     assert make_experiment(change(round, long_tail=True), round.table, 4).method.memax_target == "estimated"
     with pytest.raises(InputError, match="--long-tail is not for kmeans"):
         make_experiment(change(round, long_tail=True, method="kmeans"), round.table, 4)
+
+
+def test_a_method_that_takes_images_alone_gets_no_token_cache(round: Round, monkeypatch) -> None:
+    monkeypatch.setitem(METHODS, "pictures", STUBS["images"])
+    monkeypatch.setitem(METHODS, "both", STUBS["tokens then images"])
+    assert make_experiment(change(round, method="pictures"), round.table, 4).cache_views == "off"
+    assert make_experiment(change(round, method="both"), round.table, 4).cache_views == "4+2"
 
 
 @pytest.mark.parametrize("method", ["rpc", "debgcd", "simgcd"])

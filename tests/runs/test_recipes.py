@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import pytest
 
 from holotype.data.benchmarks import BENCHMARKS
+from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.runs.experiment import Experiment
 from holotype.runs.recipes import recipe
@@ -125,3 +127,36 @@ def test_a_recipe_is_not_carried_into_the_next_experiment():
     default_experiment("debgcd", "cub")
     assert default_experiment("debgcd", "some/folder").train.batch_size == 128
     assert default_experiment("debgcd", "some/folder").backbone.train_blocks == 1
+
+
+class Mine(METHODS["debgcd"]):
+    """Built on a method with recipes."""
+
+    recipes: ClassVar = {"*": {"train.lr": 0.02, "method.adl": 3.0}, "cub": {"method.adl": 5.0}}
+
+
+class Heir(METHODS["debgcd"]):
+    """The same without recipes of its own."""
+
+
+def test_a_method_brings_its_recipes_and_does_not_inherit_any(monkeypatch):
+    monkeypatch.setitem(METHODS, "mine", Mine)
+    monkeypatch.setitem(METHODS, "heir", Heir)
+    everywhere = default_experiment("mine", "some/folder")
+    assert (everywhere.train.lr, everywhere.method.adl) == (0.02, 3.0)
+    assert recipe("mine", "cub") == {"train.lr": 0.02, "method.adl": 5.0}  # the data set's own wins
+    assert recipe("heir", "cub") == {}
+    assert default_experiment("heir", "cub").backbone.train_blocks == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "close"), [("method.adk", "method.adl"), ("train.epoch", "train.epochs"), ("adl", "method.adl")]
+)
+def test_a_key_of_a_recipe_that_does_not_exist_is_refused_with_the_nearest(monkeypatch, key, close):
+    monkeypatch.setitem(METHODS, "mine", Mine)
+    monkeypatch.setattr(Mine, "recipes", {"*": {key: 1}})
+    with pytest.raises(InputError) as refused:
+        default_experiment("mine", "cub")
+    sentence = str(refused.value)
+    assert f"The setting {key!r} in the recipe of mine for cub is unknown" in sentence
+    assert close in sentence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -212,3 +213,35 @@ def test_help_tells_type_default_and_group() -> None:
         "Settings of RPC",
         "The relational consistency loss",
     ]
+
+
+# -- presets of training --------------------------------------------------------------------------------
+
+
+class Brief(SimGCD):
+    """SimGCD with a preset that sets training, too."""
+
+    presets: ClassVar = {"default": {}, "brief": {"lam": 0.5, "train.epochs": 20, "train.lr": 0.02}}
+
+
+def test_a_preset_sets_training_and_an_override_wins(monkeypatch) -> None:
+    monkeypatch.setitem(METHODS, "brief", Brief)
+    found = resolve("brief", "cub", "brief")
+    assert (found.method.lam, found.train.epochs, found.train.lr) == (0.5, 20, 0.02)
+    assert resolve("brief", "cub", "brief", {"train.epochs": 3}).train.epochs == 3
+    assert resolve("brief", "cub").train.epochs == 200
+
+
+@pytest.mark.parametrize(
+    ("key", "full", "close"),
+    [("lamb", "method.lamb", "method.lam"), ("train.epoch", "train.epoch", "train.epochs")],
+)
+def test_a_key_of_a_preset_that_does_not_exist_is_refused_with_the_nearest(
+    monkeypatch, key, full, close
+) -> None:
+    monkeypatch.setitem(METHODS, "brief", Brief)
+    monkeypatch.setattr(Brief, "presets", {"default": {}, "brief": {key: 1}})
+    with pytest.raises(InputError) as refused:
+        resolve("brief", "cub", "brief")
+    assert f"The setting {full!r} in the preset brief of brief is unknown" in str(refused.value)
+    assert close in str(refused.value)

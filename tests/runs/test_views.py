@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.methods import Task, Views, find_method
+from holotype.methods import METHODS, Task, Views, find_method
 from holotype.models.cache import CacheViews
 from holotype.runs import views as module
 from holotype.runs.settings import default_experiment
-from holotype.runs.views import holds, views_needed, wanted_views
+from holotype.runs.views import drawn, holds, views_needed, wanted_views
 from tests.training.stubs import STUBS
 
 from .test_prepared import tiny as tiny  # the fixture: an experiment on coloured squares
@@ -36,6 +36,7 @@ def methods(*names: str) -> list:
         (("kmeans",), None),
         (("images",), None),
         (("images", "simgcd"), (2, 0)),
+        (("tokens then images",), (2, 0)),
     ],
 )
 def test_views_needed_are_the_most_of_all_stages_and_methods(names, most):
@@ -58,6 +59,18 @@ def test_a_run_asks_for_a_cache_where_it_can_use_one(tiny, method, asked, views)
     state = torch.get_rng_state()
     assert wanted_views(experiment) == views
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_cached_views_that_no_stage_can_use_are_refused_and_the_stages_named(tiny, monkeypatch):
+    monkeypatch.setitem(METHODS, "pictures", STUBS["images"])
+    monkeypatch.setitem(METHODS, "both", STUBS["tokens then images"])
+    says = "pictures cannot use cached views: its stage train takes images, not tokens; use --cache-views off"
+    with pytest.raises(InputError, match=says):
+        wanted_views(tiny("pictures", cache_views="4+2"))
+    assert wanted_views(tiny("pictures", cache_views="auto")) is None
+    assert wanted_views(tiny("pictures", cache_views="off")) is None
+    assert wanted_views(tiny("both", cache_views="4+2")) == CacheViews(4, 2)
+    assert drawn(tiny("both"), CacheViews(4, 2)) == CacheViews(4, 0)
 
 
 def test_on_a_gpu_auto_is_exact(tiny, monkeypatch):
