@@ -228,3 +228,23 @@ def test_images_are_placed_by_the_students_cls_feature():
         assert method.encode(method.stages()[0], views, {}).shape == (2, 3, 2, 32)
         both = method.encode(method.stages()[1], views, {})
         torch.testing.assert_close(both[0, :, 2:], method.encoder.teacher(images))
+
+
+@pytest.mark.parametrize("arch", ["test_vit2", "eva02_tiny_patch14_224"])
+def test_a_network_that_takes_no_prompts_is_refused_in_one_sentence(arch, holotype, squares_folder, tmp_path):
+    """No CLS token; rotary positions."""
+    from safetensors.torch import save_file
+
+    size = 32 if arch == "test_vit2" else 28
+    file = tmp_path / "network.safetensors"
+    save_file(
+        timm.create_model(arch, img_size=size, num_classes=0).state_dict(),
+        file,
+        metadata={"timm": arch, "image_size": str(size)},
+    )
+    words = ["--backbone.name", file, "--k", 4, "--train.batch_size", 16, "--device", "cpu", "--no-progress"]
+    told = holotype("train", "promptcal", squares_folder / "squares.csv", "--out", tmp_path / "run", *words)
+    assert told.code == 2
+    assert "Prompt tokens" in told.err
+    assert "Traceback" not in told.err
+    assert told.err.count(". ") == 0

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 
 from holotype.losses.classification import supervised_cross_entropy
 from holotype.methods import Batch, Moment, Task
+from holotype.methods.simgcd import SimGCD
 from holotype.methods.sptnet import SPTNet, SPTNetConfig, model_pace, prompt_pace
 from holotype.models.frozen import Frozen
 from holotype.models.heads import CosineClassifier
@@ -209,3 +210,23 @@ def test_prompts_alone_can_tell_apart_what_a_frozen_network_could_not():
     assert before < 0.75
     assert after > 0.9
     assert F.cosine_similarity(encoder(images[:1]), encoder(images[1:2])) < 1
+
+
+def test_recipes_are_those_of_the_published_table():
+    """lr of the prompt, lr of the network, weight of the entropy term in the second stage."""
+    table = {
+        "cifar10": (1, 3e-3, 1),
+        "cifar100": (5, 3e-3, 1),
+        "imagenet100": (5, 3e-3, 1),
+        "cub": (25, 5e-2, 2),
+        "scars": (10, 5e-2, 1),
+        "aircraft": (1, 5e-2, 1),
+        "herbarium19": (0.5, 1e-2, 1),
+    }
+    for dataset, values in table.items():
+        settings = {key.removeprefix("method."): value for key, value in SPTNet.recipes[dataset].items()}
+        c = SPTNetConfig(**settings)
+        me = c.memax_weight if c.prompt_memax_weight is None else c.prompt_memax_weight
+        assert (c.prompt_lr, c.model_lr, me) == values
+        assert (c.prompt == "patch") == dataset.startswith("cifar")
+        assert c.memax_weight == SimGCD.recipes.get(dataset, {}).get("method.memax_weight", 1.0)

@@ -65,6 +65,9 @@ def _values(prompt_lr: float, model_lr: float, **more: Any) -> dict[str, Any]:
     }
 
 
+CIFAR100 = _values(5.0, 0.003, prompt="patch", memax_weight=4.0, prompt_memax_weight=1.0)
+
+
 class SPTNet(SimGCD):
     """SimGCD, and a prompt of pixels in front of the network."""
 
@@ -77,7 +80,8 @@ class SPTNet(SimGCD):
         "aircraft": _values(1.0, 0.05),
         "herbarium19": _values(0.5, 0.01),
         "cifar10": _values(1.0, 0.003, prompt="patch"),
-        "cifar100": _values(5.0, 0.003, prompt="patch", memax_weight=4.0, prompt_memax_weight=1.0),
+        "cifar100": CIFAR100,
+        "cifar100-200": CIFAR100,
         "imagenet100": _values(5.0, 0.003),
     }
     card = Card(
