@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from holotype.losses.affinity import affinity_contrast, affinity_graph, cleaned, draw_negatives
 from holotype.losses.contrastive import info_nce, sup_con
@@ -158,6 +159,26 @@ def test_the_teacher_gets_no_gradient_and_the_student_does():
     assert batch.features.grad[:, :, :2].ne(0).any(-1).all()
     assert not batch.features.grad[:, :, 2:].any()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in method.parameters())
+
+
+def test_a_step_looks_at_no_value():
+    """So that it can be captured as a CUDA graph: tensors here have shapes, but no values."""
+    method, mode = built(), FakeTensorMode()
+    parts = (method, method.encoder, method.encoder.student.trunk.module)
+    for module in (module for part in parts for module in part.modules()):
+        for name, p in module._parameters.items():
+            if p is not None:
+                module._parameters[name] = torch.nn.Parameter(mode.from_tensor(p.detach()), p.requires_grad)
+        for name, x in module._buffers.items():
+            module._buffers[name] = None if x is None else mode.from_tensor(x)
+    with mode:
+        features = method.encode(method.stages()[1], torch.randn(2, B, 3, 32, 32), clock(0.3))
+        labelled, key = torch.rand(B) < 0.5, {"negatives": torch.rand(2 * B, 40)}
+        batch = Batch(features, torch.zeros(B, dtype=torch.long), labelled, torch.arange(B), key, AFFINITY)
+        torch.stack(list(method.loss(batch, clock(0.3)).values())).sum().backward()
+        with torch.no_grad():
+            method.after_step()
+        assert method.memory.rows.shape == (40, 2, 32)
 
 
 # -- memory and teacher -------------------------------------------------------------------------------

@@ -116,7 +116,8 @@ def test_the_stages_as_published():
     assert (first.needs, second.needs) == ("tokens", "images")
     prompt, tail, heads = second.rates
     assert (prompt.prefix, prompt.lr, prompt.weight_decay) == ("tail.prompt", 25.0, 0.0)
-    assert {(r.lr, r.weight_decay) for r in (tail, heads)} == {(0.05, 5e-4)}
+    assert {(r.lr, r.weight_decay) for r in (tail, heads)} == {(None, 5e-4)}
+    assert second.lr == 0.05
 
 
 # -- the loss -----------------------------------------------------------------------------------------

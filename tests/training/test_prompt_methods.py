@@ -120,6 +120,17 @@ def test_who_stands_still_in_sptnet_stays_to_the_bit_with_its_momentum(world):
     assert turns == "nnppnnppnnppnnppn"  # the first step was the prompt's
 
 
+def test_the_first_stage_of_sptnet_is_simgcd_to_the_bit(world):
+    """The same draws, so that the two can be compared in pairs; its heads are drawn before the prompt."""
+    simgcd, loop = world.loop("simgcd"), loop_of(world, "sptnet")
+    simgcd.fit()
+    for _ in steps_of(loop):
+        if loop.position.stage == 0:
+            found = weights(loop)
+    for name, theirs in weights(simgcd).items():
+        assert torch.equal(found[name.replace("tail.", "tail.tail.", 1)], theirs), name
+
+
 def test_as_run_never_trains_the_network_on_a_small_data_set(world):
     loop = loop_of(world, "sptnet", epochs=1, settings={"turn": 20, "count": "epoch"})
     for _ in steps_of(loop):

@@ -115,12 +115,13 @@ class SPTNet(SimGCD):
     def stages(self) -> list[Stage]:
         c = self.config
         prompt = Rate("tail.prompt", c.prompt_lr, 0.0, prompt_pace)
-        tail, heads = (Rate(who, c.model_lr, MODEL_DECAY, model_pace) for who in ("tail.tail", "method"))
+        tail, heads = (Rate(who, None, MODEL_DECAY, model_pace) for who in ("tail.tail", "method"))
         return [
             Stage(SIMGCD, trains=("tail.tail", "method")),
             Stage(
                 "prompts",
                 share=c.prompt_epochs,
+                lr=c.model_lr,
                 needs="images",
                 capturable=False,
                 rates=(prompt, tail, heads),

@@ -53,7 +53,7 @@ class PixelPrompt(nn.Module):
 
     @torch.no_grad()
     def size(self) -> Tensor:
-        """Root mean square of what is added, over the pixels that it may touch: 1 at the start. 0-d."""
+        """Root mean square of what is added, over the pixels that it may touch: about 1 at the start. 0-d."""
         added = self(torch.zeros_like(self.patches)[None])
         return (added.square().sum() / (added != 0).sum().clamp_min(1)).sqrt()
 
