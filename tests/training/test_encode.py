@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 from holotype.data.views import normalise
 from holotype.machine.device import Compute
@@ -12,7 +13,7 @@ from holotype.training import encode
 from holotype.training.encode import Encoder, place
 
 from .conftest import tiny_backbone
-from .stubs import OwnEncoder
+from .stubs import OwnEncoder, TokensThenImages
 
 
 def fp32() -> Compute:
@@ -82,6 +83,37 @@ def test_a_compiled_trunk_always_sees_one_shape(monkeypatch):
     found = encoder.inputs(images)
     assert seen == [8, 8, 8]
     torch.testing.assert_close(found, encoder.tail.prepare(encoder.trunk(images.float())))
+
+
+def test_compiled_blocks_see_one_number_of_images_when_images_are_placed(monkeypatch, world):
+    monkeypatch.setattr(nn.Module, "compile", lambda self, **_: None)
+    method = world.loop(TokensThenImages).method
+    encoder = Encoder(tiny_backbone(), fp32(), method, compiled_blocks=True, images_at_once=8)
+    seen = []
+    embed = method.embed
+    method.embed = lambda stage, inputs: seen.append(len(inputs)) or embed(stage, inputs)
+    x = encoder.inputs(pictures(11), "images")
+    with torch.no_grad():
+        found = torch.cat([encoder.embed(part) for part in x.split(8)])
+        torch.testing.assert_close(found, encoder.module(x))
+    assert seen == [8, 8]
+
+
+def test_blocks_that_cannot_be_compiled_run_as_they_are_and_learn(monkeypatch, world, caplog):
+    def refuse(*given):
+        raise RuntimeError("no compiler")
+
+    def fails(self, **_):
+        self._compiled_call_impl = refuse
+
+    monkeypatch.setattr(nn.Module, "compile", fails)
+    method = world.loop(TokensThenImages).method
+    encoder = Encoder(tiny_backbone(), fp32(), method, compiled_blocks=True)
+    x = encoder.inputs(pictures(4), "images").unflatten(0, (2, 2))
+    encoder.encode(method.stages()[-1], x, {}).square().sum().backward()
+    assert "could not be compiled (RuntimeError: no compiler)" in caplog.text
+    assert encoder.module.prompt.grad.abs().sum() > 0
+    assert all(p.grad is None for p in encoder.trunk.parameters())
 
 
 class Nearest:

@@ -215,7 +215,7 @@ class Method(nn.Module):
         return [Stage()]
 
     def schedule(self, stage: Stage, at: Moment) -> dict[str, float]:
-        """Values that change with time, for `Now`; asked for every step, always with the same keys."""
+        """Values that depend on time alone, for `Now`; asked for every step ahead of it, always with the same keys."""
         return {}
 
     def draws(self, stage: Stage, batch_size: int) -> dict[str, tuple[int, ...]]:

@@ -34,6 +34,7 @@ class Captured:
 
     def __init__(self, function: Callable[[Inputs], Tensor], inputs: Inputs, state: Iterable[Tensor]) -> None:
         self.inputs = {name: value.clone() for name, value in inputs.items()}
+        self.sizes = {name: value.shape for name, value in inputs.items()}
         self.graph, self.stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
         with undone(state):
             self._warm_up(function)
@@ -62,8 +63,7 @@ class Captured:
 
     def takes(self, inputs: Inputs) -> bool:
         """Whether the inputs are of the sizes that the function was captured with."""
-        sizes = {name: value.shape for name, value in self.inputs.items()}
-        return {name: value.shape for name, value in inputs.items()} == sizes
+        return {name: value.shape for name, value in inputs.items()} == self.sizes
 
     def __call__(self, inputs: Inputs) -> Tensor:
         for name, value in inputs.items():

@@ -104,13 +104,17 @@ class Encoder:
 
     def embed(self, inputs: Tensor, stage: Stage | None = None) -> Tensor:
         """(n, ...) inputs -> (n, D) features for placing; by default as after the last stage."""
-        stage = stage or self.last
+        stage, n = stage or self.last, len(inputs)
+        inputs = self._typed(stage, inputs)
+        if self.blocks is not None and stage.needs == "images" and n < self.chunk:
+            # compiled blocks are compiled again for every other number of images
+            inputs = torch.cat([inputs, inputs[:1].expand(self.chunk - n, -1, -1, -1)])
         with self.compute.autocast():
             if self.method is None:
-                features: Tensor = self.tail.finish(self._typed(stage, inputs))
+                features: Tensor = self.tail.finish(inputs)
             else:
-                features = self._run(self.method.embed, stage, self._typed(stage, inputs))
-        return features.to(self.dtype)
+                features = self._run(self.method.embed, stage, inputs)
+        return features[:n].to(self.dtype)
 
     def _typed(self, stage: Stage, inputs: Tensor) -> Tensor:
         """A token cache keeps 16 bits."""
