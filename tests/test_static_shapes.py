@@ -206,7 +206,6 @@ CALLS: dict[str, Callable[[], Tensor]] = {
     "draw_negatives": lambda: weighed(affinity.draw_negatives(masks(), mask(M), torch.rand(B, M), 2)),
     "cleaned": lambda: weighed(affinity.cleaned(masks(), masks(), indices(), indices(M))[0]),
     "labelled_pairs": lambda: weighed(affinity.labelled_pairs(indices(), indices(M))),
-    "pair_precision": lambda: weighed(affinity.pair_precision(masks(), indices(), indices(M))[0]),
     "affinity_contrast": lambda: affinity.affinity_contrast(
         floats(B, D), floats(B, D), floats(M, D), masks(), masks()
     ),

@@ -15,7 +15,6 @@ from holotype.losses.affinity import (
     diffuse,
     draw_negatives,
     neighbours,
-    pair_precision,
     threshold,
 )
 
@@ -172,8 +171,6 @@ def test_labels_outweigh_the_graph() -> None:
     assert after[0].tolist() == [[True, True, False, False, True, False]]
     assert after[1].tolist() == [[False, False, True, False, False, True]]
     assert torch.equal(cleaned(positive, negative, torch.tensor([-1]), memory_label)[0], positive)
-    judged, right = pair_precision(positive, torch.tensor([2]), memory_label)
-    assert (int(judged), int(right)) == (2, 1)
 
 
 # -- the contrast -------------------------------------------------------------------------------------

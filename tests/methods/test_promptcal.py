@@ -269,3 +269,18 @@ def test_a_network_that_takes_no_prompts_is_refused_in_one_sentence(arch, holoty
     assert "Prompt tokens" in told.err
     assert "Traceback" not in told.err
     assert told.err.count(". ") == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("quantile", "1.5", "from 0 to 1"),
+        ("momentum", "-0.1", "from 0 to 1"),
+        ("neighbours", "0", "at least 1"),
+        ("affinity_epochs", "0", "above 0"),
+    ],
+)
+def test_settings_outside_their_range_are_refused(key, value, said, holotype, squares_folder):
+    told = holotype("train", "promptcal", squares_folder / "squares.csv", f"--method.{key}", value)
+    assert told.code == 2
+    assert f"{key} must be {said}" in told.err

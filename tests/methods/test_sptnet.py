@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from holotype.errors import InputError
 from holotype.losses.classification import supervised_cross_entropy
 from holotype.methods import Batch, Moment, Task
 from holotype.methods.simgcd import SimGCD
@@ -141,6 +142,13 @@ def test_the_loss_of_the_second_stage_equals_the_released_code(case):
     theirs = get("grad_projections").unflatten(0, (2, -1))
     torch.testing.assert_close(z.grad, theirs, rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(q.grad.flatten(0, 1), get("grad_logits"), rtol=1e-6, atol=1e-9)
+
+
+def test_an_entropy_term_in_the_second_stage_alone_is_refused():
+    with pytest.raises(InputError, match="set both, or neither"):
+        SPTNet(SPTNetConfig(memax_weight=0.0, prompt_memax_weight=1.0), TASK)
+    method = SPTNet(SPTNetConfig(memax_weight=0.0), TASK)
+    assert method.schedule(method.stages()[1], Moment(0, 10))["me_share"] == 0
 
 
 def test_a_prompt_of_zeros_gives_the_features_of_simgcd_to_the_bit():

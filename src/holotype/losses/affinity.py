@@ -128,10 +128,3 @@ def affinity_contrast(
     counted = positive | torch.cat([always, negative], dim=1)
     log_p = logits.masked_fill(~counted, torch.finfo(logits.dtype).min).log_softmax(-1)
     return -(log_p.masked_fill(~positive, 0).sum(-1) / positive.sum(-1)).mean()
-
-
-@torch.no_grad()
-def pair_precision(positive: Tensor, label: Tensor, memory_label: Tensor) -> tuple[Tensor, Tensor]:
-    """How many pairs of the graph have two labels, and how many of these are of one class: both 0-d."""
-    judged = positive & labelled_pairs(label, memory_label)
-    return judged.sum(), (judged & (label[:, None] == memory_label[None, :])).sum()

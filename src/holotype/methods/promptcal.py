@@ -34,7 +34,7 @@ from holotype.losses.affinity import (
 )
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.losses.precision import unit
-from holotype.machine.rules import Count
+from holotype.machine.rules import Count, Share, Times
 from holotype.methods.base import Batch, Card, Images, Moment, Now, Stage, Task
 from holotype.methods.gcd import GCD, GCDConfig
 from holotype.methods.simgcd import TAU_S, TAU_U
@@ -60,19 +60,19 @@ class PromptCALConfig(GCDConfig):
 
     gamma: float = 0.35
     """Weight of the prompts' terms beside those of CLS."""
-    affinity_epochs: float = 0.5
+    affinity_epochs: Times = 0.5
     """Length of the second stage, in times train.epochs."""
-    momentum: float = 0.999
+    momentum: Share = 0.999
     """Of the teacher, which follows the student after each step of the second stage."""
     memory: Count = 4096
     """Rows of the memory, two for each image of a batch; never more than there are images."""
     neighbours: Count | None = None
     """Nearest neighbours of a row in the graph; by default memory / (4 k), from 3 to 20."""
-    quantile: float = 0.8
+    quantile: Share = 0.8
     """Share of the strong links that are not believed."""
     negatives: Count = 1024
     """Positives and negatives of a row in the memory, at most."""
-    cal_weight: float = 0.6
+    cal_weight: Share = 0.6
     """Share w of L_cal in the part without labels, after two epochs."""
     identity: bool = False
     """Add I after the diffusion, as released."""

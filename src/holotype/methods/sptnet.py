@@ -10,8 +10,8 @@ rests too. Images are placed by their prompted features.
 A step of the network is one for which floor((i + 1) / 20) is odd. The released code counts i anew in each epoch, so
 that with fewer than 20 steps an epoch the network never learns: here i counts over the stage (`as_run`: as released).
 The first stage, which the paper loads as a finished checkpoint, is a part of the run; the second is 5 times as long, as
-published. The prompt warms up for 1000 steps, a tenth of the stage at most; the frame is 30 pixels wide at 224,
-and in proportion elsewhere; patches are those of the network. The last epoch is taken.
+published (`short`: once as long). The prompt warms up for 1000 steps, a tenth of the stage at most; the frame is 30
+pixels wide at 224, and in proportion elsewhere; patches are those of the network. The last epoch is taken.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from holotype.machine.rules import Count
+from holotype.errors import InputError
+from holotype.machine.rules import Count, Times
 from holotype.methods.base import Batch, Card, Moment, Now, Rate, Stage, Task
 from holotype.methods.schedule import linear_warmup
 from holotype.methods.simgcd import SimGCD, SimGCDConfig
@@ -51,7 +52,7 @@ class SPTNetConfig(SimGCDConfig):
     """Learning rate of the network in the second stage; train.lr is that of the first."""
     prompt_memax_weight: float | None = None
     """Weight of the mean-entropy term in the second stage; by default that of the first."""
-    prompt_epochs: float = 5.0
+    prompt_epochs: Times = 5.0
     """Length of the second stage, in times train.epochs."""
     turn: Count = 20
     """Steps after which prompt and network change places."""
@@ -73,7 +74,11 @@ class SPTNet(SimGCD):
 
     Config = SPTNetConfig
     config: SPTNetConfig
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"default": {}, "as_run": {"count": "epoch"}}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "default": {},
+        "as_run": {"count": "epoch"},
+        "short": {"prompt_epochs": 1.0},
+    }
     recipes: ClassVar[dict[str, dict[str, Any]]] = {
         "cub": _values(25.0, 0.05, memax_weight=2.0),
         "scars": _values(10.0, 0.05),
@@ -103,6 +108,10 @@ class SPTNet(SimGCD):
 
     def __init__(self, config: SPTNetConfig, task: Task) -> None:
         super().__init__(config, task)
+        if config.prompt_memax_weight and not config.memax_weight:
+            raise InputError(
+                "method.prompt_memax_weight needs a method.memax_weight above 0: set both, or neither."
+            )
         self.register_buffer("model_steps", torch.zeros(()))
 
     def build_encoder(self, trunk: Any, tail: Any) -> nn.Module:
