@@ -2,8 +2,9 @@
 
 import torch
 
+from holotype.losses import precision
 from holotype.losses.masked import masked_mean
-from holotype.losses.precision import full, inner, unit
+from holotype.losses.precision import exact_inner, full, inner, unit
 
 
 def test_it_is_the_mean_of_the_selected_entries() -> None:
@@ -54,3 +55,17 @@ def test_a_zero_vector_stays_zero_and_its_gradient_a_number() -> None:
     (grad,) = torch.autograd.grad(out.sum(), x)
     assert (out == 0).all()
     assert grad.isfinite().all()
+
+
+def test_exact_products_are_taken_in_full_float32_and_leave_the_setting_alone(monkeypatch) -> None:
+    before, seen = torch.get_float32_matmul_precision(), []
+    monkeypatch.setattr(
+        precision, "inner", lambda a, b: (seen.append(torch.get_float32_matmul_precision()), inner(a, b))[1]
+    )
+    a, b = torch.randn(3, 4), torch.randn(5, 4)
+    try:
+        torch.set_float32_matmul_precision("high")
+        torch.testing.assert_close(exact_inner(a, b), a @ b.T)
+        assert (seen, torch.get_float32_matmul_precision()) == (["highest"], "high")
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -9,6 +9,7 @@ import torch
 from holotype.losses.precision import unit
 from holotype.methods import Batch, Images, Task
 from holotype.methods.gcd import GCD, GCDConfig
+from holotype.models.heads import GCDHead
 
 GOLDEN = dict(np.load(Path(__file__).parents[1] / "parity/gcd_head.npz", allow_pickle=False))
 ATOL = 1e-9
@@ -24,8 +25,6 @@ def released() -> GCD:
     """Ours with the weights of the released head, whose last layer is under weight norm with the gain frozen at 1."""
     assert (golden("param.last_layer.weight_g") == 1).all()
     method = GCD(GCDConfig(proj_out=48), Task(5, 8, 24, 16, 8)).double()
-    from holotype.models.heads import GCDHead
-
     method.head = GCDHead(24, 40, 16, 48).double()
     method.head.load_state_dict({ours: golden(f"param.{theirs}") for ours, theirs in NAMES.items()})
     return method

@@ -69,7 +69,6 @@ def test_gradients_reach_both_views_and_ranks_come_from_the_first():
         assert [bool((view != 0).any()) for view in grad] == views, name
     changed = batch.features.detach().clone()
     changed[1] = changed[1].flip(-1)  # other ranks in the second view
-    before, after = ({**build("as_run").tally.means()} for _ in range(2))
     one, two = build("as_run"), build("as_run")
     one.loss(batch, now())
     two.loss(Batch(changed, batch.label, batch.labelled, batch.image), now())
