@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from holotype.errors import InputError
-from holotype.methods import Moment
+from holotype.methods import Moment, Rate
 from holotype.methods.schedule import cosine_lr
 from holotype.models.heads import CosineClassifier, Projector
 from holotype.training.optimiser import build_sgd, momentum_tensors, restore_momentum, set_rates
@@ -143,3 +143,26 @@ def test_the_rate_can_be_set_as_a_number_and_as_a_tensor():
     set_rates(optimiser, 0, Moment(2, 4))
     assert optimiser.param_groups[0]["lr"] is tensor
     assert float(tensor) == pytest.approx(cosine_lr(0.1, 2, 4))
+
+
+def test_the_longest_prefix_decides_the_rate_and_the_decay_and_vectors_never_decay():
+    learnable = network()
+    rates = (Rate("tail", lr=0.5), Rate("tail.1", weight_decay=0.7), Rate("method", lr=0.0, weight_decay=0.0))
+    optimiser = build_sgd(learnable, ("tail", "method"), 0.1, 0.9, 0.3, rates)
+    set_rates(optimiser, 0, Moment(0, 4))
+    name_of = {id(p): name for name, p in learnable.items()}
+    found = {
+        name_of[id(p)]: (group["lr"], group["weight_decay"])
+        for group in optimiser.param_groups
+        for p in group["params"]
+    }
+    assert found == {
+        "tail.0.weight": (0.5, 0.3),
+        "tail.0.bias": (0.5, 0.0),
+        "tail.1.weight": (0.1, 0.0),  # of one dimension: the decay is for matrices
+        "tail.1.bias": (0.1, 0.0),
+        "method.v": (0.0, 0.0),
+    }
+    before = learnable["method.v"].detach().clone()
+    step(learnable, optimiser, 0)
+    assert torch.equal(learnable["method.v"], before)
