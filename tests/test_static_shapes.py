@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import holotype
 from holotype.losses import (
     adaptive,
+    affinity,
     classification,
     concepts,
     consistency,
@@ -140,10 +141,23 @@ def mask(n: int = B) -> Tensor:
     return torch.rand(n) < 0.5
 
 
+def masks() -> Tensor:
+    return torch.rand(B, M) < 0.5
+
+
+def weighed(constant: Tensor) -> Tensor:
+    """A number with a gradient, of a result that takes none."""
+    return (floats(1) * constant).sum()
+
+
 CALLS: dict[str, Callable[[], Tensor]] = {
     "masked_mean": lambda: masked.masked_mean(floats(2, B), mask()),
     "info_nce": lambda: contrastive.info_nce(floats(2, B, D)),
     "sup_con": lambda: contrastive.sup_con(floats(2, B, D), indices(), mask()),
+    "info_nce with a teacher": lambda: contrastive.info_nce(floats(2, B, D), teacher=floats(2, B, D)),
+    "sup_con with a teacher": lambda: contrastive.sup_con(
+        floats(2, B, D), indices(), mask(), teacher=floats(2, B, D)
+    ),
     "supervised_cross_entropy": lambda: classification.supervised_cross_entropy(
         floats(2, B, K), indices(), mask()
     ),
@@ -187,6 +201,17 @@ CALLS: dict[str, Callable[[], Tensor]] = {
     "taught_by_other_view": lambda: adaptive.taught_by_other_view(floats(2, B, K), floats(2, B, K)),
     "prototype_separation": lambda: adaptive.prototype_separation(floats(K, D)),
     "printed_new": lambda: relational.printed_new(floats(B, K), floats(B, D), floats(B)),
+    "neighbours": lambda: weighed(affinity.neighbours(floats(B, D), mask(), 2)),
+    "consensus": lambda: weighed(affinity.consensus(floats(B, B))),
+    "diffuse": lambda: weighed(affinity.diffuse(floats(B, B), mask(), True)),
+    "threshold": lambda: weighed(affinity.threshold(floats(B, B), 0.5)),
+    "affinity_graph": lambda: weighed(affinity.affinity_graph(floats(B, D), floats(M, D), mask(M), 2, 0.5)),
+    "draw_negatives": lambda: weighed(affinity.draw_negatives(masks(), mask(M), torch.rand(B, M), 2)),
+    "cleaned": lambda: weighed(affinity.cleaned(masks(), masks(), indices(), indices(M))[0]),
+    "labelled_pairs": lambda: weighed(affinity.labelled_pairs(indices(), indices(M))),
+    "affinity_contrast": lambda: affinity.affinity_contrast(
+        floats(B, D), floats(B, D), floats(M, D), masks(), masks()
+    ),
 }
 
 
@@ -209,6 +234,7 @@ def test_every_loss_is_tried() -> None:
         ranking,
         transport,
         adaptive,
+        affinity,
     )
     public = {
         name

@@ -127,3 +127,37 @@ def test_no_labelled_row_costs_nothing(batch) -> None:
     value = sup_con(z, batch[1], torch.zeros(9, dtype=torch.bool))
     assert value == 0
     assert (torch.autograd.grad(value, z)[0] == 0).all()
+
+
+# -- against a teacher (PromptCAL) --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", ["cross_a", "cross_one_labelled"])
+def test_against_a_teacher_golden(case, golden) -> None:
+    g = {key: torch.as_tensor(value) for key, value in golden("promptcal").items() if key.startswith(case)}
+    student, teacher = (g[f"{case}__{who}"] for who in ("student", "teacher"))
+    labelled, label = g[f"{case}__labelled"], g[f"{case}__labels"].clamp_min(0)
+    for name in ("infonce", "supcon"):
+        z = student.clone().requires_grad_()
+        pair, other = z.unflatten(0, (2, -1)), teacher.unflatten(0, (2, -1))
+        if name == "infonce":
+            mine, own = info_nce(pair, 1.0, teacher=other), info_nce(pair.detach(), 1.0)
+        else:
+            mine = sup_con(pair, label, labelled, teacher=other)
+            own = sup_con(pair.detach(), label, labelled)
+        torch.testing.assert_close(mine, g[f"{case}__{name}_cross"], rtol=1e-7, atol=1e-9)
+        torch.testing.assert_close(own, g[f"{case}__{name}_self"], rtol=1e-7, atol=1e-9)
+        mine.backward()
+        theirs = g[
+            f"{case}__grad_{name}"
+        ]  # of rows that are taken as unit vectors: ours cannot leave the sphere
+        theirs = theirs - (theirs * student).sum(-1, keepdim=True) * student
+        torch.testing.assert_close(z.grad, theirs, rtol=1e-6, atol=1e-9)
+
+
+def test_a_teacher_takes_no_gradient(batch) -> None:
+    teacher = batch[0].flip(1).requires_grad_()
+    z = batch[0].clone().requires_grad_()
+    (info_nce(z, teacher=teacher) + sup_con(z, *batch[1:], teacher=teacher)).backward()
+    assert teacher.grad is None
+    torch.testing.assert_close(info_nce(z, teacher=z), info_nce(z))

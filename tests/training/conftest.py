@@ -22,8 +22,11 @@ from holotype.training.config import TrainConfig
 from holotype.training.loop import Loop
 
 N_CLASSES, PER_CLASS, N_KNOWN = 4, 12, 2
-SMALL = {"gcd": {"proj_out": 64, "n_init": 3}, "dccl": {"proj_out": 64, "n_init": 3}}
-"""Settings that only cost time here."""
+SMALL = {
+    **{key: {"proj_out": 64, "n_init": 3} for key in ("gcd", "promptcal", "dccl")},
+    "sptnet": {"prompt_epochs": 2.0, "turn": 2},
+}
+"""Settings of which the published values only cost time here."""
 
 
 def draw_squares(folder: Path) -> Table:

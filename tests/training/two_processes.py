@@ -29,6 +29,8 @@ CASES: dict = {
     "simgcd": ("simgcd", {}),
     "debgcd": ("debgcd", {"arch": "compact"}),  # the published head is too large for a unit test
     "rpc": ("rpc", {}),
+    "sptnet": ("sptnet", {}),
+    "promptcal": ("promptcal", {}),
     **{name: (kind, {}) for name, kind in STUBS.items()},
     "cached": ("rpc", {}),
     "dccl": ("dccl", {}),

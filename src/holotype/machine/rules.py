@@ -25,8 +25,10 @@ Count = Annotated[int, Rule("at least 1", lambda number: number >= 1)]
 """A number of something."""
 Natural = Annotated[int, Rule("at least 0", lambda number: number >= 0)]
 """A number of something that there may be none of."""
-Share = Annotated[float, Rule("between 0 and 1", lambda share: 0 <= share <= 1)]
-"""A part of a whole."""
+Share = Annotated[float, Rule("from 0 to 1", lambda part: 0 <= part <= 1)]
+"""A part of something."""
+Times = Annotated[float, Rule("above 0 and finite", lambda factor: 0 < factor < math.inf)]
+"""How many times something is taken."""
 Gigabytes = Annotated[float, Rule("above 0 GB and finite", lambda gb: gb > 0 and math.isfinite(gb))]
 """An amount of memory."""
 Seed = Annotated[int, Rule("at least 0 and below 2**63", lambda seed: 0 <= seed < 2**63)]

@@ -25,10 +25,12 @@ from holotype.methods.dccl import DCCL
 from holotype.methods.debgcd import DebGCD
 from holotype.methods.gcd import GCD
 from holotype.methods.kmeans import KMeans
+from holotype.methods.promptcal import PromptCAL
 from holotype.methods.protogcd import ProtoGCD
 from holotype.methods.rpc import RPC
 from holotype.methods.rs import RS
 from holotype.methods.simgcd import SimGCD
+from holotype.methods.sptnet import SPTNet
 from holotype.methods.uno import UNO
 
 METHODS: dict[str, type[Method]] = {
@@ -36,8 +38,10 @@ METHODS: dict[str, type[Method]] = {
     "rs": RS,
     "uno": UNO,
     "gcd": GCD,
+    "promptcal": PromptCAL,
     "dccl": DCCL,
     "simgcd": SimGCD,
+    "sptnet": SPTNet,
     "protogcd": ProtoGCD,
     "debgcd": DebGCD,
     "rpc": RPC,

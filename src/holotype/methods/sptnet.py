@@ -1,0 +1,200 @@
+"""SPTNet: spatial prompt tuning on top of SimGCD (Wang, Vaze & Han, ICLR 2024).
+
+    P(x) = x + frame + [border of every patch] * prompt,        L = L_SimGCD
+
+First SimGCD to its end. Then its loss on images, in turns of 20 steps: the prompt learns from (P(x_1), P(x_2)) while
+the network stands still, and the network from (x_1, sg P(x_1)), the same crop with and without the prompt, while the
+prompt stands still. Whoever stands still is called with detached parameters: it gets no gradient, and its momentum
+rests too. Images are placed by their prompted features.
+
+A step of the network is one for which floor((i + 1) / 20) is odd. The released code counts i anew in each epoch, so
+that with fewer than 20 steps an epoch the network never learns: here i counts over the stage (`as_run`: as released).
+The first stage, which the paper loads as a finished checkpoint, is a part of the run; the second is 5 times as long, as
+published (`short`: once as long). The prompt warms up for 1000 steps, a tenth of the stage at most; the frame is 30
+pixels wide at 224, and in proportion elsewhere; patches are those of the network. The last epoch is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from holotype.errors import InputError
+from holotype.machine.rules import Count, Times
+from holotype.methods.base import Batch, Card, Moment, Now, Rate, Stage, Task
+from holotype.methods.schedule import linear_warmup
+from holotype.methods.simgcd import SimGCD, SimGCDConfig
+from holotype.models.prompts import PixelPrompt, PixelPrompted, called_frozen, frame_width, patch_size
+
+SIMGCD = "simgcd"
+"""The first stage."""
+PROMPT_WARMUP, WARMUP_AT_MOST = 1000, 0.1
+"""Steps in which the prompt's rate rises, and the share of the stage that they are at most."""
+TEACHER_WARMUP = 10 / 1000
+"""Share of the second stage in which the teacher's temperature falls again."""
+MODEL_DECAY, MODEL_FLOOR = 5e-4, 0.1
+"""Weight decay of the network in the second stage, and the share of its rate at the end."""
+
+
+@dataclass
+class SPTNetConfig(SimGCDConfig):
+    """Settings of SPTNet; the two rates differ between data sets (see the recipes)."""
+
+    prompt: Literal["all", "patch"] = "all"
+    """What is added to an image: a frame and the borders of its patches, or the borders alone."""
+    prompt_lr: float = 1.0
+    """Learning rate of the prompt; 0.5 to 25 in the published runs."""
+    model_lr: float = 0.05
+    """Learning rate of the network in the second stage; train.lr is that of the first."""
+    prompt_memax_weight: float | None = None
+    """Weight of the mean-entropy term in the second stage; by default that of the first."""
+    prompt_epochs: Times = 5.0
+    """Length of the second stage, in times train.epochs."""
+    turn: Count = 20
+    """Steps after which prompt and network change places."""
+    count: Literal["stage", "epoch"] = "stage"
+    """Over what the steps of a turn are counted; by epoch, the network never learns if an epoch has fewer of them."""
+
+
+def _values(prompt_lr: float, model_lr: float, **more: Any) -> dict[str, Any]:
+    return {
+        f"method.{key}": value for key, value in dict(prompt_lr=prompt_lr, model_lr=model_lr, **more).items()
+    }
+
+
+CIFAR100 = _values(5.0, 0.003, prompt="patch", memax_weight=4.0, prompt_memax_weight=1.0)
+
+
+class SPTNet(SimGCD):
+    """SimGCD, and a prompt of pixels in front of the network."""
+
+    Config = SPTNetConfig
+    config: SPTNetConfig
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "default": {},
+        "as_run": {"count": "epoch"},
+        "short": {"prompt_epochs": 1.0},
+    }
+    recipes: ClassVar[dict[str, dict[str, Any]]] = {
+        "cub": _values(25.0, 0.05, memax_weight=2.0),
+        "scars": _values(10.0, 0.05),
+        "aircraft": _values(1.0, 0.05),
+        "herbarium19": _values(0.5, 0.01),
+        "cifar10": _values(1.0, 0.003, prompt="patch"),
+        "cifar100": CIFAR100,
+        "cifar100-200": CIFAR100,
+        "imagenet100": _values(5.0, 0.003),
+    }
+    card = Card(
+        title="SPTNet",
+        paper="Hongjun Wang, Sagar Vaze, Kai Han: SPTNet: An Efficient Alternative Framework for Generalized Category "
+        "Discovery with Spatial Prompt Tuning. ICLR 2024",
+        year=2024,
+        line="After SimGCD, pixels that are added to every image and the network that looks at them learn in turns.",
+        differs=(
+            "Turns of 20 steps are counted over the whole stage, not anew in each epoch (preset as_run), where a small "
+            "data set never trains the network.",
+            "SimGCD's checkpoint is the first stage of the run; the last epoch is taken.",
+            "The warm-up of the prompt is at most a tenth of the stage, that of the teacher a hundredth; the frame "
+            "follows the image's size.",
+            "On data of your own the rates are those of FGVC-Aircraft.",
+        ),
+    )
+    model_steps: Tensor
+
+    def __init__(self, config: SPTNetConfig, task: Task) -> None:
+        super().__init__(config, task)
+        if config.prompt_memax_weight and not config.memax_weight:
+            raise InputError(
+                "method.prompt_memax_weight needs a method.memax_weight above 0: set both, or neither."
+            )
+        self.register_buffer("model_steps", torch.zeros(()))
+
+    def build_encoder(self, trunk: Any, tail: Any) -> nn.Module:
+        size = int(trunk.patch_embed.img_size[0])
+        frame = frame_width(size) if self.config.prompt == "all" else 0
+        return PixelPrompted(trunk, tail, PixelPrompt(size, patch_size(trunk), frame=frame))
+
+    # -- the way through training -----------------------------------------------------------------
+
+    def stages(self) -> list[Stage]:
+        c = self.config
+        prompt = Rate("tail.prompt", c.prompt_lr, 0.0, prompt_pace)
+        tail, heads = (Rate(who, None, MODEL_DECAY, model_pace) for who in ("tail.tail", "method"))
+        return [
+            Stage(SIMGCD, trains=("tail.tail", "method")),
+            Stage(
+                "prompts",
+                share=c.prompt_epochs,
+                lr=c.model_lr,
+                needs="images",
+                capturable=False,
+                rates=(prompt, tail, heads),
+            ),
+        ]
+
+    def schedule(self, stage: Stage, at: Moment) -> dict[str, float]:
+        c = self.config
+        if stage.needs == "tokens":
+            return {**super().schedule(stage, at), "model_turn": 1.0, "me_share": 1.0}
+        warmup = max(1, round(TEACHER_WARMUP * at.epochs))
+        weight = c.memax_weight if c.prompt_memax_weight is None else c.prompt_memax_weight
+        return {
+            "teacher_temp": linear_warmup(c.teacher_temp_start, c.teacher_temp, warmup, at.epoch, at.epochs),
+            "model_turn": float(self.is_model_turn(at)),
+            "me_share": weight / c.memax_weight if c.memax_weight else 0.0,
+        }
+
+    def is_model_turn(self, at: Moment) -> bool:
+        """Prompt first: the step that ends a turn belongs to the next one already, as released."""
+        before = at.epoch * at.steps if self.config.count == "stage" else 0
+        return (before + at.step + 1) // self.config.turn % 2 == 1
+
+    # -- a step -----------------------------------------------------------------------------------
+
+    def encode(self, stage: Stage, inputs: Tensor, now: Now) -> Tensor:
+        """(2, b, ...) -> (2, b, D). On images, the turn decides which two views there are and who learns."""
+        if stage.needs == "tokens":
+            return super().encode(stage, inputs, now)
+        learns_model = bool(
+            now["model_turn"]
+        )  # the host must know: one side is not to have a gradient at all
+        features = (
+            self.encoder.of_model(inputs[0]) if learns_model else self.encoder.of_prompt(inputs.flatten(0, 1))
+        )
+        return features.unflatten(0, (2, -1))
+
+    def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
+        self.model_steps += now["model_turn"]
+        if batch.stage == SIMGCD or bool(now["model_turn"]):
+            return super().loss(batch, now)
+        f = batch.features[:2]
+        return self.baseline(called_frozen(self.projector, f), called_frozen(self.classifier, f), batch, now)
+
+    def balance(self, q: Tensor, now: Now) -> Tensor:
+        return now["me_share"] * super().balance(q, now)
+
+    def before_epoch(self, stage: Stage, epoch: int, images: Any) -> None:
+        self.model_steps.zero_()
+
+    def diagnostics(self) -> dict[str, Tensor]:
+        """Steps of the epoch in which the network learnt, and how large the prompt is, in units of the noise it was."""
+        return {"model_steps": self.model_steps, "prompt_size": self.encoder.prompt.size()}
+
+
+def prompt_pace(at: Moment) -> float:
+    """Step by step: a linear rise, then a cosine to 0."""
+    total, done = at.epochs * at.steps, at.epoch * at.steps + at.step
+    warmup = min(PROMPT_WARMUP, int(WARMUP_AT_MOST * total))
+    if done < warmup:
+        return (done + 1) / warmup
+    return (1 + math.cos(math.pi * (done - warmup) / (total - warmup))) / 2
+
+
+def model_pace(at: Moment) -> float:
+    """Once an epoch: a cosine to a tenth."""
+    return MODEL_FLOOR + (1 - MODEL_FLOOR) * (1 + math.cos(math.pi * at.epoch / at.epochs)) / 2

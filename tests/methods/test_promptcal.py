@@ -1,0 +1,286 @@
+"""PromptCAL: heads, schedule and the assembled loss; what its memory holds, and when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from holotype.losses.affinity import affinity_contrast, affinity_graph, cleaned, draw_negatives
+from holotype.losses.contrastive import info_nce, sup_con
+from holotype.methods import Batch, Moment, Task
+from holotype.methods.promptcal import AFFINITY, PromptCAL, PromptCALConfig
+from holotype.models.frozen import Frozen
+from holotype.models.heads import GCDHead
+from holotype.models.networks import import_timm
+from holotype.models.tails import split
+
+timm = import_timm()
+PARITY = Path(__file__).parents[1] / "parity"
+TASK = Task(n_known=2, k=4, dim=32, n_images=40, n_labelled=10)
+SMALL = {"proj_out": 24, "memory": 40, "neighbours": 3, "negatives": 16}
+B = 6
+
+
+def built(task: Task = TASK, **settings) -> PromptCAL:
+    torch.manual_seed(0)
+    model = timm.create_model(
+        "vit_tiny_patch16_224", img_size=32, embed_dim=32, depth=2, num_heads=2, num_classes=0
+    )
+    trunk, tail = split(model, 1)
+    method = PromptCAL(PromptCALConfig(**{**SMALL, **settings}), task)
+    method.bind(method.build_encoder(Frozen(trunk), tail))
+    return method
+
+
+def a_batch(step: int, stage: str = AFFINITY, p: int = 4) -> Batch:
+    """Features of four categories, of which two are known; the same labels in every batch."""
+    g = torch.Generator().manual_seed(step)
+    truth = torch.arange(B) % 4
+    centres = 3 * torch.randn(4, 32, generator=torch.Generator().manual_seed(99))
+    features = centres[truth][:, None] + torch.randn(2, B, p, 32, generator=g)
+    labelled = truth < 2
+    key = {"negatives": torch.rand(2 * B, 40, generator=g)}
+    return Batch(features.requires_grad_(), truth * labelled, labelled, torch.arange(B), key, stage)
+
+
+def clock(w: float) -> dict[str, torch.Tensor]:
+    return {"w": torch.tensor(w)}
+
+
+# -- heads and schedule -------------------------------------------------------------------------------
+
+
+def test_the_head_equals_the_released_one():
+    arrays = np.load(PARITY / "promptcal_network.npz", allow_pickle=False)
+
+    def get(name):
+        return torch.as_tensor(arrays[f"dinohead_a__{name}"])
+
+    head = GCDHead(8, hidden=10, bottleneck=6, out=13).double()
+    names = [f"mlp_{i}_{part}" for i in (0, 2, 4) for part in ("weight", "bias")]
+    state = {f"projector.{name.replace('_', '.')}": get(f"sd_{name}") for name in names}
+    assert (get("sd_last_layer_weight_g") == 1).all()
+    head.load_state_dict({**state, "classifier.v": get("sd_last_layer_weight_v")})
+    torch.testing.assert_close(head(get("x")), get("out"), rtol=1e-7, atol=1e-9)
+
+
+def test_the_weight_of_the_affinities_equals_the_released_code():
+    arrays = np.load(PARITY / "promptcal.npz", allow_pickle=False)
+    method, steps = (
+        PromptCAL(PromptCALConfig(**SMALL), TASK),
+        int(arrays["cal_weight_ramp__batches_per_epoch"]),
+    )
+    stage = method.stages()[1]
+    found = [
+        method.schedule(stage, Moment(i // steps, 100, i % steps, steps))["w"]
+        for i in arrays["cal_weight_ramp__iteration"].tolist()
+    ]
+    np.testing.assert_allclose(found, arrays["cal_weight_ramp__w"], rtol=1e-7, atol=1e-9)
+
+
+def test_the_stages_as_published():
+    first, second = PromptCAL(PromptCALConfig(**SMALL), TASK).stages()
+    assert (first.length(200), second.length(200)) == (200, 100)
+    assert first.needs == second.needs == "images"
+    assert second.fresh == ("method.prompt_head",)
+    assert PromptCAL.recipes["cifar100"]["method.affinity_epochs"] * 200 == 70
+
+
+@pytest.mark.parametrize(
+    ("n_images", "k", "expected"),
+    [(6000, 200, 5), (50_000, 100, 10), (6000, 10, 20), (6000, 1000, 3), (300, 10, 7)],
+)
+def test_neighbours_without_a_recipe(n_images, k, expected):
+    method = PromptCAL(PromptCALConfig(proj_out=0), Task(2, k, 8, n_images, 10))
+    assert method.k_nn == expected
+    assert len(method.memory.rows) == min(4096, n_images)
+
+
+# -- the loss -----------------------------------------------------------------------------------------
+
+
+def test_the_warm_up_is_gcds_loss_of_both_features():
+    method, batch = built(), a_batch(0, "warm-up", p=2)
+    terms = method.loss(batch, clock(0.0))
+    f, label = batch.features, (batch.label, batch.labelled)
+    expected = sum(
+        weight * (0.65 * info_nce(head(f[:, :, i])) + 0.35 * sup_con(head(f[:, :, i]), *label))
+        for i, (head, weight) in enumerate([(method.head, 1.0), (method.prompt_head, 0.35)])
+    )
+    torch.testing.assert_close(sum(terms.values()), expected)
+    method.after_step()
+    assert not method.memory.valid.any()
+
+
+def filled(**settings) -> PromptCAL:
+    """With a memory of three batches."""
+    method = built(**settings)
+    for step in range(3):
+        method.loss(a_batch(step), clock(0.0))
+        method.after_step()
+    return method
+
+
+@pytest.mark.parametrize("preset", ["default", "as_run"])
+def test_the_second_stage_is_the_sum_of_its_formula(preset):
+    settings = PromptCAL.presets[preset]
+    method, batch, w = filled(**settings), a_batch(7), 0.3
+    with torch.no_grad():  # a teacher that is not the student
+        for buffer in method.teacher.buffers():
+            buffer += 0.1 * torch.randn_like(buffer)
+    terms = method.loss(batch, clock(w))
+    expected, label = 0.0, torch.where(batch.labelled, batch.label, -1).repeat(2)
+    valid = method.memory.valid
+    assert 0 < valid.sum() < 40  # rows that nobody has written are no labelled ones of class 0
+    memory_label = torch.where(valid, method.memory_label.rows.long(), -1)
+    for i, (head, weight) in enumerate([(method.head, 1.0), (method.prompt_head, 0.35)]):
+        f, taught, rows = batch.features[:, :, i], batch.features[:, :, 2 + i], method.memory.rows[:, i]
+        found = affinity_graph(taught.flip(0).flatten(0, 1), rows, valid, 3, 0.8, preset == "as_run")
+        negative = draw_negatives(found, valid, batch.random["negatives"], 16)
+        pairs = cleaned(found, negative, label, memory_label)
+        own = taught if preset == "as_run" and i == 0 else taught.flip(0)
+        l_cal = affinity_contrast(f.flatten(0, 1), own.flatten(0, 1), rows, *pairs)
+        z, z_taught = head(f), method.teacher[i](taught)
+        supervised = sup_con(z, batch.label, batch.labelled, teacher=z_taught)
+        part = 0.65 * ((1 - w) * info_nce(z, teacher=z_taught) + w * l_cal)
+        expected = expected + weight * (0.35 * supervised + part)
+    torch.testing.assert_close(sum(terms.values()), expected)
+    assert terms["cal"] > 0
+
+
+def test_the_teacher_gets_no_gradient_and_the_student_does():
+    method, batch = filled(), a_batch(5)
+    torch.stack(list(method.loss(batch, clock(0.3)).values())).sum().backward()
+    assert batch.features.grad[:, :, :2].ne(0).any(-1).all()
+    assert not batch.features.grad[:, :, 2:].any()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in method.parameters())
+
+
+def test_a_step_looks_at_no_value():
+    """So that it can be captured as a CUDA graph: tensors here have shapes, but no values."""
+    method, mode = built(), FakeTensorMode()
+    parts = (method, method.encoder, method.encoder.student.trunk.module)
+    for module in (module for part in parts for module in part.modules()):
+        for name, p in module._parameters.items():
+            if p is not None:
+                module._parameters[name] = torch.nn.Parameter(mode.from_tensor(p.detach()), p.requires_grad)
+        for name, x in module._buffers.items():
+            module._buffers[name] = None if x is None else mode.from_tensor(x)
+    with mode:
+        features = method.encode(method.stages()[1], torch.randn(2, B, 3, 32, 32), clock(0.3))
+        labelled, key = torch.rand(B) < 0.5, {"negatives": torch.rand(2 * B, 40)}
+        batch = Batch(features, torch.zeros(B, dtype=torch.long), labelled, torch.arange(B), key, AFFINITY)
+        torch.stack(list(method.loss(batch, clock(0.3)).values())).sum().backward()
+        with torch.no_grad():
+            method.after_step()
+        assert method.memory.rows.shape == (40, 2, 32)
+
+
+# -- memory and teacher -------------------------------------------------------------------------------
+
+
+def test_the_memory_is_written_after_the_step_with_what_the_teacher_said_before_it_moved():
+    method, batch = built(momentum=0.5), a_batch(0)
+    terms = method.loss(batch, clock(0.3))
+    assert terms["cal"] == 0  # nothing to be compared with yet
+    assert terms["cal_prompt"] == 0
+    assert not method.memory.valid.any()
+    with torch.no_grad():
+        for parameter in (*method.head.parameters(), *method.encoder.student.parameters()):
+            parameter += 1
+        before = {name: x.clone() for name, x in method.teacher.named_buffers()}
+        method.after_step()
+    assert int(method.memory.count) == int(method.memory_label.count) == 2 * B
+    rows = F.normalize(batch.features[:, :, 2:].detach(), dim=-1).flatten(0, 1)
+    torch.testing.assert_close(method.memory.rows[: 2 * B], rows)
+    said = torch.where(batch.labelled, batch.label, -1).repeat(2)
+    assert method.memory_label.rows[: 2 * B].tolist() == said.tolist()
+    moved = dict(method.teacher.named_buffers())
+    name = "copies.0.classifier.v"
+    torch.testing.assert_close(moved[name], before[name] + 0.5)
+    student = method.encoder.student.prompts
+    torch.testing.assert_close(method.encoder.teacher[0].prompts, student - 0.5)
+
+
+def test_the_graph_knows_earlier_batches_only():
+    """The first loss after three batches does not depend on whether its own batch is written before or after."""
+    one, other = filled(), filled()
+    batch = a_batch(9)
+    assert one.loss(batch, clock(0.3))["cal"] == other.loss(batch, clock(0.3))["cal"]
+    other.after_step()
+    assert one.loss(batch, clock(0.3))["cal"] != other.loss(batch, clock(0.3))["cal"]
+
+
+def test_the_teacher_begins_as_the_student_that_enters_the_second_stage():
+    method = built()
+    first, second = method.stages()
+    with torch.no_grad():
+        for parameter in (*method.parameters(), *method.encoder.student.parameters()):
+            parameter += torch.randn_like(parameter)
+    for stage, epoch, same in ((first, 0, False), (second, 3, False), (second, 0, True)):
+        method.before_epoch(stage, epoch, None)
+        taught = {**dict(method.teacher[1].named_buffers()), "prompts": method.encoder.teacher[0].prompts}
+        learnt = {**dict(method.prompt_head.named_parameters()), "prompts": method.encoder.student.prompts}
+        assert all(torch.equal(taught[name], learnt[name]) for name in learnt) is same
+
+
+def test_what_the_graph_found_is_told():
+    method = filled(quantile=0.0)
+    method.before_epoch(method.stages()[1], 1, None)
+    assert method.diagnostics() == {}
+    method.loss(a_batch(4), clock(0.3))
+    told = method.diagnostics()
+    assert told["positives"] > 0
+    assert told["precision"] > 0.9  # four categories far apart
+    assert 0 <= told["prompt_precision"] <= 1
+
+
+def test_images_are_placed_by_the_students_cls_feature():
+    method, images = built(), torch.randn(3, 3, 32, 32)
+    with torch.no_grad():
+        features = method.embed(method.stages()[1], images)
+        torch.testing.assert_close(features, method.encoder.student(images)[:, 0])
+        views = images.expand(2, -1, -1, -1, -1)
+        assert method.encode(method.stages()[0], views, {}).shape == (2, 3, 2, 32)
+        both = method.encode(method.stages()[1], views, {})
+        torch.testing.assert_close(both[0, :, 2:], method.encoder.teacher(images))
+
+
+@pytest.mark.parametrize("arch", ["test_vit2", "eva02_tiny_patch14_224"])
+def test_a_network_that_takes_no_prompts_is_refused_in_one_sentence(arch, holotype, squares_folder, tmp_path):
+    """No CLS token; rotary positions."""
+    from safetensors.torch import save_file
+
+    size = 32 if arch == "test_vit2" else 28
+    file = tmp_path / "network.safetensors"
+    save_file(
+        timm.create_model(arch, img_size=size, num_classes=0).state_dict(),
+        file,
+        metadata={"timm": arch, "image_size": str(size)},
+    )
+    words = ["--backbone.name", file, "--k", 4, "--train.batch_size", 16, "--device", "cpu", "--no-progress"]
+    told = holotype("train", "promptcal", squares_folder / "squares.csv", "--out", tmp_path / "run", *words)
+    assert told.code == 2
+    assert "Prompt tokens" in told.err
+    assert "Traceback" not in told.err
+    assert told.err.count(". ") == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("quantile", "1.5", "from 0 to 1"),
+        ("momentum", "-0.1", "from 0 to 1"),
+        ("neighbours", "0", "at least 1"),
+        ("affinity_epochs", "0", "above 0"),
+    ],
+)
+def test_settings_outside_their_range_are_refused(key, value, said, holotype, squares_folder):
+    told = holotype("train", "promptcal", squares_folder / "squares.csv", f"--method.{key}", value)
+    assert told.code == 2
+    assert f"{key} must be {said}" in told.err

@@ -1,0 +1,176 @@
+"""SPTNet and PromptCAL from end to end: images go through the whole network, in two stages of different rules."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from holotype.cluster.evaluate import clustering_accuracy
+from holotype.training.optimiser import momentum_tensors
+from holotype.training.progress import Stopped, StopRequest
+
+from .conftest import assert_equal_weights, weights
+from .test_loop import interrupt_after
+
+SETTINGS = {
+    "sptnet": {"prompt_epochs": 3.0, "turn": 2},
+    "promptcal": {"proj_out": 32, "n_init": 5, "quantile": 0.5, "affinity_epochs": 1.0},
+}
+STEPS = 3
+"""Of an epoch: 48 images in batches of 16."""
+BOTH = pytest.mark.parametrize("name", SETTINGS)
+
+
+def loop_of(world, name, **given):
+    return world.loop(name, settings=SETTINGS[name] | given.pop("settings", {}), **given)
+
+
+def told(loop):
+    """The lines of the log, by stage."""
+    lines = [json.loads(line) for line in (loop.journal.folder / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["kind"] == "epoch"]
+
+
+@BOTH
+def test_it_finds_the_categories(world, name, tmp_path):
+    loop = loop_of(world, name, epochs=6, out=tmp_path)
+    placed = loop.fit()
+    hidden = ~world.table.labelled
+    truth = np.unique(world.table.truth, return_inverse=True)[1]
+    found = clustering_accuracy(truth[hidden], placed.category.numpy()[hidden], 2)
+    assert found.all > 0.6  # all in one category: a third
+    for line in told(loop):
+        assert np.isfinite(line["loss"])
+    assert {line["stage"] for line in told(loop)} == {stage.name for stage in loop.method.stages()}
+
+
+def test_the_graph_and_the_turns_are_told_in_the_log(world, tmp_path):
+    spt, cal = (loop_of(world, name, out=tmp_path / name) for name in SETTINGS)
+    spt.fit(), cal.fit()
+    last = told(spt)[-1]
+    assert 0 < last["model_steps"] < STEPS
+    assert last["prompt_size"] > 0
+    last = told(cal)[-1]
+    assert last["positives"] > 0
+    assert 0 <= last["precision"] <= 1
+
+
+@BOTH
+def test_all_that_learns_gets_a_gradient_within_a_cycle_and_nothing_else_changes(world, name):
+    loop = loop_of(world, name, epochs=2)
+    trunk = digest(loop.encoder.trunk.state_dict())
+    frozen = {n: p.clone() for n, p in loop.modules.named_parameters() if n not in loop.learnable}
+    assert frozen  # the norm after the last block
+    missing = {stage.name: learning(loop, stage) for stage in loop.method.stages()}
+    for _ in steps_of(loop):
+        stage = loop.method.stages()[loop.position.stage].name
+        moved = [n for n in missing[stage] if loop.learnable[n].grad is not None]
+        missing[stage] -= {n for n in moved if loop.learnable[n].grad.ne(0).any() or "bias" in n}
+    assert not any(missing.values()), missing
+    assert digest(loop.encoder.trunk.state_dict()) == trunk
+    assert all(torch.equal(p, dict(loop.modules.named_parameters())[n]) for n, p in frozen.items())
+
+
+def learning(loop, stage) -> set[str]:
+    return {name for name in loop.learnable if name.startswith(stage.trains)}
+
+
+def steps_of(loop):
+    """Train, and yield after each step."""
+    with StopRequest() as stop:
+        yield from loop.training(stop)
+
+
+def digest(tensors) -> str:
+    found = hashlib.sha256()
+    for name in sorted(tensors):
+        found.update(name.encode() + tensors[name].detach().contiguous().numpy().tobytes())
+    return found.hexdigest()
+
+
+def test_who_stands_still_in_sptnet_stays_to_the_bit_with_its_momentum(world):
+    loop = loop_of(world, "sptnet", epochs=1, settings={"prompt_epochs": 6.0})
+    begin_stage, seen = loop._begin_stage, {}
+    loop._begin_stage = lambda *given: (
+        seen.setdefault("optimiser", []).append(begin_stage(*given)) or (seen["optimiser"][-1])
+    )
+    sides = {"prompt": ("tail.prompt",), "network": ("tail.tail", "method.projector", "method.classifier")}
+
+    def state() -> dict[str, str]:
+        momentum = momentum_tensors(seen["optimiser"][-1], loop.learnable)
+        every = {**loop.model_tensors(), **{n.removeprefix("momentum."): m for n, m in momentum.items()}}
+        every |= {f"{n} ": t for n, t in loop.model_tensors().items()}
+        return {
+            side: digest({n: t for n, t in every.items() if n.startswith(p)}) for side, p in sides.items()
+        }
+
+    start, before, turns = digest(loop.encoder.module.prompt.state_dict()), None, ""
+    for _ in steps_of(loop):
+        if loop.position.stage == 0:
+            assert digest(loop.encoder.module.prompt.state_dict()) == start  # the prompt waits for its stage
+        elif before is not None:
+            moved = [side for side, now in state().items() if now != before[side]]
+            assert len(moved) == 1
+            turns += moved[0][0]
+        before = state() if loop.position.stage == 1 else None
+    assert turns == "nnppnnppnnppnnppn"  # the first step was the prompt's
+
+
+def test_the_first_stage_of_sptnet_is_simgcd_to_the_bit(world):
+    """The same draws, so that the two can be compared in pairs; its heads are drawn before the prompt."""
+    simgcd, loop = world.loop("simgcd"), loop_of(world, "sptnet")
+    simgcd.fit()
+    for _ in steps_of(loop):
+        if loop.position.stage == 0:
+            found = weights(loop)
+    for name, theirs in weights(simgcd).items():
+        assert torch.equal(found[name.replace("tail.", "tail.tail.", 1)], theirs), name
+
+
+def test_as_run_never_trains_the_network_on_a_small_data_set(world):
+    loop = loop_of(world, "sptnet", epochs=1, settings={"turn": 20, "count": "epoch"})
+    for _ in steps_of(loop):
+        if loop.position.stage == 0:
+            before = digest(loop.encoder.module.tail.state_dict())
+    assert digest(loop.encoder.module.tail.state_dict()) == before
+
+
+@BOTH
+def test_resumed_inside_the_second_stage_equals_uninterrupted(world, name, tmp_path):
+    """Stopped between the two, in the second one's first epoch, and in a later one."""
+    whole = loop_of(world, name)
+    whole.fit()
+    for stop_after in (2 * STEPS, 2 * STEPS + 1, 3 * STEPS + 2):
+        first = loop_of(world, name, out=tmp_path / str(stop_after))
+        interrupt_after(first, stop_after)
+        with pytest.raises(Stopped):
+            first.fit()
+        second = loop_of(world, name, out=tmp_path / str(stop_after))
+        second.fit()
+        assert_equal_weights(weights(whole), weights(second))
+
+
+def test_sptnet_takes_its_first_stage_from_a_cache(world, tmp_path):
+    cached = loop_of(world, "sptnet", cache=world.cache(tmp_path))
+    cached.fit()
+    assert cached.mode == "cached 4+2 2 epochs, images 6 epochs"
+    exact = loop_of(world, "sptnet")
+    exact.fit()
+    assert not torch.equal(weights(cached)["method.classifier.v"], weights(exact)["method.classifier.v"])
+
+
+def test_promptcal_enters_its_second_stage_with_a_fresh_head_and_its_teacher_follows(world):
+    loop = loop_of(world, "promptcal", settings={"momentum": 1.0})
+    fresh = {n: t.clone() for n, t in loop.initial.items() if n.startswith("method.prompt_head")}
+    loop.fit()
+    after = weights(loop)
+    for name, begun in fresh.items():  # m = 1: the teacher stays what it was as the stage began
+        taught = after[name.replace("method.prompt_head", "method.teacher.copies.1")]
+        assert torch.equal(taught, begun)
+        assert not torch.equal(after[name], begun) or "bias" in name
+    assert int(after["method.memory.count"]) == 48
+    assert after["method.memory_label.rows"].min() == -1
