@@ -54,6 +54,14 @@ def test_schedules_are_no_departure_and_the_scale_is_none_either(schedule, scale
     assert left_at(bad) == 26
 
 
+def test_a_stage_that_goes_on_from_trained_weights_only_wavers():
+    """A few steps an epoch and little left to learn: epochs differ by more than the stage gains."""
+    total = [2.82, 2.74, 2.93, 2.74, 2.60, 2.77, 2.84, 2.80, 2.85, 2.62, 2.62, 2.67, 2.85, 2.83]
+    assert left_at({"a": value} for value in total) is None
+    wide = [8.0, 6.0, 7.5, 5.0, 7.0, 4.0, 7.5, 7.5, 5.0, 7.5, 7.5]  # much gained, and more noise than that
+    assert left_at({"a": value} for value in wide) is None
+
+
 def test_a_term_alone_that_only_ramps_up_or_slowly_returns():
     for term in (*SCHEDULES.values(), lambda e: 6.0 * abs(1 - e / 20)):
         assert left_at({"b": term(e)} for e in range(40)) is None

@@ -9,10 +9,11 @@ It judges once an epoch, by the means of the loss terms, which are read then any
 How far is measured by what the stage has gained. A term's gain is the way from its first epoch down to its best one.
 What an epoch gives back is the way up again, at most to the first epoch's value, summed over the terms, as a share of
 all gains. An epoch is far above when it gives back over half of all gains more than the middle one of the last five
-epochs did, or when the terms together are three times as large as they ever were. Runs on their course give back a
-tenth or two. So the rule knows no scale, and schedules do not trigger it: a term that ramps up from nothing has gained
-nothing and can give nothing back, a term that is switched on later does not count, and a slow rise moves the middle of
-the last five along with it. Where next to nothing was gained (a tenth of the first epoch's size), only size counts.
+epochs did, and three times as much more as these five differ among themselves (epochs of a few steps differ much); or
+when the terms together are three times as large as they ever were. Runs on their course give back a tenth or two. So
+the rule knows no scale, and schedules do not trigger it: a term that ramps up from nothing has gained nothing and can
+give nothing back, a term that is switched on later does not count, and a slow rise moves the middle of the last five
+along with it. Where little was gained (a quarter of the first epoch's size), only size counts.
 
 A state is sound when its epoch gives back no more than a twentieth above that middle. The guard keeps a copy of the
 last sound one, always of the end of an epoch: where a run goes back to depends on its losses alone, not on when it
@@ -41,10 +42,12 @@ RECENT = 5
 """Epochs whose middle one is the recent course."""
 FAR, FAR_TWICE = 0.5, 2
 """Share of the gains given back within the recent epochs, and for how many epochs, that is off the course."""
+NOISE = 3.0
+"""Times the range of the recent epochs' shares, that has to be exceeded as well."""
 RISEN = 0.05
 """Share above which an epoch's state is not kept."""
-GAINED = 0.1
-"""Share of the first epoch's size below which nothing was gained that could be given back."""
+GAINED = 0.25
+"""Share of the first epoch's size below which little was gained that could be given back."""
 BURST = 3.0
 """Times the largest size so far, that is off the course as well."""
 SLOWER = 0.5
@@ -100,8 +103,10 @@ class Course:
         if not self.epochs:
             self.first, self.best = dict(means), dict(means)
         size = sum(abs(value) for name, value in means.items() if self.first[name])
-        back, usual = self.given_back(means), statistics.median(self.recent or [0.0])
-        far = back > usual + FAR or size > BURST * self.largest
+        recent = self.recent or [0.0]
+        back, usual = self.given_back(means), statistics.median(recent)
+        rise = max(FAR, NOISE * (max(recent) - min(recent)))
+        far = back > usual + rise or size > BURST * self.largest
         if self.epochs >= settled and far:
             self.far, self.sound = self.far + 1, False
             return  # what is off the course is no part of it
