@@ -24,7 +24,7 @@ from torch import Tensor
 from holotype.losses.debiased import debiased_loss
 from holotype.losses.ova import certainty, detector_loss, known_score
 from holotype.methods.base import Batch, Card, Now, Prediction, Task
-from holotype.methods.simgcd import RECIPES, Recipes, SimGCD, SimGCDConfig, joined
+from holotype.methods.simgcd import AS_RUN, RECIPES, Recipes, SimGCD, SimGCDConfig, joined
 from holotype.models.heads import CompactOVA, CosineClassifier, DetectorOVA
 
 OVA_HEADS = {"compact": CompactOVA, "debgcd": DetectorOVA}
@@ -34,7 +34,6 @@ class Debiasing(Protocol):
     """The settings of L_adl, in DebGCD's config and in RPC's."""
 
     adl: float
-    threshold: float
     pseudo_share: float
 
 
@@ -94,6 +93,7 @@ class DebGCD(SimGCD):
 
     Config = DebGCDConfig
     config: DebGCDConfig
+    presets: ClassVar[dict[str, dict[str, Any]]] = AS_RUN
     recipes: ClassVar[Recipes] = joined(RECIPES, {name: one.recipe() for name, one in SCRIPTS.items()})
     card = Card(
         title="DebGCD",
@@ -111,12 +111,12 @@ class DebGCD(SimGCD):
         self.ova = OVA_HEADS[config.arch](task.dim, task.n_known)
 
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
-        f = batch.features[:2]
+        c, f = self.config, batch.features[:2]
         q = self.classifier(f)
-        p_in, l_sdl = detector_terms(self.ova, f, batch, self.config.sdl, self.config.decouple_grad)
+        p_in, l_sdl = detector_terms(self.ova, f, batch, c.sdl, c.decouple_grad)
         return {
             **self.baseline(self.projector(f), q, batch, now),
-            "adl": auxiliary_loss(self.debiased(f), q, p_in, batch, self.config, self.config.tau),
+            "adl": auxiliary_loss(self.debiased(f), q, p_in, batch, c, c.threshold, c.tau),
             "sdl": l_sdl,
         }
 
@@ -126,12 +126,19 @@ class DebGCD(SimGCD):
 
 
 def auxiliary_loss(
-    debiased: Tensor, q: Tensor, p_in: Tensor, batch: Batch, config: Debiasing, tau: float
+    debiased: Tensor,
+    q: Tensor,
+    p_in: Tensor,
+    batch: Batch,
+    config: Debiasing,
+    threshold: float,
+    tau: float,
 ) -> Tensor:
     """adl * L_adl. debiased, q: (2, B, K) cosines of the debiased and of the main classifier; p_in: (2, B, C)."""
     d = certainty(known_score(p_in.detach()))
-    share, threshold = config.pseudo_share, config.threshold
-    return config.adl * debiased_loss(debiased, q, d, batch.label, batch.labelled, threshold, share, tau)
+    return config.adl * debiased_loss(
+        debiased, q, d, batch.label, batch.labelled, threshold, config.pseudo_share, tau
+    )
 
 
 def detector_terms(

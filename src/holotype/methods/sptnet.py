@@ -27,7 +27,7 @@ from holotype.errors import InputError
 from holotype.machine.rules import Count, Times
 from holotype.methods.base import Batch, Card, Moment, Now, Rate, Stage, Task
 from holotype.methods.schedule import linear_warmup
-from holotype.methods.simgcd import SimGCD, SimGCDConfig
+from holotype.methods.simgcd import RECIPES, Recipes, SimGCD, SimGCDConfig, joined
 from holotype.models.prompts import PixelPrompt, PixelPrompted, called_frozen, frame_width, patch_size
 
 SIMGCD = "simgcd"
@@ -66,7 +66,7 @@ def _values(prompt_lr: float, model_lr: float, **more: Any) -> dict[str, Any]:
     }
 
 
-CIFAR100 = _values(5.0, 0.003, prompt="patch", memax_weight=4.0, prompt_memax_weight=1.0)
+CIFAR100 = _values(5.0, 0.003, prompt="patch", prompt_memax_weight=1.0)
 
 
 class SPTNet(SimGCD):
@@ -79,16 +79,20 @@ class SPTNet(SimGCD):
         "as_run": {"count": "epoch"},
         "short": {"prompt_epochs": 1.0},
     }
-    recipes: ClassVar[dict[str, dict[str, Any]]] = {
-        "cub": _values(25.0, 0.05, memax_weight=2.0),
-        "scars": _values(10.0, 0.05),
-        "aircraft": _values(1.0, 0.05),
-        "herbarium19": _values(0.5, 0.01),
-        "cifar10": _values(1.0, 0.003, prompt="patch"),
-        "cifar100": CIFAR100,
-        "cifar100-200": CIFAR100,
-        "imagenet100": _values(5.0, 0.003),
-    }
+    recipes: ClassVar[Recipes] = joined(
+        RECIPES,
+        {
+            "cub": _values(25.0, 0.05),
+            "scars": _values(10.0, 0.05),
+            "scars-8137": _values(10.0, 0.05),
+            "aircraft": _values(1.0, 0.05),
+            "herbarium19": _values(0.5, 0.01),
+            "cifar10": _values(1.0, 0.003, prompt="patch"),
+            "cifar100": CIFAR100,
+            "cifar100-200": CIFAR100,
+            "imagenet100": _values(5.0, 0.003),
+        },
+    )
     card = Card(
         title="SPTNet",
         paper="Hongjun Wang, Sagar Vaze, Kai Han: SPTNet: An Efficient Alternative Framework for Generalized Category "
