@@ -50,6 +50,35 @@ GOLDEN = """
     simgcd 3, debgcd 5, rpc 5, simgcd-warm 5, debgcd-warm 5, rpc-warm 5
 12-views
     simgcd 5, debgcd 5, rpc 5
+13-screen
+    simgcd 2, debgcd 2, rpc 2, debgcd-clip 2, rpc-clip 2, debgcd-mean 2, rpc-mean 2, simgcd-drop 2,
+    debgcd-drop 2, rpc-drop 2, debgcd-drop-half 2, rpc-drop-half 2, memory 2, memory-1 2, project 2,
+    one-rpc-1 2
+14-screen-small
+    simgcd 2, debgcd 2, rpc 2, rpc-mean 2, debgcd-drop 2, rpc-drop 2
+15-screen-cifar
+    simgcd 2, debgcd 2, rpc 2, rpc-clip 2, debgcd-drop 2, rpc-drop 2, memory 2, memory-1 2, project 2,
+    one-rpc-1 2
+16-screen-sample
+    simgcd 5, simgcd-memax-2 5, simgcd-drop 5, debgcd 5, one-debgcd 5, rpc 5, rpc-evidence 5, one-rpc 5,
+    one-rpc-1 5, one-rpc-half 5, one-rpc-evidence 5, one-rpc-posterior 5
+17-values
+    rpc 2, debgcd 2, one-half 2, one-1 2, one-1-waits 2, one-2-waits 2, one-4-waits 2, one-2-waits-drop 2,
+    one-2-waits-free 2, memory 2, memory-1 2, project 2
+18-values-cifar
+    rpc 2, debgcd 2, one-half 2, one-1 2, one-1-waits 2, one-2-waits 2, one-4-waits 2, one-2-waits-drop 2,
+    one-2-waits-free 2, memory 2, memory-1 2, project 2
+19-values-sample
+    simgcd-memax-2 5, simgcd-memax-4 5, rpc-memax-2 5, one-half 5, one-1 5, one-1-waits 5, one-2-waits 5,
+    one-4-waits 5, one-2-waits-drop 5, one-2-waits-free 5
+20-confirm
+    simgcd 10, debgcd 10, rpc 10, rpc-table 10
+21-confirm-cifar
+    simgcd 10, debgcd 10, rpc 10
+22-confirm-sample
+    simgcd 10, rpc 10
+23-warmup-embedded
+    simgcd 0, simgcd-warm 0, rpc 0, rpc-warm 0
 ablation
     rpc 10, no-fusion 10, no-align 10, no-new 10
 blocks
