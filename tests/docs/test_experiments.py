@@ -79,6 +79,8 @@ GOLDEN = """
     simgcd 10, rpc 10
 23-warmup-embedded
     simgcd 0, simgcd-warm 0, rpc 0, rpc-warm 0
+24-weight
+    one-2-waits 0, one-4-waits 0, one-2 0, one-4 0
 ablation
     rpc 10, no-fusion 10, no-align 10, no-new 10
 blocks
@@ -108,6 +110,12 @@ sample
     simgcd-base-sharpen-1 5, simgcd-base-no-fusion 10, simgcd-base-no-align 10
 travel
     kmeans 3, simgcd 3, debgcd-published 10, rpc 10, no-fusion 3, no-align 3, no-new 3
+peers
+    kmeans 0, rs 0, rs-as-run 0, uno 0, uno-as-run 0, gcd 0, promptcal 0, dccl 0, simgcd 3, sptnet 0,
+    protogcd 0, debgcd 3, rpc 3
+peers-cifar
+    kmeans 0, rs 0, rs-as-run 0, uno 0, uno-as-run 0, gcd 0, promptcal 0, dccl 0, simgcd 3, sptnet 0,
+    protogcd 0, debgcd 3, rpc 3
 """
 """Records of each row, over its data sets. New runs of a study raise these numbers; nothing else may move them."""
 NOWHERE = {"6b344e0db5d29cd2"}

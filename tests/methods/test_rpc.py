@@ -6,9 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from holotype.losses.debiased import confidence_of_lead
 from holotype.methods import Batch, Images, Moment, Task
 from holotype.methods.debgcd import DebGCD, DebGCDConfig
-from holotype.methods.rpc import RPC
+from holotype.methods.rpc import LEAD, RPC
 from holotype.methods.rpc_config import RPCConfig
 from holotype.runs.settings import default_experiment, resolve
 
@@ -68,10 +69,9 @@ def test_the_reading_preset_is_the_table_of_the_specification_key_for_key():
     weights = {
         "cub": 0.005,
         "scars": 0.005,
-        "imagenet100": 0.005,
         "aircraft": 0.01,
-        "cifar10": 0.01,
-        "cifar100": 0.001,
+        "cifar100": 0.005,
+        "some/folder": 0.005,
     }
     for dataset, beta in weights.items():
         assert default_experiment("rpc", dataset, "reading").method.ova.weight == beta
@@ -87,7 +87,9 @@ def test_the_presets_differ_in_the_three_keys_that_the_docstring_names():
 
 SWITCHES = [
     {},
-    {"base": "debgcd"},
+    {"base": "simgcd"},
+    {"debias__waits": False},
+    {"debias__threshold": 0.1},
     {"pairing__filter": "none", "pairing__mu": 3},
     {"prototypes": "ema_mean"},
     {"ova__arch": "debgcd"},
@@ -144,11 +146,28 @@ def test_a_batch_without_labelled_or_without_unlabelled_images_is_harmless():
         assert terms["align"] == 0
 
 
-def test_the_ramp_silences_both_terms_at_the_start():
+def test_the_ramp_silences_the_terms_that_wait_for_it_at_the_start():
     method = begin(make())
     terms = method.loss(make_batch(method), clock(method, epoch=0))
-    assert terms["align"] == 0
-    assert terms["new"] == 0
+    assert terms["align"] == terms["new"] == terms["adl"] == 0
+    at_once = begin(make(debias__waits=False))
+    early = at_once.loss(make_batch(at_once), clock(at_once, epoch=0))
+    late = begin(make()).loss(make_batch(method), clock(method, epoch=40))
+    assert early["adl"] == late["adl"] > 0
+    assert early["align"] == 0
+
+
+def test_a_pseudo_label_counts_by_its_lead_unless_a_threshold_is_given():
+    assert make().threshold == confidence_of_lead(LEAD, TASK.k)
+    assert make(debias__threshold=0.3).threshold == 0.3
+
+
+def test_as_run_trains_at_the_full_rate_from_the_first_step():
+    for method in ("simgcd", "debgcd", "rpc"):
+        assert default_experiment(method, "cub").train.warmup == 0.05
+        published = default_experiment(method, "cub", "as_run")
+        assert published.train.warmup == 0
+        assert published.method == default_experiment(method, "cub").method
 
 
 def test_fusion_with_one_partner_rescales_the_residual():
@@ -228,6 +247,7 @@ def test_without_its_own_terms_rpc_is_debgcd_weight_for_weight():
     debgcd = DebGCD(DebGCDConfig(sdl=0.005), TASK).double()
     config = RPCConfig(base="debgcd", lambda_1=0, lambda_2=0)
     config.ova.arch, config.ova.decouple_grad, config.ova.weight = "debgcd", False, 0.005
+    config.debias.threshold, config.debias.adl, config.debias.waits = 0.85, 1.0, False
     torch.manual_seed(5)
     rpc = begin(RPC(config, TASK).double())
     for name, weight in debgcd.named_parameters():

@@ -95,7 +95,6 @@ class DCCL(GCD):
     recipes: ClassVar[dict[str, dict[str, Any]]] = {
         "cifar10": {"method.recluster": 5},
         "cifar100": CIFAR_100,
-        "cifar100-200": CIFAR_100,
         "imagenet100": {"method.recluster": 5},
     }
     card = Card(

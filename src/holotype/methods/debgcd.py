@@ -79,11 +79,9 @@ class Script(NamedTuple):
 SCRIPTS = {
     "cub": Script(2, 128, 0.65, 4.0, 0.005),
     "scars": Script(2, 128, 0.70, 2.0, 0.005),
-    "scars-8137": Script(2, 128, 0.70, 2.0, 0.005),
     "aircraft": Script(2, 128, 0.85, 2.0, 0.01),
     "cifar10": Script(1, 128, 0.90, 2.0, 0.01),
     "cifar100": Script(1, 256, 0.55, 0.5, 0.001),
-    "cifar100-200": Script(1, 256, 0.55, 0.5, 0.001),
     "imagenet100": Script(1, 128, 0.85, 2.0, 0.005),
 }
 

@@ -96,7 +96,7 @@ class PromptCAL(GCD):
     }
     recipes: ClassVar[dict[str, dict[str, Any]]] = {
         **dict.fromkeys(("cub", "scars", "aircraft"), _values(5, 0.8, 0.5)),
-        **dict.fromkeys(("cifar10", "cifar100", "cifar100-200"), _values(10, 0.5, 0.35)),
+        **dict.fromkeys(("cifar10", "cifar100"), _values(10, 0.5, 0.35)),
         "imagenet100": _values(10, 0.5, 0.7, **{"train.epochs": 100}),
         "herbarium19": _values(
             7, 0.8, 1.0, **{"train.epochs": 100, "method.memory": 20_000, "method.negatives": 5000}

@@ -50,7 +50,7 @@ class ProtoGCDConfig:
     """Share of training in which the share of hard pseudo-labels grows to 1."""
 
 
-GENERIC = ("cifar10", "cifar100", "cifar100-200", "imagenet100")
+GENERIC = ("cifar10", "cifar100", "imagenet100")
 
 
 class ProtoGCD(Method):

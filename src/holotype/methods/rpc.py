@@ -51,7 +51,7 @@ from holotype.methods.schedule import ramp
 from holotype.methods.simgcd import AS_RUN, RECIPES, Recipes, SimGCD, joined
 from holotype.models.heads import CosineClassifier
 
-FINE_GRAINED = ("cub", "scars", "scars-8137", "aircraft")
+FINE_GRAINED = ("cub", "scars", "aircraft")
 """Data sets on which the values of DebGCD's scripts do better than the general ones, as measured on CUB."""
 DEBIASED: Recipes = {
     name: {

@@ -48,7 +48,7 @@ class RSConfig:
 
 
 DROPS = {"once": (170 / 200,), "twice": (85 / 200, 170 / 200)}
-FINE_GRAINED = ("cub", "scars", "scars-8137", "aircraft", "herbarium19")
+FINE_GRAINED = ("cub", "scars", "aircraft", "herbarium19")
 
 
 class RS(Method):

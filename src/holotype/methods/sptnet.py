@@ -84,12 +84,10 @@ class SPTNet(SimGCD):
         {
             "cub": _values(25.0, 0.05),
             "scars": _values(10.0, 0.05),
-            "scars-8137": _values(10.0, 0.05),
             "aircraft": _values(1.0, 0.05),
             "herbarium19": _values(0.5, 0.01),
             "cifar10": _values(1.0, 0.003, prompt="patch"),
             "cifar100": CIFAR100,
-            "cifar100-200": CIFAR100,
             "imagenet100": _values(5.0, 0.003),
         },
     )
