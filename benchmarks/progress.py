@@ -60,7 +60,5 @@ def progress_notes(facts: Page) -> list[str]:
     """How p is read, and why there is none."""
     told = ["p = (All - k-means) / (SimGCD - k-means), of means over seeds: 0 at k-means, 1 at SimGCD."]
     if absent := [name for name in (FLOOR, MARK) if name not in facts.ends]:
-        told.append(
-            f"Without p of ours: {' and '.join(absent)} {'have' if len(absent) > 1 else 'has'} no results here."
-        )
+        told.append(f"Without p of ours: no results of {' and '.join(absent)} here.")
     return told

@@ -116,10 +116,7 @@ class UnitPrototypes(nn.Module):
         super().__init__()
         bound = 1 / math.sqrt(shape[-1])
         self.weight = nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
-        if (
-            not self.weight.is_meta
-        ):  # where there is no value to scale, asking for it imports the compiler: 3 s
-            self.normalise()
+        self.normalise()
 
     @torch.no_grad()
     def normalise(self) -> None:
