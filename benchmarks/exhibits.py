@@ -2,15 +2,18 @@
 
     python benchmarks/exhibits.py            rewrites every block
     python benchmarks/exhibits.py --check    says which blocks are stale, and changes nothing
+    python benchmarks/exhibits.py FILE ...   those of some documents alone
 
 A block of README.md or of a document in docs/ stands between two lines of its own:
 
-    <!-- table: STUDY [DATASET] [rows=a,b,c] [seeds=0-4,7] [kind=study|comparison|ablation|seeds|each|overhead] -->
+    <!-- table: STUDY [DATASET] [rows=a,b,c] [seeds=0-4,7] [kind=study|comparison|progress|ablation|seeds|each] -->
+    <!-- table: NAME kind=overhead|card|methods -->
     <!-- end of table -->
 
-STUDY names experiments/STUDY.yaml, whose rows select their records in experiments/results; for kind=overhead the folder
-experiments/results/STUDY, which holds what benchmarks/overhead.py measured. kind=seeds: one row's gain on the reference
-over several sets of seeds, seeds=0-1;2-9. kind=each: the score of every seed in place of their mean.
+STUDY names experiments/STUDY.yaml, whose rows select their records in experiments/results. kind=seeds: one row's gain
+on the reference over several sets of seeds, seeds=0-1;2-9. kind=each: the score of every seed in place of their mean.
+kind=progress: a comparison with p, for a study with the rows kmeans and simgcd. NAME: for kind=overhead the folder in
+experiments/results with what benchmarks/overhead.py measured, for kind=card a method; kind=methods lists them all.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from method_cards import card_page, methods_table
 from overhead_table import overhead_table
 from script import one_sentence
 from study_page import KINDS, Choice
@@ -34,6 +38,8 @@ from holotype.runs.records import Records
 TOP = Path(__file__).resolve().parent.parent
 BEGIN = re.compile(r"^<!-- table:(.*)-->[ \t]*$", re.MULTILINE)
 END = re.compile(r"^<!-- end of table -->[ \t]*$", re.MULTILINE)
+OTHERS = ("overhead", "card", "methods")
+"""Kinds of tables that are of no study."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +58,10 @@ def parse(mark: str, words: Sequence[str], where: str) -> Block:
     kind = options.pop("kind", "study")
     rows = options.pop("rows", None)
     seeds = tuple(read_seeds(group, where) for group in options.pop("seeds", "").split(";") if group)
-    if not 1 <= len(plain) <= 2 or options or kind not in (*KINDS, "overhead"):
+    if not 1 <= len(plain) <= 2 or options or kind not in (*KINDS, *OTHERS):
         raise InputError(
             f"{where} has the mark {mark!r}, which cannot be read; write "
-            f"<!-- table: STUDY [DATASET] [rows=a,b,c] [seeds=0-4] [kind={'|'.join((*KINDS, 'overhead'))}] -->."
+            f"<!-- table: STUDY [DATASET] [rows=a,b,c] [seeds=0-4] [kind={'|'.join((*KINDS, *OTHERS))}] -->."
         )
     dataset = plain[1] if len(plain) > 1 else None
     return Block(mark, Choice(plain[0], dataset, tuple(rows.split(",")) if rows else None, kind, seeds))
@@ -106,11 +112,21 @@ def rewrite(text: str, where: str, build: Callable[[Choice], str]) -> tuple[str,
 def build_table(choice: Choice, top: Path, results: Records) -> str:
     if choice.kind == "overhead":
         return overhead_table(results.folder / choice.study)
+    if choice.kind == "card":
+        return card_page(choice.study, top, results)
+    if choice.kind == "methods":
+        return methods_table()
     return study_table(choice, top, results)
 
 
-def documents(top: Path) -> list[Path]:
-    return [path for path in (top / "README.md", *sorted((top / "docs").rglob("*.md"))) if path.is_file()]
+def documents(top: Path, wanted: Sequence[str] = ()) -> list[Path]:
+    """All that may have blocks, or those that are wanted, as paths from the top."""
+    every = [path for path in (top / "README.md", *sorted((top / "docs").rglob("*.md"))) if path.is_file()]
+    known = {path.relative_to(top).as_posix() for path in every}
+    for name in wanted:
+        if name not in known:
+            raise InputError(f"There is no document {name}; name README.md, or one in docs/ from the top.")
+    return [path for path in every if not wanted or path.relative_to(top).as_posix() in wanted]
 
 
 @one_sentence
@@ -121,9 +137,10 @@ def main(words: Sequence[str] | None = None, top: Path = TOP) -> int:
     parser.add_argument(
         "--check", action="store_true", help="change nothing; exit with 1 if a block is stale"
     )
+    parser.add_argument("file", nargs="*", help="documents, as in docs/results.md; all of them by default")
     given = parser.parse_args(words)
     found, results = [], Records(top / "experiments" / "results")
-    for path in documents(top):
+    for path in documents(top, given.file):
         name = path.relative_to(top).as_posix()
         old = path.read_text(encoding="utf-8")
         new, stale = rewrite(old, name, lambda choice: build_table(choice, top, results))

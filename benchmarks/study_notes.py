@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from progress import progress_notes
 from study_page import FACTS, PLAIN, Page, differing
 
 from holotype.data.benchmarks import BENCHMARKS, EMBEDDED
@@ -27,6 +28,8 @@ def footer(facts: Page) -> list[str]:
         )
     elif facts.lines and name:
         notes.append(f"Without differences: the reference {name} has no results here.")
+    if facts.lines and facts.choice.kind == "progress":
+        notes += progress_notes(facts)
     if absent := not_run(facts):
         notes.append(f"Not run: {'; '.join(absent)}.")
     return [*notes, provenance(facts)]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holotype.runs.study import Study, StudyRow
 from holotype.runs.tables import Row
 
-KINDS = ("study", "comparison", "ablation", "seeds", "each")
+KINDS = ("study", "comparison", "progress", "ablation", "seeds", "each")
 PLAIN = ("study", "each")
 """Kinds without published scores."""
 FACTS = {"mode": "Mode", "epochs": "Epochs", "backbone": "Backbone", "train_blocks": "Blocks"}
@@ -46,6 +46,8 @@ class Page:
     lines: list[Line]
     reference: list[Row]
     """Runs of the reference row; empty where there is none."""
+    ends: dict[str, Row] = field(default_factory=dict)
+    """For kind=progress, the runs between which it is measured, by the names of their rows."""
 
 
 def differing(lines: Sequence[Line]) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from progress import HEAD, ends_of, progress_cells
 from study_notes import footer
 from study_page import FACTS, PLAIN, Choice, Line, Page, differing, seeds
 from tables import table
@@ -78,7 +79,8 @@ def page(study: Study, choice: Choice, rows: list[StudyRow], dataset: str, recor
             one = make_row(found, row.name)
             lines.append(Line(row, replace(one, published=printed(choice.kind, row, dataset))))
     reference = [] if choice.kind == "each" else reference_of(study, choice, dataset, records)
-    facts = Page(study, choice, rows, lines, reference)
+    ends = ends_of(study, dataset, records) if choice.kind == "progress" else {}
+    facts = Page(study, choice, rows, lines, reference, ends)
     notes = "\n\n".join(footer(facts))
     return f"{body(facts)}\n\n{notes}" if lines else notes
 
@@ -138,7 +140,7 @@ def interval(values: Sequence[float]) -> str:
 
 def printed(kind: str, row: StudyRow, dataset: str) -> Any:
     """The published scores that stand beside a row."""
-    if kind == "comparison":
+    if kind in ("comparison", "progress"):
         return find_published(row.method, dataset)
     if kind == "ablation" and row.name in ABLATION:
         return find_published(ABLATION[row.name], dataset, "ablation")
@@ -156,6 +158,7 @@ def body(facts: Page) -> str:
     head += (
         [f"{name} (published)" for name in ("All", "Old", "New")] if facts.choice.kind not in PLAIN else []
     )
+    head += HEAD if facts.choice.kind == "progress" else ()
     return table(head, [cells(line, facts, columns) for line in facts.lines])
 
 
@@ -171,6 +174,8 @@ def cells(line: Line, facts: Page, columns: Sequence[str]) -> list[str]:
         told += ["" if other is None else difference(paired(row, other, score)) for score in SCORES]
     if facts.choice.kind not in PLAIN:
         told += published_cells(row.published)
+    if facts.choice.kind == "progress":
+        told += progress_cells(row, facts.ends)
     return [cell.replace("|", r"\|") for cell in told]
 
 

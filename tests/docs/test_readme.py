@@ -26,7 +26,7 @@ DOCUMENTS = [
     TOP / "README.md",
     TOP / "CONTRIBUTING.md",
     TOP / "CHANGELOG.md",
-    *sorted((TOP / "docs").glob("*.md")),
+    *sorted((TOP / "docs").rglob("*.md")),
 ]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PARSED = ("demo", "discover", "report", "assign", "embed", "estimate-k", "export")
@@ -92,9 +92,7 @@ def test_commands_parse(document: str, line: str, holotype, tmp_path, monkeypatc
 
 def test_inline_commands_and_settings_exist(holotype) -> None:
     """`holotype NAME`, `--method.setting` and `method.setting` in running text and tables."""
-    settings = (
-        holotype("train", "rpc", "cub", "--help").out + holotype("train", "debgcd", "cub", "--help").out
-    )
+    settings = "".join(holotype("train", name, "cub", "--help").out for name in METHODS)
     for document in DOCUMENTS:
         text = FENCE.sub("", document.read_text(encoding="utf-8"))
         for name in re.findall(r"`holotype ([a-z][\w-]*)", text):
@@ -137,6 +135,21 @@ def test_every_method_and_every_open_question_is_documented() -> None:
         default = dict(choices(METHODS["rpc"].Config()))[key]
         reading = METHODS["rpc"].presets["reading"][key]
         assert (default != reading) == ("*reading*" in told.get(key, "")), key
+
+
+def test_every_method_has_a_card_and_a_line_with_a_link_to_it() -> None:
+    """What stands on the cards is checked by tests/benchmarks/test_exhibits.py."""
+    entry = (TOP / "docs" / "methods.md").read_text(encoding="utf-8")
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in (TOP / "docs" / "methods").glob("*.md")}
+    assert set(pages) == set(METHODS)
+    for name, kind in METHODS.items():
+        assert kind.card is not None
+        assert pages[name].startswith(f"# {kind.card.title}\n\n<!-- table: {name} kind=card -->\n")
+        (row,) = [
+            line for line in entry.splitlines() if line.startswith(f"| [`{name}`](methods/{name}.md) |")
+        ]
+        assert f"| {kind.card.line} |" in row
+        assert f"[methods/{name}.md](methods/{name}.md)" in entry
 
 
 def choices(config: object, prefix: str = "") -> Iterator[tuple[str, object]]:

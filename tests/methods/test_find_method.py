@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from holotype.errors import InputError
-from holotype.methods import METHODS, Method, find_method
+from holotype.methods import METHODS, Method, find_method, plugin_names
 from holotype.methods.simgcd import SimGCD
 
 OWN = """
@@ -43,6 +43,12 @@ def test_a_method_that_says_for_all_stages_what_each_stage_says_is_refused(tmp_p
         find_method("module_of_long_ago:Mine")
 
 
+def test_a_package_cannot_take_a_name_that_is_ours(monkeypatch):
+    ours = [EntryPoint(name, "elsewhere:Mine", "holotype.methods") for name in ("rpc", "other")]
+    monkeypatch.setattr("holotype.methods.entry_points", lambda *, group, name=None: ours)
+    assert plugin_names() == ["other"]
+
+
 def test_every_key_leads_to_its_method():
     assert {"kmeans", "simgcd", "debgcd", "rpc"} <= set(METHODS)
     for name, cls in METHODS.items():
@@ -72,13 +78,16 @@ def test_a_class_of_ones_own(own_module):
 def test_an_entry_point_of_another_package(own_module, monkeypatch):
     entry = EntryPoint("mine", f"{own_module}:Mine", "holotype.methods")
 
-    def installed(*, group, name):
+    def installed(*, group, name="mine"):
         return [entry] if (group, name) == ("holotype.methods", "mine") else []
 
     monkeypatch.setattr("holotype.methods.entry_points", installed)
     assert find_method("mine").__name__ == "Mine"
-    with pytest.raises(InputError, match="no method 'yours'"):
+    assert plugin_names() == ["mine"]
+    with pytest.raises(InputError, match=r"no method 'yours'; choose one of .*, rpc, mine, or"):
         find_method("yours")
+    with pytest.raises(InputError, match=r"no method 'mien' \(did you mean mine\?\)"):
+        find_method("mien")
     assert find_method("rpc") is METHODS["rpc"]  # a package cannot take a name that is ours
 
 

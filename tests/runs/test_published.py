@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from holotype.methods import METHODS
-from holotype.runs.published import ROUNDING, Published, find_published, read_published, share_old
+from holotype.runs.published import (
+    ROUNDING,
+    Published,
+    find_published,
+    progress,
+    published_progress,
+    read_published,
+    share_old,
+)
 
 DATASETS = ("cub", "scars", "aircraft", "cifar10", "cifar100", "imagenet100")
 
@@ -104,3 +112,41 @@ def test_the_overhead_is_as_printed() -> None:
     cells = read_published()["overhead"]["cells"]
     for key, percent in (("parameters_millions", 1.40), ("flops_billions", 1.82)):
         assert 100 * (cells["rpc"][key] / cells["simgcd"][key] - 1) == pytest.approx(percent, abs=0.006)
+
+
+# -- progress -----------------------------------------------------------------------------------------
+
+
+def test_progress_is_0_at_k_means_and_1_at_simgcd() -> None:
+    assert progress(40, 40, 60) == 0
+    assert progress(60, 40, 60) == 1
+    assert progress(65, 40, 60) == pytest.approx(1.25)
+    assert progress(35, 40, 60) == pytest.approx(-0.25)
+    assert progress(50, 60, 60) is None  # there is no way from one to the other
+    assert progress(50, 60, 40) is None
+
+
+def test_published_progress_on_cub() -> None:
+    p = {
+        "kmeans": 0,
+        "rs": -0.04,
+        "uno": 0.03,
+        "gcd": 0.65,
+        "simgcd": 1,
+        "promptcal": 1.10,
+        "protogcd": 1.11,
+        "dccl": 1.12,
+        "sptnet": 1.21,
+        "debgcd": 1.23,
+        "rpc": 1.26,
+    }
+    found = {name: published_progress(name, "cub") for name in METHODS}
+    assert {name: round(one.p, 2) for name, one in found.items() if one} == p
+    assert [name for name, one in found.items() if one and not one.lawful] == ["sptnet", "rpc"]
+
+
+def test_published_progress_rests_on_three_rows() -> None:
+    """k-means on CIFAR-100 breaks the law, so that nothing there is sure; DCCL on Aircraft is not printed."""
+    assert not any(one.lawful for name in METHODS if (one := published_progress(name, "cifar100")))
+    assert published_progress("dccl", "aircraft") is None
+    assert published_progress("rpc", "herbarium19") is None

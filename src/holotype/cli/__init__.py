@@ -27,6 +27,7 @@ COMMANDS = {
     "export": "write the trained model of a run as ONNX",
     "train": "train one method on one data set and score it",
     "bench": "methods x data sets x seeds, collected in one table",
+    "methods": "list the methods, or say what one of them does",
     "data": "say which data sets there are, and whether a copy is complete",
 }
 """Name and one line of help; the code is `command` in the module of the same name."""

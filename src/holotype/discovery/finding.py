@@ -180,6 +180,6 @@ def make_experiment(round: Round, sample: Table, k: int) -> Experiment:
         experiment.cache_views = "off"  # every stage takes images
     if config.long_tail:
         if not hasattr(experiment.method, "memax_target"):
-            raise InputError(f"--long-tail is not for {config.method}; use rpc, simgcd or debgcd.")
+            raise InputError(f"--long-tail is not for {config.method}; use rpc, simgcd, debgcd or sptnet.")
         experiment.method.memax_target = "estimated"
     return experiment

@@ -46,6 +46,8 @@ METHODS: dict[str, type[Method]] = {
     "debgcd": DebGCD,
     "rpc": RPC,
 }
+PLUGINS = "holotype.methods"
+"""Group of the entry points by which an installed package brings methods."""
 
 
 def find_method(name: str) -> type[Method]:
@@ -54,14 +56,20 @@ def find_method(name: str) -> type[Method]:
         return METHODS[name]
     if ":" in name:
         return _import_method(name)
-    for entry in entry_points(group="holotype.methods", name=name):
+    for entry in entry_points(group=PLUGINS, name=name):
         return _import_method(entry.value)
-    close = difflib.get_close_matches(name, METHODS, n=1)
+    there = [*METHODS, *plugin_names()]
+    close = difflib.get_close_matches(name, there, n=1)
     hint = f" (did you mean {close[0]}?)" if close else ""
     raise InputError(
-        f"There is no method {name!r}{hint}; choose one of {', '.join(METHODS)}, "
+        f"There is no method {name!r}{hint}; choose one of {', '.join(there)}, "
         "or name one of your own as package.module:Class."
     )
+
+
+def plugin_names() -> list[str]:
+    """Names of the methods that installed packages bring; a name that is ours stays ours."""
+    return sorted({entry.name for entry in entry_points(group=PLUGINS)} - METHODS.keys())
 
 
 def _import_method(name: str) -> type[Method]:
@@ -93,4 +101,5 @@ __all__ = [
     "Task",
     "Views",
     "find_method",
+    "plugin_names",
 ]

@@ -54,7 +54,7 @@ class Card:
     """Authors, title and place of publication."""
     year: int
     line: str
-    """What the method does, in one sentence."""
+    """What the method does, in a sentence or two; lists show the first."""
     differs: tuple[str, ...] = ()
     """Where ours differs from the paper or from its code, a sentence each."""
 

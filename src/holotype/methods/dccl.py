@@ -102,7 +102,8 @@ class DCCL(GCD):
         paper="Nan Pu, Zhun Zhong, Nicu Sebe: Dynamic Conceptional Contrastive Learning for Generalized Category "
         "Discovery. CVPR 2023",
         year=2023,
-        line="GCD, and images are drawn to the centres of communities among neighbours, found anew as it learns.",
+        line="GCD, and images are also drawn to the centres of communities among their neighbours, found anew as "
+        "it learns.",
         differs=(
             "Labels link images only where both are labelled; the released code compared labels of the wrong images, "
             "hidden ones included.",

@@ -51,8 +51,8 @@ class GCD(Clustered):
         title="GCD",
         paper="Sagar Vaze, Kai Han, Andrea Vedaldi, Andrew Zisserman: Generalized Category Discovery. CVPR 2022",
         year=2022,
-        line="Contrastive learning pulls views of an image and images of a known class together; then k-means in which "
-        "labelled images stay with their class.",
+        line="Contrastive learning on all images and on labels, then k-means in which labelled images stay with "
+        "their class.",
         differs=(
             "The last epoch is taken, not the best one on held-out images of known classes.",
             "Weight decay spares biases and other one-dimensional parameters.",

@@ -107,8 +107,8 @@ class PromptCAL(GCD):
         paper="Sheng Zhang, Salman Khan, Zhiqiang Shen, Muzammal Naseer, Guangyi Chen, Fahad Shahbaz Khan: PromptCAL: "
         "Contrastive Affinity Learning via Auxiliary Prompts for Generalized Novel Category Discovery. CVPR 2023",
         year=2023,
-        line="Learnt tokens in every block adapt the network; then images that share neighbours in a memory are pulled "
-        "together, and k-means finds the categories.",
+        line="Five learnt tokens in every block; then a teacher's memory and a graph of shared neighbours say "
+        "which images belong together; k-means at the end.",
         differs=(
             "No identity in the diffusion of the graph, and the other view as free positive of CLS (preset as_run: as "
             "released).",

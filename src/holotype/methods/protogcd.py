@@ -64,8 +64,8 @@ class ProtoGCD(Method):
         paper="Shijie Ma, Fei Zhu, Xu-Yao Zhang, Cheng-Lin Liu: ProtoGCD: Unified and Unbiased Prototype Learning for "
         "Generalized Category Discovery. TPAMI 2025",
         year=2025,
-        line="SimGCD's classifier, whose surest predictions become hard pseudo-labels, more of them with time, while "
-        "its prototypes are driven apart.",
+        line="SimGCD's classifier with pseudo-labels that turn from soft to hard, surest first, and prototypes "
+        "driven apart.",
         differs=(
             "The last epoch is taken; the released script keeps the best one by the hidden classes.",
             "The weight of the separation is published for CIFAR-100 and CUB only; the others are ours.",

@@ -70,8 +70,9 @@ class RS(Method):
         paper="Kai Han, Sylvestre-Alvise Rebuffi, Sebastien Ehrhardt, Andrea Vedaldi, Andrew Zisserman: AutoNovel: "
         "Automatically Discovering and Learning Novel Visual Categories. TPAMI 2021",
         year=2021,
-        line="Two images whose five strongest features are the same five are taken for one category, and a classifier "
-        "over all categories learns from such pairs and from labels.",
+        line="Images whose five strongest features are the same five are a pair; one linear head learns from "
+        "pairs, labels and agreement of views. The adaptation to this task was never released, so this one "
+        "is ours.",
         differs=(
             "The adaptation to this task (Vaze et al., CVPR 2022) was not released; this one is ours, without the "
             "original's training stages before discovery.",

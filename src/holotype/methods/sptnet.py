@@ -96,7 +96,7 @@ class SPTNet(SimGCD):
         paper="Hongjun Wang, Sagar Vaze, Kai Han: SPTNet: An Efficient Alternative Framework for Generalized Category "
         "Discovery with Spatial Prompt Tuning. ICLR 2024",
         year=2024,
-        line="After SimGCD, pixels that are added to every image and the network that looks at them learn in turns.",
+        line="SimGCD first; then pixels that are added to every image and the network learn in turns of 20 steps.",
         differs=(
             "Turns of 20 steps are counted over the whole stage, not anew in each epoch (preset as_run), where a small "
             "data set never trains the network.",

@@ -94,8 +94,8 @@ class UNO(Method):
         paper="Enrico Fini, Enver Sangineto, Stéphane Lathuilière, Zhun Zhong, Moin Nabi, Elisa Ricci: A Unified "
         "Objective for Novel Class Discovery. ICCV 2021",
         year=2021,
-        line="One classifier over known and novel classes learns labels, and for unlabelled images a balanced "
-        "assignment to all classes that comes from another view.",
+        line="One softmax over known and novel classes; unlabelled images learn a balanced assignment from the "
+        "other view. It needs at least one novel category.",
         differs=(
             "The adaptation to this task (Vaze et al., CVPR 2022) was not released; this one is ours, without several "
             "crops and without supervised pre-training.",

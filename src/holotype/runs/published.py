@@ -1,4 +1,4 @@
-"""Numbers printed in the RPC paper, and the law that scores must obey.
+"""Numbers printed in the RPC paper, the law that scores must obey, and how far a method is on the way to SimGCD.
 
 With one assignment over all images, All = r Old + (1 - r) New, where r is the share of known-class images
 among the unlabelled ones. Three numbers rounded to one decimal can miss it by 0.1 at most; published
@@ -59,3 +59,34 @@ def find_published(method: str, dataset: str, table: str = "main") -> Published 
         return None
     printed_all, old, new = cells
     return Published(printed_all, old, new, share_old(dataset))
+
+
+FLOOR, MARK = "kmeans", "simgcd"
+"""The two methods between which progress is measured."""
+
+
+def progress(value: float, floor: float, mark: float) -> float | None:
+    """p = (All - k-means) / (SimGCD - k-means): 0 at k-means, 1 at SimGCD; None where SimGCD is not above k-means.
+
+    It compares methods across backbones, where per cent cannot be compared.
+    """
+    return (value - floor) / (mark - floor) if mark > floor else None
+
+
+@dataclass(frozen=True)
+class PublishedProgress:
+    """p of printed numbers."""
+
+    p: float
+    lawful: bool
+    """Whether all three rows that it is made of obey the law."""
+
+
+def published_progress(method: str, dataset: str) -> PublishedProgress | None:
+    """p of the printed All; None where one of the three is not printed."""
+    rows = [find_published(name, dataset) for name in (method, FLOOR, MARK)]
+    found = [row for row in rows if row is not None]
+    if len(found) < len(rows):
+        return None
+    p = progress(*(row.all for row in found))
+    return None if p is None else PublishedProgress(p, all(row.lawful for row in found))

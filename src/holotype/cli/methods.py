@@ -1,0 +1,186 @@
+"""`holotype methods`: which methods there are, and what one of them does."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from holotype.cli.words import Parser
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holotype.runs.cards import About
+
+HEAD = ("method", "year", "stages", "cache", "graph", "what it does")
+BELOW = (
+    "cache: whether the token cache applies (--cache-views); graph: whether steps are captured as a CUDA graph. "
+    "holotype methods NAME prints a method's card; NAME may also be package.module:Class."
+)
+
+
+def command(argv: Sequence[str]) -> int:
+    given = make_parser().parse_args(argv)
+    from holotype.machine.imports import importing
+
+    with importing():
+        from holotype.runs.cards import about
+    print(listing() if given.name is None else card_text(about(given.name)))
+    return 0
+
+
+def make_parser() -> Parser:
+    parser = Parser(
+        prog="holotype methods",
+        description="List the methods, or print the card of one: what it computes, its settings, where it differs from "
+        "its publication, and its published scores.",
+    )
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help="a method of the list, or one of your own as package.module:Class",
+    )
+    return parser
+
+
+def listing() -> str:
+    """A line for each method, those of installed packages last."""
+    from holotype.runs.cards import About, listed
+
+    found = listed()
+    rows = [HEAD, *(line(one) for one in found if isinstance(one, About))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD) - 1)]
+    lines = [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+        for row in rows
+    ]
+    broken = [str(one) for one in found if not isinstance(one, About)]
+    return "\n".join([*lines, *broken, "", *textwrap.wrap(BELOW, width())])
+
+
+def line(found: About) -> tuple[str, ...]:
+    from holotype.runs.cards import stage_names
+
+    year = str(found.card.year) if found.card else ""
+    return found.name, year, stage_names(found), found.cache, found.capture, found.line
+
+
+def width() -> int:
+    """Of the terminal; no wider than is good to read."""
+    return min(shutil.get_terminal_size().columns, 100)
+
+
+# -- one card -----------------------------------------------------------------------------------------
+
+
+def card_text(found: About) -> str:
+    """Everything that is known of a method without running it."""
+    parts = [head(found), training(found)]
+    parts += [section("What it computes", found.computes)] if found.computes else []
+    parts += (
+        [section(f"Settings (--{found.settings[0].key} VALUE)", settings(found))] if found.settings else []
+    )
+    parts += [section("Settings by data set", by_name(found.recipes))] if found.recipes else []
+    named = {name: values for name, values in found.presets.items() if values}
+    parts += [section("Presets (--preset NAME)", by_name(named))] if named else []
+    parts += [section("What differs from the publication", told)] if (told := differs(found)) else []
+    return "\n\n".join([*parts, section("Published", published(found.name)), last(found)])
+
+
+def head(found: About) -> str:
+    if found.card is None:
+        return "\n".join([f"{found.name}: {found.title}" if found.title else found.name, "It has no card."])
+    card = found.card
+    return "\n".join(
+        [f"{card.title} ({found.name}), {card.year}", *wrapped(card.paper), "", *wrapped(card.line)]
+    )
+
+
+def training(found: About) -> str:
+    from holotype.runs.cards import stage_line
+
+    if not found.stages:
+        return "Nothing is trained: it clusters the features as they are."
+    lines = [f"  {stage_line(stage, found.epochs)}" for stage in found.stages]
+    told = f"Stages (token cache: {found.cache}; CUDA graph: {found.capture})"
+    return "\n".join([told, *lines])
+
+
+def section(title: str, text: str) -> str:
+    return f"{title}\n{textwrap.indent(text, '  ')}"
+
+
+def settings(found: About) -> str:
+    lines: list[str] = []
+    for row in found.settings:
+        lines.append(f"{row.key} = {row.value}    [{row.type}]")
+        lines += wrapped(row.help, "    ") if row.help else []
+    return "\n".join(lines)
+
+
+def by_name(values: Mapping[str, Mapping[str, Any]]) -> str:
+    return "\n".join(one for name, own in values.items() for one in _named(name, own))
+
+
+def _named(name: str, own: Mapping[str, Any]) -> Iterator[str]:
+    from holotype.runs.cards import recipe_title
+    from holotype.runs.casting import as_text
+
+    told = ", ".join(f"{key} = {as_text(value)}" for key, value in own.items())
+    yield from wrapped(f"{recipe_title(name)}: {told}")
+
+
+def differs(found: About) -> str:
+    lines = [one for point in (found.card.differs if found.card else ()) for one in bullet(point)]
+    return "\n".join(
+        [*lines, *(["", found.differs] if found.differs and lines else [found.differs])]
+    ).rstrip()
+
+
+def bullet(text: str) -> list[str]:
+    first, *rest = wrapped(text, "  ")
+    return [f"- {first.strip()}", *rest]
+
+
+def published(name: str) -> str:
+    """A line for each data set; a star where the numbers cannot be right."""
+    from holotype.runs.cards import printed_rows
+    from holotype.runs.published import read_published
+
+    rows, content = printed_rows(name), read_published()
+    if not rows:
+        return "Nothing is printed of it in the table that the other methods are compared by."
+    lines = [f"{'':<12}{'All':>6}{'Old':>6}{'New':>6}{'p':>7}"]
+    for row in rows:
+        cells = f"{row.scores.all:6.1f}{row.scores.old:6.1f}{row.scores.new:6.1f}{star(row.scores.lawful)}"
+        p = f"{row.progress.p:6.2f}{star(row.progress.lawful)}" if row.progress else ""
+        lines.append(f"{row.dataset:<12}{cells}{p}".rstrip())
+    notes = [f"{content['paper']}; {content['setting']}.", "p = (All - k-means) / (SimGCD - k-means)."]
+    if "*" in "".join(lines):
+        notes.append(
+            "* cannot be right, or rests on what cannot: All is not r Old + (1 - r) New, however rounded."
+        )
+    return "\n".join([*lines, *(one for note in notes for one in wrapped(note))])
+
+
+def star(lawful: bool) -> str:
+    return " " if lawful else "*"
+
+
+def last(found: About) -> str:
+    """Where more is."""
+    from holotype.methods import METHODS
+
+    told = [f"holotype train {found.name} DATASET --help lists all settings, those of training too."]
+    if found.name in METHODS:
+        told.append(f"What we measured is in docs/methods/{found.name}.md of the repository.")
+    return "\n".join(told)
+
+
+def wrapped(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, width() - 2, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
