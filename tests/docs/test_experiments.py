@@ -78,7 +78,7 @@ GOLDEN = """
 22-confirm-sample
     simgcd 10, rpc 10
 23-warmup-embedded
-    simgcd 0, simgcd-warm 0, rpc 0, rpc-warm 0
+    simgcd 5, simgcd-warm 5, rpc 5, rpc-warm 5
 24-weight
     one-2-waits 0, one-4-waits 0, one-2 0, one-4 0
 ablation
