@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from holotype.losses.debiased import confidence_of_lead, debiased_loss
+from holotype.losses.debiased import debiased_loss
 
 CASES = ["n16_c8", "n1_c8_one_row", "n12_c5_saturated", "n6_c1_single_class", "n10_c100"]
 
@@ -98,13 +98,3 @@ def test_finite_at_the_edges(batch, finite) -> None:
                     classifier * scale,
                     weight,
                 )
-
-
-def test_a_lead_asks_the_same_of_any_number_of_categories():
-    """The threshold of a lead is the softmax probability of a category that lies so far before all others."""
-    for k in (2, 10, 200):
-        q = torch.zeros(k, dtype=torch.float64)
-        q[0] = 0.6
-        assert confidence_of_lead(0.6, k) == pytest.approx((q / 0.1).softmax(0)[0].item())
-    assert [round(confidence_of_lead(0.6, k), 2) for k in (10, 100, 200)] == [0.98, 0.80, 0.67]
-    assert confidence_of_lead(0.6, 1) == 1

@@ -6,7 +6,7 @@ import torch
 from holotype.losses.debiased import debiased_loss
 from holotype.losses.ova import certainty, detector_loss, known_score
 from holotype.methods import Batch, Task
-from holotype.methods.debgcd import DebGCD, DebGCDConfig, scale_gradient
+from holotype.methods.debgcd import DebGCD, DebGCDConfig, confidence_of_lead, scale_gradient
 from holotype.methods.simgcd import SimGCD
 
 TASK = Task(n_known=5, k=9, dim=16, n_images=100, n_labelled=25)
@@ -77,3 +77,13 @@ def test_scale_gradient(scale):
     assert torch.equal(y, x)
     y.sum().backward()
     torch.testing.assert_close(x.grad, torch.full((5,), scale))
+
+
+def test_a_lead_asks_the_same_of_any_number_of_categories():
+    """The threshold of a lead is the softmax probability of a category that lies so far before all others."""
+    for k in (2, 10, 200):
+        q = torch.zeros(k, dtype=torch.float64)
+        q[0] = 0.6
+        assert confidence_of_lead(0.6, k) == pytest.approx((q / 0.1).softmax(0)[0].item())
+    assert [round(confidence_of_lead(0.6, k), 2) for k in (10, 100, 200)] == [0.98, 0.80, 0.67]
+    assert confidence_of_lead(0.6, 1) == 1

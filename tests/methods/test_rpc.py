@@ -6,9 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from holotype.losses.debiased import confidence_of_lead
 from holotype.methods import Batch, Images, Moment, Task
-from holotype.methods.debgcd import DebGCD, DebGCDConfig
+from holotype.methods.debgcd import DebGCD, DebGCDConfig, confidence_of_lead
 from holotype.methods.rpc import LEAD, RPC
 from holotype.methods.rpc_config import RPCConfig
 from holotype.runs.settings import default_experiment, resolve

@@ -61,7 +61,7 @@ def other(value: Any, hint: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, float):
-        return value * 1.25 or 0.25
+        return value * 0.75 or 0.25
     return value + 1 if isinstance(value, int) else f"{value}x"
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holotype.errors import InputError
-from holotype.machine.rules import Count, Gigabytes, Natural, Rule, Seed
+from holotype.machine.rules import Count, Gigabytes, Natural, Rule, Seed, Share, Times
 from holotype.methods import METHODS
 from holotype.runs.casting import as_text
 from holotype.runs.experiment import CacheViewsText, Experiment
@@ -25,6 +25,8 @@ EVERY = [(name, preset) for name, method in METHODS.items() for preset in method
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")))
 STRATEGIES = {
     Natural: st.integers(0, 10**6),
+    Share: st.floats(0, 1),
+    Times: st.floats(0, exclude_min=True, allow_infinity=False),
     Count: st.integers(1),
     Seed: st.integers(0, 2**63 - 1),
     Gigabytes: st.floats(0, exclude_min=True, allow_infinity=False),

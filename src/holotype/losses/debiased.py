@@ -1,21 +1,11 @@
 """DebGCD's auxiliary debiased learning: a second classifier on labels and weighted hard pseudo-labels."""
 
-import math
-
 import torch.nn.functional as F
 from torch import Tensor
 
 from holotype.losses.classification import supervised_cross_entropy
 from holotype.losses.masked import masked_mean
 from holotype.losses.precision import full
-
-
-def confidence_of_lead(lead: float, k: int, tau: float = 0.1) -> float:
-    """The softmax probability of a category whose cosine lies `lead` above those of k - 1 equal others.
-
-    p = 1 / (1 + (k - 1) exp(-lead / tau)): a threshold that asks the same of any number of categories.
-    """
-    return 1 / (1 + (k - 1) * math.exp(-lead / tau))
 
 
 def debiased_loss(

@@ -15,6 +15,7 @@ comparison must say which.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
@@ -137,6 +138,14 @@ def auxiliary_loss(
     return config.adl * debiased_loss(
         debiased, q, d, batch.label, batch.labelled, threshold, config.pseudo_share, tau
     )
+
+
+def confidence_of_lead(lead: float, k: int, tau: float = 0.1) -> float:
+    """The softmax probability of a category whose cosine lies `lead` above those of k - 1 equal others.
+
+    p = 1 / (1 + (k - 1) exp(-lead / tau)): a threshold that asks the same of any number of categories.
+    """
+    return 1 / (1 + (k - 1) * math.exp(-lead / tau))
 
 
 def detector_terms(

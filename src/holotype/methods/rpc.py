@@ -37,13 +37,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holotype.losses.consistency import behaviour_alignment, circular_fusion
-from holotype.losses.debiased import confidence_of_lead
 from holotype.losses.masked import masked_mean
 from holotype.losses.ova import known_score
 from holotype.losses.precision import unit
 from holotype.losses.relational import relational_consistency, signature
 from holotype.methods.base import Batch, Card, Images, Moment, Now, Prediction, Stage, Task, Views
-from holotype.methods.debgcd import OVA_HEADS, SCRIPTS, auxiliary_loss, detector_terms
+from holotype.methods.debgcd import OVA_HEADS, SCRIPTS, auxiliary_loss, confidence_of_lead, detector_terms
 from holotype.methods.pairing import draw_pairs, gather_rows
 from holotype.methods.prototypes import class_means, soft_update
 from holotype.methods.rpc_config import READING, RPCConfig
