@@ -214,3 +214,13 @@ def test_links_inside_a_collection_are_no_further_images(tmp_path, images) -> No
     sort(tmp_path / "photos" / "sorted", images, "cat cat dog dog")
     assert list(from_folder(tmp_path / "photos").path) == images
     assert set(from_folder(tmp_path / "photos" / "sorted").known) == {"cat", "dog"}
+
+
+def test_an_image_that_was_replaced_is_linked_anew(tmp_path, images) -> None:
+    """A program that saves beside and renames leaves the old picture under the hard link."""
+    out = tmp_path / "out"
+    sort(out, images, "cat cat dog dog")
+    os.replace(picture(tmp_path / "new.png", 99), images[0])
+    assert tree(out)["cat/0.png"] == "0"
+    done = sort(out, images, "cat cat dog dog")
+    assert (tree(out)["cat/0.png"], done.made, done.removed, done.left) == ("99", {HARD: 1}, 1, 0)

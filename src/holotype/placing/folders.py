@@ -79,8 +79,6 @@ def place(path: str, target: Path, *, copy: bool = False) -> str:
     An image inside a container has no file to link to: it is written as PNG. Raises FileExistsError where the name is
     taken, and OSError where nothing could be written; then nothing was.
     """
-    if os.path.lexists(target):
-        raise FileExistsError(f"{target} is there already")
     if split_container(path):
         _write(path, target)
         return COPY
@@ -113,6 +111,7 @@ def _real_folder(folder: str) -> str:
 
 def _copy(source: str, target: Path) -> None:
     """The file with its times, which tell later whether somebody has changed it."""
+    _check_free(target)
     with beside(target) as part:
         shutil.copyfile(source, part)
         there = os.stat(source)
@@ -121,6 +120,7 @@ def _copy(source: str, target: Path) -> None:
 
 
 def _write(path: str, target: Path) -> None:
+    _check_free(target)
     try:
         image, _ = read_image(path)
     except ImageProblem as problem:
@@ -128,6 +128,12 @@ def _write(path: str, target: Path) -> None:
     with beside(target) as part:
         image.save(part, format="PNG")
         _reserve(target)
+
+
+def _check_free(target: Path) -> None:
+    """Before the work: links find out by themselves."""
+    if os.path.lexists(target):
+        raise FileExistsError(f"{target} is there already")
 
 
 def _reserve(target: Path) -> None:

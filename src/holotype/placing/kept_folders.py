@@ -17,7 +17,7 @@ from holotype.data.containers import file_of, image_exists, split_container
 from holotype.errors import InputError
 from holotype.machine.bars import counting
 from holotype.machine.locks import hold
-from holotype.placing.folders import file_name, free_name, numbered, place, safe_name
+from holotype.placing.folders import COPY, file_name, free_name, numbered, place, safe_name
 from holotype.placing.manifest import Made, Manifest, entries, read_manifest, stamp
 
 
@@ -91,6 +91,7 @@ class _Sorting:
         self.folder_taken = {entry.name.casefold() for entry in entries(self.root) if entry.name not in ours}
         self.name_taken: dict[str, set[str]] = {}
         self.next_number: dict[tuple[str, str], int] = {}
+        self.folders_there: set[str] = set()
 
     def run(self, wanted: Sequence[Wanted], progress: bool) -> Sorted:
         moves, makes = self._go(self._stay(wanted))
@@ -140,17 +141,16 @@ class _Sorting:
         """(file now, file then) of what moves, and (file, image) of what is new."""
         moves, makes = [], []
         for one in waiting:
-            if not one.held and not image_exists(one.path):
+            made = self.kept.files[one.held] if one.held else _expected(one.path)
+            if made is None:
                 self.done.gone += 1
                 continue
             name = self._free(one.folder, one.path)
-            self.done.file[one.row] = name
+            self.done.file[one.row], self.now.files[name] = name, made
             if one.held:
                 moves.append((one.held, name))
-                self.now.files[name] = self.kept.files[one.held]
             else:
                 makes.append((name, one.path))
-                self.now.files[name] = _expected(one.path)
         return moves, makes
 
     def _folder(self, name: str) -> str:
@@ -186,18 +186,24 @@ class _Sorting:
 
     def _move(self, before: str, after: str) -> None:
         with _telling(self.root / after):
-            (self.root / after).parent.mkdir(parents=True, exist_ok=True)
+            self._make_folder(after)
             os.rename(self.root / before, self.root / after)
         self.done.moved += 1
 
     def _make(self, name: str, path: str) -> None:
         target = self.root / name
         with _telling(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folder(name)
             kind = place(path, target, copy=self.copy)
-            there = "" if os.path.islink(target) else stamp(os.stat(target))
-            self.now.files[name] = Made(path, there, stamp(os.stat(file_of(path))))
+            if kind == COPY:  # some file systems round times; a link has the stamp that was expected
+                self.now.files[name] = Made(path, stamp(os.stat(target)), stamp(os.stat(file_of(path))))
         self.done.made[kind] += 1
+
+    def _make_folder(self, name: str) -> None:
+        folder = name.rpartition("/")[0]
+        if folder not in self.folders_there:
+            (self.root / folder).mkdir(parents=True, exist_ok=True)
+            self.folders_there.add(folder)
 
     def _tidy(self) -> None:
         """Remove folders of ours that have become empty, and forget those that nobody uses."""
@@ -208,9 +214,14 @@ class _Sorting:
         self.now.folders = {name: folder for name, folder in self.now.folders.items() if folder in used}
 
 
-def _expected(path: str) -> Made:
-    """A file before it is made: a copy will have the size and the time of its image."""
-    now = "" if split_container(path) else stamp(os.stat(path))
+def _expected(path: str) -> Made | None:
+    """A file before it is made: it will have the size and the time of its image. None where the image is gone."""
+    if split_container(path):
+        return Made(path)
+    try:
+        now = stamp(os.stat(path))
+    except OSError:
+        return None
     return Made(path, now, now)
 
 

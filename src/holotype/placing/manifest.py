@@ -31,7 +31,7 @@ class Made:
 
     image: str
     stamp: str = ""
-    """Size and time of the file; "" for a symbolic link, and until it is made."""
+    """Size and time of the file; "" where they are not known before it is made."""
     image_stamp: str = ""
     """Those of the image's file then."""
 
