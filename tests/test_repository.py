@@ -71,6 +71,7 @@ COVERED = {
     "machine/rules.py": "runs/test_casting.py",
     "methods/base.py": "training/test_kinds.py",
     "methods/rpc_config.py": "methods/test_rpc.py",
+    "placing/manifest.py": "placing/test_kept_folders.py",
     "runs/parts.py": "runs/test_experiment.py",
     "training/config.py": "runs/test_identity.py",
     "training/gallery.py": "training/test_kinds.py",

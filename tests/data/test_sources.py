@@ -130,6 +130,17 @@ def test_csv_labels_stay_text(tmp_path: Path) -> None:
     assert table.known == ("001", "1", "NA", "nan", "null", "x")
 
 
+def test_labels_that_a_spreadsheet_would_take_for_formulas(tmp_path: Path) -> None:
+    """In a CSV file an apostrophe stands before them; in Parquet a label is what it is."""
+    touch(tmp_path, *(f"{i}.png" for i in range(5)))
+    names = ["'=1+1", "''quoted", "'Oumuamua", "-x", "'-x"]
+    write(tmp_path / "l.csv", "path,label\n" + "".join(f"{i}.png,{c}\n" for i, c in enumerate(names)))
+    assert from_csv(tmp_path / "l.csv").label.tolist() == ["=1+1", "'quoted", "'Oumuamua", "-x", "-x"]
+    frame = pd.DataFrame({"path": [f"{i}.png" for i in range(5)], "label": names})
+    frame.to_parquet(tmp_path / "l.parquet")
+    assert from_csv(tmp_path / "l.parquet").label.tolist() == names
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
+from holotype.data.columns import bare, guarded
 from holotype.errors import InputError
 from holotype.machine.files import write_text
 
@@ -33,10 +34,6 @@ FORMAT = 1
 """Raised when a column changes its meaning. It stands in the last column; a file without it is of format 1."""
 COLUMNS = ("run_id", "time", "action", "image", "category", "value")
 ACTIONS = ("rename", "merge", "move", "reject", "confirm")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""A spreadsheet takes a cell that begins like this for a formula; such a cell gets an apostrophe in front."""
-RISKY = (*FORMULA, "'")
-"""The same in files that are read again, where an apostrophe of one's own must be told from ours."""
 BLANK_ENDS = re.compile(r"\A[\s\ufeff]+|[\s\ufeff]+\Z")
 """Not str.strip, since the report must strip the same signs, and JavaScript has its own idea of a space."""
 
@@ -108,16 +105,6 @@ def _edit(row: dict[str, str | None], path: Path, line: int) -> Edit:
 def stripped(text: str) -> str:
     """The text without blank signs at its ends."""
     return BLANK_ENDS.sub("", text)
-
-
-def guarded(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
-    return "'" + cell if cell.startswith(RISKY) else cell
-
-
-def bare(cell: str) -> str:
-    """The inverse of `guarded`."""
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith(RISKY) else cell
 
 
 def quoted(cell: str) -> str:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from holotype.categories.edits import FORMULA
 from holotype.categories.facts import Facts
+from holotype.data.columns import FORMULA
 from holotype.errors import InputError
 from holotype.machine.files import write_beside, write_text
 from holotype.machine.plain import NotPlain, from_plain

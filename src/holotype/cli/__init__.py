@@ -22,6 +22,7 @@ COMMANDS = {
     "discover": "find the categories in a folder of images, and write a report",
     "report": "build the report of a run, with corrections",
     "assign": "place new images in the categories of a run",
+    "write": "write the results of a run as folders, labels, COCO or Camtrap DP",
     "estimate-k": "say how many categories there may be",
     "embed": "write the backbone's features of every image",
     "export": "write the trained model of a run as ONNX",

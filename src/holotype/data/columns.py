@@ -1,4 +1,4 @@
-"""Table files as columns of text: CSV, TSV and Parquet, in which nothing is guessed."""
+"""Table files as columns of text: CSV, TSV and Parquet, in which nothing is guessed; cells safe for spreadsheets."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holotype.errors import InputError
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""A spreadsheet takes a cell that begins like this for a formula; such a cell gets an apostrophe in front."""
+RISKY = (*FORMULA, "'")
+"""The same in files that are read again, where an apostrophe of one's own must be told from ours."""
 
 
 def read_columns(file: Path) -> dict[str, list[str]]:
@@ -80,3 +85,13 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def guarded(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    return "'" + cell if cell.startswith(RISKY) else cell
+
+
+def bare(cell: str) -> str:
+    """The inverse of `guarded`."""
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(RISKY) else cell

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from holotype.data.columns import read_columns
+from holotype.data.columns import bare, read_columns
 from holotype.data.containers import image_exists
 from holotype.data.kinds import IMAGE_EXTENSIONS
 from holotype.data.table import Table
@@ -42,7 +42,8 @@ def from_csv(file: Path, root: Path | None = None) -> Table:
 
     An empty label means unlabelled; a file with a path column only is unlabelled throughout. A column
     `truth` is kept for scoring. Relative paths start at `root`, or at the file's own folder. Spaces around
-    a label are dropped, and nothing else is interpreted: "NA" and "001" are names.
+    a label are dropped, and so is the apostrophe that keeps a label in a CSV file from being a formula; nothing else
+    is interpreted: "NA" and "001" are names.
     """
     file = Path(file)
     if root is not None and not Path(root).is_dir():
@@ -159,6 +160,8 @@ def _label_rows(file: Path) -> tuple[list[str], list[str], list[str] | None]:
     if empty:
         raise InputError(f"Row {empty[0] + 1} of {file} has no path; fill it in or remove the row.")
     label = [value.strip() for value in columns.get("label", [""] * len(path))]
+    if file.suffix.lower() != ".parquet":
+        label = [bare(value) for value in label]
     truth = [value.strip() for value in columns["truth"]] if "truth" in columns else None
     return path, label, truth
 

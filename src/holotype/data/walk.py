@@ -18,6 +18,7 @@ OWN = {
     "model.json": "backbone",
     "manifest.json": "images_per_shard",
     "thumbs.json": "thumbs",
+    ".holotype-folders.json": "folders",
 }
 """Files by which a folder that a run wrote is known, with a key that each must have: others use such names too."""
 TABLES = (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".xml", ".xlsx", ".yaml", ".yml")

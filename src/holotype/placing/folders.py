@@ -6,22 +6,25 @@ ever overwritten: an image whose name is taken by another one gets a number, and
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
+from functools import lru_cache
 from pathlib import Path
 
 from holotype.data.containers import split_container
 from holotype.data.decode import ImageProblem, read_image
 from holotype.errors import InputError
+from holotype.machine.files import beside
 
-UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]')
-"""What some file system does not take in a name."""
+UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]|\.\.+')
+"""What some file system does not take in a name, and what would lead out of a folder."""
 RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 """Names that mean devices on Windows."""
 LONGEST = 120
-"""Bytes of a folder's name; file systems take 255."""
+"""Bytes of a folder's name, and of a file's without its ending and its number; file systems take 255."""
+HARD, SYMBOLIC, COPY = "hard link", "symbolic link", "copy"
+"""What an image becomes in a folder."""
 
 
 class Folders:
@@ -38,10 +41,7 @@ class Folders:
         """The folder of a category; names that look alike on disk, such as a/b and a_b, get a number."""
         if name not in self._folder:
             taken = {path.name.casefold() for path in self._folder.values()}
-            safe, number = safe_name(name), 2
-            while safe.casefold() in taken:
-                safe, number = f"{safe_name(name)} ({number})", number + 1
-            self._folder[name] = self.root / safe
+            self._folder[name] = self.root / free_name(safe_name(name), taken)
         return self._folder[name]
 
     def add(self, path: str, name: str) -> Path:
@@ -57,61 +57,88 @@ class Folders:
             ) from error
 
     def _link(self, path: str, folder: Path) -> Path:
-        part = split_container(path)
-        stem, ending = os.path.splitext(os.path.basename(path))
-        if part is not None:
-            stem, ending = safe_name(f"{os.path.basename(part[0])}-{part[1]}"), ".png"
+        stem, ending = file_name(path)
         key = (str(folder), stem + ending)
         number = self._next.get(key, 1)
         while True:
-            target = folder / (stem + ending if number == 1 else f"{stem} ({number}){ending}")
-            if part is None and _is_same(path, target):
+            target = folder / numbered(stem, ending, number)
+            if _is_same(path, target):
                 return target
-            if not os.path.lexists(target) and (_write(path, target) if part else _connect(path, target)):
-                self._next[key] = number + 1
-                return target
-            number += 1
+            try:
+                place(path, target)
+            except FileExistsError:
+                number += 1
+                continue
+            self._next[key] = number + 1
+            return target
 
 
-def _connect(path: str, target: Path) -> bool:
-    """False where somebody else has taken the name meanwhile."""
-    source = os.path.realpath(path)  # a hard link to a symbolic link would be one
-    for make in (os.link, os.symlink, _copy):
+def place(path: str, target: Path, *, copy: bool = False) -> str:
+    """Make `target` the image at `path`, and return what it became: HARD, SYMBOLIC or COPY.
+
+    An image inside a container has no file to link to: it is written as PNG. Raises FileExistsError where the name is
+    taken, and OSError where nothing could be written; then nothing was.
+    """
+    if split_container(path):
+        _write(path, target)
+        return COPY
+    source = real(path)  # a hard link to a symbolic link would be one
+    for kind, make in ((HARD, os.link), (SYMBOLIC, os.symlink)):
+        if copy:
+            break
         try:
             make(source, target)
-            return True
+            return kind
         except FileExistsError:
-            return False
+            raise
         except OSError:
-            if make is _copy:
-                raise
-    return False
+            continue
+    _copy(source, target)
+    return COPY
+
+
+def real(path: str) -> str:
+    """The path without symbolic links. As os.path.realpath, but a folder with many images is looked up once."""
+    folder, name = os.path.split(os.path.abspath(path))
+    here = os.path.join(_real_folder(folder), name)
+    return os.path.realpath(here) if os.path.islink(here) else here
+
+
+@lru_cache(maxsize=4096)
+def _real_folder(folder: str) -> str:
+    return os.path.realpath(folder)
 
 
 def _copy(source: str, target: Path) -> None:
-    try:
-        with open(source, "rb") as here, target.open("xb") as there:
-            shutil.copyfileobj(here, there)
-    except FileExistsError:
-        raise
-    except OSError:
-        with contextlib.suppress(OSError):
-            target.unlink()
-        raise
+    """The file with its times, which tell later whether somebody has changed it."""
+    _check_free(target)
+    with beside(target) as part:
+        shutil.copyfile(source, part)
+        there = os.stat(source)
+        os.utime(part, ns=(there.st_atime_ns, there.st_mtime_ns))
+        _reserve(target)
 
 
-def _write(path: str, target: Path) -> bool:
-    """An image inside a container has no file to link to, so that it is written."""
+def _write(path: str, target: Path) -> None:
+    _check_free(target)
     try:
         image, _ = read_image(path)
     except ImageProblem as problem:
         raise OSError(str(problem)) from problem
-    try:
-        with target.open("xb") as file:
-            image.save(file, format="PNG")
-    except FileExistsError:
-        return False
-    return True
+    with beside(target) as part:
+        image.save(part, format="PNG")
+        _reserve(target)
+
+
+def _check_free(target: Path) -> None:
+    """Before the work: links find out by themselves."""
+    if os.path.lexists(target):
+        raise FileExistsError(f"{target} is there already")
+
+
+def _reserve(target: Path) -> None:
+    """Take a name that nobody has; what was written beside replaces the empty file. Raises FileExistsError."""
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
 
 
 def _is_same(path: str, target: Path) -> bool:
@@ -119,6 +146,9 @@ def _is_same(path: str, target: Path) -> bool:
         return os.path.samefile(path, target)
     except OSError:
         return False
+
+
+# -- names --------------------------------------------------------------------------------------------
 
 
 def safe_name(name: str) -> str:
@@ -129,3 +159,24 @@ def safe_name(name: str) -> str:
     if not safe or safe.startswith(".") or RESERVED.fullmatch(safe):
         safe = f"_{safe}"
     return safe
+
+
+def file_name(path: str) -> tuple[str, str]:
+    """Stem and ending of the file that an image gets, both safe."""
+    if part := split_container(path):
+        return safe_name(f"{os.path.basename(part[0])}-{part[1]}"), ".png"
+    stem, ending = os.path.splitext(os.path.basename(path))
+    return safe_name(stem), UNSAFE.sub("_", ending).rstrip(". ")
+
+
+def numbered(stem: str, ending: str, number: int) -> str:
+    """name.jpg, name (2).jpg, ..."""
+    return stem + ending if number == 1 else f"{stem} ({number}){ending}"
+
+
+def free_name(name: str, taken: set[str]) -> str:
+    """The name, or the first one with a number that is not taken. taken: in the spelling of str.casefold."""
+    number = 1
+    while numbered(name, "", number).casefold() in taken:
+        number += 1
+    return numbered(name, "", number)

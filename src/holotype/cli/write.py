@@ -1,0 +1,179 @@
+"""`holotype write`: the results of a run as folders, as labels for the next run, as COCO JSON or as Camtrap DP."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holotype.cli.words import Parser, speaks
+from holotype.errors import InputError
+
+if TYPE_CHECKING:
+    from holotype.placing.camtrap import Packed
+    from holotype.placing.coco import Coco
+    from holotype.placing.kept_folders import Sorted
+    from holotype.placing.written import Labelled
+
+SHOWN = 5
+"""Names that are listed on the terminal."""
+ONLY = {"all": ("labels",), "copy": ("folders", "camtrap_dp"), "deployments": ("camtrap_dp",)}
+"""Flags that mean something for some forms alone."""
+
+
+def command(argv: Sequence[str]) -> int:
+    given = make_parser().parse_args(argv)
+    form = next((name for name in FORMS if getattr(given, name) is not None), None)
+    if form is None:
+        raise InputError(
+            f"holotype write needs one of {', '.join(map(_flag, FORMS))}; its --help says what they are."
+        )
+    for flag, forms in ONLY.items():
+        if getattr(given, flag) and form not in forms:
+            fitting = " or ".join(_flag(name) for name in forms)
+            raise InputError(f"{_flag(flag)} says nothing about {_flag(form)}; it goes with {fitting}.")
+    words = FORMS[form](given)
+    if speaks():
+        print(words)
+    return 0
+
+
+def make_parser() -> Parser:
+    parser = Parser(
+        prog="holotype write",
+        description="Write the results of a run, with its corrections, in a form to go on with. Nothing that others "
+        "have made or changed is replaced.",
+    )
+    parser.add_argument("run", metavar="RUN", help="folder of a finished run")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--folders", metavar="DIR", help="every image in a folder of its category, as links")
+    forms.add_argument("--labels", metavar="FILE", help="labels.csv for the next holotype discover")
+    forms.add_argument("--coco", metavar="FILE", help="COCO JSON, the whole image as box")
+    forms.add_argument("--camtrap-dp", metavar="DIR", help="a Camtrap DP package for camera traps")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="with --labels: every placed image, not only labelled and confirmed ones",
+    )
+    parser.add_argument(
+        "--copy", action="store_true", help="with --folders and --camtrap-dp: copies of the images, no links"
+    )
+    parser.add_argument(
+        "--deployments",
+        metavar="WHAT",
+        help="with --camtrap-dp: folders (the first folder below that of the images names the deployment), or a CSV or "
+        "Parquet file with the columns path and deployment (default: all images are one deployment)",
+    )
+    parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
+    return parser
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _folders(given: Namespace) -> str:
+    from holotype.placing.sorted_run import write_folders
+
+    done = write_folders(
+        Path(given.run), Path(given.folders), copy=given.copy, progress=not given.no_progress
+    )
+    return sorted_words(done, given.folders)
+
+
+def _labels(given: Namespace) -> str:
+    from holotype.placing.written import write_labels
+
+    return labelled_words(write_labels(Path(given.run), Path(given.labels), every=given.all), given.labels)
+
+
+def _coco(given: Namespace) -> str:
+    from holotype.placing.coco import write_coco
+
+    return coco_words(
+        write_coco(Path(given.run), Path(given.coco), progress=not given.no_progress), given.coco
+    )
+
+
+def _camtrap_dp(given: Namespace) -> str:
+    from holotype.placing.camtrap import write_camtrap
+
+    done = write_camtrap(
+        Path(given.run),
+        Path(given.camtrap_dp),
+        deployments=given.deployments,
+        copy=given.copy,
+        progress=not given.no_progress,
+    )
+    return packed_words(done, given.camtrap_dp)
+
+
+FORMS: dict[str, Callable[[Namespace], str]] = {
+    "folders": _folders,
+    "labels": _labels,
+    "coco": _coco,
+    "camtrap_dp": _camtrap_dp,
+}
+
+
+# -- what a person wants to see afterwards ------------------------------------------------------------------
+
+
+def sorted_words(done: Sorted, where: str) -> str:
+    lines = [f"{done.images:,} images in {_count(done.folders, 'folder')}: {where}"]
+    new = [_count(n, kind, _plural(kind)) for kind, n in done.made.most_common()]
+    told = [f"new: {', '.join(new)}"] if new else []
+    told += [f"{done.moved:,} moved"] if done.moved else []
+    told += [f"{done.removed:,} outdated ones removed"] if done.removed else []
+    lines.append(f"{'; '.join(told)}.".capitalize() if told else "All were in their places.")
+    if done.left:
+        lines.append(f"{_count(done.left, 'file')} stayed: changed by hand, or the images are gone.")
+    if done.gone:
+        lines.append(f"{_count(done.gone, 'image')} could not be sorted: the files are gone.")
+    return "\n".join(lines)
+
+
+def labelled_words(done: Labelled, where: str) -> str:
+    return (
+        f"{_count(done.n, 'label')} of {_count(len(done.by_class), 'class', 'classes')}: {where}\n"
+        f"Go on with: holotype discover IMAGES --labels {where}"
+    )
+
+
+def coco_words(done: Coco, where: str) -> str:
+    lines = [
+        f"{_count(done.images, 'image')}, {_count(done.annotations, 'annotation')}, "
+        f"{_count(done.categories, 'category', 'categories')}: {where}"
+    ]
+    if done.unread:
+        lines.append(f"{_count(done.unread, 'image')} left out: not to be read, or the files are gone.")
+    return "\n".join(lines)
+
+
+def packed_words(done: Packed, where: str) -> str:
+    from holotype.placing.heads import CAMERA_WITHOUT_ZONE, FILE
+
+    lines = [f"{_count(done.images, 'image')} of {_count(done.deployments, 'deployment')}: {where}"]
+    if done.copied:
+        lines.append(f"{_count(done.copied, 'image')} lie in {Path(where) / 'media'}.")
+    if n := done.clocks[FILE]:
+        lines.append(f"{_count(n, 'image')} without a time of the camera: those of the files were taken.")
+    if n := done.clocks[CAMERA_WITHOUT_ZONE]:
+        lines.append(f"{_count(n, 'image')} without a time zone: that of this computer was taken.")
+    if done.names:
+        more = f" and {len(done.names) - SHOWN:,} more" if len(done.names) > SHOWN else ""
+        lines.append(f"Taken for scientific names: {', '.join(done.names[:SHOWN])}{more}.")
+    if done.gone:
+        lines.append(f"{_count(done.gone, 'image')} left out: the files are gone.")
+    if done.missing:
+        lines.append(f"The standard also asks for: {', '.join(done.missing)}. What you fill in stays.")
+    return "\n".join(lines)
+
+
+def _count(n: int, one: str, several: str = "") -> str:
+    return f"{n:,} {one if n == 1 else several or one + 's'}"
+
+
+def _plural(kind: str) -> str:
+    return "copies" if kind == "copy" else f"{kind}s"

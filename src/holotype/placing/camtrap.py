@@ -1,0 +1,273 @@
+"""The results of a run as a Camtrap DP package: deployments.csv, media.csv, observations.csv and datapackage.json.
+
+An image is one media file with one observation. The images stay where they are and are named by their addresses, or
+are copied into media/, so that the package can be handed on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from holotype import __version__
+from holotype.categories.edits import quoted
+from holotype.data.columns import guarded
+from holotype.data.containers import split_container
+from holotype.errors import InputError
+from holotype.machine.locks import hold
+from holotype.placing.camtrap_package import (
+    TABLES,
+    missing,
+    observation_type,
+    package,
+    read_package,
+    scientific_name,
+)
+from holotype.placing.deployments import COLUMNS as DEPLOYMENTS
+from holotype.placing.deployments import (
+    Deployment,
+    coordinates,
+    deployments_of,
+    merged,
+    read_deployments,
+    without_place,
+)
+from holotype.placing.heads import CAMERA_WITHOUT_ZONE, FILE, read_heads
+from holotype.placing.kept_folders import Wanted, sort_images
+from holotype.placing.manifest import OF_NOBODY, entries
+from holotype.placing.ours import check_own, is_known, write_own
+from holotype.placing.written import Results, read_results
+
+PACKAGE = "datapackage.json"
+FILES = (PACKAGE, *(f"{name}.csv" for name in TABLES))
+MEDIA = (
+    *("mediaID", "deploymentID", "captureMethod", "timestamp", "filePath", "filePublic", "fileName"),
+    *("fileMediatype", "exifData", "favorite", "mediaComments"),
+)
+OBSERVATIONS = (
+    *("observationID", "deploymentID", "mediaID", "eventID", "eventStart", "eventEnd", "observationLevel"),
+    *("observationType", "cameraSetupType", "scientificName", "count", "lifeStage", "sex", "behavior"),
+    *(
+        "individualID",
+        "individualPositionRadius",
+        "individualPositionAngle",
+        "individualSpeed",
+        "bboxX",
+        "bboxY",
+    ),
+    *("bboxWidth", "bboxHeight", "classificationMethod", "classifiedBy", "classificationTimestamp"),
+    *("classificationProbability", "observationTags", "observationComments"),
+)
+CLOCKS = {
+    CAMERA_WITHOUT_ZONE: "the camera names no time zone: that of the computer was taken",
+    FILE: "time of the file: the image holds none",
+}
+
+
+@dataclass
+class Packed:
+    """What was written."""
+
+    images: int
+    deployments: int
+    clocks: Counter[str]
+    """Images by where their times come from."""
+    names: list[str]
+    """Categories that were taken for scientific names."""
+    gone: int
+    """Images that are not in it, because their files are gone, or because they are unreadable parts of a container."""
+    copied: int
+    missing: list[str] = field(default_factory=list)
+    """What people have to fill in before the package is whole."""
+
+
+@dataclass(frozen=True)
+class _Media:
+    """What is known of the M images whose files are there; lists of length M."""
+
+    row: list[int]
+    """Of the results."""
+    id: list[str]
+    deployment: list[str]
+    time: list[str]
+    clock: list[str]
+    mediatype: list[str]
+
+
+def write_camtrap(
+    run: Path, folder: Path, *, deployments: str | None = None, copy: bool = False, progress: bool = False
+) -> Packed:
+    """deployments: FOLDERS, or a table file with path and deployment. copy: the images themselves into media/."""
+    results = read_results(run)
+    results.check_files()
+    of = deployments_of(results, deployments)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file, not a folder; name another.")
+    with hold(folder):
+        _check_folder(run, folder)
+        held, rows = read_package(folder / PACKAGE), read_deployments(folder / "deployments.csv")
+        media, found = _read_media(results, of, progress)
+        files = _put_files(results, media, folder, copy, progress)
+        rows = merged(found, rows)
+        names = {c.id: scientific_name(c.name) for c in results.found.categories}
+        used = {names.get(results.category_id[row], "") for row in media.row} - {""}
+        times = min(one.start for one in found.values()), max(one.end for one in found.values())
+        content = package(results, held, times, coordinates(rows), used)
+        _write_table(run, folder / "media.csv", MEDIA, _media_rows(results, media, files))
+        _write_table(run, folder / "observations.csv", OBSERVATIONS, _observations(results, media, names))
+        _write_table(run, folder / "deployments.csv", DEPLOYMENTS, _guarded_ids(rows), changed=True)
+        _write_package(run, folder / PACKAGE, content)
+    packed = Packed(len(media.row), len(found), Counter(media.clock), sorted(used), 0, sum(map(bool, files)))
+    packed.gone, packed.missing = len(results) - packed.images, missing(content)
+    if any(without_place(rows)):
+        packed.missing.insert(0, "latitude and longitude in deployments.csv")
+    return packed
+
+
+def _check_folder(run: Path, folder: Path) -> None:
+    """Raise InputError where something of somebody else's would be replaced."""
+    other = next((entry.name for entry in entries(folder) if entry.name not in OF_NOBODY), None)
+    if other is not None and not any(is_known(run, folder / name) for name in FILES):
+        raise InputError(
+            f"{folder} holds other files ({other}), and nothing is written among them; name a new or empty folder."
+        )
+    for name in ("media.csv", "observations.csv"):
+        check_own(run, folder / name)
+
+
+def _read_media(results: Results, of: Sequence[str], progress: bool) -> tuple[_Media, dict[str, Deployment]]:
+    """Times and kinds from the heads of the files, and what they say of the deployments."""
+    rows = [
+        row
+        for row, (path, there, problem) in enumerate(
+            zip(results.path, results.there, results.problem, strict=True)
+        )
+        if there and not (problem and split_container(path))
+    ]
+    media = _Media(rows, [], [of[row] for row in rows], [], [], [])
+    found: dict[str, Deployment] = {}
+    heads = read_heads([results.path[row] for row in rows], progress)
+    for row, name, head in zip(rows, media.deployment, heads, strict=True):
+        below = results.below_root(results.path[row])
+        media.id.append(hashlib.sha256(below.encode()).hexdigest()[:16])
+        media.time.append(head.time.isoformat(timespec="seconds"))
+        media.clock.append(head.clock)
+        media.mediatype.append(head.mediatype)
+        found.setdefault(name, Deployment(head.time, head.time)).add(head.time, head.clock)
+    return media, found
+
+
+def _put_files(results: Results, media: _Media, folder: Path, copy: bool, progress: bool) -> list[str]:
+    """(M,) files from `folder` of the images that are part of the package, "" for others.
+
+    Images inside containers have no address of their own, so that they always are.
+    """
+    paths = [results.path[row] for row in media.row]
+    inside = [copy or split_container(path) is not None for path in paths]
+    root = folder / "media"
+    if not any(inside) and not root.exists():
+        return [""] * len(paths)
+    found = results.found
+    wanted = [Wanted(p, name) for p, name, here in zip(paths, media.deployment, inside, strict=True) if here]
+    done = sort_images(root, (found.run_id, *found.facts.earlier_runs), wanted, copy=True, progress=progress)
+    file = iter(done.file)
+    return [f"media/{next(file)}" if here else "" for here in inside]
+
+
+# -- rows --------------------------------------------------------------------------------------------------
+
+
+def _media_rows(results: Results, media: _Media, files: Sequence[str]) -> Iterator[dict[str, str]]:
+    for i, row in enumerate(media.row):
+        path = results.path[row]
+        notes = (CLOCKS.get(media.clock[i], ""), results.problem[row])
+        yield {
+            "mediaID": media.id[i],
+            "deploymentID": guarded(media.deployment[i]),
+            "timestamp": media.time[i],
+            "filePath": files[i] or address(path),
+            "filePublic": "false",
+            "fileName": guarded(os.path.basename(files[i] or path)),
+            "fileMediatype": media.mediatype[i],
+            "mediaComments": guarded("; ".join(note for note in notes if note)),
+        }
+
+
+def _observations(results: Results, media: _Media, names: dict[str, str]) -> Iterator[dict[str, str]]:
+    facts = results.found.facts
+    words = ", ".join(word for word in (facts.method, str(facts.backbone.get("name", ""))) if word)
+    by = guarded(f"Holotype {__version__}" + (f" ({words})" if words else ""))
+    of = {category.id: category for category in results.found.categories}
+    said = {id: _said(category.name, category.kind) for id, category in of.items()}
+    kinds = {id: observation_type(category) for id, category in of.items()}
+    for i, row in enumerate(media.row):
+        id, probability = results.category_id[row], results.probability[row]
+        human, machine = results.by_hand[row] and id in of, not results.by_hand[row] and id in of
+        doubtful = " | doubtful:true" if results.doubtful[row] and id in of else ""
+        yield {
+            "observationID": f"{media.id[i]}-1",
+            "deploymentID": guarded(media.deployment[i]),
+            "mediaID": media.id[i],
+            "eventStart": media.time[i],
+            "eventEnd": media.time[i],
+            "observationLevel": "media",
+            "observationType": kinds.get(id, "unclassified"),
+            "scientificName": names.get(id, ""),
+            "classificationMethod": "human" if human else "machine" if machine else "",
+            "classifiedBy": by if machine else "",
+            "classificationProbability": f"{probability:.6g}"
+            if machine and math.isfinite(probability)
+            else "",
+            "observationTags": said.get(id, "") + doubtful,
+            "observationComments": guarded(results.note[row]),
+        }
+
+
+def _said(name: str, kind: str) -> str:
+    """A category in the tags, which a bar would part."""
+    return f"category:{name.replace('|', '/')} | kind:{'known' if kind == 'known' else 'new'}"
+
+
+def address(path: str) -> str:
+    """The URL of a local file, without two dots in a row, which the standard refuses."""
+    if os.name == "posix":
+        return f"file://{quote(path)}".replace("..", "%2E%2E")
+    return Path(path).as_uri().replace("..", "%2E%2E")
+
+
+def _guarded_ids(rows: Iterable[dict[str, str]]) -> Iterator[dict[str, str]]:
+    """Other cells are people's own: a latitude may begin with a minus."""
+    return (row | {"deploymentID": guarded(row["deploymentID"])} for row in rows)
+
+
+# -- files -------------------------------------------------------------------------------------------------
+
+
+def _write_table(
+    run: Path, file: Path, columns: Sequence[str], rows: Iterable[dict[str, str]], *, changed: bool = False
+) -> None:
+    def write(part: Path) -> None:
+        with part.open("w", encoding="utf-8", newline="") as stream:
+            stream.write(",".join(columns) + "\n")
+            for row in rows:
+                cells = (row.get(name, "") for name in columns)
+                stream.write(",".join(quoted(cell) if cell else "" for cell in cells) + "\n")
+
+    write_own(run, file, write, changed=changed)
+
+
+def _write_package(run: Path, file: Path, content: dict[str, Any]) -> None:
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+    def write(part: Path) -> None:
+        part.write_text(text, encoding="utf-8")
+
+    write_own(run, file, write, changed=True)

@@ -1,0 +1,129 @@
+"""The results of a run as COCO JSON: the object detection annotations of https://cocodataset.org/#format-data.
+
+An image has one annotation, whose box is the whole of it. `score` is no part of that format, but of COCO's results,
+and readers pass over what they do not know.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from holotype import __version__
+from holotype.errors import InputError
+from holotype.placing.heads import read_heads
+from holotype.placing.ours import check_own, write_own
+from holotype.placing.written import Results, read_results
+
+SUPERCATEGORY = {"known": "known", "novel": "new"}
+
+
+@dataclass(frozen=True)
+class Coco:
+    """What was written."""
+
+    images: int
+    annotations: int
+    categories: int
+    unread: int
+    """Images that are not in it, because they cannot be read or their files are gone."""
+
+
+def write_coco(run: Path, file: Path, *, progress: bool = False) -> Coco:
+    """One JSON file of all images that can be read; those that were rejected have no annotation."""
+    if file.suffix.lower() != ".json":
+        raise InputError(f"COCO is written as .json, not as {file.name!r}.")
+    results = read_results(run)
+    results.check_files()
+    check_own(run, file)  # before the heads of all images are read
+    size = sizes(results, progress)
+    rows = np.flatnonzero(size[:, 0] > 0).tolist()
+    ids = {category.id: number for number, category in enumerate(results.found.categories, start=1)}
+    placed = [row for row in rows if results.category_id[row] in ids]
+
+    def write(part: Path) -> None:
+        with part.open("w", encoding="utf-8", newline="\n") as stream:
+            stream.write(f'{{"info":{_plain(info(results))},\n"licenses":[],\n')
+            _list(stream, "categories", category_rows(results))
+            _list(stream, "images", image_rows(results, size, rows))
+            _list(stream, "annotations", annotation_rows(results, size, placed, ids), last=True)
+            stream.write("}\n")
+
+    write_own(run, file, write)
+    return Coco(len(rows), len(placed), len(ids), len(results) - len(rows))
+
+
+def sizes(results: Results, progress: bool) -> np.ndarray:
+    """(N, 2) width and height in pixels, upright; 0 for images that cannot be read."""
+    size = np.zeros((len(results), 2), dtype=np.int32)
+    there = zip(results.there, results.problem, strict=True)
+    rows = [row for row, (here, problem) in enumerate(there) if here and not problem]
+    heads = read_heads([results.path[row] for row in rows], progress)
+    for row, head in zip(rows, heads, strict=True):
+        size[row] = head.width, head.height
+    return size
+
+
+def info(results: Results) -> dict[str, Any]:
+    now = datetime.now(UTC)
+    return {
+        "year": now.year,
+        "version": results.found.run_id,
+        "description": f"{results.found.facts.title or results.run.name}: categories found by Holotype {__version__}",
+        "contributor": "",
+        "url": "",
+        "date_created": now.strftime("%Y/%m/%d"),
+    }
+
+
+def category_rows(results: Results) -> Iterator[dict[str, Any]]:
+    for number, category in enumerate(results.found.categories, start=1):
+        yield {"id": number, "name": category.name, "supercategory": SUPERCATEGORY[category.kind]}
+
+
+def image_rows(results: Results, size: np.ndarray, rows: Iterable[int]) -> Iterator[dict[str, Any]]:
+    """An image's id is its place in the collection, from 1; its name starts at the folder of the images."""
+    for row in rows:
+        width, height = size[row].tolist()
+        name = results.below_root(results.path[row])
+        yield {"id": row + 1, "file_name": name, "width": width, "height": height}
+
+
+def annotation_rows(
+    results: Results, size: np.ndarray, rows: Iterable[int], ids: dict[str, int]
+) -> Iterator[dict[str, Any]]:
+    """score: the model's probability; 1 where a person has said what the image shows."""
+    for number, row in enumerate(rows, start=1):
+        width, height = size[row].tolist()
+        one = {
+            "id": number,
+            "image_id": row + 1,
+            "category_id": ids[results.category_id[row]],
+            "bbox": [0, 0, width, height],
+            "area": width * height,
+            "segmentation": [[0, 0, width, 0, width, height, 0, height]],
+            "iscrowd": 0,
+        }
+        probability = 1.0 if results.by_hand[row] else results.probability[row]
+        if math.isfinite(probability):  # a method may have none
+            one["score"] = round(probability, 6)
+        yield one
+
+
+def _list(stream: TextIO, key: str, items: Iterable[dict[str, Any]], last: bool = False) -> None:
+    """A list, one item per line, without a copy of the whole in memory."""
+    stream.write(f'"{key}":[')
+    for number, item in enumerate(items):
+        stream.write(f"{',' if number else ''}\n{_plain(item)}")
+    stream.write("]\n" if last else "],\n")
+
+
+def _plain(item: dict[str, Any]) -> str:
+    return json.dumps(item, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -1,0 +1,87 @@
+"""Files outside a run folder that were written from it: what somebody else made, or has changed since, is not replaced.
+
+RUN/written.json remembers the digests of what was written where.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from holotype.errors import InputError
+from holotype.machine.files import write_beside, write_text
+
+FILE = "written.json"
+FORMAT = 1
+KEPT = 2
+"""Digests of a file that are remembered: a command that is stopped leaves the content of before or the new one."""
+
+log = logging.getLogger(__name__)
+
+
+def write_own(run: Path, file: Path, write: Callable[[Path], None], *, changed: bool = False) -> None:
+    """Let `write` fill a file beside `file`, which then replaces it; InputError where `file` is not ours.
+
+    changed: it may have been changed since, because `write` takes over what people wrote into it.
+    """
+    if not changed:
+        check_own(run, file)
+
+    def written(part: Path) -> None:
+        write(part)
+        _remember(run, file, _digest(part))
+
+    write_beside(file, written)
+
+
+def check_own(run: Path, file: Path) -> None:
+    """Raise InputError where there is something that was not written from the run, or has changed since."""
+    if file.is_dir():
+        raise InputError(f"{file} is a folder; name a file.")
+    if os.path.lexists(file) and (not file.is_file() or _digest(file) not in _read(run).get(_key(file), [])):
+        raise InputError(
+            f"{file} is there already, and was not written from {run} or was changed since, so that it stays as it is; "
+            "name another file."
+        )
+
+
+def is_known(run: Path, file: Path) -> bool:
+    """Was a file of this name ever written from the run?"""
+    return _key(file) in _read(run)
+
+
+def _key(file: Path) -> str:
+    return os.path.join(os.path.realpath(file.parent), file.name)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+
+
+def _read(run: Path) -> dict[str, list[str]]:
+    """Digests by file; nothing where the list cannot be read, so that nothing is taken for ours."""
+    try:
+        content = json.loads((run / FILE).read_text(encoding="utf-8"))
+        if content["format"] == FORMAT:
+            return {
+                str(file): [str(digest) for digest in digests] for file, digests in content["files"].items()
+            }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return {}
+
+
+def _remember(run: Path, file: Path, digest: str) -> None:
+    files = _read(run)
+    files[_key(file)] = [*(one for one in files.get(_key(file), []) if one != digest), digest][-KEPT:]
+    try:
+        write_text(
+            run / FILE, json.dumps({"format": FORMAT, "files": files}, indent=1, ensure_ascii=False) + "\n"
+        )
+    except InputError:
+        log.warning(f"{run} cannot be written to, so that {file} will not be known as its own next time.")

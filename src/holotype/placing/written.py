@@ -1,0 +1,167 @@
+"""What a finished run says of each image, with its corrections, for those who write it in a form of their own; and the
+simplest of these, a file of labels.
+
+A person has said of an image what it shows where it came with a label, or was moved or confirmed by hand.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from holotype.categories.edits import quoted
+from holotype.categories.found import Category, Discovery
+from holotype.categories.standing import UNNAMED, Standing
+from holotype.data.columns import FORMULA, guarded
+from holotype.data.containers import image_exists
+from holotype.errors import InputError
+from holotype.placing.ours import write_own
+
+BY_HAND = ("moved by hand", "confirmed by hand")
+"""Notes that edits leave (categories/standing.py)."""
+BOM = "\ufeff"
+"""By which Excel knows that a CSV file is UTF-8."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The images of a run, in the order of the collection. Columns are lists of length N."""
+
+    run: Path
+    found: Discovery
+    path: list[str]
+    label: list[str]
+    """What the image came with; "" = nothing."""
+    category: list[str]
+    """Name as it stands now; "" = in none: it could not be read, or was rejected."""
+    category_id: list[str]
+    probability: list[float]
+    doubtful: list[bool]
+    problem: list[str]
+    note: list[str]
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+    @cached_property
+    def by_hand(self) -> list[bool]:
+        """Has a person said what the image shows?"""
+        pairs = zip(self.label, self.note, strict=True)
+        return [label != "" or note in BY_HAND for label, note in pairs]
+
+    @cached_property
+    def there(self) -> list[bool]:
+        """Is the image's file where it was?"""
+        return [image_exists(path) for path in self.path]
+
+    def check_files(self) -> None:
+        """Raise InputError where no image is where it was."""
+        if not any(image_exists(path) for path in self.path):  # mostly the first one is
+            raise InputError(
+                f"No image of {self.run} is where it was, for example {self.path[0]}; this needs the files: bring them "
+                "back, or run holotype discover with their new folder first."
+            )
+
+    def below_root(self, path: str) -> str:
+        """The path as seen from the folder of the images, with slashes; as it is where it lies elsewhere."""
+        root = self.found.facts.root
+        start = os.path.join(root, "") if root else ""
+        return (path[len(start) :] if start and path.startswith(start) else path).replace(os.sep, "/")
+
+
+def read_results(run: Path) -> Results:
+    """Of any finished run: of train, bench or discover."""
+    found = Discovery.load(run)
+    images = found.images
+    if not len(images):
+        raise InputError(f"The run in {run} has no images; there is nothing to write.")
+    texts = {
+        name: images[name].fillna("").astype(str).tolist()
+        for name in ("path", "label", "category", "category_id", "problem", "note")
+    }
+    probability = images["probability"].astype(float).tolist()
+    return Results(
+        run, found, **texts, probability=probability, doubtful=images["doubtful"].astype(bool).tolist()
+    )
+
+
+# -- labels ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """What was written into a file of labels."""
+
+    n: int
+    """Images."""
+    by_class: Counter[str]
+
+
+def write_labels(run: Path, file: Path, *, every: bool = False) -> Labelled:
+    """A CSV file of paths and labels, as `holotype discover --labels` reads it.
+
+    Of images that came with a label or were confirmed; every: of all that are in a category.
+    """
+    if file.suffix.lower() != ".csv":
+        raise InputError(f"Labels are written as .csv, not as {file.name!r}.")
+    results = read_results(run)
+    label = labels(results, every=every)
+    by_class = Counter(name for name in label if name)
+    if not by_class:
+        raise InputError(
+            f"No image of {run} is labelled or confirmed; confirm some in the report, or add --all."
+        )
+
+    def write(part: Path) -> None:
+        with part.open("w", encoding="utf-8", newline="") as stream:
+            stream.write(f"{BOM}path,label\n")
+            stream.writelines(_lines(results, label))
+
+    write_own(run, file, write)
+    return Labelled(by_class.total(), by_class)
+
+
+def labels(results: Results, *, every: bool = False) -> list[str]:
+    """(N,) the label of each image in a next run, "" for none.
+
+    It is the name of the category as it stands: what was renamed or moved counts. A labelled image that cannot be read
+    keeps its label; one that was rejected has none.
+    """
+    standing, called = Standing(results.found), class_names(results.found.categories)
+    confirmed = results.found.facts.edits.confirmed
+    found = []
+    for path, own, id, problem in zip(
+        results.path, results.label, results.category_id, results.problem, strict=True
+    ):
+        if path in confirmed:
+            category = standing.find(confirmed[path])
+            found.append(confirmed[path] if category is None else called.get(category.id, category.name))
+        elif own and problem:
+            found.append(called.get(own, own))
+        else:
+            found.append(called.get(id, "") if own or every else "")
+    return found
+
+
+def class_names(categories: Sequence[Category]) -> dict[str, str]:
+    """Id to the name of the class that a category becomes in a next run, where new-01 will mean something else."""
+    taken = {category.name for category in categories}
+    names = {}
+    for category in categories:
+        unnamed = category.kind == "novel" and UNNAMED.fullmatch(category.name)
+        name = category.suggested if unnamed and category.suggested not in taken else ""
+        names[category.id] = name or category.name
+        taken.add(names[category.id])
+    return names
+
+
+def _lines(results: Results, label: Sequence[str]) -> Iterator[str]:
+    for path, name in zip(results.path, label, strict=True):
+        if name:
+            below = results.below_root(path)
+            here = f"./{below}" if below.startswith(FORMULA) else below  # the same file, and no formula
+            yield f"{quoted(here)},{quoted(guarded(name))}\n"

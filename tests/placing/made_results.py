@@ -1,0 +1,37 @@
+"""A finished run of a few images with odd names, for the tests of what is written from a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from holotype.categories.corrections import apply_edits
+from holotype.categories.edits import Edit
+from holotype.categories.found import Discovery
+from report.made import make_discovery
+
+RUN_ID = "run-made-1"
+
+
+def made_run(folder: Path, n: int = 40) -> Path:
+    """folder/run of the images in folder/my pictures: five known classes, and new-01 to new-04."""
+    found = make_discovery(folder, n)
+    facts = replace(found.facts, title="my pictures", root=str(folder / "my pictures"), method="rpc")
+    replace(found, facts=facts).save(folder / "run")
+    return folder / "run"
+
+
+def edit(run: Path, *edits: Sequence[str]) -> Discovery:
+    """Apply edits, each (action, image, category, value), as holotype report does."""
+    made = [Edit(RUN_ID, f"t{i}", *one) for i, one in enumerate(edits)]
+    applied = apply_edits(Discovery.load(run), made)
+    assert applied.problems == []
+    applied.discovery.save(run)
+    return applied.discovery
+
+
+def paths(run: Path, category: str) -> list[str]:
+    """Of the images in a category, by its id."""
+    images = Discovery.load(run).images
+    return [str(path) for path in images.path[images.category_id == category]]

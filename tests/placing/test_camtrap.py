@@ -1,0 +1,208 @@
+"""A Camtrap DP package: keys lead somewhere, values are those that the standard allows, people's own work stays."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+
+from holotype.categories.found import Discovery
+from holotype.errors import InputError
+from holotype.placing.camtrap import MEDIA, OBSERVATIONS, address, write_camtrap
+from holotype.placing.deployments import COLUMNS as DEPLOYMENTS
+from placing.made_results import edit, made_run, paths
+from placing.test_heads import photo
+from tests.conftest import write_csv
+
+FILE_PATH = re.compile(r"(?=^[^./~])(^((?!\.{2}).)*$).*$")
+"""The standard's own pattern."""
+REQUIRED = {
+    "deployments": ("deploymentID", "deploymentStart", "deploymentEnd"),  # and a place, which nobody told us
+    "media": ("mediaID", "deploymentID", "timestamp", "filePath", "filePublic", "fileMediatype"),
+    "observations": (
+        *("observationID", "deploymentID", "eventStart", "eventEnd"),
+        *("observationLevel", "observationType"),
+    ),
+}
+
+
+def table(folder: Path, name: str) -> list[dict[str, str]]:
+    with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def assert_valid(folder: Path) -> None:
+    tables = {name: table(folder, name) for name in REQUIRED}
+    for name, columns in (("deployments", DEPLOYMENTS), ("media", MEDIA), ("observations", OBSERVATIONS)):
+        assert tuple(tables[name][0]) == columns
+        assert all(row[column] for row in tables[name] for column in REQUIRED[name])
+        ids = [row[columns[0]] for row in tables[name]]
+        assert len(set(ids)) == len(ids)
+    deployments = {row["deploymentID"] for row in tables["deployments"]}
+    media = {row["mediaID"]: row for row in tables["media"]}
+    assert {row["deploymentID"] for row in tables["media"]} <= deployments
+    for row in media.values():
+        assert FILE_PATH.match(row["filePath"])
+        assert row["fileMediatype"].startswith("image/")
+        assert datetime.fromisoformat(row["timestamp"]).tzinfo is not None
+    for row in tables["observations"]:
+        mine = media[row["mediaID"]]
+        assert row["deploymentID"] == mine["deploymentID"]
+        assert row["eventStart"] == row["eventEnd"] == mine["timestamp"]
+        assert row["observationType"] in {"animal", "human", "vehicle", "blank", "unknown", "unclassified"}
+        assert row["classificationMethod"] in {"human", "machine", ""}
+        assert 0 <= float(row["classificationProbability"] or 0) <= 1
+
+
+@pytest.fixture
+def run(tmp_path) -> Path:
+    return made_run(tmp_path)
+
+
+def local(url: str) -> str:
+    return unquote(url.removeprefix("file://"))
+
+
+def test_it_says_what_the_run_says(run, tmp_path) -> None:
+    moved, rejected, *_ = paths(run, "Bag")
+    found = edit(
+        run,
+        ("rename", "", "new-01", "Vulpes vulpes"),
+        ("rename", "", "new-02", "Human"),
+        ("move", moved, "", "new-01"),
+        ("reject", rejected, "", ""),
+    )
+    done = write_camtrap(run, tmp_path / "dp")
+    assert_valid(tmp_path / "dp")
+    assert (done.images, done.deployments, done.names, done.gone) == (40, 1, ["Vulpes vulpes"], 0)
+    file_of = {row["mediaID"]: local(row["filePath"]) for row in table(tmp_path / "dp", "media")}
+    assert set(file_of.values()) == set(found.images.path)
+    said = {file_of[row["mediaID"]]: row for row in table(tmp_path / "dp", "observations")}
+    for row in found.images.itertuples():
+        mine = said[str(row.path)]
+        if row.path == rejected:
+            assert (mine["observationType"], mine["classificationMethod"]) == ("unclassified", "")
+            continue
+        human = row.label != "" or row.path == moved
+        assert mine["classificationMethod"] == ("human" if human else "machine")
+        assert mine["classificationProbability"] == ("" if human else f"{row.probability:.6g}")
+        assert mine["classifiedBy"].startswith("Holotype") != human
+        assert mine["scientificName"] == ("Vulpes vulpes" if row.category_id == "new-01" else "")
+        kinds = {"new-02": "human", "new-03": "unknown", "new-04": "unknown"}
+        assert mine["observationType"] == kinds.get(row.category_id, "animal")
+        assert (
+            f"category:{row.category} | kind:{'known' if row.kind == 'known' else 'new'}"
+            in mine["observationTags"]
+        )
+        assert ("doubtful:true" in mine["observationTags"]) == row.doubtful
+    content = json.loads((tmp_path / "dp" / "datapackage.json").read_text(encoding="utf-8"))
+    assert content["taxonomic"] == [{"scientificName": "Vulpes vulpes"}]
+
+
+def test_where_times_come_from_is_said(run, tmp_path) -> None:
+    found = Discovery.load(run)
+    taken = {0: {0x9003: "2020:05:30 04:57:37", 0x9011: "+02:00"}, 1: {0x9003: "2020:06:30 04:57:37"}}
+    for row, exif in taken.items():
+        photo(Path(found.images.path[row]), exif, format="JPEG")
+    done = write_camtrap(run, tmp_path / "dp")
+    assert dict(done.clocks) == {"camera": 1, "camera without a time zone": 1, "file": 38}
+    rows = table(tmp_path / "dp", "media")
+    assert (rows[0]["timestamp"], rows[0]["mediaComments"]) == ("2020-05-30T04:57:37+02:00", "")
+    assert "time zone" in rows[1]["mediaComments"]
+    assert "time of the file" in rows[2]["mediaComments"]
+    (deployment,) = table(tmp_path / "dp", "deployments")
+    assert deployment["deploymentStart"] == "2020-05-30T04:57:37+02:00"
+    assert deployment["timestampIssues"] == "true"
+
+
+def test_a_second_call_keeps_what_people_filled_in(run, tmp_path) -> None:
+    folder = tmp_path / "dp"
+    first = write_camtrap(run, folder)
+    assert first.missing[0] == "latitude and longitude in deployments.csv"
+    rows = table(folder, "deployments")
+    rows[0] |= {"latitude": "-51.5", "longitude": "4.7", "habitat": "=dune"}
+    with (folder / "deployments.csv").open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, DEPLOYMENTS)
+        writer.writeheader()
+        writer.writerows(rows)
+    content = json.loads((folder / "datapackage.json").read_text())
+    content["contributors"] = [{"title": "A. Person"}]
+    content["project"] |= {"samplingDesign": "opportunistic", "captureMethod": ["activityDetection"]}
+    (folder / "datapackage.json").write_text(json.dumps(content))
+    (folder / "notes.txt").write_text("mine")
+    edit(run, ("rename", "", "new-01", "Sus scrofa"))
+    again = write_camtrap(run, folder)
+    assert again.missing == []
+    assert_valid(folder)
+    (row,) = table(folder, "deployments")
+    assert (row["latitude"], row["habitat"]) == ("-51.5", "=dune")
+    content = json.loads((folder / "datapackage.json").read_text())
+    assert content["spatial"] == {"type": "Point", "coordinates": [4.7, -51.5]}
+    assert content["contributors"] == [{"title": "A. Person"}]
+    assert content["taxonomic"] == [{"scientificName": "Sus scrofa"}]
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_what_others_made_or_changed_is_not_replaced(run, tmp_path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "media.csv").write_text("mine")
+    with pytest.raises(InputError, match="holds other files"):
+        write_camtrap(run, tmp_path / "mine")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is a file"):
+        write_camtrap(run, tmp_path / "file")
+    write_camtrap(run, tmp_path / "dp")
+    with (tmp_path / "dp" / "observations.csv").open("a") as stream:
+        stream.write("one of my own\n")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "dp").iterdir()}
+    with pytest.raises(InputError, match=r"observations\.csv is there already"):
+        write_camtrap(run, tmp_path / "dp")
+    assert {file.name: file.read_bytes() for file in (tmp_path / "dp").iterdir()} == before
+
+
+def test_images_can_be_part_of_the_package(run, tmp_path) -> None:
+    folder = tmp_path / "dp"
+    done = write_camtrap(run, folder, copy=True)
+    assert done.copied == 40
+    assert_valid(folder)
+    for row in table(folder, "media"):
+        assert row["filePath"].startswith("media/my pictures/")
+        assert (folder / row["filePath"]).is_file()
+    assert write_camtrap(run, folder).copied == 0
+    assert not list((folder / "media").rglob("*.png"))  # unchanged copies, whose originals are there
+
+
+def test_images_inside_a_container_always_are(run, tmp_path) -> None:
+    np.savez(tmp_path / "pack.npz", x=np.zeros((2, 5, 7), dtype=np.uint8))
+    found = Discovery.load(run)
+    found.images.loc[4, "path"] = f"{tmp_path / 'pack.npz'}#1"
+    found.images.loc[5, ["path", "problem"]] = [f"{tmp_path / 'pack.npz'}#7", "there is no image 7"]
+    found.save(run)
+    done = write_camtrap(run, tmp_path / "dp")
+    assert (done.images, done.copied, done.gone) == (39, 1, 1)
+    assert_valid(tmp_path / "dp")
+    (inside,) = (row for row in table(tmp_path / "dp", "media") if row["filePath"].startswith("media/"))
+    assert inside["filePath"] == "media/my pictures/pack.npz-1.png"
+
+
+def test_several_deployments_and_ids_that_stay(run, tmp_path) -> None:
+    found = Discovery.load(run)
+    rows = [(str(path), f"cam {i % 2}") for i, path in enumerate(found.images.path)]
+    write_csv(tmp_path / "cams.csv", "path,deployment", rows)
+    before = write_camtrap(run, tmp_path / "one")
+    after = write_camtrap(run, tmp_path / "two", deployments=str(tmp_path / "cams.csv"))
+    assert (before.deployments, after.deployments) == (1, 2)
+    assert_valid(tmp_path / "two")
+    ids = [[row["mediaID"] for row in table(tmp_path / name, "media")] for name in ("one", "two")]
+    assert ids[0] == ids[1]
+
+
+def test_an_address_holds_no_two_dots() -> None:
+    assert address("/a b/x..y#1.jpg") == "file:///a%20b/x%2E%2Ey%231.jpg"
+    assert FILE_PATH.match(address("/../x.jpg"))

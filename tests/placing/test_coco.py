@@ -1,0 +1,113 @@
+"""COCO JSON by its public description: every id is one, refers to something, and boxes are whole images."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from holotype.categories.found import Discovery
+from holotype.errors import InputError
+from holotype.placing.coco import write_coco
+from placing.made_results import edit, made_run, paths
+
+
+def assert_valid(content: dict) -> None:
+    """What https://cocodataset.org/#format-data asks for."""
+    assert set(content) == {"info", "licenses", "images", "annotations", "categories"}
+    assert {k: type(v) for k, v in content["info"].items()} == {
+        "year": int,
+        **dict.fromkeys(("version", "description", "contributor", "url", "date_created"), str),
+    }
+    for key in ("images", "annotations", "categories"):
+        ids = [one["id"] for one in content[key]]
+        assert all(type(id) is int for id in ids)
+        assert len(set(ids)) == len(ids)
+    images = {one["id"]: one for one in content["images"]}
+    for one in images.values():
+        assert type(one["width"]) is type(one["height"]) is int
+        assert one["width"] > 0
+        assert one["height"] > 0
+        assert isinstance(one["file_name"], str)
+    known = {one["id"] for one in content["categories"]}
+    assert {one["supercategory"] for one in content["categories"]} <= {"known", "new"}
+    for one in content["annotations"]:
+        image = images[one["image_id"]]
+        width, height = image["width"], image["height"]
+        assert one["category_id"] in known
+        assert one["bbox"] == [0, 0, width, height]
+        assert one["area"] == width * height
+        assert one["segmentation"] == [[0, 0, width, 0, width, height, 0, height]]
+        assert one["iscrowd"] == 0
+        assert 0 <= one["score"] <= 1
+
+
+def test_it_says_what_the_run_says(tmp_path) -> None:
+    run = made_run(tmp_path)
+    one, other = paths(run, "new-02")[:2]
+    found = edit(
+        run, ("rename", "", "new-01", "Käfer, =2"), ("move", one, "", "Bag"), ("reject", other, "", "")
+    )
+    Path(paths(run, "Bag")[-1]).unlink()
+    done = write_coco(run, tmp_path / "out" / "coco.json")
+    content = json.loads((tmp_path / "out" / "coco.json").read_text(encoding="utf-8"))
+    assert_valid(content)
+    n = len(found.images)
+    assert (done.images, done.annotations, done.unread) == (n - 1, n - 2, 1)
+    assert (len(content["images"]), len(content["annotations"])) == (n - 1, n - 2)
+    names = {c["id"]: (c["name"], c["supercategory"]) for c in content["categories"]}
+    assert ("Käfer, =2", "new") in names.values()
+    assert ("Bag", "known") in names.values()
+    said = {a["image_id"]: (names[a["category_id"]][0], a["score"]) for a in content["annotations"]}
+    for image in content["images"]:
+        path = tmp_path / "my pictures" / image["file_name"]
+        assert Image.open(path).size == (image["width"], image["height"])
+        row = found.images[found.images.path == str(path)].iloc[0]
+        if str(path) == other:
+            assert image["id"] not in said
+            continue
+        by_hand = row.label != "" or str(path) == one
+        assert said[image["id"]] == (
+            row.category,
+            1.0 if by_hand else pytest.approx(row.probability, abs=1e-6),
+        )
+
+
+def test_what_has_no_probability_has_no_score(tmp_path) -> None:
+    run = made_run(tmp_path)
+    found = Discovery.load(run)
+    found.images["probability"] = float("nan")
+    found.save(run)
+    write_coco(run, tmp_path / "coco.json")
+    content = json.loads((tmp_path / "coco.json").read_text(encoding="utf-8"))
+    scored = {one["image_id"] for one in content["annotations"] if "score" in one}
+    labelled = {i + 1 for i, label in enumerate(found.images.label) if label}
+    assert scored == labelled
+
+
+def test_unreadable_images_are_left_out(tmp_path) -> None:
+    run = made_run(tmp_path)
+    found = Discovery.load(run)
+    found.images.loc[5, ["category", "category_id", "kind", "problem"]] = ["", "", "", "cut off"]
+    found.save(run)
+    assert write_coco(run, tmp_path / "coco.json").unread == 1
+    assert 6 not in {one["id"] for one in json.loads((tmp_path / "coco.json").read_text())["images"]}
+
+
+def test_bad_input_is_one_sentence(tmp_path) -> None:
+    run = made_run(tmp_path)
+    with pytest.raises(InputError, match=r"written as \.json"):
+        write_coco(run, tmp_path / "coco.txt")
+    (tmp_path / "mine.json").write_text("{}")
+    with pytest.raises(InputError, match="is there already"):
+        write_coco(run, tmp_path / "mine.json")
+    assert (tmp_path / "mine.json").read_text() == "{}"
+    write_coco(run, tmp_path / "coco.json")
+    shutil.rmtree(tmp_path / "my pictures")
+    before = (tmp_path / "coco.json").read_bytes()
+    with pytest.raises(InputError, match="is where it was"):
+        write_coco(run, tmp_path / "coco.json")
+    assert (tmp_path / "coco.json").read_bytes() == before

@@ -1,0 +1,139 @@
+"""Labels for a next run: who gets which, and that `discover` reads the same ones back."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from holotype.categories.found import Category, Discovery
+from holotype.data.sources import load_table
+from holotype.errors import InputError
+from holotype.placing.written import class_names, labels, read_results, write_labels
+from placing.made_results import edit, made_run, paths
+
+
+@pytest.fixture
+def run(tmp_path) -> Path:
+    return made_run(tmp_path)
+
+
+def by_path(run: Path, **how) -> dict[str, str]:
+    results = read_results(run)
+    return {path: label for path, label in zip(results.path, labels(results, **how), strict=True) if label}
+
+
+def test_labelled_images_and_confirmed_ones_and_no_others(run) -> None:
+    images = Discovery.load(run).images
+    labelled = {str(p): str(label) for p, label in zip(images.path, images.label, strict=True) if label}
+    assert by_path(run) == labelled
+    one, other = paths(run, "new-01")[:2]
+    edit(run, ("rename", "", "new-01", "=Hawk"), ("confirm", one, "", "new-01"), ("move", other, "", "Bag"))
+    assert by_path(run) == {**labelled, one: "=Hawk"}  # what is moved is not said to be sure
+    every = by_path(run, every=True)
+    assert len(every) == len(images)
+    assert every[other] == "Bag"
+
+
+def test_corrected_names_count(tmp_path) -> None:
+    run = made_run(tmp_path, 90)
+    images = Discovery.load(run).images
+    mine = [str(p) for p, label in zip(images.path, images.label, strict=True) if label == "Sandal"]
+    assert len(mine) > 2
+    other = paths(run, "new-03")[0]
+    edit(
+        run,
+        ("rename", "", "Sandal", "Sandals, all"),
+        ("move", mine[0], "", "Bag"),
+        ("reject", mine[1], "", ""),
+        ("confirm", other, "", "a word that no category has"),
+    )
+    found = by_path(run)
+    assert found[mine[0]] == "Bag"
+    assert mine[1] not in found
+    assert found[other] == "a word that no category has"
+    assert {found[path] for path in mine[2:]} == {"Sandals, all"}
+
+
+def test_a_labelled_image_that_cannot_be_read_keeps_its_label(run) -> None:
+    found = Discovery.load(run)
+    row = int((found.images.label == "Bag").to_numpy().argmax())
+    found.images.loc[row, ["category", "category_id", "kind", "problem"]] = ["", "", "", "cut off"]
+    found.save(run)
+    assert by_path(run)[str(found.images.path[row])] == "Bag"
+
+
+def test_new_categories_without_a_name_get_one_that_a_next_run_does_not_use() -> None:
+    made = [
+        Category("Bag", "Bag", "known", 1, suggested="near Bag"),
+        Category("new-01", "new-01", "novel", 1, suggested="near Bag, new 1"),
+        Category("new-02", "Hawk", "novel", 1, suggested="near Bag, new 2"),
+        Category("new-03", "new-03", "novel", 1, suggested="near Bag, new 1"),  # the name is gone
+        Category("new-04", "new-04", "novel", 1),
+    ]
+    assert list(class_names(made).values()) == ["Bag", "near Bag, new 1", "Hawk", "new-03", "new-04"]
+
+
+def test_discover_reads_the_same_labels_back(run, tmp_path) -> None:
+    one, other = paths(run, "new-02")[:2]
+    edit(
+        run,
+        ("rename", "", "new-01", '\'quoted, "twice"'),
+        ("rename", "", "new-02", "=1+1"),
+        ("confirm", one, "", "new-02"),
+        ("confirm", other, "", "-Käfer ✓"),
+        ("confirm", paths(run, "new-01")[0], "", "new-01"),
+    )
+    done = write_labels(run, tmp_path / "labels.csv")
+    wanted = by_path(run)
+    assert {"=1+1", "-Käfer ✓", '\'quoted, "twice"'} <= set(wanted.values())
+    assert (done.n, len(done.by_class)) == (len(wanted), len(set(wanted.values())))
+    table = load_table(tmp_path / "my pictures", tmp_path / "labels.csv")
+    assert {p: label for p, label in zip(table.path, table.label, strict=True) if label} == wanted
+
+
+def test_the_file_opens_in_a_spreadsheet(run, tmp_path) -> None:
+    edit(run, ("rename", "", "new-01", "=cmd()"))
+    write_labels(run, tmp_path / "labels.csv", every=True)
+    raw = (tmp_path / "labels.csv").read_bytes()
+    assert raw.startswith(b"\xef\xbb\xbfpath,label\n")
+    rows = list(csv.reader(raw.decode("utf-8-sig").splitlines()))
+    assert not [cell for row in rows for cell in row if cell.startswith(("=", "+", "-", "@"))]
+    assert any(row == ["./=cmd().png", "Sneaker"] for row in rows)
+    assert any(row[1] == "'=cmd()" for row in rows)
+
+
+def test_it_needs_no_files(run, tmp_path) -> None:
+    shutil.rmtree(tmp_path / "my pictures")
+    assert write_labels(run, tmp_path / "labels.csv").n > 0
+    with pytest.raises(InputError, match=r"No image of .* is where it was"):
+        read_results(run).check_files()
+
+
+def test_bad_input_is_one_sentence_and_nothing_is_written(run, tmp_path) -> None:
+    with pytest.raises(InputError, match=r"written as \.csv"):
+        write_labels(run, tmp_path / "labels.xlsx")
+    with pytest.raises(InputError, match="There is no folder"):
+        write_labels(tmp_path / "nowhere", tmp_path / "labels.csv")
+    found = Discovery.load(run)
+    found.images["label"] = ""
+    found.save(run)
+    with pytest.raises(InputError, match="labelled or confirmed"):
+        write_labels(run, tmp_path / "labels.csv")
+    assert not (tmp_path / "labels.csv").exists()
+    found.images = found.images[:0]
+    found.save(run)
+    with pytest.raises(InputError, match="has no images"):
+        read_results(run)
+
+
+def test_a_file_of_ones_own_is_not_replaced(run, tmp_path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text("path,label\nmine.png,kept\n")
+    with pytest.raises(InputError, match="is there already"):
+        write_labels(run, file)
+    assert "kept" in file.read_text()
+    assert json.loads((run / "discovery.json").read_text())["run_id"]
