@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from holotype.data.decode import read_image
-from holotype.data.sources import check_trainable, from_csv, from_folder, load_table
+from holotype.data.sources import check_trainable, from_csv, from_folder, load_table, with_readable_classes
 from holotype.data.table import Table
 from holotype.errors import InputError
 
@@ -137,6 +137,13 @@ def test_csv_labels_stay_text(tmp_path: Path) -> None:
         "file_name,label\r\n鳥 1.png,Größe\r\n\r\n",
         'Path , Label\n"鳥 1.png","Größe"',
         "label,path,extra\nGröße,./鳥 1.png,7\n",
+        "path;label\n鳥 1.png;Größe\n",
+        "\ufeffpath;label;note\r\n鳥 1.png;Größe;7,5\r\n",
+        "path\tlabel\n鳥 1.png\tGröße\n",
+        'path, label\n "鳥 1.png" , "Größe" \n',
+        "path,label\n 鳥 1.png , 'Größe' \n",
+        "path,label\n鳥 1.png,Größe\n鳥 1.png,Größe\n",
+        "path,label\n.\\鳥 1.PNG,Größe\n",
     ],
 )
 def test_csv_dialects(text: str, tmp_path: Path) -> None:
@@ -170,16 +177,16 @@ def test_a_file_of_paths_only_is_unlabelled(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("path;label\na.png;x\n", "no column 'path' or 'file_name', only 'path;label'"),
+        ("image;label\na.png;x\n", "no column 'path' or 'file_name', only 'image', 'label'"),
         ("path,class\na.png,x\n", "no column 'label', only 'path', 'class'"),
         ("path,label\na.png,x,y\n", "Line 2 of .* has 3 cells where the header has 2"),
         ("path,label,label\na.png,x,y\n", "more than one column called 'label'"),
-        ("path,label\na.png,x\na.png,y\n", "listed 2 times"),
+        ("path,label\na.png,x\na.png,y\n", "more than once .* 'a.png' \\(line 2: 'x', line 3: 'y'\\)"),
         (
             "path,label\nb.png,x\na.png,y\nc.png,y\n",
-            "2 of the 3 paths .* do not exist, for example '.*b.png'",
+            "2 of the 3 paths .* do not exist, for example 'b.png' \\(line 2\\), 'c.png' \\(line 4\\)",
         ),
-        ("path,label\n,x\n", "Row 1 of .* has no path"),
+        ("path,label\n,x\n", "Line 2 of .* has no path"),
         ("path,label\n", "lists no image"),
         ("", "is empty"),
         ('path,label\n"a.png,x\n', "not a readable CSV"),
@@ -199,6 +206,12 @@ def test_other_encodings_and_missing_roots(tmp_path: Path) -> None:
         from_csv(tmp_path / "l.csv", tmp_path / "absent")
 
 
+def test_a_spreadsheets_unicode_text(tmp_path: Path) -> None:
+    touch(tmp_path, "a.png")
+    file = write(tmp_path / "l.csv", "path\tlabel\r\na.png\tGröße\r\n", "utf-16")
+    assert from_csv(file).label.tolist() == ["Größe"]
+
+
 # both
 
 
@@ -215,13 +228,45 @@ def test_folder_gives_images_and_file_gives_labels(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("path,label\n9.png,x\n1.png,x\n", "1 of the 2 images .* are not in .*'9.png'"),
-        ("path,label\n1.png,x\n./1.png,y\n", "lists 1 images more than once"),
+        ("path,label\n1.png,x\n./1.png,y\n", "lists an image more than once with different labels"),
     ],
 )
 def test_labels_that_do_not_fit_the_folder(text: str, message: str, tmp_path: Path) -> None:
     touch(tmp_path / "photos", "1.png")
     with pytest.raises(InputError, match=message):
         load_table(tmp_path / "photos", write(tmp_path / "l.csv", text))
+
+
+def test_rows_without_an_image_may_be_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    touch(tmp_path / "photos", "1.png", "2.png", "3.png")
+    text = "path,label\n1.png,x\n9.png,x\n2.png,y\n8.png,z\n"
+    file = write(tmp_path / "photos" / "l.csv", text)
+    with pytest.raises(
+        InputError, match=r"2 of the 4 .*'9.png' \(line 3\), '8.png' \(line 5\).*--skip-missing"
+    ):
+        load_table(tmp_path / "photos", file)
+    with caplog.at_level(logging.INFO, "holotype"):
+        both = load_table(tmp_path / "photos", file, skip_missing=True)
+        alone = load_table(file, skip_missing=True)
+    assert rows(both, tmp_path / "photos") == {"1.png": "x", "2.png": "y", "3.png": ""}
+    assert rows(alone, tmp_path / "photos") == {"1.png": "x", "2.png": "y"}
+    assert both.known == ("x", "y")
+    assert [line.startswith("Left out: 2 of the 4 rows") for line in caplog.messages] == [True, True]
+    with pytest.raises(InputError, match="None of the images"):
+        load_table(write(tmp_path / "m.csv", "path,label\n7.png,x\n"), skip_missing=True)
+
+
+def test_labels_of_heaps_are_taken_away(tmp_path: Path) -> None:
+    root = touch(tmp_path / "photos", "fox/1.png", "Unsorted/2.png", "misc/3.png")
+    table = load_table(root, unlabelled=["unsorted", "misc"])
+    assert rows(table, root) == {"Unsorted/2.png": "", "fox/1.png": "fox", "misc/3.png": ""}
+    assert table.known == ("fox",)
+    file = write(tmp_path / "l.csv", "path,label\nfox/1.png,fox\nmisc/3.png,?\n")
+    assert load_table(root, file, unlabelled=["?"]).known == ("fox",)
+    with pytest.raises(
+        InputError, match="--unlabelled 'unsort' is no class of photos; did you mean 'Unsorted'"
+    ):
+        load_table(root, unlabelled=["unsort"])
 
 
 def test_load_table_takes_each_kind(tmp_path: Path) -> None:
@@ -259,6 +304,15 @@ def table(*label: str, problem: tuple[str, ...] = ()) -> Table:
 def test_untrainable_tables_are_refused(given: Table, message: str) -> None:
     with pytest.raises(InputError, match=message):
         check_trainable(given)
+
+
+def test_classes_that_cannot_be_read_are_no_classes() -> None:
+    given = table("a", "b", "b", "c", "", problem=("", "broken", "", "broken", ""))
+    kept, gone = with_readable_classes(given)
+    assert (kept.known, gone) == (("a", "b"), ["c"])
+    assert kept.label.tolist() == ["a", "b", "b", "", ""]
+    assert kept.problem.tolist() == given.problem.tolist()
+    assert with_readable_classes(kept) == (kept, [])
 
 
 def test_trainable_table_passes() -> None:
