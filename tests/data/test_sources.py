@@ -237,38 +237,6 @@ def test_labels_that_do_not_fit_the_folder(text: str, message: str, tmp_path: Pa
         load_table(tmp_path / "photos", write(tmp_path / "l.csv", text))
 
 
-def test_rows_without_an_image_may_be_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    touch(tmp_path / "photos", "1.png", "2.png", "3.png")
-    text = "path,label\n1.png,x\n9.png,x\n2.png,y\n8.png,z\n"
-    file = write(tmp_path / "photos" / "l.csv", text)
-    with pytest.raises(
-        InputError, match=r"2 of the 4 .*'9.png' \(line 3\), '8.png' \(line 5\).*--skip-missing"
-    ):
-        load_table(tmp_path / "photos", file)
-    with caplog.at_level(logging.INFO, "holotype"):
-        both = load_table(tmp_path / "photos", file, skip_missing=True)
-        alone = load_table(file, skip_missing=True)
-    assert rows(both, tmp_path / "photos") == {"1.png": "x", "2.png": "y", "3.png": ""}
-    assert rows(alone, tmp_path / "photos") == {"1.png": "x", "2.png": "y"}
-    assert both.known == ("x", "y")
-    assert [line.startswith("Left out: 2 of the 4 rows") for line in caplog.messages] == [True, True]
-    with pytest.raises(InputError, match="None of the images"):
-        load_table(write(tmp_path / "m.csv", "path,label\n7.png,x\n"), skip_missing=True)
-
-
-def test_labels_of_heaps_are_taken_away(tmp_path: Path) -> None:
-    root = touch(tmp_path / "photos", "fox/1.png", "Unsorted/2.png", "misc/3.png")
-    table = load_table(root, unlabelled=["unsorted", "misc"])
-    assert rows(table, root) == {"Unsorted/2.png": "", "fox/1.png": "fox", "misc/3.png": ""}
-    assert table.known == ("fox",)
-    file = write(tmp_path / "l.csv", "path,label\nfox/1.png,fox\nmisc/3.png,?\n")
-    assert load_table(root, file, unlabelled=["?"]).known == ("fox",)
-    with pytest.raises(
-        InputError, match="--unlabelled 'unsort' is no class of photos; did you mean 'Unsorted'"
-    ):
-        load_table(root, unlabelled=["unsort"])
-
-
 def test_load_table_takes_each_kind(tmp_path: Path) -> None:
     touch(tmp_path / "photos", "a/1.png")
     file = write(tmp_path / "l.csv", "path,label\nphotos/a/1.png,b\n")

@@ -70,9 +70,9 @@ def _by_last_parts(given: Sequence[str], images: Sequence[str], base: Path) -> l
         shares = len(meant) == 1 and (len(same) > 1 or len(same) in (len(parts), len(of_images[meant[0]])))
         found.append(meant[0] if shares else None)
     wanted: dict[int, set[Parts]] = {}
-    for number, path in zip(found, given, strict=True):
-        if number is not None:
-            wanted.setdefault(number, set()).add(_parts(path))
+    for image, path in zip(found, given, strict=True):
+        if image is not None:
+            wanted.setdefault(image, set()).add(_parts(path))
     # two paths that mean one image: nobody knows which of them does
     return [images[n] if n is not None and len(wanted[n]) == 1 else None for n in found]
 
