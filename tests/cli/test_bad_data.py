@@ -62,7 +62,7 @@ def test_labels_of_images_that_do_not_exist(
 def test_duplicate_paths(holotype, squares_folder: Path, tmp_path: Path, tiny_flags) -> None:
     rows = [(str(squares_folder / "red" / "red-00.png"), label) for label in ("red", "red", "green")]
     twice = write_csv(tmp_path / "twice.csv", "path,label", rows)
-    assert_sentence(holotype("train", "simgcd", twice, *tiny_flags), "red-00.png", "3 times")
+    assert_sentence(holotype("train", "simgcd", twice, *tiny_flags), "red-00.png", "line 4: 'green'")
     outcome = holotype("train", "simgcd", squares_folder, "--labels", twice, *tiny_flags)
     assert_sentence(outcome, "red-00.png", "more than once")
 

@@ -68,6 +68,59 @@ def test_labels_for_missing_files_are_one_sentence(holotype, squares_folder, tmp
     assert holotype("discover", tmp_path / "nowhere").code == 2
 
 
+def test_a_dry_run_tells_and_writes_nothing(
+    holotype, squares_folder, tmp_path, tiny_backbone_file, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(workflow, "discover_table", lambda *_, **__: pytest.fail("discovered"))
+    before = sorted(squares_folder.rglob("*"))
+    outcome = holotype(
+        "discover", squares_folder, "--dry-run", "--backbone", tiny_backbone_file, "--device", "cpu"
+    )
+    assert (outcome.code, outcome.err) == (0, "")
+    first, *_, last = outcome.out.splitlines()
+    assert first.startswith("64 images: 16 labelled in 2 classes, 48 unlabelled.")
+    assert last.endswith("with the network tiny at 32 pixels.")
+    assert list(tmp_path.iterdir()) == []
+    assert sorted(squares_folder.rglob("*")) == before
+
+
+def test_a_dry_run_refuses_what_a_discovery_would(holotype, squares, squares_folder) -> None:
+    """What was seen is told all the same."""
+    for image in (squares / "red").iterdir():
+        image.write_bytes(b"not an image")
+    outcome = holotype("discover", squares, "--dry-run", "--device", "cpu")
+    assert outcome.code == 2
+    assert "No labelled image of red can be read" in outcome.out
+    assert outcome.err == "Only one known class ('green') has usable images in squares; label at least two.\n"
+    for words, said in (
+        (("--k", "1"), "--k 1 is smaller than the 2 known classes"),
+        (("--method", "magic"), "There is no method"),
+        (("--backbone", "no.safetensors"), "no.safetensors"),
+        (("--unlabelled", "reds"), "did you mean 'red'?"),
+    ):
+        outcome = holotype("discover", squares_folder, "--dry-run", "--device", "cpu", *words)
+        assert outcome.code == 2, words
+        assert said in outcome.err.splitlines()[-1]
+
+
+def test_heaps_and_missing_rows_by_flag(holotype, squares_folder, tmp_path, monkeypatch) -> None:
+    tables = []
+    monkeypatch.setattr(workflow, "discover_table", lambda table, *_, **__: tables.append(table) or small())
+    labels = tmp_path / "labels.csv"
+    labels.write_text(
+        "path;label\nred\\red-00.png;red\ngone.png;red\nred/red-01.png;?\ngreen/green-00.png;green\n"
+    )
+    words = ("discover", squares_folder, "--labels", labels, "--skip-missing", "--unlabelled", "?")
+    assert holotype(*words).code == 0
+    assert tables[0].known == ("green", "red")
+    assert int(tables[0].labelled.sum()) == 2
+    outcome = holotype("discover", squares_folder, "--labels", labels)
+    assert outcome.code == 2
+    assert "'gone.png' (line 3)" in outcome.err
+    assert "--skip-missing" in outcome.err
+
+
 def test_a_stop_says_that_the_same_command_goes_on(holotype, squares_folder, monkeypatch) -> None:
     def stop(*_, **__):
         raise Stopped("the step of counting")

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from holotype.data.decode import read_image
-from holotype.data.sources import check_trainable, from_csv, from_folder, load_table
+from holotype.data.sources import check_trainable, from_csv, from_folder, load_table, with_readable_classes
 from holotype.data.table import Table
 from holotype.errors import InputError
 
@@ -148,6 +148,13 @@ def test_labels_that_a_spreadsheet_would_take_for_formulas(tmp_path: Path) -> No
         "file_name,label\r\n鳥 1.png,Größe\r\n\r\n",
         'Path , Label\n"鳥 1.png","Größe"',
         "label,path,extra\nGröße,./鳥 1.png,7\n",
+        "path;label\n鳥 1.png;Größe\n",
+        "\ufeffpath;label;note\r\n鳥 1.png;Größe;7,5\r\n",
+        "path\tlabel\n鳥 1.png\tGröße\n",
+        'path, label\n "鳥 1.png" , "Größe" \n',
+        "path,label\n 鳥 1.png , 'Größe' \n",
+        "path,label\n鳥 1.png,Größe\n鳥 1.png,Größe\n",
+        "path,label\n.\\鳥 1.PNG,Größe\n",
     ],
 )
 def test_csv_dialects(text: str, tmp_path: Path) -> None:
@@ -181,16 +188,16 @@ def test_a_file_of_paths_only_is_unlabelled(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("path;label\na.png;x\n", "no column 'path' or 'file_name', only 'path;label'"),
+        ("image;label\na.png;x\n", "no column 'path' or 'file_name', only 'image', 'label'"),
         ("path,class\na.png,x\n", "no column 'label', only 'path', 'class'"),
         ("path,label\na.png,x,y\n", "Line 2 of .* has 3 cells where the header has 2"),
         ("path,label,label\na.png,x,y\n", "more than one column called 'label'"),
-        ("path,label\na.png,x\na.png,y\n", "listed 2 times"),
+        ("path,label\na.png,x\na.png,y\n", "more than once .* 'a.png' \\(line 2: 'x', line 3: 'y'\\)"),
         (
             "path,label\nb.png,x\na.png,y\nc.png,y\n",
-            "2 of the 3 paths .* do not exist, for example '.*b.png'",
+            "2 of the 3 paths .* do not exist, for example 'b.png' \\(line 2\\), 'c.png' \\(line 4\\)",
         ),
-        ("path,label\n,x\n", "Row 1 of .* has no path"),
+        ("path,label\n,x\n", "Line 2 of .* has no path"),
         ("path,label\n", "lists no image"),
         ("", "is empty"),
         ('path,label\n"a.png,x\n', "not a readable CSV"),
@@ -210,6 +217,12 @@ def test_other_encodings_and_missing_roots(tmp_path: Path) -> None:
         from_csv(tmp_path / "l.csv", tmp_path / "absent")
 
 
+def test_a_spreadsheets_unicode_text(tmp_path: Path) -> None:
+    touch(tmp_path, "a.png")
+    file = write(tmp_path / "l.csv", "path\tlabel\r\na.png\tGröße\r\n", "utf-16")
+    assert from_csv(file).label.tolist() == ["Größe"]
+
+
 # both
 
 
@@ -226,7 +239,7 @@ def test_folder_gives_images_and_file_gives_labels(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("path,label\n9.png,x\n1.png,x\n", "1 of the 2 images .* are not in .*'9.png'"),
-        ("path,label\n1.png,x\n./1.png,y\n", "lists 1 images more than once"),
+        ("path,label\n1.png,x\n./1.png,y\n", "lists an image more than once with different labels"),
     ],
 )
 def test_labels_that_do_not_fit_the_folder(text: str, message: str, tmp_path: Path) -> None:
@@ -270,6 +283,15 @@ def table(*label: str, problem: tuple[str, ...] = ()) -> Table:
 def test_untrainable_tables_are_refused(given: Table, message: str) -> None:
     with pytest.raises(InputError, match=message):
         check_trainable(given)
+
+
+def test_classes_that_cannot_be_read_are_no_classes() -> None:
+    given = table("a", "b", "b", "c", "", problem=("", "broken", "", "broken", ""))
+    kept, gone = with_readable_classes(given)
+    assert (kept.known, gone) == (("a", "b"), ["c"])
+    assert kept.label.tolist() == ["a", "b", "b", "", ""]
+    assert kept.problem.tolist() == given.problem.tolist()
+    assert with_readable_classes(kept) == (kept, [])
 
 
 def test_trainable_table_passes() -> None:

@@ -85,6 +85,21 @@ def test_files_are_counted_by_their_ending(tmp_path: Path) -> None:
     assert "1 file without an ending" in found.words()
 
 
+def test_what_systems_leave_is_passed_over_without_a_word(tmp_path: Path) -> None:
+    touch(
+        tmp_path,
+        "fox/1.jpg",
+        "fox/@eaDir/1.jpg/SYNOPHOTO_THUMB_M.jpg",
+        ".thumbnails/1.jpg",
+        "__MACOSX/fox/._1.jpg",
+    )
+    touch(
+        tmp_path, "fox/Thumbs.db", "fox/desktop.ini", "$RECYCLE.BIN/2.jpg", "System Volume Information/x.dat"
+    )
+    assert images(tmp_path) == ["fox/1.jpg"]
+    assert walk(tmp_path).words() == ""
+
+
 def test_a_zoo_of_endings_is_cut_short(tmp_path: Path) -> None:
     touch(tmp_path, *(f"{i}.x{j}" for j in range(9) for i in range(10 - j)))
     words = walk(tmp_path).words()

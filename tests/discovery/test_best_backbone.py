@@ -7,7 +7,7 @@ import time
 import pytest
 
 from holotype.discovery import best_backbone
-from holotype.discovery.best_backbone import PUBLIC, choose_backbone, hub_answers, in_cache
+from holotype.discovery.best_backbone import PUBLIC, choose_backbone, foresee_backbone, hub_answers, in_cache
 from holotype.errors import InputError
 from holotype.models.backbone import BackboneConfig
 
@@ -22,7 +22,7 @@ def world(monkeypatch, tiny_backbone_file):
         monkeypatch.setattr(best_backbone, "in_cache", lambda name: name in cached)
         monkeypatch.setattr(best_backbone, "hub_answers", lambda: online)
 
-        def fake(config):
+        def fake(config, fetch=True):
             asked.append((config.name, config.image_size))
             if config.name in broken:
                 raise InputError("half a file.")
@@ -63,6 +63,22 @@ def test_otherwise_the_embedded_one_with_what_that_means(world, broken) -> None:
     assert chosen.config.name == "embedded"
     assert "coarser categories" in chosen.words
     assert ("half a file" if broken else "does not answer") in chosen.words
+
+
+@pytest.mark.parametrize(("cached", "online"), [((), True), (PUBLIC[:1], False), ((), False)])
+def test_what_would_be_taken_is_foreseen(world, cached, online) -> None:
+    asked = world(cached, online)
+    chosen = choose_backbone(BackboneConfig("auto"), "cpu")
+    foresee_backbone(BackboneConfig("auto"), "cpu")
+    assert asked == [(chosen.config.name, chosen.config.image_size)] * 2
+
+
+def test_nothing_is_fetched_to_foresee(monkeypatch) -> None:
+    monkeypatch.setattr("holotype.models.backbone.from_hub", lambda *_: pytest.fail("fetched"))
+    backbone = foresee_backbone(BackboneConfig("vit_tiny_patch16_224.augreg_in21k", image_size=64), "cpu")
+    assert (backbone.dim, backbone.image_size) == (192, 64)
+    with pytest.raises(InputError, match="timm knows no network"):
+        foresee_backbone(BackboneConfig("vit_tiny_patch16_225"), "cpu")
 
 
 def test_a_hub_out_of_reach_is_found_out_quickly(monkeypatch) -> None:

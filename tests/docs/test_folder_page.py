@@ -51,6 +51,11 @@ def test_the_commands_run(photos: Path, holotype) -> None:
             words += ["--out", f"runs/{number}"]
         outcome = holotype(*words)
         assert outcome.code == 0, outcome.err
+        if "--dry-run" in words:
+            assert outcome.out.startswith("64 images: 16 labelled in 2 classes, 48 unlabelled.")
+            assert "Time on this" in outcome.out
+            assert not Path(words[-1]).exists()
+            continue
         run = Path(words[words.index("--out") + 1])
         assert f"Report: {run / 'report.html'}" in outcome.out
         assert len(pd.read_csv(run / "assignments.csv")) == 64

@@ -11,6 +11,8 @@ from holotype.cli.words import Parser, add_labels_flag, add_running_flags, speak
 
 if TYPE_CHECKING:
     from holotype.categories.found import Discovery
+    from holotype.data.table import Table
+    from holotype.discovery.config import DiscoverConfig
 
 MOST_LINES = 40
 """Categories that are listed on the terminal; the report shows all."""
@@ -22,14 +24,40 @@ def command(argv: Sequence[str]) -> int:
 
     config = DiscoverConfig(**{one.name: getattr(given, one.name) for one in fields(DiscoverConfig)})
     from holotype.data.sources import load_table
+
+    labels = Path(given.labels) if given.labels else None
+    table = load_table(
+        Path(given.images), labels, unlabelled=given.unlabelled, skip_missing=given.skip_missing
+    )
+    if given.dry_run:
+        return first_look(table, config, progress=not given.no_progress)
     from holotype.discovery.workflow import default_folder, discover_table
 
-    table = load_table(Path(given.images), Path(given.labels) if given.labels else None)
     folder = Path(given.out) if given.out else default_folder(Path(given.images))
     edits = Path(given.edits) if given.edits else None
     found = discover_table(table, config, folder, progress=not given.no_progress, edits=edits)
     if speaks():
         print(summary(found, folder))
+    return 0
+
+
+def first_look(table: Table, config: DiscoverConfig, progress: bool) -> int:
+    """Print what a discovery would begin with; raise the InputError that it would raise. Nothing is written."""
+    from holotype.discovery.look import look
+
+    seen = look(table, config, progress)
+    if speaks():
+        print("\n".join((*seen.lines, *seen.unread)), flush=True)  # what follows takes seconds to import
+    from holotype.discovery.best_backbone import foresee_backbone
+    from holotype.discovery.forecast import forecast
+    from holotype.discovery.workflow import check_table
+    from holotype.machine.device import pick_device
+
+    for given in (table, seen.table.take(seen.table.usable)):
+        check_table(given, config)
+    words = forecast(table, config, foresee_backbone(config.network, pick_device(config.device))).words
+    if speaks():
+        print(words)
     return 0
 
 
@@ -47,6 +75,21 @@ def make_parser() -> Parser:
     )
     add_labels_flag(parser)
     parser.add_argument("--out", metavar="RUN", help="run folder (default: runs/NAME-discover)")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="say what is there and what to mend before training, and how long it will take; write nothing",
+    )
+    parser.add_argument(
+        "--unlabelled",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="folder, or label, that is a heap and no class; may be given several times",
+    )
+    parser.add_argument(
+        "--skip-missing", action="store_true", help="leave out rows of a file whose images are missing"
+    )
     parser.add_argument("--edits", metavar="FILE", help="edits.csv as exported from the report of this run")
     add_running_flags(parser)
     add_settings(parser, DiscoverConfig, skip={"device"})  # the running flags have it

@@ -1,8 +1,12 @@
-"""Table files as columns of text: CSV, TSV and Parquet, in which nothing is guessed; cells safe for spreadsheets."""
+"""Table files as columns of text: CSV, TSV and Parquet. No cell is interpreted; what parts them is found out.
+
+Cells that a spreadsheet would take for formulas are guarded."""
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +16,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet takes a cell that begins like this for a formula; such a cell gets an apostrophe in front."""
 RISKY = (*FORMULA, "'")
 """The same in files that are read again, where an apostrophe of one's own must be told from ours."""
+SEPARATORS = (",", ";", "\t")
 
 
 def read_columns(file: Path) -> dict[str, list[str]]:
@@ -19,26 +24,24 @@ def read_columns(file: Path) -> dict[str, list[str]]:
 
     Nothing is guessed: "NA", "null" and "001" stay what they are; a missing Parquet value becomes "".
     """
+    return read_lines(file)[0]
+
+
+def read_lines(file: Path) -> tuple[dict[str, list[str]], list[int]]:
+    """The columns, and the line of the file that each row ends in; rows of a Parquet file count from 1."""
     if file.is_dir():
         raise InputError(f"{file} is a folder; give a CSV, TSV or Parquet file.")
     if not file.is_file():
         raise InputError(f"The file {file} does not exist; check its name.")
     if file.suffix.lower() == ".parquet":
-        return _read_parquet(file)
+        columns = _read_parquet(file)
+        return columns, list(range(1, 1 + len(next(iter(columns.values()), []))))
     return _read_csv(file)
 
 
-def _read_csv(file: Path) -> dict[str, list[str]]:
-    delimiter = "\t" if file.suffix.lower() == ".tsv" else ","
-    try:
-        # utf-8-sig drops the byte order mark that Excel writes
-        with file.open(encoding="utf-8-sig", newline="") as stream:
-            reader = csv.reader(stream, delimiter=delimiter, strict=True)
-            rows = [(reader.line_num, row) for row in reader if row]
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8 text; save it as CSV UTF-8.") from error
-    except csv.Error as error:
-        raise InputError(f"{file} is not a readable CSV file: {error}; correct it there.") from error
+def _read_csv(file: Path) -> tuple[dict[str, list[str]], list[int]]:
+    text = _read_text(file)
+    rows = _rows(file, text, _separator(text, "\t" if file.suffix.lower() == ".tsv" else ","))
     if not rows:
         raise InputError(f"{file} is empty; its first line must name the columns, for example path,label.")
     (_, header), *body = rows
@@ -48,7 +51,39 @@ def _read_csv(file: Path) -> dict[str, list[str]]:
                 f"Line {line} of {file} has {len(row)} cells where the header has {len(header)}"
                 f" ({', '.join(header)}); put cells that contain a comma in quotes."
             )
-    return _named(file, header, [[row[i] for _, row in body] for i in range(len(header))])
+    columns = [[row[i] for _, row in body] for i in range(len(header))]
+    return _named(file, header, columns), [line for line, _ in body]
+
+
+def _read_text(file: Path) -> str:
+    """UTF-8, or UTF-16 where a byte order mark says so: spreadsheets write both."""
+    content = file.read_bytes()
+    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        return content.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not UTF-8 text; save it as CSV UTF-8.") from error
+
+
+def _separator(text: str, usual: str) -> str:
+    """What parts the most columns in the first line; `usual` where nothing parts more than it."""
+    header = text.lstrip("\r\n").partition("\n")[0]
+    return max((usual, *SEPARATORS), key=header.count)
+
+
+def _rows(file: Path, text: str, separator: str) -> list[tuple[int, list[str]]]:
+    """Every row that is not empty, with the line that it ends in; blanks around quotes are dropped."""
+    problem = None
+    for strict in (True, False):
+        lines = io.StringIO(text, newline="")
+        reader = csv.reader(lines, delimiter=separator, strict=strict, skipinitialspace=True)
+        try:
+            return [(reader.line_num, row) for row in reader if row]
+        except csv.Error as error:
+            problem = problem or error
+            if "expected after" not in str(error):  # a blank behind a quote does no harm; an open quote does
+                break
+    raise InputError(f"{file} is not a readable CSV file: {problem}; correct it there.") from problem
 
 
 def _read_parquet(file: Path) -> dict[str, list[str]]:

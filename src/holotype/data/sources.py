@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import logging
 import os
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from holotype.data.columns import bare, read_columns
 from holotype.data.containers import image_exists
 from holotype.data.kinds import IMAGE_EXTENSIONS
+from holotype.data.lists import match, read_list
 from holotype.data.table import Table
 from holotype.data.walk import walk
 from holotype.errors import InputError
@@ -37,35 +38,47 @@ def from_folder(root: Path) -> Table:
     return _table(base, [str(base / file) for file in files], label, known, root=str(base))
 
 
-def from_csv(file: Path, root: Path | None = None) -> Table:
+def from_csv(file: Path, root: Path | None = None, *, skip_missing: bool = False) -> Table:
     """Rows of a CSV, TSV or Parquet file with the columns `path` (or `file_name`) and `label`.
 
     An empty label means unlabelled; a file with a path column only is unlabelled throughout. A column
-    `truth` is kept for scoring. Relative paths start at `root`, or at the file's own folder. Spaces around
-    a label are dropped, and so is the apostrophe that keeps a label in a CSV file from being a formula; nothing else
-    is interpreted: "NA" and "001" are names.
+    `truth` is kept for scoring. Relative paths start at `root`, or at the file's own folder; those of another machine
+    are seen through (matching.py). The apostrophe that keeps a label in a CSV file from being a formula is dropped;
+    nothing else is interpreted: "NA" and "001" are names. skip_missing: rows without an image are left out.
     """
     file = Path(file)
     if root is not None and not Path(root).is_dir():
         raise InputError(f"The folder {root} does not exist; check its name.")
     base = Path(os.path.abspath(file.parent if root is None else root))
-    given, label, truth = _label_rows(file)
-    path = [_join(base, p) for p in given]
-    absent = [p for p in path if not image_exists(p)]
-    if absent:
-        raise InputError(
-            f"{len(absent)} of the {len(path)} paths in {file} do not exist, for example {_some(absent)};"
-            f" relative paths start at {base}."
-        )
-    return _table(file, path, label, tuple(sorted(set(label) - {""})), root=str(base), truth=truth)
+
+    def others() -> list[str]:
+        return sorted(str(path) for path in walk(base).images)
+
+    missing = f"paths in {file} do not exist"
+    listed = match(read_list(file), (base,), image_exists, others, missing=missing, skip_missing=skip_missing)
+    if not listed.path:
+        raise InputError(f"None of the images that {file} lists is there; relative paths start at {base}.")
+    known = tuple(sorted(set(listed.label) - {""}))
+    return _table(file, listed.path, listed.label, known, root=str(base), truth=listed.hidden)
 
 
-def load_table(source: Path, labels: Path | None = None) -> Table:
+def load_table(
+    source: Path,
+    labels: Path | None = None,
+    *,
+    unlabelled: Sequence[str] = (),
+    skip_missing: bool = False,
+) -> Table:
     """Images from a folder or a table file; with `labels`, the folder gives the images and the file
-    `labels` all labels (folder names then mean nothing, and images it does not list are unlabelled)."""
+    `labels` all labels (folder names then mean nothing, and images it does not list are unlabelled).
+
+    unlabelled: labels, or folders that would be labels, which mean none. skip_missing: rows of a file without an image
+    are left out.
+    """
     source = Path(source)
     if source.is_dir():
-        return from_folder(source) if labels is None else _with_labels(source, Path(labels))
+        table = from_folder(source) if labels is None else _with_labels(source, Path(labels), skip_missing)
+        return _without_labels(table, unlabelled)
     if not source.exists():
         raise InputError(f"{source} does not exist; give a folder of images or a CSV or Parquet file.")
     if source.suffix.lower() not in TABLE_EXTENSIONS:
@@ -74,7 +87,35 @@ def load_table(source: Path, labels: Path | None = None) -> Table:
         )
     if labels is not None:
         raise InputError(f"{source} holds labels already; give a folder of images together with {labels}.")
-    return from_csv(source)
+    return _without_labels(from_csv(source, skip_missing=skip_missing), unlabelled)
+
+
+def _without_labels(table: Table, names: Sequence[str]) -> Table:
+    """The table with these labels, in capitals or not, taken away."""
+    if not names:
+        return table
+    own = {label.casefold(): label for label in table.known}
+    for name in names:
+        if name.casefold() not in own:
+            close = difflib.get_close_matches(name, table.known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else "give the name of a folder or label."
+            raise InputError(f"--unlabelled {name!r} is no class of {table.name}; {hint}")
+    gone = {name.casefold() for name in names}
+    label = ["" if label.casefold() in gone else label for label in table.label]
+    known = tuple(name for name in table.known if name.casefold() not in gone)
+    return dataclasses.replace(table, label=np.array(label, dtype=object), known=known)
+
+
+def with_readable_classes(table: Table) -> tuple[Table, list[str]]:
+    """The table without the classes of which no labelled image is usable, and their names; their images lose a label
+    that nothing can be learnt from."""
+    present = set(table.label[table.labelled & table.usable])
+    gone = [name for name in table.known if name not in present]
+    if not gone:
+        return table, []
+    label = np.array([name if name in present else "" for name in table.label], dtype=object)
+    known = tuple(name for name in table.known if name in present)
+    return dataclasses.replace(table, label=label, known=known), gone
 
 
 def check_trainable(table: Table) -> None:
@@ -142,65 +183,24 @@ def _folder_label(file: Path) -> str:
     return "" if first.lower() in UNLABELLED_FOLDERS else first
 
 
-def _label_rows(file: Path) -> tuple[list[str], list[str], list[str] | None]:
-    """path, label and truth (None = no such column) of a table file."""
-    columns = read_columns(file)
-    found = ", ".join(repr(name) for name in columns)
-    path_name = next((name for name in ("path", "file_name") if name in columns), None)
-    if path_name is None:
-        raise InputError(f"{file} has no column 'path' or 'file_name', only {found}; name it, with commas.")
-    if "label" not in columns and len(columns) > 1:
-        raise InputError(
-            f"{file} has no column 'label', only {found}; name the column that holds the labels."
-        )
-    path = columns[path_name]
-    if not path:
-        raise InputError(f"{file} lists no image; add a line for each.")
-    empty = [i for i, p in enumerate(path) if not p]
-    if empty:
-        raise InputError(f"Row {empty[0] + 1} of {file} has no path; fill it in or remove the row.")
-    label = [value.strip() for value in columns.get("label", [""] * len(path))]
-    if file.suffix.lower() != ".parquet":
-        label = [bare(value) for value in label]
-    truth = [value.strip() for value in columns["truth"]] if "truth" in columns else None
-    return path, label, truth
-
-
-def _with_labels(source: Path, labels: Path) -> Table:
+def _with_labels(source: Path, labels: Path, skip_missing: bool) -> Table:
     base, files = _images(source)
     images = {str(base / file): "" for file in files}
-    given, label, truth = _label_rows(labels)
     true = dict.fromkeys(images, "")
     starts = (base, Path(os.path.abspath(labels.parent)))
-    absent, rows = [], []
-    for path in given:
-        row = next((p for p in (_join(start, path) for start in starts) if p in images), None)
-        if row is None:
-            absent.append(path)
-        else:
-            rows.append(row)
-    if absent:
-        raise InputError(
-            f"{len(absent)} of the {len(given)} images that {labels} labels are not in {source}, for example"
-            f" {_some(absent)}; give paths relative to {source}."
-        )
-    twice = [row for row, count in Counter(rows).items() if count > 1]
-    if twice:
-        raise InputError(
-            f"{labels} lists {len(twice)} images more than once, for example {_some(twice)}; keep one."
-        )
-    images.update(zip(rows, label, strict=True))
-    if truth is not None:
-        true.update(zip(rows, truth, strict=True))
+    missing = f"images that {labels} labels are not in {source}"
+    listed = match(
+        read_list(labels),
+        starts,
+        images.__contains__,
+        lambda: list(images),
+        missing=missing,
+        skip_missing=skip_missing,
+    )
+    images.update(zip(listed.path, listed.label, strict=True))
+    if listed.hidden is not None:
+        true.update(zip(listed.path, listed.hidden, strict=True))
     values = list(images.values())
     known = tuple(sorted(set(values) - {""}))
-    truth = None if truth is None else list(true.values())
+    truth = None if listed.hidden is None else list(true.values())
     return _table(base, list(images), values, known, root=str(base), truth=truth)
-
-
-def _join(base: Path, path: str) -> str:
-    return os.path.normpath(os.path.join(base, path))
-
-
-def _some(paths: Sequence[str]) -> str:
-    return ", ".join(repr(p) for p in paths[:3])

@@ -23,6 +23,13 @@ OWN = {
 """Files by which a folder that a run wrote is known, with a key that each must have: others use such names too."""
 TABLES = (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".xml", ".xlsx", ".yaml", ".yml")
 """Lists of images and of labels, which nobody takes for images."""
+SYSTEM = frozenset(
+    (
+        *("__macosx", "@eadir", "#recycle", "$recycle.bin", "system volume information", "lost+found"),
+        *("thumbs.db", "ehthumbs.db", "desktop.ini"),
+    )
+)
+"""Files and folders, in small letters, that systems leave beside images: previews, bins, settings."""
 MOST_NAMED = 6
 """Endings and folders that the line names; the others are counted."""
 
@@ -55,7 +62,7 @@ class Walked:
 
 
 def walk(base: Path) -> Walked:
-    """Look at everything below `base`. Hidden files and folders are skipped, links are followed once.
+    """Look at everything below `base`. Hidden files and those of the system are skipped, links are followed once.
 
     A run folder is not looked into, unless it is `base` itself: its thumbnails are no images of anybody's.
     """
@@ -104,7 +111,7 @@ def is_own(folder: str, names: Sequence[str]) -> bool:
 
 
 def _is_hidden(name: str) -> bool:
-    return name.startswith(".") or name == "__MACOSX"
+    return name.startswith(".") or name.lower() in SYSTEM
 
 
 def _files(ending: str, n: int) -> str:

@@ -32,10 +32,8 @@ def choose_backbone(config: BackboneConfig, device: str) -> Chosen:
     if config.name != "auto":
         backbone = load_backbone(config)
         return Chosen(config, backbone, f"Backbone {backbone.name}, as asked for.")
-    order = PUBLIC if device.startswith("cuda") else PUBLIC[::-1]
-    cached = [name for name in order if in_cache(name)]
-    if cached or hub_answers():
-        wanted = replace(config, name=(cached or order)[0], image_size=config.image_size or PUBLIC_SIZE)
+    wanted, cached = best_public(config, device)
+    if wanted is not None:
         try:
             backbone = load_backbone(wanted)
         except InputError as error:  # half a download, a full disk: said below, and never the end of a run
@@ -52,6 +50,23 @@ def choose_backbone(config: BackboneConfig, device: str) -> Chosen:
         f"Backbone embedded: {reason}. It is small and sees 128 x 128 pixels: expect coarser categories and more "
         f"mistakes than with --backbone {PUBLIC[0]} on a machine with a network.",
     )
+
+
+def best_public(config: BackboneConfig, device: str) -> tuple[BackboneConfig | None, bool]:
+    """The public network that "auto" takes, None where none can be had; and whether its weights are here already."""
+    order = PUBLIC if device.startswith("cuda") else PUBLIC[::-1]
+    cached = [name for name in order if in_cache(name)]
+    if not cached and not hub_answers():
+        return None, False
+    size = config.image_size or PUBLIC_SIZE
+    return replace(config, name=(cached or order)[0], image_size=size), bool(cached)
+
+
+def foresee_backbone(config: BackboneConfig, device: str) -> Backbone:
+    """A network of the shape of the one that choose_backbone would load; nothing is fetched."""
+    if config.name == "auto":
+        config = best_public(config, device)[0] or replace(config, name="embedded")
+    return load_backbone(config, fetch=False)
 
 
 def in_cache(name: str) -> bool:

@@ -14,10 +14,11 @@ import numpy as np
 from holotype.categories.facts import Facts
 from holotype.categories.found import Discovery
 from holotype.cluster.count import CountEstimate, count_key, estimate_table, pick_k, write_count
-from holotype.data.sources import check_trainable
+from holotype.data.sources import check_trainable, with_readable_classes
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen
 from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.look import words_of_unread_classes
 from holotype.discovery.plan import draw_sample, make_plan, resolved
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
@@ -69,7 +70,9 @@ def run_round(round: Round) -> None:
             round.folder / "embeddings",
             progress=round.progress,
         )
-    round.table = round.table.with_problems(embedded.problem)
+    round.table, gone = with_readable_classes(round.table.with_problems(embedded.problem))
+    if gone:
+        log.warning(words_of_unread_classes(gone))
     check_embedded(round.table, embedded.features)
     k, count = choose_k(round, embedded.features)
     find_categories(round, embedded, k, count)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen, choose_backbone
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.finding import FEWEST, Round, run_round
+from holotype.discovery.look import tell
 from holotype.discovery.moved import follow, relative
 from holotype.discovery.plan import resolved
 from holotype.discovery.rounds import (
@@ -66,11 +68,14 @@ def discover(
     out: Path | str | None = None,
     edits: Path | str | None = None,
     progress: bool = True,
+    unlabelled: Sequence[str] = (),
+    skip_missing: bool = False,
     **settings: Any,
 ) -> Discovery:
     """Find the categories in a folder, a CSV or a Parquet file of images; the same as `holotype discover`.
 
-    out: run folder. edits: file of edits. settings: fields of DiscoverConfig.
+    out: run folder. edits: file of edits. unlabelled, skip_missing: as in load_table. settings: fields of
+    DiscoverConfig.
     """
     try:
         config = DiscoverConfig(**settings)
@@ -78,7 +83,8 @@ def discover(
         raise InputError(
             f"discover does not take this setting ({error}); its settings are those of DiscoverConfig."
         ) from error
-    table = load_table(Path(images), None if labels is None else Path(labels))
+    given = None if labels is None else Path(labels)
+    table = load_table(Path(images), given, unlabelled=unlabelled, skip_missing=skip_missing)
     folder = Path(out) if out else default_folder(Path(images))
     return discover_table(table, config, folder, progress=progress, edits=Path(edits) if edits else None)
 
@@ -111,6 +117,8 @@ def discover_table(
         if needs_round(folder, labels, stamped):
             chosen = chosen or choose_backbone(config.network, pick_device(config.device))
             number = begin_round(folder, labels, stamped)
+            if number == 1:
+                tell(table, config, chosen.backbone, progress)
             run_round(next_round(folder, number, with_labels(table, labels), config, chosen, progress))
         return write_result(folder, progress)
 

@@ -105,15 +105,21 @@ def caveat_of(digest: str) -> str:
 EMBEDDED = Path(__file__).parent / "weights" / "vit_tiny_patch16_128.safetensors"
 
 
-def load_backbone(config: BackboneConfig) -> Backbone:
-    """Build the network that `config` names, with its weights, in float32 on the CPU."""
+def load_backbone(config: BackboneConfig, *, fetch: bool = True) -> Backbone:
+    """Build the network that `config` names, with its weights, in float32 on the CPU.
+
+    fetch: without it, weights of the hub are left out, so that the network has the shape and the speed alone.
+    """
     origin = _origin(config)
     outline = outline_of(origin.arch)
     size = _image_size(config.image_size, origin.image_size, outline, origin.arch)
     check_blocks(config.train_blocks, len(outline.blocks), origin.arch)
     # timm draws initial weights that are overwritten at once: the caller's generator is not to notice.
     with torch.random.fork_rng(devices=[]):
-        model = from_hub(origin.arch, size) if origin.file is None else _from_file(origin, origin.file, size)
+        if origin.file is not None:
+            model = _from_file(origin, origin.file, size)
+        else:
+            model = from_hub(origin.arch, size) if fetch else blank(origin.arch, img_size=size)
     digest = origin.digest or state_digest(model.state_dict())
     dim = int(model.num_features)
     trunk, tail = split(model, config.train_blocks)

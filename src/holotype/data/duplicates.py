@@ -1,0 +1,156 @@
+"""Images that are there more than once: files of the same content, and pictures that look the same.
+
+A picture is reduced to 8 lines of 9 colours. Whether each colour is brighter than the one before gives 64 bits, which
+find the pairs that are worth a look; the colours themselves decide. So a copy of another size or compression is found,
+and two pictures of one kind are not taken for copies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from holotype.data.containers import split_container
+from holotype.data.decode import ImageProblem, opened
+from holotype.data.ingest import ROOM
+from holotype.machine.bars import counting
+from holotype.machine.device import processors
+
+LINES, COLUMNS = 8, 9
+ABOUT = 64
+"""Side in pixels to which a JPEG may be decoded."""
+FAINT = 2
+"""Levels of grey by which a colour must be brighter to count as such."""
+BANDS = 4
+"""Parts of the 64 bits: pairs that share a whole one are compared."""
+MOST_BITS, MOST_LEVELS = 8, 4.0
+"""By which the pictures of a pair may differ: bits, and levels of colour in the mean."""
+MOST_ALIKE = 500
+"""With so many others that share a part of its bits a picture is compared: plain ones may all look the same."""
+MOST_PAIRS = 100_000
+"""That are listed; a collection of blank pages has more than anybody wants to see."""
+AT_ONCE = 1 << 16
+"""Pairs that are compared together."""
+
+Pair = tuple[int, int]
+"""Rows of two images, the smaller one first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Glances:
+    """What a quick look at n images finds."""
+
+    colours: np.ndarray
+    """(n, LINES, COLUMNS, 3) uint8; zeros for an image that cannot be read."""
+    problem: np.ndarray
+    """(n,) object str: why an image cannot be used, "" if it can."""
+
+
+def glance(paths: Sequence[str], progress: bool = False) -> Glances:
+    """Look at every image once, small, in threads."""
+    colours = np.zeros((len(paths), LINES, COLUMNS, 3), dtype=np.uint8)
+    problem = np.full(len(paths), "", dtype=object)
+    with (
+        counting("Looking at images", len(paths), progress) as advance,
+        ThreadPoolExecutor(processors()) as pool,
+    ):
+        for row, (seen, complaint) in enumerate(pool.map(_glance_one, paths)):
+            problem[row] = complaint
+            if seen is not None:
+                colours[row] = seen
+            advance(1)
+    return Glances(colours, problem)
+
+
+def _glance_one(path: str) -> tuple[np.ndarray | None, str]:
+    try:
+        with opened(path, about=ABOUT) as image, ROOM.taken(image.nbytes), image.loaded():
+            return np.asarray(image.resized((COLUMNS, LINES), Image.Resampling.BOX)), ""
+    except ImageProblem as complaint:
+        return None, str(complaint)
+    except Exception as error:  # one odd file among a million must not end the look
+        return None, f"{path} could not be prepared ({type(error).__name__}: {error})."
+
+
+# -- the same files -------------------------------------------------------------------------------------
+
+
+def same_files(paths: Sequence[str], progress: bool = False) -> list[list[int]]:
+    """Groups of rows whose files have the same content. Only files of equal size are read; containers are none."""
+    by_size: dict[int, list[int]] = {}
+    for row, path in enumerate(paths):
+        size = _size(path)
+        if size:
+            by_size.setdefault(size, []).append(row)
+    rows = [row for same in by_size.values() if len(same) > 1 for row in same]
+    by_content: dict[bytes, list[int]] = {}
+    title, show = "Comparing files", progress and bool(rows)
+    with counting(title, len(rows), show) as advance, ThreadPoolExecutor(processors()) as pool:
+        for row, digest in zip(rows, pool.map(_digest, [paths[row] for row in rows]), strict=True):
+            if digest:
+                by_content.setdefault(digest, []).append(row)
+            advance(1)
+    return sorted(sorted(same) for same in by_content.values() if len(same) > 1)
+
+
+def _size(path: str) -> int:
+    """0 for a file that is gone, and for an image inside a container."""
+    try:
+        return 0 if split_container(path) else os.stat(path).st_size
+    except (OSError, ValueError):
+        return 0
+
+
+def _digest(path: str) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").digest()
+    except OSError:
+        return b""
+
+
+# -- the same pictures ----------------------------------------------------------------------------------
+
+
+def same_pictures(glances: Glances) -> list[Pair]:
+    """Pairs of rows that look the same, sorted, those of same_files among them; about MOST_PAIRS at most."""
+    sound = np.flatnonzero(glances.problem == "")
+    bits, colours = brighter(glances.colours[sound]), glances.colours[sound]
+    found: set[Pair] = set()
+    for one, other in _candidates(bits):
+        near = np.bitwise_count(bits[one] ^ bits[other]) <= MOST_BITS
+        one, other = one[near], other[near]
+        levels = np.abs(colours[one].astype(np.int16) - colours[other]).mean(axis=(1, 2, 3))
+        alike = levels <= MOST_LEVELS
+        found.update(zip(sound[one[alike]].tolist(), sound[other[alike]].tolist(), strict=True))
+        if len(found) >= MOST_PAIRS:
+            break
+    return sorted(found)
+
+
+def brighter(colours: np.ndarray) -> np.ndarray:
+    """(n, LINES, COLUMNS, 3) -> (n,) uint64: is each colour brighter than its neighbour on the left?"""
+    grey = colours.astype(np.float32).mean(axis=3)
+    bits = (np.diff(grey, axis=2) > FAINT).reshape(len(grey), LINES * (COLUMNS - 1))
+    return np.packbits(bits, axis=1).view(">u8").astype(np.uint64).reshape(-1)
+
+
+def _candidates(bits: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Rows of pairs that share a band of their bits, the smaller row first, in portions."""
+    width = 64 // BANDS
+    for band in range(BANDS):
+        part = (bits >> np.uint64(band * width)) & np.uint64((1 << width) - 1)
+        order = np.argsort(part, kind="stable")
+        for step in range(1, min(MOST_ALIKE, len(order) - 1) + 1):
+            same = part[order[step:]] == part[order[:-step]]
+            if not same.any():
+                break  # nor is there anything further apart
+            one, other = order[:-step][same], order[step:][same]
+            for first in range(0, len(one), AT_ONCE):
+                yield one[first : first + AT_ONCE], other[first : first + AT_ONCE]

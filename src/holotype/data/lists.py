@@ -1,0 +1,131 @@
+"""A list of images and labels as people hold it in a file: read, matched with the images there are, or explained."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from holotype.data.columns import bare, read_lines
+from holotype.data.matching import find_images, unquoted
+from holotype.errors import InputError
+
+NAMED = 3
+"""Rows that a sentence names; the others are counted."""
+
+log = logging.getLogger("holotype")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The rows of a file with the columns `path` (or `file_name`) and `label`."""
+
+    file: Path
+    path: list[str]
+    """As they stand in the file, or absolute once they are found."""
+    label: list[str]
+    """"" = none."""
+    hidden: list[str] | None
+    """The column `truth`, for scoring only; None = there is none."""
+    line: list[int]
+    """Of the file; of a Parquet file the row."""
+
+    def take(self, rows: Sequence[int]) -> Listed:
+        def some(values: list[str]) -> list[str]:
+            return [values[row] for row in rows]
+
+        hidden = None if self.hidden is None else some(self.hidden)
+        return Listed(self.file, some(self.path), some(self.label), hidden, [self.line[row] for row in rows])
+
+    def where(self, row: int) -> str:
+        unit = "row" if self.file.suffix.lower() == ".parquet" else "line"
+        return f"{unit} {self.line[row]}"
+
+    def some(self, rows: Sequence[int]) -> str:
+        """A few rows by their path and place."""
+        return ", ".join(f"{self.path[row]!r} ({self.where(row)})" for row in rows[:NAMED])
+
+    def said(self, row: int) -> str:
+        return self.label[row] if self.hidden is None else f"{self.label[row]} / {self.hidden[row]}"
+
+
+def read_list(file: Path) -> Listed:
+    """The rows as they stand; blanks and a pair of quotes around a label are dropped. A path alone has no label."""
+    columns, line = read_lines(file)
+    found = ", ".join(repr(name) for name in columns)
+    path_name = next((name for name in ("path", "file_name") if name in columns), None)
+    if path_name is None:
+        raise InputError(f"{file} has no column 'path' or 'file_name', only {found}; name it.")
+    if "label" not in columns and len(columns) > 1:
+        raise InputError(
+            f"{file} has no column 'label', only {found}; name the column that holds the labels."
+        )
+    path = columns[path_name]
+    if not path:
+        raise InputError(f"{file} lists no image; add a line for each.")
+    given = [value.strip() for value in columns.get("label", [""] * len(path))]
+    if file.suffix.lower() != ".parquet":
+        given = [bare(value) for value in given]
+    label = [unquoted(value) for value in given]
+    hidden = [unquoted(value) for value in columns["truth"]] if "truth" in columns else None
+    listed = Listed(file, path, label, hidden, line)
+    empty = [row for row, given in enumerate(path) if not given.strip()]
+    if empty:
+        where = listed.where(empty[0]).capitalize()
+        raise InputError(f"{where} of {file} has no path; fill it in or remove the row.")
+    return listed
+
+
+def match(
+    listed: Listed,
+    starts: Sequence[Path],
+    exists: Callable[[str], bool],
+    others: Callable[[], Sequence[str]],
+    *,
+    missing: str,
+    skip_missing: bool = False,
+) -> Listed:
+    """The rows with the absolute paths of their images, each image once; starts, exists, others: of find_images.
+
+    missing: the words of a complaint about rows without an image. skip_missing: these rows are left out instead.
+    """
+    found, guessed = find_images(listed.path, starts, exists, others)
+    there = [row for row, path in enumerate(found) if path is not None]
+    absent = [row for row, path in enumerate(found) if path is None]
+    if absent and not skip_missing:
+        raise InputError(
+            f"{len(absent)} of the {len(found)} {missing}, for example {listed.some(absent)}; relative paths start "
+            f"at {starts[0]}, and discover --skip-missing goes on without these rows."
+        )
+    if absent:
+        log.info(
+            f"Left out: {len(absent):,} of the {len(found):,} rows of {listed.file}, whose images are missing, for "
+            f"example {listed.some(absent)}."
+        )
+    if guessed:
+        log.info(
+            f"{len(guessed):,} paths of {listed.file} were found by their last parts, for example "
+            f"{listed.some(guessed[:1])} is {found[guessed[0]]}."
+        )
+    kept = _once(listed, found, there)
+    matched = listed.take(kept)
+    return Listed(listed.file, [str(found[row]) for row in kept], matched.label, matched.hidden, matched.line)
+
+
+def _once(listed: Listed, found: Sequence[str | None], rows: Sequence[int]) -> list[int]:
+    """The first row of each image; rows that say different things of one image are refused."""
+    of_image: dict[str | None, list[int]] = {}
+    for row in rows:
+        of_image.setdefault(found[row], []).append(row)
+    twice = [same for same in of_image.values() if len(same) > 1]
+    torn = [same for same in twice if len({listed.said(row) for row in same}) > 1]
+    if torn:
+        one = torn[0][:NAMED]
+        places = ", ".join(f"{listed.where(row)}: {listed.said(row)!r}" for row in one)
+        images = "an image" if len(torn) == 1 else f"{len(torn):,} images"
+        raise InputError(
+            f"{listed.file} lists {images} more than once with different labels, for example "
+            f"{listed.path[one[0]]!r} ({places}); keep one row for each."
+        )
+    return [same[0] for same in of_image.values()]

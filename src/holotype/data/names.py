@@ -1,0 +1,137 @@
+"""Names of classes: those that are probably one class written in several ways, and those of heaps."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+SHORTEST_PLURAL = 4
+"""Letters from which on a last s is taken for a plural."""
+LONG_NAME, LONG_WORD = 8, 5
+"""Letters of a name, and of the word in question, from which on one letter more, less or other is taken for a slip."""
+HEAPS = frozenset(
+    (
+        *(
+            "unsorted",
+            "tosort",
+            "sort",
+            "sortme",
+            "todo",
+            "misc",
+            "miscellaneous",
+            "various",
+            "mixed",
+            "inbox",
+        ),
+        *(
+            "new",
+            "incoming",
+            "unknown",
+            "unidentified",
+            "unclassified",
+            "uncategorized",
+            "uncategorised",
+            "none",
+        ),
+        *(
+            "other",
+            "others",
+            "rest",
+            "remaining",
+            "tmp",
+            "temp",
+            "download",
+            "downloads",
+            "undefined",
+            "unnamed",
+        ),
+    )
+)
+"""Folders that people call so hold what nobody has sorted; here without blanks and the like."""
+
+
+def alike(names: Iterable[str]) -> list[list[str]]:
+    """Groups of names that probably mean one class, each sorted, in the order of their first names.
+
+    Case, blanks, underscores, hyphens, accents and a last s do not count, nor does one letter in a long word. Digits
+    and single letters do: type 1, type 2 and type a are three.
+    """
+    names = sorted(set(names))
+    group: dict[str, set[str]] = {}
+    of_key: dict[str, set[str]] = {}
+    for name in names:
+        group[name] = of_key.setdefault(_key(name), set())
+        group[name].add(name)
+    for one, other in _slips(names):
+        if group[one] is not group[other]:
+            group[one] |= group[other]
+            for name in group[other]:
+                group[name] = group[one]
+    found = {id(members): sorted(members) for members in group.values() if len(members) > 1}
+    return sorted(found.values())
+
+
+def heaps(names: Iterable[str]) -> list[str]:
+    """Those that sound like a heap of unsorted images, sorted."""
+    return sorted(name for name in set(names) if "".join(_words(name)) in HEAPS)
+
+
+def _words(name: str) -> list[str]:
+    """Letters and digits in small letters, without accents; everything else parts words."""
+    plain = unicodedata.normalize("NFKD", name.casefold())
+    plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
+    return re.findall(r"[^\W_]+", plain)
+
+
+def _key(name: str) -> str:
+    joined = "".join(_words(name))
+    if not joined:
+        return name  # signs only
+    is_plural = joined.endswith("s") and len(joined) >= SHORTEST_PLURAL
+    return joined[:-1] if is_plural else joined
+
+
+def _slips(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of long names in which one long word differs by a letter.
+
+    Two words that differ so share a form with one letter left out; only names that share one are compared.
+    """
+    forms: dict[tuple[str, ...], list[str]] = {}
+    pairs = []
+    for name in names:
+        words = _words(name)
+        near: set[str] = set()
+        for place, word in enumerate(words):
+            if len(word) < LONG_WORD - 1 or not word.isalpha() or sum(map(len, words)) < LONG_NAME - 1:
+                continue
+            for cut in {word, *(word[:i] + word[i + 1 :] for i in range(len(word)))}:
+                form = (*words[:place], f"\0{cut}", *words[place + 1 :])
+                others = forms.setdefault(form, [])
+                near.update(others)
+                others.append(name)
+        pairs += [(other, name) for other in sorted(near) if _is_slip(other, name)]
+    return pairs
+
+
+def _is_slip(one: str, other: str) -> bool:
+    first, second = _words(one), _words(other)
+    if len(first) != len(second) or max(sum(map(len, first)), sum(map(len, second))) < LONG_NAME:
+        return False
+    differing = [(a, b) for a, b in zip(first, second, strict=True) if a != b]
+    if len(differing) != 1:
+        return False
+    (a, b) = differing[0]
+    return max(len(a), len(b)) >= LONG_WORD and a[0] == b[0] and _one_letter_apart(a, b)
+
+
+def _one_letter_apart(one: str, other: str) -> bool:
+    """One letter more, less or other, or two neighbours swapped."""
+    short, long = sorted((one, other), key=len)
+    same = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
+    if len(long) - len(short) == 1:
+        return short[same:] == long[same + 1 :]
+    if len(long) != len(short):
+        return False
+    swapped = short[:same] + short[same : same + 2][::-1] + short[same + 2 :]
+    return short[same + 1 :] == long[same + 1 :] or swapped == long

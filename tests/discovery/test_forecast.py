@@ -1,0 +1,84 @@
+"""How long it will take: more for more images, more steps and slower networks; and nothing is changed by asking."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+
+from holotype.data.sources import load_table
+from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.forecast import (
+    Forecast,
+    Pace,
+    embedding_seconds,
+    forecast,
+    in_words,
+    measure,
+    training_seconds,
+)
+from holotype.machine.device import Compute
+from holotype.models.backbone import BackboneConfig, load_backbone
+
+PACE = Pace(reading=0.01, trunk=0.1, tail=0.02)
+
+
+def training(n: int = 1_000, pace: Pace = PACE, **settings) -> float:
+    return training_seconds(n, DiscoverConfig(device="cpu", **settings), pace, "cpu")
+
+
+def test_embedding_reads_and_computes() -> None:
+    assert embedding_seconds(100, PACE, "cpu") == pytest.approx(11)
+    assert embedding_seconds(100, PACE, "cuda") == pytest.approx(10)  # one behind the other
+
+
+def test_training_is_the_sample_the_cache_and_the_steps() -> None:
+    """1,000 images are read, seven views of each are kept, and 10 steps draw three views of 64 images."""
+    assert training(steps=10) == pytest.approx(1_000 * (0.01 + 7 * 0.1) + 10 * 64 * 3 * 0.02)
+    assert training(100_000, steps=10) == training(5_000, steps=10)  # the sample
+    assert training(100_000, steps=10, sample=20_000) > training(100_000, steps=10)
+    assert training(method="kmeans") == pytest.approx(10)  # nothing is trained
+    assert training(steps=10, method="simgcd") < training(steps=10)  # fewer views, no strong ones
+
+
+def test_a_network_that_learns_as_a_whole_takes_longer() -> None:
+    assert training(steps=1_000, method="sptnet") > training(steps=1_000)
+
+
+def test_measuring_changes_nothing(squares_folder: Path, tiny_backbone_file: Path) -> None:
+    backbone = load_backbone(BackboneConfig(str(tiny_backbone_file)))
+    before = {name: value.clone() for name, value in backbone.tail.state_dict().items()}
+    state = torch.random.get_rng_state()
+    table = load_table(squares_folder)
+    pace = measure(table, backbone, Compute.on("cpu"))
+    assert min(pace.reading, pace.trunk, pace.tail) > 0
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert all(torch.equal(before[name], value) for name, value in backbone.tail.state_dict().items())
+    assert all(p.grad is None for p in backbone.tail.parameters())
+    told = forecast(table, DiscoverConfig(device="cpu", steps=1), copy.deepcopy(backbone))
+    assert told.device == "cpu"
+    assert told.network == "tiny at 32 pixels"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (3, "under a minute"),
+        (70, "a minute"),
+        (300, "5 minutes"),
+        (9_000, "2.5 hours"),
+        (200_000, "2.3 days"),
+    ],
+)
+def test_time_in_words(seconds: float, words: str) -> None:
+    assert in_words(seconds) == words
+
+
+def test_the_line() -> None:
+    assert Forecast(60, 600, "cpu", "embedded at 128 pixels").words == (
+        "Time on this CPU, roughly: 11 minutes (embedding a minute, training 10 minutes), "
+        "with the network embedded at 128 pixels."
+    )
+    assert "roughly: under a minute, with" in Forecast(3, 20, "cuda", "x at 32 pixels").words
