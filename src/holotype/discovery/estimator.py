@@ -51,7 +51,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    method: name of the method; rpc, simgcd, debgcd, kmeans, or one of your own as package.module:Class.
+    method: name of the method, as `holotype methods` lists them, or one of your own as package.module:Class.
     k: number of categories, known and novel together, or "auto".
     backbone: "auto", "embedded", a name of timm, or the path of a .safetensors file.
     arch: timm's name of the network in a .safetensors file.

@@ -22,7 +22,7 @@ def train(
 ) -> Record:
     """Train a method on a data set and score it; returns the record of the run, which is also in its scores.json.
 
-    method: kmeans, simgcd, debgcd, rpc, or one of your own as package.module:Class.
+    method: as `holotype methods` lists them (kmeans, simgcd, rpc, ...), or one of your own as package.module:Class.
     dataset: the name of a benchmark, or the path of a folder of images or of a CSV or Parquet file.
     preset: named settings of the method.
     settings: whatever has a dot in its name, as in {"train.epochs": 20, "method.lambda_2": 0.1}.

@@ -35,7 +35,7 @@ class Experiment:
     """Everything that decides a run."""
 
     method_name: str
-    """Method: kmeans, simgcd, debgcd, rpc, or one of your own as package.module:Class."""
+    """Method, as `holotype methods` lists them, or one of your own as package.module:Class."""
     dataset: str
     """Data set: the name of a benchmark, or the path of a folder of images or of a CSV or Parquet file."""
     root: str | None = None
@@ -49,7 +49,7 @@ class Experiment:
     out: str | None = None
     """Run folder; a run found there is continued. Default: runs/DATASET-METHOD-PRESET-sSEED."""
     preset: str = "default"
-    """Named settings of the method; rpc has default and reading."""
+    """Named settings of the method; `holotype train --help` lists those of each."""
     label: str | None = None
     """Name of these settings in tables; default: the preset."""
     device: DeviceName = "auto"
