@@ -25,7 +25,7 @@ class DiscoverConfig:
     k: int | Literal["auto"] = "auto"
     """Number of categories, known and new together; auto estimates it."""
     method: str = "rpc"
-    """Method that finds the categories, as `holotype methods` lists them, or one of your own as package.module:Class."""
+    """Method that finds the categories: one that `holotype methods` lists, or your own as package.module:Class."""
     backbone: str = "auto"
     """The network: auto takes the best that can be had; embedded, timm's name, or a .safetensors file."""
     arch: str | None = None
