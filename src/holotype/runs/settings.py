@@ -56,6 +56,8 @@ def resolve(
 
 def sets_its_pace(experiment: Experiment) -> bool:
     """Whether every stage brings a pace of its own, so that the warm-up of training does nothing."""
+    if find_method(experiment.method_name).stages is Method.stages:
+        return False  # need not be built to know
     from holotype.runs.views import stages_of
 
     stages = stages_of(experiment)
