@@ -52,12 +52,16 @@ def test_means_are_of_raw_features_and_then_of_unit_length():
 
 
 def test_what_was_said_is_not_said_again(caplog):
-    few = Concepts(torch.zeros(5, dtype=torch.long), 1, 4.0, 1.0)
-    line = tell_few(few, 8)
-    assert line.startswith("Only 1 concept")
-    assert tell_few(few, 8, line) == line
-    assert len(caplog.records) == 1
-    assert tell_few(few, 1, line) == ""
-    none = Concepts(torch.full((5,), -1), 0, 0.0, 0.0)
-    assert "so that the concept loss is 0" in tell_few(none, 8, line)
-    assert len(caplog.records) == 2
+    """Their number changes from one search to the next: that is no news."""
+    told: set[str] = set()
+
+    def search(count: int) -> list[str]:
+        tell_few(Concepts(torch.zeros(5, dtype=torch.long), count, 4.0, 1.0), 8, told)
+        return [record.getMessage() for record in caplog.records]
+
+    assert search(8) == []
+    assert search(1) == ["Only 1 concept was found: it repeats to fill the 8 places of a step."]
+    assert search(3) == search(9) == search(2)
+    assert len(search(7)) == 1
+    assert "so that the concept loss is 0" in search(0)[1]
+    assert len(search(0)) == len(search(1)) == 2

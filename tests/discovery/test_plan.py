@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from holotype.data.table import Table
-from holotype.discovery.plan import draw_sample, make_plan, pick_views
+from holotype.discovery.plan import draw_sample, make_plan, pick_preset, pick_views, spread_epochs
+from holotype.methods import METHODS, Stage
+from holotype.runs.settings import default_experiment
+from holotype.runs.views import stages_of
 
 
 def make_table(n_a: int, n_b: int, n_unlabelled: int) -> Table:
@@ -48,3 +51,27 @@ def test_a_sample_keeps_the_shares_and_every_class() -> None:
     assert (np.diff(rows) > 0).all()
     assert (draw_sample(table, 1_000, 0) == rows).all()
     assert (draw_sample(table, 1_000, 1) != rows).any()
+
+
+@pytest.mark.parametrize("epochs", [6, 37, 250])
+@pytest.mark.parametrize("method", METHODS)
+def test_all_stages_together_take_the_epochs_that_were_planned(method: str, epochs: int) -> None:
+    for device in ("cpu", "cuda"):
+        stages = stages_of(default_experiment(method, "images", pick_preset(method, device)))
+        found = spread_epochs(epochs, stages)
+        total = sum(stage.length(found) for stage in stages)
+        assert total <= epochs
+        assert not stages or sum(stage.length(found + 1) for stage in stages) > epochs
+
+
+def test_stages_of_a_fixed_length_are_as_short_as_they_can_be() -> None:
+    assert spread_epochs(5, [Stage(epochs=9), Stage(share=2.0)]) == 1
+    assert spread_epochs(12, [Stage(epochs=4), Stage(share=2.0)]) == 4
+
+
+def test_a_cpu_takes_what_costs_less() -> None:
+    found = {method: pick_preset(method, "cpu") for method in METHODS}
+    assert {method for method in found if found[method] == "light"} == {"gcd", "promptcal", "dccl"}
+    assert found["sptnet"] == "short"
+    assert found["rpc"] == "default"
+    assert {pick_preset(method, "cuda") for method in METHODS} == {"default"}

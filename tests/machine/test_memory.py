@@ -10,7 +10,7 @@ import torch
 
 from holotype.errors import InputError
 from holotype.machine import memory
-from holotype.machine.memory import Budget, MemoryConfig, cache_folder, find_budget, human
+from holotype.machine.memory import Budget, MemoryConfig, cache_folder, find_budget, human, ran_out
 
 CPU = torch.device("cpu")
 GB = 1_000_000_000
@@ -197,3 +197,17 @@ def test_a_real_gpu_shrinks_as_it_fills() -> None:
     assert before - during >= held.numel() * 0.9
     del held
     assert find_budget(MemoryConfig(), device).device > during  # torch's own reserve is handed back
+
+
+@pytest.mark.parametrize(
+    ("error", "memory"),
+    [
+        (torch.OutOfMemoryError("Tried to allocate 20 GiB."), True),
+        (MemoryError(), True),
+        (RuntimeError("MPS backend out of memory"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+    ],
+)
+def test_which_errors_speak_of_memory(error, memory):
+    assert ran_out(error) is memory

@@ -1,5 +1,6 @@
 """UNO+: its step against the golden one, the queue and the prior as properties, the head that places."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +83,7 @@ def test_targets_are_those_of_batch_and_queue_together():
 
 
 def test_the_queue_is_long_enough_and_holds_no_labelled_row():
-    method = build(queue=10)
+    method = build(queue=10, task=dataclasses.replace(TASK, n_images=100))
     assert len(method.queue.rows) == 70
     for step in range(40):
         method.loss(a_batch(seed=step), {})

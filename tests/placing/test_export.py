@@ -159,3 +159,20 @@ def test_without_the_extra_it_is_one_sentence(run, tmp_path, monkeypatch) -> Non
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(InputError, match=r"pip install 'holotype\[onnx\]'"):
         export_onnx(run, tmp_path / "model.onnx")
+
+
+def test_what_is_no_graph_is_refused_in_one_sentence(
+    squares_folder, tiny_backbone_file, tmp_path, monkeypatch
+) -> None:
+    def fails(*_, **__):
+        raise RuntimeError(
+            "You marked batch as dynamic\n  but your code specialized it to be a constant (2)."
+        )
+
+    train_small(tmp_path / "run", squares_folder, tiny_backbone_file, "kmeans")
+    monkeypatch.setattr("holotype.placing.export._packages", lambda: (None, None))
+    monkeypatch.setattr(torch.onnx, "export", fails)
+    with pytest.raises(InputError, match=r"KMeans cannot be written as ONNX.*a constant") as refused:
+        export_onnx(tmp_path / "run", tmp_path / "model.onnx")
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "model.onnx").exists()

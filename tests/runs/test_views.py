@@ -10,7 +10,7 @@ from holotype.methods import METHODS, Task, Views, find_method
 from holotype.models.cache import CacheViews
 from holotype.runs import views as module
 from holotype.runs.settings import default_experiment
-from holotype.runs.views import drawn, holds, views_needed, wanted_views
+from holotype.runs.views import drawn, holds, tell_partial, views_needed, wanted_views, without_unusable_cache
 from tests.training.stubs import STUBS
 
 from .test_prepared import tiny as tiny  # the fixture: an experiment on coloured squares
@@ -111,3 +111,25 @@ def test_a_method_that_reads_its_weights_while_it_is_built_has_stages_too(tiny, 
     monkeypatch.setattr(SimGCD, "__init__", reading)
     monkeypatch.setattr("holotype.runs.views._methods", {})
     assert wanted_views(tiny("simgcd", cache_views="4+2")) == CacheViews(4, 2)
+
+
+@pytest.mark.parametrize(
+    ("method", "asked", "taken"),
+    [
+        ("simgcd", "16+8", "16+8"),
+        ("sptnet", "16+8", "16+8"),
+        ("kmeans", "16+8", "16+8"),
+        ("promptcal", "16+8", "off"),
+        ("promptcal", "auto", "auto"),
+    ],
+)
+def test_a_sweep_leaves_the_cache_out_where_no_stage_can_use_it(tiny, method, asked, taken):
+    experiment = tiny(method, cache_views=asked)
+    assert without_unusable_cache(experiment).cache_views == taken
+    assert experiment.cache_views == asked  # the one that was given stays as it is
+
+
+def test_which_stages_draw_from_the_cache_is_told_where_they_differ():
+    told = {name: tell_partial(methods(name)[0].stages(), name) for name in METHODS}
+    assert told.pop("sptnet") == "Of sptnet, simgcd draws from the token cache, and prompts takes images."
+    assert not any(told.values())

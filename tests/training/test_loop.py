@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +65,9 @@ def test_what_learns_changes_and_the_rest_does_not(world, name):
 def test_resumed_equals_uninterrupted_bit_for_bit(world, name, tmp_path):
     whole = world.loop(TRAINED[name], epochs=3)
     whole.fit()
-    for stop_after in (1, 4, 6):  # inside the first epoch, inside the second, at its end
+    ends = list(accumulate(whole.steps * whole.epochs(stage) for stage in whole.stages))
+    # inside the first epoch, inside the second, at its end; between two stages, and inside the next
+    for stop_after in {1, 4, 6, *(end + more for end in ends[:-1] for more in (0, 1))}:
         out = tmp_path / str(stop_after)
         first = world.loop(TRAINED[name], epochs=3, out=out)
         interrupt_after(first, stop_after)

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from holotype.cluster.evaluate import clustering_accuracy
-from holotype.errors import InputError
 from holotype.methods import METHODS, Batch, Moment, Task
 
 from .conftest import SMALL
@@ -54,16 +53,6 @@ def test_both_presets_train(world, name, preset):
     loop.fit()
     still = [key for key, p in loop.learnable.items() if torch.equal(p, before[key])]
     assert not [key for key in still if key.startswith("method.")]
-
-
-@pytest.mark.parametrize("name", ["gcd", "protogcd", "rs"])
-def test_without_a_novel_category_every_image_gets_a_known_class(world, name):
-    assert set(world.loop(name, k=2).fit().category.tolist()) <= {0, 1}
-
-
-def test_uno_refuses_a_task_without_a_novel_category(world):
-    with pytest.raises(InputError, match=r"UNO\+ needs a novel category"):
-        world.loop("uno", k=2)
 
 
 @pytest.mark.parametrize("name", PEERS)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 
-import numpy as np
-import pytest
 import torch
 
-from holotype.cluster.evaluate import clustering_accuracy
 from holotype.training.optimiser import momentum_tensors
-from holotype.training.progress import Stopped, StopRequest
 
-from .conftest import assert_equal_weights, weights
-from .test_loop import interrupt_after
+from .conftest import weights
+from .test_every_method import digest, steps_of
 
 SETTINGS = {
     "sptnet": {"prompt_epochs": 3.0, "turn": 2},
@@ -22,7 +17,6 @@ SETTINGS = {
 }
 STEPS = 3
 """Of an epoch: 48 images in batches of 16."""
-BOTH = pytest.mark.parametrize("name", SETTINGS)
 
 
 def loop_of(world, name, **given):
@@ -35,19 +29,6 @@ def told(loop):
     return [line for line in lines if line["kind"] == "epoch"]
 
 
-@BOTH
-def test_it_finds_the_categories(world, name, tmp_path):
-    loop = loop_of(world, name, epochs=6, out=tmp_path)
-    placed = loop.fit()
-    hidden = ~world.table.labelled
-    truth = np.unique(world.table.truth, return_inverse=True)[1]
-    found = clustering_accuracy(truth[hidden], placed.category.numpy()[hidden], 2)
-    assert found.all > 0.6  # all in one category: a third
-    for line in told(loop):
-        assert np.isfinite(line["loss"])
-    assert {line["stage"] for line in told(loop)} == {stage.name for stage in loop.method.stages()}
-
-
 def test_the_graph_and_the_turns_are_told_in_the_log(world, tmp_path):
     spt, cal = (loop_of(world, name, out=tmp_path / name) for name in SETTINGS)
     spt.fit(), cal.fit()
@@ -57,39 +38,6 @@ def test_the_graph_and_the_turns_are_told_in_the_log(world, tmp_path):
     last = told(cal)[-1]
     assert last["positives"] > 0
     assert 0 <= last["precision"] <= 1
-
-
-@BOTH
-def test_all_that_learns_gets_a_gradient_within_a_cycle_and_nothing_else_changes(world, name):
-    loop = loop_of(world, name, epochs=2)
-    trunk = digest(loop.encoder.trunk.state_dict())
-    frozen = {n: p.clone() for n, p in loop.modules.named_parameters() if n not in loop.learnable}
-    assert frozen  # the norm after the last block
-    missing = {stage.name: learning(loop, stage) for stage in loop.method.stages()}
-    for _ in steps_of(loop):
-        stage = loop.method.stages()[loop.position.stage].name
-        moved = [n for n in missing[stage] if loop.learnable[n].grad is not None]
-        missing[stage] -= {n for n in moved if loop.learnable[n].grad.ne(0).any() or "bias" in n}
-    assert not any(missing.values()), missing
-    assert digest(loop.encoder.trunk.state_dict()) == trunk
-    assert all(torch.equal(p, dict(loop.modules.named_parameters())[n]) for n, p in frozen.items())
-
-
-def learning(loop, stage) -> set[str]:
-    return {name for name in loop.learnable if name.startswith(stage.trains)}
-
-
-def steps_of(loop):
-    """Train, and yield after each step."""
-    with StopRequest() as stop:
-        yield from loop.training(stop)
-
-
-def digest(tensors) -> str:
-    found = hashlib.sha256()
-    for name in sorted(tensors):
-        found.update(name.encode() + tensors[name].detach().contiguous().numpy().tobytes())
-    return found.hexdigest()
 
 
 def test_who_stands_still_in_sptnet_stays_to_the_bit_with_its_momentum(world):
@@ -137,21 +85,6 @@ def test_as_run_never_trains_the_network_on_a_small_data_set(world):
         if loop.position.stage == 0:
             before = digest(loop.encoder.module.tail.state_dict())
     assert digest(loop.encoder.module.tail.state_dict()) == before
-
-
-@BOTH
-def test_resumed_inside_the_second_stage_equals_uninterrupted(world, name, tmp_path):
-    """Stopped between the two, in the second one's first epoch, and in a later one."""
-    whole = loop_of(world, name)
-    whole.fit()
-    for stop_after in (2 * STEPS, 2 * STEPS + 1, 3 * STEPS + 2):
-        first = loop_of(world, name, out=tmp_path / str(stop_after))
-        interrupt_after(first, stop_after)
-        with pytest.raises(Stopped):
-            first.fit()
-        second = loop_of(world, name, out=tmp_path / str(stop_after))
-        second.fit()
-        assert_equal_weights(weights(whole), weights(second))
 
 
 def test_sptnet_takes_its_first_stage_from_a_cache(world, tmp_path):

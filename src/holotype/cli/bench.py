@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -119,6 +119,8 @@ def run(given: argparse.Namespace, studies: Sequence[Study]):  # type: ignore[no
             _say(f"{study.name}: {study.question}")
             for row in chosen_rows(study, ask_of(given, study)):
                 _say(f"  {row.name}{': ' if row.asks else ''}{row.asks}")
+    if without := exact_though_asked(made, given):
+        _say(f"{', '.join(without)} cannot use cached views, since all stages take images: exact mode.")
     shelf, plans = Shelf(), {}
     stores: dict[Path, Records] = {}
     elsewhere = Records(given.reuse) if given.reuse else None
@@ -133,6 +135,13 @@ def run(given: argparse.Namespace, studies: Sequence[Study]):  # type: ignore[no
     except RunsFailed as error:
         found, failure = error.found, error
     return [(study, plans[study.name], found) for study in studies], failure
+
+
+def exact_though_asked(made: Mapping[str, Sequence[Experiment]], given: argparse.Namespace) -> list[str]:
+    """Methods that run without the token cache that was asked for by number."""
+    exact = [e for runs in made.values() for e in runs if e.cache_views == "off"]
+    asked = given.cache_views not in (None, "auto", "off")
+    return list(dict.fromkeys(e.method_name for e in exact)) if asked else []
 
 
 def recorded(study: Study, given: argparse.Namespace) -> str:

@@ -89,15 +89,23 @@ def _numbered(module: np.ndarray) -> np.ndarray:
     return np.argsort(np.argsort(first))[inverse]
 
 
+def check_engine(engine: Engine) -> None:
+    """Raise InputError where an engine is asked for that is not installed."""
+    if engine == "infomap":
+        try:
+            import infomap as _infomap_package  # noqa: F401
+        except ImportError:
+            raise InputError(
+                "Communities by infomap need the package infomap, which is not installed: pip install "
+                "'holotype[infomap]', or leave --method.communities at own."
+            ) from None
+
+
 def _infomap(weight: csr_array, seed: int) -> np.ndarray:
     """The same by the package of the authors of the map equation, whose licence (GPL) keeps it optional."""
-    try:
-        from infomap import Infomap
-    except ImportError:
-        raise InputError(
-            "Communities by infomap need the package infomap, which is not installed: pip install "
-            "'holotype[infomap]', or leave --method.communities at own."
-        ) from None
+    check_engine("infomap")
+    from infomap import Infomap
+
     links = weight.tocoo()
     search = Infomap(f"--two-level --directed --silent --seed {seed % 2**31 + 1}")
     for node in range(weight.shape[0]):

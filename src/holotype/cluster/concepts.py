@@ -59,19 +59,21 @@ def concept_means(features: Tensor, concepts: Concepts) -> Tensor:
     return unit(total.index_put_((spare,), x, accumulate=True)[:-1])  # the same bits at every call
 
 
-def tell_few(concepts: Concepts, slots: int, before: str = "") -> str:
-    """Say in one line that there are too few concepts to fill the places of a step, unless that was said `before`.
+def tell_few(concepts: Concepts, slots: int, told: set[str]) -> None:
+    """Say in one line that there are too few concepts to fill the places of a step, or none at all; each once.
 
-    Returns the line; empty where there are enough.
+    told: which of the two were said before; it takes in what is said now. Their number changes from search to search.
     """
-    if concepts.count >= slots:
-        return ""
-    line = f"Only {concepts.count} concepts were found: they repeat to fill the {slots} places of a step."
-    if concepts.count == 0:
-        line = (
+    n = concepts.count
+    which = "none" if n == 0 else "few"
+    if n >= slots or which in told:
+        return
+    told.add(which)
+    if n == 0:
+        log.warning(
             f"No concept was found among {len(concepts.of):,} images, so that the concept loss is 0; "
             "a lower --method.least_similarity links more of them."
         )
-    if line != before:
-        log.warning(line)
-    return line
+        return
+    found = "1 concept was found: it repeats" if n == 1 else f"{n} concepts were found: they repeat"
+    log.warning(f"Only {found} to fill the {slots} places of a step.")

@@ -13,7 +13,7 @@ from torch import Tensor
 from holotype.data.scratch import Scratch, Spill, too_little_disk
 from holotype.data.store import ImageStore
 from holotype.errors import InputError
-from holotype.machine.memory import LEVELS, PLACE, Budget, Level, human
+from holotype.machine.memory import LEVELS, PLACE, Budget, Level, human, ran_out
 
 Choice = Literal["auto", "device", "host", "disk"]
 CHUNK = 1 << 26
@@ -41,7 +41,7 @@ def place(
             try:
                 placed = _move(store, level, device, folder)
             except (MemoryError, RuntimeError) as error:
-                if not _ran_out(error):
+                if not ran_out(error):
                     raise
                 refusal = f"{PLACE[level]} ran out while they were copied"
             else:
@@ -82,13 +82,6 @@ def _to_disk(pixels: Tensor, folder: Path) -> Tensor:
     for part in pixels.split(CHUNK):
         scratch.write(part.cpu().numpy())
     return scratch.map()
-
-
-def _ran_out(error: BaseException) -> bool:
-    """Does the error speak of memory? Not every device has an exception of its own for it."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return "out of memory" in str(error).lower()
 
 
 def _line(store: ImageStore, choice: Choice, budget: Budget, folder: Path, reasons: list[str]) -> str:

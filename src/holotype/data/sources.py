@@ -133,7 +133,10 @@ def check_trainable(table: Table) -> None:
             f"Only one known class ({present[0]!r}) has usable images{where}; label at least two."
         )
     if not (table.usable & ~table.labelled).any():
-        raise InputError(f"Every usable image{where} is labelled, so that nothing is left to place.")
+        raise InputError(
+            f"Every usable image{where} is labelled, so that nothing is left to place; put images without a label into "
+            "a folder called unlabelled, beside those of the classes, or name the labels with --labels."
+        )
 
 
 def _table(

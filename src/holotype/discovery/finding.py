@@ -19,10 +19,11 @@ from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.look import words_of_unread_classes
-from holotype.discovery.plan import draw_sample, make_plan, resolved
+from holotype.discovery.plan import draw_sample, make_plan, pick_preset, resolved, spread_epochs
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
 from holotype.machine.device import Compute, pick_device
+from holotype.methods import METHODS, find_method
 from holotype.runs.embed import Embeddings, embed_table
 from holotype.runs.experiment import Experiment
 from holotype.runs.outcome import Rest, Told
@@ -30,7 +31,7 @@ from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
 from holotype.runs.run import Run, begin, finish
 from holotype.runs.settings import default_experiment
-from holotype.runs.views import stages_of, views_of
+from holotype.runs.views import stages_of, without_unusable_cache
 
 COUNT = "count.json"
 FEWEST = 8
@@ -171,18 +172,25 @@ def make_experiment(round: Round, sample: Table, k: int) -> Experiment:
     """The training of a discovery, in the words of `holotype train`."""
     config, device = round.config, pick_device(round.config.device)
     plan = make_plan(len(sample), resolved(config)["steps"], device)
-    experiment = default_experiment(
-        config.method, "images"
-    )  # no recipe: a folder called aircraft is no benchmark
+    # no recipe: a folder called aircraft is no benchmark
+    experiment = default_experiment(config.method, "images", pick_preset(config.method, device))
+    if experiment.preset != "default":
+        log.info(f"On a CPU, {config.method} is trained with its preset {experiment.preset}.")
     experiment.dataset = sample.name or "images"
     experiment.k, experiment.seed, experiment.out = k, config.seed, str(round.own)
     experiment.device, experiment.progress = device, round.progress
     experiment.backbone, experiment.cache_views = config.network, plan.cache_views
-    experiment.train.epochs, experiment.train.batch_size = plan.epochs, plan.batch_size
-    if stages_of(experiment) and views_of(experiment) is None:
-        experiment.cache_views = "off"  # every stage takes images
+    epochs = spread_epochs(plan.epochs, stages_of(experiment))
+    experiment.train.epochs, experiment.train.batch_size = epochs, plan.batch_size
+    experiment = without_unusable_cache(experiment)
     if config.long_tail:
-        if not hasattr(experiment.method, "memax_target"):
-            raise InputError(f"--long-tail is not for {config.method}; use rpc, simgcd, debgcd or sptnet.")
+        check_long_tail(config.method)
         experiment.method.memax_target = "estimated"
     return experiment
+
+
+def check_long_tail(method: str) -> None:
+    """Raise InputError for a method that cannot be told to expect categories of very different sizes."""
+    able = [name for name, kind in METHODS.items() if hasattr(kind.Config(), "memax_target")]
+    if not hasattr(find_method(method).Config(), "memax_target"):
+        raise InputError(f"--long-tail is not for {method}; use {', '.join(able[:-1])} or {able[-1]}.")

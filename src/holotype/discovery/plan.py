@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from holotype.data.table import Table
 from holotype.discovery.config import DiscoverConfig
 from holotype.machine.device import pick_device
+from holotype.methods import Stage, find_method
 
 STEPS = {"cpu": 1_000}
 """Training steps, unless told: minutes on a CPU."""
@@ -20,6 +22,8 @@ SAMPLE = {"cpu": 5_000}
 SAMPLE_ELSEWHERE = 200_000
 BATCH_SIZE = {"cpu": 64}
 BATCH_SIZE_ELSEWHERE = 128
+CHEAPER = ("light", "short")
+"""Presets without an expensive head, or with a shorter stage on images."""
 VIEWS_OF_A_STEP = 3
 """That RPC draws per image: two weak ones and a strong one."""
 FEWEST_LABELLED = 10
@@ -55,6 +59,20 @@ def make_plan(n: int, steps: int, device: str) -> Plan:
     batch_size = max(2, min(largest, n // 4))
     epochs = math.ceil(steps / max(n // batch_size, 1))
     return Plan(batch_size, max(epochs, 1), pick_views(n, steps * batch_size * VIEWS_OF_A_STEP, device))
+
+
+def spread_epochs(epochs: int, stages: Sequence[Stage]) -> int:
+    """The epochs of training with which all stages together take at most `epochs`, or as few as they can."""
+    found = epochs
+    while found > 1 and sum(stage.length(found) for stage in stages) > epochs:
+        found -= 1
+    return found
+
+
+def pick_preset(method: str, device: str) -> str:
+    """A preset that costs less, where a method has one and the device is a CPU."""
+    there = find_method(method).presets if device == "cpu" else ()
+    return next((preset for preset in CHEAPER if preset in there), "default")
 
 
 def pick_views(n: int, drawn: int, device: str) -> str:

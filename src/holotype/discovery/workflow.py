@@ -23,7 +23,7 @@ from holotype.data.sources import check_trainable, load_table
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen, choose_backbone
 from holotype.discovery.config import DiscoverConfig
-from holotype.discovery.finding import FEWEST, Round, run_round
+from holotype.discovery.finding import FEWEST, Round, check_long_tail, run_round
 from holotype.discovery.look import tell
 from holotype.discovery.moved import follow, relative
 from holotype.discovery.plan import resolved
@@ -51,7 +51,8 @@ from holotype.models.backbone import BackboneConfig
 from holotype.report import build_report
 from holotype.report.points import with_map
 from holotype.runs.folder import RunFolder
-from holotype.runs.parts import check_k
+from holotype.runs.parts import Data, check_fits, check_k
+from holotype.runs.settings import default_experiment
 from holotype.runs.trees import flat
 
 IDENTITY = "identity.json"
@@ -180,6 +181,8 @@ def write_result(folder: Path, progress: bool) -> Discovery:
 def check_table(table: Table, config: DiscoverConfig) -> None:
     """Raise InputError for collections in which there is nothing to discover, and for methods that do not exist."""
     find_method(config.method)
+    if config.long_tail:
+        check_long_tail(config.method)
     if len(table) < FEWEST:
         raise InputError(
             f"There are only {len(table)} images in {table.name or 'the collection'}; discover needs at least "
@@ -220,6 +223,9 @@ def claim(folder: Path, table: Table, config: DiscoverConfig) -> tuple[DiscoverC
     elif not begun:
         chosen = choose_backbone(wanted, pick_device(config.device))
         wanted = chosen.config
+        # what cannot be trained is refused before anything is written; a k that is estimated is looked at then
+        k = len(table.known) + 1 if config.k == "auto" else config.k
+        check_fits(default_experiment(config.method, "images"), Data(table, k), chosen.backbone)
         log.info(chosen.words)
     identity = {"format": FORMAT, **resolved(config), **seen, "backbone": as_plain(wanted)}
     check_settings(folder, begun, identity)

@@ -163,6 +163,15 @@ def _device_memory(device: torch.device) -> tuple[int, int]:
     return free, max(0, free - max(LEAST_RESERVE, int(DEVICE_RESERVE * total)))
 
 
+def ran_out(error: BaseException) -> bool:
+    """Does the error speak of memory? Not every device has an exception of its own for it."""
+    import torch
+
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return any(words in str(error).lower() for words in ("out of memory", "can't allocate memory"))
+
+
 def _free_disk(folder: Path) -> int:
     """Bytes free where `folder` is or would be made."""
     for place in (folder.absolute(), *folder.absolute().parents):

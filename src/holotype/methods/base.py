@@ -182,6 +182,14 @@ class Method(nn.Module):
             )
         vars(self)["encoder"] = encoder  # past nn.Module, which would register it
 
+    def check(self) -> list[str]:
+        """Raise InputError where the method cannot be trained here; returns sentences about settings that shrink.
+
+        Called before anything is computed, and never where a trained model is loaded: what only training needs is
+        looked for here, not in __init__.
+        """
+        return []
+
     # -- features ---------------------------------------------------------------------------------
 
     def build_encoder(self, trunk: Any, tail: Any) -> nn.Module:

@@ -31,7 +31,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from holotype.cluster.communities import Engine
+from holotype.cluster.communities import Engine, check_engine
 from holotype.cluster.concepts import concept_means, find_concepts, tell_few
 from holotype.cluster.neighbours import Edges
 from holotype.data.concepts import rows_with_concepts
@@ -39,6 +39,7 @@ from holotype.losses.concepts import concept_nce, follow
 from holotype.machine.rules import Count
 from holotype.methods.base import Batch, Card, Images, Moment, Now, Rate, Stage, Task
 from holotype.methods.gcd import GCD, GCDConfig
+from holotype.methods.limits import tell_shrunk
 from holotype.methods.schedule import FINAL_LR_SHARE, linear_warmup
 
 SLOTS, MEMBERS = 8, 16
@@ -134,9 +135,14 @@ class DCCL(GCD):
         self.register_buffer("standing", torch.full((task.n_images,), -1))
         self.register_buffer("count", torch.zeros((), dtype=torch.long))
         self.register_buffer("found", torch.zeros(3))
-        self.told = ""
+        self.told: set[str] = set()
 
     # -- the way through training -----------------------------------------------------------------
+
+    def check(self) -> list[str]:
+        c = self.config
+        check_engine(c.communities)
+        return tell_shrunk("method.neighbours", c.neighbours, self.task.n_images, "images")
 
     def stages(self) -> list[Stage]:
         return [Stage(rates=(Rate("", pace=pace),))]
@@ -168,7 +174,7 @@ class DCCL(GCD):
         self.count.fill_(found.count)
         outliers = int((found.of < 0).sum())
         self.found.copy_(torch.tensor([outliers, found.positives, found.precision]))
-        self.told = tell_few(found, SLOTS, self.told)
+        tell_few(found, SLOTS, self.told)
 
     def rows(self, stage: Stage, epoch: int, draw: torch.Generator) -> Tensor:
         return rows_with_concepts(

@@ -37,6 +37,7 @@ from holotype.losses.precision import unit
 from holotype.machine.rules import Count, Share, Times
 from holotype.methods.base import Batch, Card, Images, Moment, Now, Stage, Task
 from holotype.methods.gcd import GCD, GCDConfig
+from holotype.methods.limits import tell_shrunk
 from holotype.methods.simgcd import TAU_S, TAU_U
 from holotype.methods.tally import Tally
 from holotype.models.heads import GCDHead
@@ -93,6 +94,7 @@ class PromptCAL(GCD):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},
         "as_run": {"identity": True, "cls_positive": "same"},
+        "light": {"proj_out": 0},
     }
     recipes: ClassVar[dict[str, dict[str, Any]]] = {
         **dict.fromkeys(("cub", "scars", "aircraft"), _values(5, 0.8, 0.5)),
@@ -116,6 +118,7 @@ class PromptCAL(GCD):
             "No distillation on ImageNet; the second stage goes on from the last epoch, and the last epoch is taken.",
             "The memory never has more rows than there are images.",
             "Weight decay spares biases and other one-dimensional parameters.",
+            "The preset light trains without the 65 536 outputs of both heads.",
             "On data of your own the graph has memory / (4 k) neighbours, from 3 to 20, and quantile 0.8.",
         ),
     )
@@ -126,9 +129,17 @@ class PromptCAL(GCD):
         self.teacher = Teacher(self.head, self.prompt_head)
         rows = min(config.memory, task.n_images)
         self.memory, self.memory_label = RingMemory(rows, 2, task.dim), RingMemory(rows)
-        self.k_nn = config.neighbours or min(max(rows // (4 * task.k), FEWEST), MOST)
+        self.k_nn = min(config.neighbours or min(max(rows // (4 * task.k), FEWEST), MOST), rows)
         self.tally = Tally("positives", "precision", "prompt_positives", "prompt_precision")
         self.unwritten: tuple[Tensor, Tensor] | None = None
+
+    def check(self) -> list[str]:
+        c, there = self.config, self.task.n_images
+        rows = len(self.memory.rows)
+        return [
+            *tell_shrunk("method.memory", c.memory, there, "images"),
+            *tell_shrunk("method.neighbours", c.neighbours or 0, rows, "rows in the memory"),
+        ]
 
     def build_encoder(self, trunk: Any, tail: Any) -> nn.Module:
         return TaughtPrompts(TokenPrompts(trunk, tail))

@@ -85,6 +85,11 @@ class Stage:
     rates: tuple[Rate, ...] = ()
     """Parameters with a rate of their own; the others take the stage's."""
 
+    @property
+    def paced(self) -> bool:
+        """Whether all that learns follows a pace of the stage's own, so that the warm-up of training does nothing."""
+        return any(rate.prefix == "" for rate in self.rates) and all(rate.pace for rate in self.rates)
+
     def length(self, epochs: int) -> int:
         """Epochs of this stage in a training of `epochs`."""
         return max(1, round(self.share * epochs)) if self.epochs is None else self.epochs

@@ -30,6 +30,7 @@ from holotype.losses.precision import unit
 from holotype.losses.transport import sinkhorn, swapped_prediction
 from holotype.machine.rules import Count, Natural
 from holotype.methods.base import Batch, Card, Images, Method, Now, Rate, Stage, Task
+from holotype.methods.limits import tell_shrunk
 from holotype.methods.prototypes import class_means
 from holotype.methods.schedule import cosine
 from holotype.methods.tally import Tally
@@ -52,7 +53,8 @@ class UNOConfig:
     rounds: Count = 3
     """Rounds of Sinkhorn."""
     queue: Natural = 10
-    """Unlabelled rows kept beside the batch for the assignment, as a multiple of K; 0 for none."""
+    """Unlabelled rows kept beside the batch for the assignment, as a multiple of K; 0 for none, and never more than
+    there are unlabelled images."""
     prior: Literal["unlabelled", "uniform"] = "unlabelled"
     """Shares of the classes among unlabelled images: equal class sizes less the labelled images, or equal shares."""
     start: Literal["means", "random"] = "means"
@@ -120,12 +122,18 @@ class UNO(Method):
         self.novel = MultiHead(config.heads, task.dim, novel)
         self.over = MultiHead(config.heads, task.dim, config.over * novel)
         columns = task.k + task.n_known + config.over * novel  # of both kinds of logits, side by side
-        self.queue = RingMemory(config.queue * task.k, config.heads, columns) if config.queue else None
+        # no image needs to stand in it more than once
+        rows = min(config.queue * task.k, max(1, task.n_unlabelled))
+        self.queue = RingMemory(rows, config.heads, columns) if config.queue else None
         for name, over in (("prior", 1), ("prior_over", config.over)):
             shares = unlabelled_shares(task, over) if config.prior == "unlabelled" else None
             self.register_buffer(name, shares, persistent=False)
         self.register_buffer("head_loss", torch.zeros(config.heads))
         self.tally = Tally("target_peak", "target_known", "labelled_right")
+
+    def check(self) -> list[str]:
+        asked, there = self.config.queue * self.task.k, max(1, self.task.n_unlabelled)
+        return tell_shrunk("method.queue", asked, there, "unlabelled images")
 
     def stages(self) -> list[Stage]:
         return [Stage(rates=(Rate("", pace=cosine(FLOOR, WARMUP * self.task.epochs)),))]

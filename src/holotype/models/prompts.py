@@ -142,7 +142,8 @@ class TokenPrompts(nn.Module):
     def with_prompts(self, x: Tensor, number: int) -> Tensor:
         """The input of block `number`: its own prompts stand where those of the block before stood."""
         n = self.prompts.shape[1]
-        own = self.prompts[number].to(x.dtype).expand(len(x), -1, -1)
+        # shape and not len: an exported graph takes any number of images
+        own = self.prompts[number].to(x.dtype).expand(x.shape[0], -1, -1)
         return torch.cat([x[:, :1], own, x[:, 1 + (n if number else 0) :]], dim=1)
 
 

@@ -103,7 +103,14 @@ def export_onnx(run: Path, file: Path) -> Parity:
     samples = [
         sample(trained, n, seed) for seed, n in enumerate(CHECKED)
     ]  # before it is cast to single precision
-    proto = _record(Exported(trained).float().eval(), trained.backbone.image_size)
+    try:
+        proto = _record(Exported(trained).float().eval(), trained.backbone.image_size)
+    except RuntimeError as error:  # what torch raises for whatever is no graph
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"{type(trained.method).__name__} cannot be written as ONNX, since its way from pixels to logits is no "
+            f"graph that torch can record ({reason}); holotype assign places images without it."
+        ) from error
     onnx.helper.set_model_props(proto, facts(trained))
     content = proto.SerializeToString()
     parity = compare(samples, runtime.InferenceSession(content))

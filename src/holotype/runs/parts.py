@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
+
+import torch
 
 from holotype.data.benchmarks import BENCHMARKS, load_benchmark
 from holotype.data.protocol import gcd_split, held_out
@@ -12,6 +15,7 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Method, Task, find_method
 from holotype.models.backbone import Backbone
+from holotype.models.frozen import Frozen
 from holotype.runs.experiment import Experiment
 
 
@@ -69,3 +73,22 @@ def make_method(experiment: Experiment, data: Data, backbone: Backbone) -> Metho
         epochs=experiment.train.epochs,
     )
     return find_method(experiment.method_name)(experiment.method, task)
+
+
+def check_fits(experiment: Experiment, data: Data, backbone: Backbone) -> list[str]:
+    """Raise InputError where the method cannot be trained on the data, or with the network; before anything is
+    computed. Returns what it has to say of its settings."""
+
+    def build() -> list[str]:
+        method = make_method(experiment, data, backbone)
+        said = method.check()
+        if type(method).build_encoder is not Method.build_encoder:
+            method.build_encoder(Frozen(backbone.trunk), copy.deepcopy(backbone.tail))
+        return said
+
+    with torch.random.fork_rng(devices=[]):  # nobody's generator is to notice
+        try:
+            with torch.device("meta"):  # no weight is made
+                return build()
+        except RuntimeError:  # it reads some
+            return build()

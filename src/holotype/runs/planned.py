@@ -12,6 +12,7 @@ from holotype.machine.processes import rank
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import PER_CLASS, read_per_class
 from holotype.runs.identity import identify
+from holotype.runs.parts import check_fits
 from holotype.runs.prepared import Shelf, make_compute, sharing_key
 from holotype.runs.record import Record
 from holotype.runs.records import Key, Records, check_agree
@@ -73,6 +74,8 @@ def plan_runs(
             experiment.out = str(out / name)
             mine, theirs = records.by_key.get(key), elsewhere.by_key.get(key) if elsewhere else None
             check_agree(mine, theirs, f"The record of {name} in {records.folder}")
+            if not (mine or theirs):
+                check_fits(experiment, ready.data, ready.backbone)
             run = Planned(experiment, key, name, records, mine or theirs, asked[id(experiment)])
             check_distinct(first.setdefault(key, run), run)
             planned.append(run)

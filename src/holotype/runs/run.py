@@ -34,12 +34,12 @@ from holotype.runs.outcome import (
     place_rest,
     put_together,
 )
-from holotype.runs.parts import make_method
+from holotype.runs.parts import check_fits, make_method
 from holotype.runs.prepared import Prepared, Shelf, make_compute
 from holotype.runs.provenance import describe
 from holotype.runs.record import Made, Record, Scores, count_placed, headline, score_held_out, score_table
 from holotype.runs.trained import save_trained
-from holotype.runs.views import drawn, views_needed, wanted_views
+from holotype.runs.views import drawn, tell_partial, views_needed, wanted_views
 from holotype.training.loop import Loop
 from holotype.training.state import clear_state
 
@@ -89,11 +89,14 @@ def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) ->
     compute = make_compute(experiment)
     prepared = shelf.get(experiment, compute)
     folder = RunFolder(experiment.folder)
+    said = check_fits(experiment, prepared.data, prepared.backbone)
     wanted = wanted_views(experiment)
     identity = identify(experiment, prepared.data, prepared.backbone, drawn(experiment, wanted))
     folder.claim(identity)
     if record := folder.finished():
         return record
+    for sentence in said:
+        log.info(sentence)
     images = prepared.images
     facts = describe(prepared.backbone, prepared.data.table, compute) | {"images": prepared.placed}
     if rank() == 0:
@@ -108,6 +111,8 @@ def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) ->
         log.info(
             f"{experiment.method_name} does not train on tokens, so that it runs without the token cache."
         )
+    if wanted and (partial := tell_partial(method.stages(), experiment.method_name)):
+        log.info(partial)
     cache, views = take_cache(prepared, folder, wanted, method) if wanted else (None, None)
     table = prepared.data.table
 

@@ -19,6 +19,8 @@ from holotype.runs.docstrings import field_docs, first_line
 from holotype.runs.experiment import Experiment
 from holotype.runs.recipes import recipe
 
+WARMUP = "train.warmup"
+
 
 def resolve(
     method: str, dataset: str, preset: str = "default", overrides: Mapping[str, Any] | None = None
@@ -30,7 +32,11 @@ def resolve(
     """
     kind = find_method(method)
     if preset not in kind.presets:
-        raise InputError(f"{method} has no preset {preset!r}; its presets are {', '.join(kind.presets)}.")
+        close = difflib.get_close_matches(preset, kind.presets, n=1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise InputError(
+            f"{method} has no preset {preset!r}{hint}; its presets are {', '.join(kind.presets)}."
+        )
     experiment = Experiment(method, dataset, preset=preset, method=kind.Config())
     asked = _check(overrides or {}, experiment)
     for name in ("method_name", "dataset", "preset"):
@@ -41,7 +47,21 @@ def resolve(
     given = _check(recipe(method, dataset), experiment, f" in the recipe of {method} for {dataset}")
     given |= _check(preset_settings(kind, preset), experiment, f" in the preset {preset} of {method}")
     made: Experiment = _changed(experiment, given | asked)
+    if made.train.warmup != experiment.train.warmup and sets_its_pace(made):
+        raise InputError(
+            f"{WARMUP} has no effect on {method}, whose learning rate follows a pace of its own; leave it out."
+        )
     return made
+
+
+def sets_its_pace(experiment: Experiment) -> bool:
+    """Whether every stage brings a pace of its own, so that the warm-up of training does nothing."""
+    if find_method(experiment.method_name).stages is Method.stages:
+        return False  # need not be built to know
+    from holotype.runs.views import stages_of
+
+    stages = stages_of(experiment)
+    return bool(stages) and all(stage.paced for stage in stages)
 
 
 def preset_settings(kind: type[Method], preset: str) -> dict[str, Any]:
@@ -99,7 +119,11 @@ class Described(NamedTuple):
 
 def describe(experiment: Experiment) -> list[Described]:
     """Every setting, its own before those of its groups."""
-    return list(_describe(experiment, "", first_line(type(experiment))))
+    every = list(_describe(experiment, "", first_line(type(experiment))))
+    if not sets_its_pace(experiment):
+        return every
+    inert = f"Has no effect: the learning rate of {experiment.method_name} follows a pace of its own."
+    return [row._replace(help=inert) if row.key == WARMUP else row for row in every]
 
 
 def nearest(key: str, known: Iterable[str]) -> str | None:

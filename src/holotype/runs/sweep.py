@@ -19,6 +19,7 @@ from holotype.runs.identity import fits, outline
 from holotype.runs.record import Record
 from holotype.runs.settings import resolve
 from holotype.runs.study import ELSEWHERE, Study, StudyRow, pick_rows
+from holotype.runs.views import without_unusable_cache
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def resolve_row(
     overrides |= {"root": ask.root} if ask.root else {}
     try:
         check_dataset(dataset)
-        return resolve(row.method, dataset, row.preset, overrides)
+        return without_unusable_cache(resolve(row.method, dataset, row.preset, overrides))
     except InputError as error:
         if not study.question:  # made of flags: there is no row to name
             raise

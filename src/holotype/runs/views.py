@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Sequence
 
 import torch
 
@@ -38,6 +39,23 @@ def most_views(of: Iterable[Views]) -> Views | None:
 def views_of(experiment: Experiment) -> Views | None:
     """`views_needed` of a run before it is made."""
     return views_needed([outlined(experiment)])
+
+
+def without_unusable_cache(experiment: Experiment) -> Experiment:
+    """The same in exact mode where views are asked for by number and every stage takes images: of a sweep over many
+    methods, one that cannot use the cache runs without it."""
+    stages = stages_of(experiment)
+    if experiment.cache_views not in ("auto", "off") and stages and not on_tokens(stages):
+        return dataclasses.replace(experiment, cache_views="off")
+    return experiment
+
+
+def tell_partial(stages: Sequence[Stage], method: str) -> str:
+    """Which stages draw from the token cache and which do not; empty where all do."""
+    some, others = [s.name for s in on_tokens(stages)], [s.name for s in stages if s.needs == "images"]
+    if not (some and others):
+        return ""
+    return f"Of {method}, {' and '.join(some)} draws from the token cache, and {' and '.join(others)} takes images."
 
 
 def wanted_views(experiment: Experiment) -> CacheViews | None:

@@ -19,7 +19,8 @@ class TrainConfig:
     lr: float = 0.1
     """Learning rate of the first epoch; it falls to a thousandth along a cosine."""
     warmup: Share = field(default=0.05, metadata={"before": 0.0})
-    """Share of the epochs in which the rate rises linearly to the cosine; 0 for none, as SimGCD's code has it."""
+    """Share of the epochs in which the rate rises linearly to the cosine; 0 for none, as SimGCD's code has it. A stage
+    that brings a pace of its own has none of it."""
     momentum: float = 0.9
     """Momentum of SGD."""
     weight_decay: float = 5e-5

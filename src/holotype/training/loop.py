@@ -14,12 +14,14 @@ from torch import Tensor, nn
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.machine.device import Compute
+from holotype.machine.memory import ran_out
 from holotype.machine.processes import any_process, rank, world_size
 from holotype.methods.base import Method, Moment, Prediction, Stage
 from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
 from holotype.training.config import TrainConfig
 from holotype.training.draws import Epoch, StageDraws
+from holotype.training.duration import tell_duration
 from holotype.training.gallery import Gallery
 from holotype.training.guard import Guard, LeftCourse
 from holotype.training.journal import Journal, Position, State
@@ -27,7 +29,7 @@ from holotype.training.optimiser import build_sgd, rate_in_force, refresh, resto
 from holotype.training.progress import StopRequest, TrainingBar, score_line
 from holotype.training.rows import index_rows
 from holotype.training.sources import Sources
-from holotype.training.step import Step
+from holotype.training.step import Step, out_of_memory
 
 Score = Callable[[Prediction], dict[str, Any]]
 
@@ -108,6 +110,10 @@ class Loop:
                 except StopIteration as end:
                     placed: Prediction = end.value
                     return placed
+                except (RuntimeError, MemoryError) as error:
+                    if not ran_out(error):
+                        raise
+                    raise out_of_memory(self.source.stage, self.config.batch_size) from error
 
     def training(
         self, stop: StopRequest, bar: TrainingBar | None = None
@@ -117,7 +123,12 @@ class Loop:
         bar: one that several loops share; without it each stage has its own.
         """
         self.started = self.last_save = time.monotonic()
-        tensors = self._resume()
+        tensors, at = self._resume(), self.position
+        left = [
+            (s, self.epochs(s) - (at.epoch if s is self.stages[at.stage] else 0))
+            for s in self.stages[at.stage :]
+        ]
+        tell_duration(self.encoder, left, self.sources.store.size, self.config.batch_size, self.steps)
         while self.position.stage < len(self.stages):
             stage = self.stages[self.position.stage]
             try:

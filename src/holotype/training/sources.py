@@ -37,6 +37,8 @@ class Source(Protocol):
     mode: str
     """As it stands in records."""
     encoder: Encoder
+    stage: Stage
+    """Whose views these are."""
 
     def draw(self, rows: Tensor, views: Views, key: Key) -> Sequence[Any]:
         """(T, B) rows of the next T steps -> one request per step."""

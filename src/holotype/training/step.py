@@ -7,6 +7,7 @@ import logging
 import torch
 from torch import Tensor, nn
 
+from holotype.errors import InputError
 from holotype.machine.processes import gather_rows, sum_gradients, world_size
 from holotype.methods.base import Batch, Method, Now, Stage
 from holotype.training.capture import Captured, undone
@@ -20,6 +21,15 @@ log = logging.getLogger("holotype")
 def can_capture(device: torch.device) -> bool:
     """Steps of several processes talk to each other, which no graph holds."""
     return device.type == "cuda" and world_size() == 1
+
+
+def out_of_memory(stage: Stage, batch_size: int) -> InputError:
+    """What to say where a step did not fit into memory."""
+    why = ", which runs images through the whole network" if stage.needs == "images" else ""
+    return InputError(
+        f"the stage {stage.name}{why} ran out of memory with {batch_size} images in a step; lower --train.batch-size, "
+        "or choose a smaller --backbone.name."
+    )
 
 
 class Step:

@@ -1,0 +1,85 @@
+"""How long stages on images will take on a CPU, where every step runs the whole network; told before they begin."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from holotype.data.sampling import keyed_generator
+from holotype.machine.processes import rank, world_size
+from holotype.methods.base import Moment, Stage
+from holotype.training.draws import tell_time
+from holotype.training.encode import Encoder
+
+TIMED = 4
+"""Images that a timed step has."""
+MOMENTS = 6
+"""Steps of a stage that are timed: they may differ, as in methods that take turns."""
+PATIENCE = 4.0
+"""Seconds after which no further step of a stage is timed."""
+
+log = logging.getLogger("holotype")
+
+
+def tell_duration(
+    encoder: Encoder, left: Sequence[tuple[Stage, int]], size: int, batch_size: int, steps: int
+) -> None:
+    """Say in one line how long the stages on images take, if the device is a CPU and there are any.
+
+    left: the stages to come, each with its epochs. size: side of an image. steps: of an epoch.
+    """
+    on_images = [(stage, epochs) for stage, epochs in left if stage.needs == "images" and epochs > 0]
+    if encoder.device.type != "cpu" or not on_images or rank() > 0:
+        return
+    of_each = batch_size / world_size()
+    seconds = sum(
+        seconds_an_image(encoder, stage, epochs, size, steps) * of_each * steps * epochs
+        for stage, epochs in on_images
+    )
+    names = " and ".join(stage.name for stage, _ in on_images)
+    many = len(on_images) > 1
+    log.info(
+        f"The {'stages' if many else 'stage'} {names} of {type(encoder.method).__name__} "
+        f"{'run' if many else 'runs'} every view through the whole network: {in_words(seconds)} on this CPU."
+    )
+
+
+def seconds_an_image(encoder: Encoder, stage: Stage, epochs: int, size: int, steps: int) -> float:
+    """Forwards and backwards through the encoder with all views of an image, as a mean over moments of a stage.
+
+    Losses and heads are left out: they need a batch. Weights, gradients and generators stay as they are.
+    """
+    views = stage.views.weak + stage.views.strong
+    images = torch.zeros(views, TIMED, 3, size, size, dtype=encoder.dtype)
+    drawn = torch.randperm(epochs * steps, generator=keyed_generator("moments of", stage.name))[:MOMENTS]
+    with torch.random.fork_rng(devices=[]):
+        _once(encoder, stage, images, Moment(0, epochs, 0, steps))  # the first one is slower
+        started, done = time.monotonic(), 0
+        for at in drawn.tolist():
+            _once(encoder, stage, images, Moment(at // steps, epochs, at % steps, steps))
+            done += 1
+            if time.monotonic() - started > PATIENCE:
+                break
+    return (time.monotonic() - started) / (done * TIMED)
+
+
+def _once(encoder: Encoder, stage: Stage, images: Tensor, at: Moment) -> None:
+    assert encoder.method is not None
+    now = {name: torch.tensor(value) for name, value in tell_time(encoder.method, stage, at).items()}
+    learning = [p for p in encoder.module.parameters() if p.requires_grad]
+    features = encoder.encode(stage, images, now)
+    if features.requires_grad:
+        torch.autograd.grad(features.sum(), learning, allow_unused=True)  # leaves no .grad behind
+
+
+def in_words(seconds: float) -> str:
+    """About how long that is, without losses and heads: 3 -> `about a minute or less`."""
+    if seconds < 60:
+        return "about a minute or less"
+    units = (("days", 86400), ("hours", 3600), ("minutes", 60))
+    unit, n = next((unit, seconds / length) for unit, length in units if seconds >= length)
+    return f"about {n:.1f} {unit} or more" if n < 10 else f"about {n:.0f} {unit} or more"

@@ -1,0 +1,218 @@
+"""Every command works with every method in METHODS, and what does not go together is refused in one sentence."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from holotype.cli import main
+from holotype.discovery.estimator import Discoverer
+from holotype.discovery.plan import CHEAPER
+from holotype.methods import METHODS
+from holotype.placing.export import TRACED, Exported, sample
+from holotype.runs.trained import load_trained
+from tests.conftest import EACH
+
+from .test_bad_input import assert_sentence
+
+PRESET = {name: next((p for p in CHEAPER if p in kind.presets), "default") for name, kind in METHODS.items()}
+LIGHT = ["uno:method.heads=2", "debgcd:method.arch=compact"]
+"""Heads as large as the published ones only cost time here."""
+
+
+@pytest.fixture(scope="module")
+def benched(tmp_path_factory, squares_folder, tiny_backbone_file) -> Path:
+    """The run folders of all methods, made by one line that asks for cached views and for an estimated k."""
+    out = tmp_path_factory.mktemp("bench")
+    common = [f"backbone.name={tiny_backbone_file}", "k=auto", "train.epochs=1", "train.batch_size=16"]
+    settings = [word for one in [*common, "device=cpu", *LIGHT] for word in ("--set", one)]
+    words = ["bench", "--methods", ",".join(f"{name}@{PRESET[name]}" for name in METHODS), *settings]
+    words += ["--datasets", str(squares_folder / "squares.csv"), "--cache-views", "4+2", "--no-progress"]
+    words += ["--out", str(out / "runs"), "--results", str(out / "results")]
+    with pytest.MonkeyPatch.context() as patch, (out / "said.txt").open("w") as said:
+        patch.setattr(sys, "stderr", said)
+        assert main(words) == 0
+    return out
+
+
+def folder_of(benched: Path, name: str) -> Path:
+    (found,) = (benched / "runs").glob(f"squares-{name}-{PRESET[name]}-s0-*")
+    return found
+
+
+def test_one_line_benches_all_of_them(benched) -> None:
+    table = (benched / "results" / "table.csv").read_text()
+    assert all(f"squares,{name},{PRESET[name]}," in table for name in METHODS)
+    said = (benched / "said.txt").read_text()
+    assert "promptcal cannot use cached views, since all stages take images: exact mode." in said
+    assert "Of sptnet, simgcd draws from the token cache, and prompts takes images." in said
+    assert "The stage prompts of SPTNet runs every view through the whole network: about a minute" in said
+    assert said.count("method.memory asks for 4,096 and there are only 64 images") == 1
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_new_images_are_placed_as_in_training_alone_and_together(
+    benched, name, squares_folder, tmp_path
+) -> None:
+    run, table = folder_of(benched, name), tmp_path / "placed.csv"
+    where = squares_folder / "unlabelled"
+    assert (
+        main(["assign", str(run), str(where), "--out", str(table), "--device", "cpu", "--no-progress"]) == 0
+    )
+    placed = pd.read_csv(table)
+    trained = pd.read_csv(run / "assignments.csv")
+    category = dict(zip(trained.path.map(lambda path: Path(path).name), trained.category_id, strict=True))
+    assert len(placed) == 3 * EACH
+    assert list(placed.category_id) == [category[Path(path).name] for path in placed.path]
+    model = load_trained(run, "cpu")
+    one = squares_folder / "unlabelled" / Path(placed.path[0]).name
+    alone = model.place(model.features([one]).features)
+    assert list(alone.category_id) == [category[one.name]]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_its_model_is_one_graph_from_pixels_to_logits(benched, name) -> None:
+    """What export hands to ONNX, for any number of images."""
+    trained = load_trained(folder_of(benched, name), "cpu")
+    expected, size = sample(trained, 5, 0), trained.backbone.image_size
+    example = torch.zeros(TRACED, 3, size, size, dtype=torch.uint8)
+    batch = torch.export.Dim("batch", min=1)
+    model = Exported(trained).eval()
+    graph = torch.export.export(model, (example,), dynamic_shapes=({0: batch},), strict=False).module()
+    features, logits = graph(torch.from_numpy(expected.images))
+    np.testing.assert_allclose(features.detach().numpy(), expected.features, atol=1e-3)
+    p = logits.softmax(-1).max(-1)
+    np.testing.assert_array_equal(p.indices.numpy(), expected.category)
+    np.testing.assert_allclose(p.values.detach().numpy(), expected.probability, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_discovery_takes_the_steps_that_were_planned(name, squares_folder, tiny_backbone_file) -> None:
+    paths = sorted(str(path) for path in squares_folder.rglob("*.png"))
+    label = [Path(path).parent.name.replace("unlabelled", "") for path in paths]
+    found = Discoverer(method=name, steps=8, backbone=str(tiny_backbone_file), device="cpu").fit(paths, label)
+    facts = found.discovery_.facts
+    assert facts.steps == (0 if name == "kmeans" else 8)  # two epochs of four steps, of one stage or of two
+    assert found.labels_.shape == (64,)
+    given = np.array(label, dtype=object)
+    assert (found.labels_[given != ""] == given[given != ""]).all()
+    assert found.predict(paths[:1])[0]
+
+
+# -- what does not go together --------------------------------------------------------------------------
+
+
+def test_uno_without_a_novel_category_is_refused_before_anything_is_written(
+    holotype, squares_folder, tiny_flags, tiny_backbone_file, tmp_path
+) -> None:
+    words = [
+        "--backbone",
+        tiny_backbone_file,
+        "--device",
+        "cpu",
+        "--no-progress",
+        "--out",
+        tmp_path / "found",
+    ]
+    outcome = holotype("discover", squares_folder, "--method", "uno", "--k", 2, *words)
+    assert_sentence(outcome, "UNO+ needs a novel category", "2 known classes")
+    outcome = holotype("train", "uno", squares_folder, *tiny_flags, "--k", 2, "--out", tmp_path / "trained")
+    assert_sentence(outcome, "UNO+ needs a novel category")
+    words = ["--set", "k=2", "--set", f"backbone.name={tiny_backbone_file}", "--out", tmp_path / "benched"]
+    outcome = holotype("bench", "--methods", "kmeans,uno", "--datasets", squares_folder, *words)
+    assert_sentence(outcome, "UNO+ needs a novel category")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("arch", "size"), [("test_vit2", 32), ("eva02_tiny_patch14_224", 28)])
+def test_a_network_without_room_for_prompts_is_refused_before_a_discovery_begins(
+    arch, size, holotype, squares_folder, tmp_path
+) -> None:
+    import timm
+    from safetensors.torch import save_file
+
+    file, out = tmp_path / "network.safetensors", tmp_path / "run"
+    state = timm.create_model(arch, img_size=size, num_classes=0).state_dict()
+    save_file(state, file, metadata={"timm": arch, "image_size": str(size)})
+    words = ["--method", "promptcal", "--backbone", file, "--device", "cpu", "--no-progress", "--out", out]
+    assert_sentence(holotype("discover", squares_folder, *words), "Prompt tokens", "another method")
+    assert not out.exists() or not [path for path in out.rglob("*") if path.name == "identity.json"]
+
+
+def test_infomap_that_is_not_installed_is_missed_before_anything_is_written(
+    holotype, squares_folder, tiny_flags, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "infomap", None)
+    words = [*tiny_flags, "--method.communities", "infomap", "--out", tmp_path / "run"]
+    assert_sentence(holotype("train", "dccl", squares_folder, *words), "infomap", "pip install")
+    assert not (tmp_path / "run" / "identity.json").exists()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_warm_up_that_does_nothing_is_refused_and_the_help_says_so(holotype, name) -> None:
+    """UNO, RS+ and DCCL bring a pace of their own; the first stage of SPTNet does not."""
+    given = holotype("train", name, "fashion-sample", "--train.warmup", "0.1", "--print_config")
+    told = holotype("train", name, "fashion-sample", "--help").out
+    words = f"Has no effect: the learning rate of {name} follows a pace of its own."
+    if name in ("uno", "rs", "dccl"):
+        assert_sentence(given, "train.warmup has no effect", name, "leave it out")
+        assert words in " ".join(told.split())
+        again = holotype("train", name, "fashion-sample", "--train.warmup", "0.05", "--print_config")
+        assert again.code == 0  # as config.yaml of a run has it
+    else:
+        assert given.code == 0
+        assert "Has no effect" not in told
+
+
+@pytest.mark.parametrize("name", ["sptnet", "simgcd"])
+def test_memory_that_runs_out_in_a_step_is_one_sentence(
+    name, holotype, squares_folder, tiny_flags, tmp_path, monkeypatch
+) -> None:
+    out, loss = tmp_path / "run", METHODS[name].loss
+
+    def fails(self, batch, now):
+        if batch.stage == METHODS[name].stages(self)[-1].name and int(now["epoch"]) == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+        return loss(self, batch, now)
+
+    words = ["train", name, squares_folder, *tiny_flags, "--train.epochs", 2, "--train.save_seconds", 0]
+    words += ["--preset", PRESET[name], "--out", out]
+    with monkeypatch.context() as patch:
+        patch.setattr(METHODS[name], "loss", fails)
+        outcome = holotype(*words)
+    assert outcome.code == 2
+    sentence = outcome.err.splitlines()[-1]
+    assert "ran out of memory with 16 images in a step; lower --train.batch-size" in sentence
+    assert ("runs images through the whole network" in sentence) == (name == "sptnet")
+    assert "Traceback" not in outcome.err
+    assert (out / "state.json").exists()
+    assert holotype(*words).code == 0  # the state that was saved before is sound
+
+
+@pytest.mark.parametrize("name", [name for name, kind in METHODS.items() if len(kind.presets) > 1])
+def test_a_misspelt_preset_is_answered_with_the_nearest(holotype, name) -> None:
+    meant = list(METHODS[name].presets)[-1]
+    misspelt = f"{meant[:-1]}x"
+    told = f"did you mean {meant}?"
+    assert_sentence(holotype("train", name, "fashion-sample", "--preset", misspelt), misspelt, told)
+    words = ["bench", "--methods", f"{name}@{misspelt}", "--datasets", "fashion-sample"]
+    assert_sentence(holotype(*words), misspelt, told)
+
+
+def test_a_run_of_an_older_revision_is_not_gone_on_with(
+    benched, holotype, monkeypatch, squares_folder
+) -> None:
+    run = folder_of(benched, "protogcd")
+    monkeypatch.setattr(METHODS["protogcd"], "revision", 99)
+    outcome = holotype("train", "--config", run / "config.yaml", "--k", 4)
+    assert_sentence(outcome, "method.revision = 1, not 99", "--out")
+    monkeypatch.undo()
+    outcome = holotype(
+        "train", "simgcd", squares_folder / "squares.csv", "--k", 4, "--device", "cpu", "--out", run
+    )
+    assert_sentence(outcome, "method.name = 'protogcd', not 'simgcd'")
