@@ -41,9 +41,9 @@ def test_edits_reach_the_page_the_assignments_and_the_log(run, tmp_path, capsys)
     )
     assert command([str(run), "--edits", file]) == 0
     said = capsys.readouterr().out
-    assert "3 edits, 3 of them new" in said
+    assert "3 edits;" in said
     assert "2 edits applied." in said
-    assert "1 confirmed label counts in the next round" in said
+    assert "Nothing learns from confirmed labels here" in said  # it is no discovery: there is no next round
     assert (
         "Merge of 'new-07' into 'new-01' was not applied: the category 'new-07' is not in this run." in said
     )
@@ -52,7 +52,10 @@ def test_edits_reach_the_page_the_assignments_and_the_log(run, tmp_path, capsys)
     assert len((run / "edits.csv").read_text().splitlines()) == 4
     assert "Hawk" in (run / "report" / "data.js").read_text()
     command([str(run), "--edits", file])
-    assert "0 of them new" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "3 edits, applied already;" in said
+    assert "No new edits to apply." in said
+    assert "edits applied." not in said
     assert len((run / "edits.csv").read_text().splitlines()) == 4
 
 
