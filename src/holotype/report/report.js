@@ -113,7 +113,7 @@ function showEdits() {
   const element = dialogue("Edits", "edits", closer(), h("h2", {}, "Your edits"),
     h("p", { class: "lead" }, "They are kept in this browser. Export them, then let Holotype apply names, merges and moves:"),
     h("pre", {}, "holotype report RUN --edits edits.csv"),
-    h("p", { class: "lead" }, "or give them to holotype discover, which also learns from the images you confirmed."),
+    h("p", { class: "lead" }, "or give them to holotype discover, which trains another round that learns from them."),
     h("div", { class: "buttons" },
       h("button", { type: "button", class: "primary", disabled: !edits.length, onclick: exportCsv }, "Export edits.csv"),
       h("button", { type: "button", onclick: () => file.click() }, "Import…"), file,
