@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from holotype.categories.facts import Facts
-from holotype.categories.found import COLUMNS, FILE, FORMAT, Category, Discovery
+from holotype.categories.found import COLUMNS, FILE, FORMAT, Category, Discovery, category_name
 from holotype.errors import InputError
+from tests.discovery.made_round import made_discovery
 
 ODD = ["=cmd()", "<script>alert(1)</script>", 'a "quoted", name', "Käfer ✓"]
 
@@ -106,3 +107,24 @@ def test_assignments_that_lack_a_column_are_told(tmp_path):
     (tmp_path / "assignments.parquet").unlink()
     with pytest.raises(InputError, match="cannot be read"):
         Discovery.load(tmp_path)
+
+
+def test_categories_are_called_as_people_call_them() -> None:
+    found = made_discovery("r", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
+    named = found.called({"new-02": "hats", "new-09": "gone"})
+    assert [c.name for c in named.categories] == ["a", "new-01", "hats"]
+    assert list(named.images.category[[0, 4, 8]]) == ["a", "new-01", "hats"]
+    assert found.category("new-02").name == "new-02"
+    # two that claim one name: nobody may take one for the other
+    both = found.called({"new-01": "hats", "new-02": "hats"})
+    assert [c.name for c in both.categories] == ["a", "hats", "new-02"]
+    other = found.called({"new-01": "new-02"})
+    assert [c.name for c in other.categories] == ["a", "new-02", "new-02 (2)"]
+
+
+def test_numbers_that_mean_something_else_are_not_given_again() -> None:
+    assert [category_name(i, ("a",), 3, ("new-01", "hats", "new-3")) for i in range(3)] == [
+        "a",
+        "new-02",
+        "new-04",
+    ]

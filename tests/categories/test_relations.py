@@ -284,3 +284,16 @@ def test_suggested_names_are_numbered_per_neighbour() -> None:
     ]
     expected = ["a", "near a, new 1", "near b, new 1", "near a, new 2"]
     assert suggest_names(categories, ["a", "b"]) == expected
+
+
+def test_words_use_the_names_that_people_gave():
+    w = world()
+    plain, named = describe(**w), describe(**w, called=[f"dear {name}" for name in w["known"]])
+    assert [c.id for c in named.categories] == [c.id for c in plain.categories]
+    for one, other in zip(plain.categories, named.categories, strict=True):
+        words = one.words
+        for name in w["known"]:
+            words = words.replace(name, f"dear {name}")
+        assert other.words == words
+        if other.kind == "novel":
+            assert other.suggested == one.suggested.replace("near ", "near dear ")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import Discovery
 from holotype.cli.report import command
+from holotype.discovery.rounds import play
 from holotype.errors import InputError
 from holotype.machine.locks import hold
 from report.made import make_discovery
@@ -41,9 +45,9 @@ def test_edits_reach_the_page_the_assignments_and_the_log(run, tmp_path, capsys)
     )
     assert command([str(run), "--edits", file]) == 0
     said = capsys.readouterr().out
-    assert "3 edits, 3 of them new" in said
+    assert "3 edits;" in said
     assert "2 edits applied." in said
-    assert "1 confirmed label counts in the next round" in said
+    assert "Nothing learns from confirmed labels here" in said  # it is no discovery: there is no next round
     assert (
         "Merge of 'new-07' into 'new-01' was not applied: the category 'new-07' is not in this run." in said
     )
@@ -52,8 +56,39 @@ def test_edits_reach_the_page_the_assignments_and_the_log(run, tmp_path, capsys)
     assert len((run / "edits.csv").read_text().splitlines()) == 4
     assert "Hawk" in (run / "report" / "data.js").read_text()
     command([str(run), "--edits", file])
-    assert "0 of them new" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "3 edits, applied already;" in said
+    assert "No new edits to apply." in said
+    assert "edits applied." not in said
     assert len((run / "edits.csv").read_text().splitlines()) == 4
+
+
+def test_labels_are_said_to_count_in_the_next_round_where_they_do(tmp_path, capsys):
+    """In a discovery, and only until a round was given them."""
+    run = tmp_path / "run"
+    first = make_discovery(tmp_path, 40)
+    first.facts = dataclasses.replace(first.facts, round=1)
+    for folder in (run / "rounds" / "1", run):
+        first.save(folder)
+    begin = {"labels.json": "{}", "rejected.json": "[]", "stamps.json": "{}", "scores.json": "{}"}
+    for name, content in begin.items():
+        (run / "rounds" / "1" / name).write_text(content)
+    one, two, *_ = first.images["path"][first.images["category_id"] == "new-01"]
+    file = write(
+        tmp_path,
+        Edit("run-made-1", "t", "confirm", one, "", "new-01"),
+        Edit("run-made-1", "t", "reject", two, "new-01"),
+        Edit("run-made-1", "t", "rename", "", "new-01", "Hawk"),
+    )
+    assert command([str(run), "--edits", file]) == 0
+    assert "1 label and 1 rejected image count in the next round" in capsys.readouterr().out
+    given = play(run).given
+    (run / "rounds" / "1" / "labels.json").write_text(json.dumps(given.labels))
+    (run / "rounds" / "1" / "rejected.json").write_text(json.dumps(sorted(given.rejected)))
+    assert command([str(run), "--edits", file]) == 0
+    said = capsys.readouterr().out
+    assert "3 edits, applied already;" in said
+    assert "next round" not in said
 
 
 def test_edits_of_another_run_are_one_sentence(run, tmp_path):

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from holotype.data.sources import load_table
 from holotype.discovery.best_backbone import choose_backbone
 from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.constraints import Constraints
 from holotype.discovery.finding import COUNT, Round, choose_k, count_categories, make_experiment
+from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
 from holotype.methods import METHODS
+from holotype.runs.trained import load_trained
 from tests.training.stubs import STUBS
 
 
@@ -49,6 +55,46 @@ def test_a_given_k_counts_at_least_the_known_classes(round: Round, caplog) -> No
     assert choose_k(change(round, k=4), torch.zeros(64, 8).numpy()) == (4, None)
     assert choose_k(change(round, k=1), torch.zeros(64, 8).numpy()) == (2, None)
     assert "--k 1 becomes 2" in caplog.text
+
+
+def test_rejected_images_are_neither_counted_nor_trained_on(round: Round, monkeypatch) -> None:
+    features = torch.randn(64, 8, generator=torch.Generator().manual_seed(0)).numpy()
+    count_categories(round, features)
+    out = frozenset(
+        Path(str(path)).relative_to(round.table.root).as_posix() for path in round.table.path[:10]
+    )
+    less = dataclasses.replace(round, given=Constraints(rejected=out))
+    assert less.out.tolist() == [True] * 10 + [False] * 54
+    assert list(np.flatnonzero(less.active.usable)) == [*range(10, 64)]
+    seen = []
+    monkeypatch.setattr(
+        "holotype.discovery.finding.estimate_table",
+        lambda table, rows, *_, **__: seen.append((len(table), len(rows))),
+    )
+    monkeypatch.setattr("holotype.discovery.finding.write_count", lambda *_: None)
+    count_categories(less, features)  # what was counted with them does not serve
+    assert seen == [(54, 54)]
+
+
+def test_a_class_that_cannot_be_read_receives_nothing(small, squares_folder, tmp_path, caplog) -> None:
+    """Its labelled images are broken: an untrained head would take in other images by chance."""
+    photos = Path(shutil.copytree(squares_folder, tmp_path / "photos"))
+    (photos / "kite").mkdir()
+    for name in ("one.png", "two.png"):
+        (photos / "kite" / name).write_bytes(b"no picture")
+    for method in ("kmeans", "rpc"):
+        run = tmp_path / method
+        found = discover_table(load_table(photos), small(method=method, k=5), run, progress=False)
+        assert found.known == ("green", "red")
+        assert "kite" not in {c.id for c in found.categories} | set(found.images.category_id)
+        assert "kite" not in load_trained(run, "cpu").ids
+        told = (
+            "The known class 'kite' takes no part in this round: none of its 2 labelled images can be read."
+        )
+        assert caplog.text.count(told) == 1
+        broken = found.images[found.images.path.str.contains("kite")]
+        assert set(broken.note) == {"its label 'kite' takes no part"}
+        caplog.clear()
 
 
 def test_training_is_what_the_settings_say(round: Round) -> None:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from holotype.categories.found import Discovery
 from holotype.data.sources import load_table
 from holotype.discovery.workflow import default_folder, discover_table
 from holotype.errors import InputError, Stopped
@@ -35,8 +36,8 @@ def test_a_discovery_goes_on_where_its_images_were_moved(photos, small, tmp_path
         c for c in discover_table(table, small(), run, progress=False).categories if c.kind == "novel"
     )
     image = str(photos / "unlabelled" / "blue-03.png")
-    file = edits_file(run, ("rename", "", novel.id, "sky"), ("move", image, "", "red"))
-    discover_table(table, small(), run, progress=False, edits=file)
+    file = edits_file(run, ("confirm", image, "", novel.id), ("rename", "", novel.id, "sky"))
+    assert discover_table(table, small(), run, progress=False, edits=file).facts.round == 2
     elsewhere = tmp_path / "archive" / "photos"
     elsewhere.parent.mkdir()
     photos.rename(elsewhere)
@@ -46,14 +47,17 @@ def test_a_discovery_goes_on_where_its_images_were_moved(photos, small, tmp_path
     assert found.category(novel.id).name == "sky"
     assert all(Path(path).is_file() for path in found.images.path)
     now = str(elsewhere / "unlabelled" / "blue-03.png")
-    assert found.images.set_index("path").loc[now, "category"] == "red"
+    assert list(found.images.set_index("path").loc[now, ["category", "label"]]) == ["sky", novel.id]
+    kept = Discovery.load(run / "rounds" / "1" / "corrected")
+    assert all(Path(path).is_file() for path in kept.images.path)
+    assert list(kept.facts.edits.confirmed) == [now]
     assert all(Path(path).is_file() for category in found.categories for path in category.exemplars)
     # a file that was exported before the images were moved still counts
     blue = [str(photos / "unlabelled" / f"blue-{i:02d}.png") for i in range(8, 14)]
     file = edits_file(run, *[("confirm", path, "", "blue") for path in blue])
     monkeypatch.setattr("holotype.runs.embed._embed_missing", lambda *_: pytest.fail("embedded again"))
     again = discover_table(load_table(elsewhere), small(), run, progress=False, edits=file)
-    assert again.facts.confirmed_labels == 6
+    assert again.facts.confirmed_labels == 7
     assert "blue" in again.known
 
 

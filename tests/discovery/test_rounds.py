@@ -14,22 +14,25 @@ from holotype.categories.edits import Edit, append_edits, to_csv
 from holotype.categories.found import Discovery
 from holotype.data.table import Table
 from holotype.discovery import rounds
+from holotype.discovery.constraints import Constraints
 from holotype.discovery.rounds import (
     SHARED,
     begin_round,
     begun_rounds,
     changed_images,
-    confirmed_labels,
-    corrected,
+    corrected_rounds,
     finished_rounds,
-    labels_of_round,
+    given_to,
+    how_many,
+    keep_corrected,
     last_round,
+    play,
     round_folder,
     share_round,
     stamp_images,
     stamps_of_round,
     take_edits,
-    with_labels,
+    waiting,
 )
 from holotype.errors import InputError
 from tests.discovery.made_round import PATHS, made_discovery
@@ -41,7 +44,7 @@ def first() -> Discovery:
 
 def end_round(folder: Path, found: Discovery, labels: dict[str, str] | None = None) -> int:
     """A round that has come to its end."""
-    number = begin_round(folder, labels or {}, {})
+    number = begin_round(folder, Constraints(labels or {}), {})
     found.save(round_folder(folder, number))
     (round_folder(folder, number) / "scores.json").write_text("{}")
     return number
@@ -58,29 +61,37 @@ def test_rounds_are_numbered_and_know_what_they_were_given(tmp_path: Path) -> No
     assert end_round(tmp_path, first()) == 1
     assert end_round(tmp_path, first(), {"04.png": "boots"}) == 2
     assert (finished_rounds(tmp_path), last_round(tmp_path)) == ([1, 2], 2)
-    assert labels_of_round(tmp_path, 2) == {"04.png": "boots"}
-    for content in ("{", "[]", '{"a": 1}'):
-        (tmp_path / "rounds" / "2" / "labels.json").write_text(content)
-        with pytest.raises(InputError, match=r"labels\.json"):
-            labels_of_round(tmp_path, 2)
+    assert given_to(tmp_path, 2).labels == {"04.png": "boots"}
+    (tmp_path / "rounds" / "2" / "rejected.json").unlink()  # a round of an older version
+    assert given_to(tmp_path, 2).rejected == frozenset()
+    for name, contents in (("labels.json", ("{", "[]", '{"a": 1}')), ("rejected.json", ("{}", "[1]"))):
+        before = (tmp_path / "rounds" / "1" / name).read_text()
+        for content in contents:
+            (tmp_path / "rounds" / "1" / name).write_text(content)
+            with pytest.raises(InputError, match=name):
+                given_to(tmp_path, 1)
+        (tmp_path / "rounds" / "1" / name).write_text(before)
 
 
 def test_a_stopped_round_goes_on_and_one_of_other_labels_or_images_is_left_alone(tmp_path: Path) -> None:
     """Nothing that was trained is ever taken for something else, and nothing is deleted."""
-    assert begin_round(tmp_path, {}, {"a.png": "1-1"}) == 1
+    boots, stamp = Constraints({"a.png": "boots"}), {"a.png": "1-1"}
+    assert begin_round(tmp_path, Constraints(), stamp) == 1
     (round_folder(tmp_path, 1) / "state.json").write_text("{}")
-    assert begin_round(tmp_path, {}, {"a.png": "1-1"}) == 1
-    assert begin_round(tmp_path, {"a.png": "boots"}, {"a.png": "1-1"}) == 2
-    assert begin_round(tmp_path, {"a.png": "boots"}, {"a.png": "2-1"}) == 3
+    assert begin_round(tmp_path, Constraints(names={"new-01": "hats"}), stamp) == 1  # a name changes nothing
+    assert begin_round(tmp_path, boots, stamp) == 2
+    assert begin_round(tmp_path, boots, {"a.png": "2-1"}) == 3
     (round_folder(tmp_path, 3) / "labels.json").unlink()  # killed while it was begun
-    assert begin_round(tmp_path, {"a.png": "boots"}, {"a.png": "2-1"}) == 4
-    assert begun_rounds(tmp_path) == [1, 2, 3, 4]
+    assert begin_round(tmp_path, boots, {"a.png": "2-1"}) == 4
+    out = replace(boots, rejected=frozenset({"b.png"}))
+    assert begin_round(tmp_path, out, {"a.png": "2-1"}) == 5
+    assert begin_round(tmp_path, out, {"a.png": "2-1"}) == 5
+    assert given_to(tmp_path, 5) == out
+    assert begun_rounds(tmp_path) == [1, 2, 3, 4, 5]
     assert (round_folder(tmp_path, 1) / "state.json").is_file()
-    (round_folder(tmp_path, 4) / "scores.json").write_text("{}")
-    assert (finished_rounds(tmp_path), last_round(tmp_path)) == ([4], 4)
-    assert (
-        begin_round(tmp_path, {"a.png": "boots"}, {"a.png": "2-1"}) == 5
-    )  # a finished one is not gone on with
+    (round_folder(tmp_path, 5) / "scores.json").write_text("{}")
+    assert (finished_rounds(tmp_path), last_round(tmp_path)) == ([5], 5)
+    assert begin_round(tmp_path, out, {"a.png": "2-1"}) == 6  # a finished one is not gone on with
 
 
 def test_images_that_were_replaced_are_counted(tmp_path: Path) -> None:
@@ -91,7 +102,7 @@ def test_images_that_were_replaced_are_counted(tmp_path: Path) -> None:
     table = Table(paths, np.array(["", ""], dtype=object), (), root=str(tmp_path))
     before = stamp_images(table)
     assert before == {"a.png": "3-1", "b.png": "3-1"}
-    begin_round(tmp_path / "run", {}, before)
+    begin_round(tmp_path / "run", Constraints(), before)
     assert stamps_of_round(tmp_path / "run", 1) == before
     assert changed_images(tmp_path / "run", 1, stamp_images(table)) == 0
     (tmp_path / "b.png").write_bytes(b"repaired")
@@ -119,26 +130,88 @@ def test_the_run_folder_shares_what_its_last_round_has(tmp_path: Path, monkeypat
     assert not list(tmp_path.glob(".*"))
 
 
-def test_labels_of_all_rounds_add_up_and_the_later_one_wins(tmp_path: Path) -> None:
-    end_round(tmp_path, first())
-    groups = {"a": [0, 1, 2, 3], "boots": [4, 5, 6, 7], "new-01": [8, 9, 10, 11]}
-    second = made_discovery("r-2", groups, ("a", "boots"))
+def two_rounds(folder: Path) -> None:
+    """In the second one new-01 is a class, and the other new category has kept its id."""
+    end_round(folder, first())
+    groups = {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]}
+    second = made_discovery("r-2", groups, ("a", "new-01"))
     second.facts = replace(second.facts, earlier_runs=("r-1",), round=2)
-    end_round(tmp_path, second)
-    second.save(tmp_path)
+    end_round(folder, second, {PATHS[4]: "new-01", PATHS[5]: "new-01"})
+    second.save(folder)
+
+
+def test_edits_of_all_rounds_add_up_and_the_later_one_wins(tmp_path: Path) -> None:
+    two_rounds(tmp_path)
     append_edits(
         tmp_path,
         [
-            edit("r-1", "confirm", PATHS[4], "new-01", "boots"),
-            edit("r-1", "confirm", PATHS[5], "new-01", "boots", 1),
+            edit("r-1", "confirm", PATHS[4], "new-01", "new-01"),
+            edit("r-1", "confirm", PATHS[5], "new-01", "new-01", 1),
             edit("r-2", "confirm", PATHS[5], "boots", "a", 2),
-            edit("r-2", "rename", "", "new-01", "hats", 3),
+            edit("r-2", "rename", "", "new-02", "hats", 3),
+            edit("r-2", "rename", "", "new-09", "caps", 4),
+            edit("r-9", "rename", "", "new-02", "caps", 5),
         ],
     )
-    assert confirmed_labels(tmp_path) == {PATHS[4]: "boots", PATHS[5]: "a"}
-    found, problems = corrected(tmp_path)
-    assert found.category("new-01").name == "hats"
-    assert not [problem for problem in problems if "r-1" in problem]
+    played = play(tmp_path)
+    assert played.given.labels == {PATHS[4]: "new-01", PATHS[5]: "a"}
+    assert played.before.labels == {PATHS[4]: "new-01", PATHS[5]: "new-01"}
+    assert played.runs == ("r-1", "r-2")
+    assert played.taken >= {"a", "new-01", "new-02", "hats"}
+    assert played.applied is not None
+    assert played.applied.discovery.category("new-02").name == "hats"
+    lines = played.told(3)
+    assert "2 confirmed" in lines[0]
+    assert "1 renamed" in lines[0]
+    assert "1 more was overruled" in lines[0]
+    for words in ("'new-09' is not in this run", "1 edit of run 'r-9'"):
+        assert len([line for line in lines if words in line]) == 1
+    assert waiting(tmp_path) == (1, 0)
+
+
+def test_a_file_of_the_round_before_is_not_lost(tmp_path: Path) -> None:
+    """Somebody corrected the first report, and hands the file in when the second round is done."""
+    two_rounds(tmp_path)
+    file = tmp_path / "late.csv"
+    file.write_text(
+        to_csv(
+            [
+                edit("r-1", "rename", "", "new-02", "hats"),
+                edit("r-1", "rename", "", "new-01", "boots", 1),
+                edit("r-1", "reject", PATHS[9], "new-02", "", 2),
+                edit("r-1", "confirm", PATHS[4], "new-01", "new-01", 3),
+                edit("r-1", "confirm", PATHS[5], "new-01", "new-01", 4),
+            ]
+        )
+    )
+    take_edits(tmp_path, file)
+    played = play(tmp_path)
+    assert played.applied is not None
+    assert {c.id: c.name for c in played.applied.discovery.categories} == {
+        "a": "a",
+        "new-01": "boots",
+        "new-02": "hats",
+    }
+    assert played.given.rejected == {PATHS[9]}
+    assert waiting(tmp_path) == (0, 1)
+
+
+def test_the_corrected_table_of_a_round_is_kept(tmp_path: Path) -> None:
+    end_round(tmp_path, first())
+    first().save(tmp_path)
+    append_edits(tmp_path, [edit("r-1", "merge", "", "new-01", "new-02")])
+    assert corrected_rounds(tmp_path) == []
+    keep_corrected(tmp_path, play(tmp_path))
+    (kept,) = corrected_rounds(tmp_path)
+    assert Discovery.load(kept).category("new-02").n == 8
+    assert Discovery.load(round_folder(tmp_path, 1)).category("new-02").n == 4
+
+
+def test_a_file_of_edits_in_words() -> None:
+    assert how_many(3, 3) == "3 edits"
+    assert how_many(3, 1) == "3 edits, 1 of them new and the others applied already"
+    assert how_many(1, 0) == "1 edit, applied already"
+    assert how_many(0, 0) == "0 edits"
 
 
 def test_labels_are_kept_by_path_from_the_root(tmp_path: Path) -> None:
@@ -147,10 +220,10 @@ def test_labels_are_kept_by_path_from_the_root(tmp_path: Path) -> None:
     end_round(tmp_path, found)
     found.save(tmp_path)
     append_edits(tmp_path, [edit("r-1", "confirm", PATHS[4], "new-01", "boots")])
-    assert confirmed_labels(tmp_path) == {"04.png": "boots"}
+    assert play(tmp_path).given.labels == {"04.png": "boots"}
 
 
-def test_edits_need_a_discovery_of_theirs(tmp_path: Path) -> None:
+def test_edits_need_a_discovery_of_theirs(tmp_path: Path, caplog) -> None:
     file = tmp_path / "edits.csv"
     file.write_text(to_csv([edit("r-1", "rename", "", "new-01", "boots")]))
     run = tmp_path / "run"
@@ -158,23 +231,20 @@ def test_edits_need_a_discovery_of_theirs(tmp_path: Path) -> None:
         take_edits(run, file)
     end_round(run, first())
     first().save(run)
+    caplog.set_level("INFO", "holotype")
     take_edits(run, file)
+    assert "1 edit." in caplog.text
     take_edits(run, file)
-    assert corrected(run)[0].category("new-01").name == "boots"
+    assert "1 edit, applied already." in caplog.text
+    applied = play(run).applied
+    assert applied is not None
+    assert applied.discovery.category("new-01").name == "boots"
     assert len((run / "edits.csv").read_text().splitlines()) == 2
 
 
-def test_confirmed_labels_join_the_table() -> None:
-    label = np.array(["a", "b", *[""] * 10], dtype=object)
-    table = Table(np.array(PATHS, dtype=object), label, ("a", "b"), root="photos")
-    assert with_labels(table, {}) is table
-    more = with_labels(table, {"01.png": "a", "05.png": "boots", "06.png": "ants"})
-    assert more.known == ("a", "ants", "boots")  # nobody is labelled b any more
-    assert list(more.label[[0, 1, 5, 6]]) == ["a", "a", "boots", "ants"]
-
-
 def test_what_a_round_was_given_reads_as_json(tmp_path: Path) -> None:
-    begin_round(tmp_path, {"Käfer.png": "=boots"}, {"Käfer.png": "1-2"})
+    begin_round(tmp_path, Constraints({"Käfer.png": "=boots"}, frozenset({"ö.png"})), {"Käfer.png": "1-2"})
     given = round_folder(tmp_path, 1)
     assert json.loads((given / "labels.json").read_text(encoding="utf-8")) == {"Käfer.png": "=boots"}
+    assert json.loads((given / "rejected.json").read_text(encoding="utf-8")) == ["ö.png"]
     assert json.loads((given / "stamps.json").read_text(encoding="utf-8")) == {"Käfer.png": "1-2"}

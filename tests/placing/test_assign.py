@@ -10,11 +10,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from holotype.categories.corrections import apply_edits
-from holotype.categories.edits import Edit
 from holotype.cli.assign import command
 from holotype.errors import InputError
-from holotype.placing.assign import COLUMNS, UNFIT, Called, assign_images, current_names
+from holotype.placing.assign import COLUMNS, UNFIT, assign_images
 from holotype.runs.trained import load_trained
 from small_run import small_discovery, train_small
 
@@ -108,39 +106,6 @@ def test_a_stranger_fits_nothing(run, tmp_path, monkeypatch) -> None:
 
 
 # -- names ------------------------------------------------------------------------------------------------
-
-
-def edited(run: Path, *edits: tuple[str, str, str]) -> dict[str, Called]:
-    """Names after (action, category, value) edits of the discovery in `run`."""
-    trained = load_trained(run, "cpu")
-    found = small_discovery(trained.known, list(trained.ids), trained.run_id)
-    made = [Edit(found.run_id, f"2026-01-01T00:00:0{i}Z", a, "", c, v) for i, (a, c, v) in enumerate(edits)]
-    apply_edits(found, made).discovery.save(run)
-    return current_names(run, trained)
-
-
-def test_names_after_edits(run) -> None:
-    assert edited(run)["new-01"] == Called("new-01", "novel")
-    names = edited(run, ("rename", "new-01", "=boots <b>"), ("rename", "red", "crimson"))
-    assert names["new-01"] == Called("=boots <b>", "novel")
-    assert names["red"] == Called("crimson", "known")
-
-
-def test_merged_and_rejected_categories(run) -> None:
-    names = edited(
-        run, ("merge", "new-01", "new-02"), ("rename", "new-02", "boots"), ("merge", "new-02", "red")
-    )
-    assert names["new-01"] == names["new-02"] == Called("red", "known")
-    assert edited(run, ("reject", "new-02", ""))["new-02"] == Called("", "")
-
-
-def test_a_discovery_of_another_round_does_not_name(run, caplog) -> None:
-    trained = load_trained(run, "cpu")
-    found = small_discovery(trained.known, list(trained.ids), "another")
-    found.categories[0].name = "wrong"
-    found.save(run)
-    assert current_names(run, trained)[trained.ids[0]].name == trained.ids[0]
-    assert "another round" in caplog.text
 
 
 def test_the_file_and_the_folders_have_the_present_names(run, images, tmp_path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from types import SimpleNamespace
 
@@ -11,12 +12,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from holotype.categories.corrections import apply_edits
+from holotype.categories.edits import Edit
 from holotype.errors import InputError
 from holotype.methods import Prediction
 from holotype.methods.debgcd import DebGCD
-from holotype.placing.export import CHECKED, Exported, Parity, Sample, compare, export_onnx, sample
+from holotype.placing.corrected import corrected
+from holotype.placing.export import CHECKED, Exported, Parity, Sample, compare, export_onnx, facts, sample
 from holotype.runs.trained import Trained, load_trained
-from small_run import RUN_ID, train_small
+from small_run import RUN_ID, small_discovery, train_small
 
 
 @pytest.fixture(scope="module", params=["rpc", "debgcd", "simgcd", "kmeans"])
@@ -60,6 +64,26 @@ def test_onnx_places_images_as_torch_does(run, runtime, squares_folder, tmp_path
     assert np.allclose(p.max(1), placed.probability, atol=1e-4)
     assert (told["run_id"], told["image_size"]) == (RUN_ID, "32")
     assert "36 pixels" in told["resize"]
+    assert json.loads(told["names"]) == ids
+
+
+def test_the_names_of_today_are_told(run, tmp_path, caplog) -> None:
+    """In the order of the logits: merged categories share a name, and a rejected one has none."""
+    trained = load_trained(run, "cpu")
+    found = small_discovery(trained.known, list(trained.ids), trained.run_id)
+    one, two = trained.ids[2:4]
+    rows = [("rename", "", "red", "crimson"), ("merge", "", one, "red"), ("reject", "", two, "")]
+    rows += [("move", "0.png", "green", "limes")]
+    made = [Edit(found.run_id, f"t{i}", *row) for i, row in enumerate(rows)]
+    for file in ("model.json", "model.safetensors"):
+        shutil.copy(run / file, tmp_path / file)
+    apply_edits(found, made).discovery.save(tmp_path)
+    told = facts(corrected(tmp_path, trained))
+    assert json.loads(told["categories"]) == list(trained.ids)
+    names = {"green": "green", "red": "crimson", one: "crimson", two: ""}
+    assert json.loads(told["names"]) == [names.get(id, id) for id in trained.ids]
+    assert json.loads(told["kinds"])[:4] == ["known", "known", "known", ""]
+    assert "no logits for what was split off by hand (limes)" in caplog.text
 
 
 def test_the_command_prints_the_difference(run, tmp_path, monkeypatch, capsys) -> None:

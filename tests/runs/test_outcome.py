@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -16,7 +18,8 @@ from holotype.runs.outcome import (
     Placed,
     Rest,
     Told,
-    carry_names,
+    carry_ids,
+    leave_out,
     make_frame,
     name_categories,
     place_own,
@@ -26,7 +29,7 @@ from holotype.runs.outcome import (
 from holotype.runs.prepared import Data, Shelf
 from holotype.runs.run import Run, begin, finish
 from holotype.runs.settings import default_experiment
-from tests.discovery.made_round import made_discovery
+from tests.discovery.made_round import PATHS, made_discovery
 
 
 def small_table() -> Table:
@@ -47,34 +50,56 @@ def test_new_categories_are_numbered_by_size_and_empty_ones_come_last() -> None:
     assert name_categories(np.array([0, 1]), ("a", "b"), 2) == ["a", "b"]
 
 
+def test_ids_of_earlier_rounds_stay_or_are_left_alone() -> None:
+    """new-03 stays with its images; new-01 and new-02 were something else, and a person has called one new-05."""
+    category = np.array([0, 1, 4, 4, 2, 3, 3, 3])
+    ids = name_categories(category, ("a", "b"), 5, {2: "new-03"}, {"new-01", "new-02", "new-05"})
+    assert ids == ["a", "b", "new-03", "new-04", "new-06"]
+    # a category that was split off by hand, and whose labels were withdrawn since, is found again
+    assert name_categories(category, ("a", "b"), 5, {3: "odd ones"})[3] == "odd ones"
+
+
 def test_a_label_has_the_last_word_and_a_model_that_contradicts_it_is_told() -> None:
     found = placed([0, 2, 2, 0, 2, -1])
     assert found.category.tolist() == [0, 1, 2, 0, 2, -1]
     assert found.probability[:2].tolist() == [1, 1]
     described = Described([], np.zeros(6), np.zeros(6, bool))
-    frame = make_frame(found, ["a", "b", "new-01"], described)
+    frame = make_frame(found, ["a", "b", "new-01"], described, {"new-01": "hats"})
     assert frame.category.tolist() == ["a", "b", "new-01", "a", "new-01", ""]
     assert frame.kind.tolist() == ["known", "known", "novel", "known", "novel", ""]
     assert frame.doubtful.tolist() == [False, True, False, False, False, False]
-    assert frame.note[1] == "the model would say new-01"
+    assert frame.note[1] == "the model would say hats"
     assert frame.note[2] == "first of 3 frames used"
     assert frame[["x", "y"]].isna().all().all()
 
 
-def test_categories_are_described_with_what_is_known_before() -> None:
-    before = made_discovery(
-        "r-1", {"a": [0, 3], "b": [1], "new-02": [2, 4]}, paths=[f"{i}.png" for i in range(5)]
-    )
-    before.category("new-02").name = "hats"
-    before.images.loc[before.images.category_id == "new-02", "category"] = "hats"
-    told = Told("r-2", Facts(round=2), {"best": 3}, before)
-    found = put_together(placed([0, 1, 2, 0, 2, -1]), ["a", "b", "new-01"], told)
+def test_people_s_names_are_in_the_table_and_in_the_words() -> None:
+    told = Told("r-2", Facts(round=2), {"best": 3}, names={"a": "aunts", "new-02": "hats", "new-09": "gone"})
+    found = put_together(placed([0, 1, 2, 0, 2, -1]), ["a", "b", "new-02"], told)
     assert (found.run_id, found.count, found.facts.round) == ("r-2", {"best": 3}, 2)
     assert [(c.id, c.name, c.n) for c in found.categories] == [
-        ("a", "a", 2),
+        ("a", "aunts", 2),
         ("b", "b", 1),
-        ("new-01", "hats", 2),
+        ("new-02", "hats", 2),
     ]
+    assert list(found.images.category) == ["aunts", "b", "hats", "aunts", "hats", ""]
+    assert found.known == ("a", "b")  # ids
+    assert "aunts" in found.category("b").words
+    assert found.category("new-02").suggested.startswith("near aunts")
+
+
+def test_rejected_images_are_in_no_category_and_no_problem() -> None:
+    found = placed([0, 1, 2, 0, 2, -1])
+    problem = found.table.problem.copy()
+    out = np.array([False, True, True, False, False, True])
+    leave_out(found.said, problem, out)
+    left = dataclasses.replace(found, table=found.table.with_problems(problem))
+    assert left.category.tolist() == [0, -1, -1, 0, 2, -1]
+    frame = put_together(left, ["a", "b", "new-01"], Told("r", Facts())).images
+    assert list(frame.category_id) == ["a", "", "", "a", "new-01", ""]
+    assert list(frame.note) == ["", "rejected", "rejected", "", "", ""]
+    assert list(frame.problem) == ["", "", "", "", "", "broken"]
+    assert np.isfinite(left.features[:3]).all()  # should they come back, it is known what they look like
 
 
 # -- images that were not trained on --------------------------------------------------------------------
@@ -120,25 +145,32 @@ def first():
     return made_discovery("r-1", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
 
 
-def test_names_stay_with_the_images() -> None:
-    before = first()
-    before.category("new-02").name = "hats"
-    before.images.loc[8:, "category"] = "hats"
-    found = made_discovery("r-2", {"a": [0, 1, 2, 3, 4], "new-01": [8, 9, 10, 11], "new-02": [5, 6, 7]})
-    carry_names(before, found)
-    assert found.category("new-01").name == "hats"
-    assert set(found.images.category[8:]) == {"hats"}
-    assert found.category("new-02").name == "new-02"
+def later(table: Table, category: list[int], k: int) -> Placed:
+    said = Prediction(torch.tensor(category), torch.zeros(len(table)), torch.zeros(len(table)))
+    return Placed(table, k, np.zeros((len(table), 2)), said, np.full(len(table), "", dtype=object))
 
 
-def test_a_name_is_not_given_to_something_else() -> None:
-    before = first()
-    before.category("new-02").name = "hats"
-    before.images.loc[8:, "category"] = "hats"
-    apart = made_discovery("r-2", {"a": [0, 1, 8, 9], "new-01": [2, 3, 4, 10], "new-02": [5, 6, 7, 11]})
-    carry_names(before, apart)
-    assert {c.name for c in apart.categories} == {"a", "new-01", "new-02"}
-    groups = {"a": [0, 1, 2, 3], "hats": [4, 5, 6, 7], "new-01": [8, 9, 10, 11]}
-    known = made_discovery("r-2", groups, ("a", "hats"))
-    carry_names(before, known)
-    assert known.category("new-01").name == "new-01"
+def of_paths(label: list[str], known: tuple[str, ...]) -> Table:
+    return Table(np.array(PATHS, dtype=object), np.array(label, dtype=object), known)
+
+
+def test_ids_stay_with_the_images() -> None:
+    table = of_paths([*"aaaa", *[""] * 8], ("a",))
+    assert carry_ids(later(table, [0, 0, 0, 0, 0, 2, 2, 2, 1, 1, 1, 1], 3), None) == {}
+    assert carry_ids(later(table, [0, 0, 0, 0, 0, 2, 2, 2, 1, 1, 1, 1], 3), first()) == {
+        1: "new-02",
+        2: "new-01",
+    }
+    # torn apart: neither part is the old one
+    assert carry_ids(later(table, [0, 0, 0, 0, 1, 1, 2, 2, 1, 1, 2, 2], 3), first()) == {}
+
+
+def test_labels_go_first() -> None:
+    """What has become a class is matched no more, and labelled images do not count in what is left."""
+    table = of_paths([*"aaaa", *["new-01"] * 3, *[""] * 5], ("a", "new-01"))
+    assert carry_ids(later(table, [0] * 4 + [1] * 4 + [2] * 4, 3), first()) == {2: "new-02"}
+    table = of_paths([*"aaaa", *["hat"] * 2, *[""] * 6], ("a", "hat"))
+    assert carry_ids(later(table, [0] * 4 + [1] * 2 + [2] * 2 + [3] * 4, 4), first()) == {
+        2: "new-01",
+        3: "new-02",
+    }

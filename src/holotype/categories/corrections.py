@@ -1,4 +1,5 @@
-"""Edits applied to a discovery: names, merges, moves and rejections at once, confirmed labels for the next round.
+"""Edits applied to a discovery: names, merges, moves and rejections count at once. What they say to the next round
+is told by discovery/constraints.py.
 
 Pure, and safe to repeat: facts.edits of a discovery says which edits it has dealt with. Where two edits
 contradict each other the later one counts, and both are told; what cannot be applied is told and stays in the log.
@@ -8,7 +9,7 @@ The report does the same in the browser (report/corrections.js); tests/categorie
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,9 +25,11 @@ class Applied:
     discovery: Discovery
     """As corrected. facts.edits says which edits it holds, and what was merged, rejected and confirmed."""
     confirmed: dict[str, str] = field(default_factory=dict)
-    """Path to label, for the next round of training."""
+    """Path to the id of the category, or to the label, that was confirmed."""
     problems: list[str] = field(default_factory=list)
     """A sentence for each edit that could not be applied, or that another one contradicts."""
+    left: list[str] = field(default_factory=list)
+    """Those of them that say why an edit could not be applied."""
     count: int = 0
     """Edits that were applied this time."""
     refused: list[int] = field(default_factory=list)
@@ -37,7 +40,8 @@ def apply_edits(discovery: Discovery, edits: Sequence[Edit]) -> Applied:
     """The discovery as corrected by the edits in their order, each only once; the given one is not changed."""
     standing = Standing(discovery)
     earlier = set(discovery.facts.earlier_runs)
-    outcome = Applied(discovery, problems=_of_other_runs(discovery, edits))
+    foreign = _of_other_runs(discovery, edits)
+    outcome = Applied(discovery, problems=list(foreign), left=list(foreign))
     for position, edit in enumerate(edits):
         if edit.run_id in earlier or standing.knows(edit):
             continue
@@ -48,26 +52,28 @@ def apply_edits(discovery: Discovery, edits: Sequence[Edit]) -> Applied:
             remark = standing.apply(edit)
         except CannotApply as reason:
             outcome.refused.append(position)
-            outcome.problems.append(f"{said(edit)} was not applied: {reason}.")
+            outcome.left.append(f"{said(edit)} was not applied: {reason}.")
+            outcome.problems.append(outcome.left[-1])
             continue
         outcome.count += 1
         if remark:
             outcome.problems.append(f"{said(edit)} was applied, but {remark}.")
-    outcome.confirmed = {**_of_earlier_rounds(discovery, edits), **standing.labels()}
+    outcome.confirmed = standing.labels()
     outcome.discovery = standing.result()
     return outcome
 
 
-def apply_log(folder: Path) -> Applied:
+def apply_log(folder: Path, names: Mapping[str, str] | None = None) -> Applied:
     """Apply the log of a run folder to what its last round found, and save the outcome in the folder.
 
     What a round found lies untouched in rounds/N; without that, the discovery in the folder is corrected further.
+    names: by id, those that edits of the rounds before have given.
     """
     with log_locked(folder):  # else the outcome of an older log could be written over that of a newer one
         found = Discovery.load(folder)
         kept = folder / "rounds" / str(found.facts.round)
         if run_ids(kept)[:1] == [found.run_id]:
-            found = Discovery.load(kept)
+            found = Discovery.load(kept).called(names or {})
         outcome = apply_edits(found, read_log(folder))
         if outcome.count or outcome.refused:
             outcome.discovery.save(folder)
@@ -89,13 +95,3 @@ def _of_other_runs(discovery: Discovery, edits: Sequence[Edit]) -> list[str]:
         f"{n} {'edit' if n == 1 else 'edits'} of run {run!r} cannot be applied to run {discovery.run_id!r}."
         for run, n in foreign.items()
     ]
-
-
-def _of_earlier_rounds(discovery: Discovery, edits: Sequence[Edit]) -> dict[str, str]:
-    """Labels confirmed before the model was trained anew, as they stand in the table since then."""
-    earlier = set(discovery.facts.earlier_runs)
-    told = {e.image: e.value for e in edits if e.action == "confirm" and e.run_id in earlier}
-    if not told:
-        return {}
-    label = dict(zip(discovery.images["path"], discovery.images["label"], strict=True))
-    return {path: label[path] or value for path, value in told.items() if path in label}

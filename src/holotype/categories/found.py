@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -91,6 +91,19 @@ class Discovery:
     def category(self, id: str) -> Category:
         return next(category for category in self.categories if category.id == id)
 
+    def called(self, names: Mapping[str, str]) -> Discovery:
+        """The same with the names that people gave, by id. Should two categories claim one name, the first has it."""
+        taken: set[str] = set()
+        mine = {}
+        for category in sorted(self.categories, key=lambda c: c.id not in names):
+            wanted = (names.get(category.id, category.name), category.id)
+            others = (f"{category.id} ({number})" for number in range(2, len(self.categories) + 3))
+            mine[category.id] = next(name for name in (*wanted, *others) if name not in taken)
+            taken.add(mine[category.id])
+        categories = [dataclasses.replace(c, name=mine[c.id]) for c in self.categories]
+        column = [mine.get(id, id) for id in self.images["category_id"]]
+        return dataclasses.replace(self, categories=categories, images=self.images.assign(category=column))
+
     def save(self, folder: Path) -> None:
         """Write it; a kill at any moment leaves whole files."""
         frame = self.images[list(COLUMNS)]
@@ -170,17 +183,18 @@ def load(folder: Path | str) -> Discovery:
     return Discovery.load(Path(folder))
 
 
-def category_name(index: int, known: tuple[str, ...], k: int) -> str:
+def category_name(index: int, known: tuple[str, ...], k: int, used: Iterable[str] = ()) -> str:
     """The name of a category before anybody has given it a better one; "" for an image that was not placed.
 
-    k: number of categories, known and novel; it decides how many digits there are, so that names sort.
+    k: number of categories, known and novel; it decides how many digits there are, so that names sort. used: what
+    means something else, such as a category of an earlier round.
     """
     if index < 0:
         return ""
     if index < len(known):
         return known[index]
     # a known class may be called new-01 itself, after an earlier discovery
-    taken = {int(found[1]) for name in known if (found := re.fullmatch(r"new-(\d+)", name))}
+    taken = {int(found[1]) for name in (*known, *used) if (found := re.fullmatch(r"new-(\d+)", name))}
     highest = max(k, index + 1) - len(known) + len(taken)
     free = [number for number in range(1, highest + 1) if number not in taken]
     return f"new-{free[index - len(known)]:0{max(2, len(str(highest)))}d}"

@@ -44,12 +44,13 @@ def describe(
     probability: np.ndarray,
     known_score: np.ndarray,
     path: Sequence[str],
+    called: Sequence[str] | None = None,
 ) -> Described:
     """Categories with their relations in numbers and in words; typicality and doubt of every image.
 
     features: (N, D); a row with NaN counts as not placed. category: (N,) index into ids, -1 = not placed.
     ids: the known classes, in the order of `known`, then the others. label: (N,) "" = none.
-    probability, known_score: (N,), NaN where nothing was said. path: (N,).
+    probability, known_score: (N,), NaN where nothing was said. path: (N,). called: what people call the known classes.
     """
     readable = finite_rows(features)
     placed = np.where(readable, np.asarray(category), -1).astype(np.int64)
@@ -76,9 +77,9 @@ def describe(
         found.nearest = "" if nearest is None else ids[nearest]
         found.signature = [float(value) for value in signatures[k]]
         categories.append(found)
-    for found, words in zip(categories, all_words(categories, known), strict=True):
+    for found, words in zip(categories, all_words(categories, known, called or known), strict=True):
         found.words = words
-    for found, name in zip(categories, suggest_names(categories, known), strict=True):
+    for found, name in zip(categories, suggest_names(categories, called or known), strict=True):
         found.suggested = name
     return Described(categories, typicality(cosine, placed), np.logical_or.reduce(signs))
 
@@ -214,8 +215,8 @@ def neighbour(k: int, centres: np.ndarray, used: np.ndarray) -> tuple[float, int
     return (float(1 - cosine[nearest]), nearest) if np.isfinite(cosine[nearest]) else (float("nan"), None)
 
 
-def all_words(categories: Sequence[Category], known: Sequence[str]) -> list[str]:
-    """`in_words` for each category, compared with what is usual among the others."""
+def all_words(categories: Sequence[Category], known: Sequence[str], called: Sequence[str]) -> list[str]:
+    """`in_words` for each category, compared with what is usual among the others. called: names of the known ones."""
     place = {name: i for i, name in enumerate(known)}
     table = np.array([c.signature for c in categories]).reshape(len(categories), len(known))
     for row, c in enumerate(categories):
@@ -227,7 +228,7 @@ def all_words(categories: Sequence[Category], known: Sequence[str]) -> list[str]
         seen = np.isfinite(others).any(0)
         usual = np.full(len(known), np.nan)
         usual[seen] = np.nanmedian(others[:, seen], axis=0)
-        words.append(in_words(table[row], known, usual=usual))
+        words.append(in_words(table[row], called, usual=usual))
     return words
 
 

@@ -7,7 +7,6 @@ image may come back. What is asleep at the end is left out of the discovery and 
 from __future__ import annotations
 
 import copy
-import re
 from collections import Counter
 from dataclasses import replace
 
@@ -16,7 +15,8 @@ from holotype.categories.exemplars import join, refresh
 from holotype.categories.facts import Edited
 from holotype.categories.found import Category, Discovery
 
-UNNAMED = re.compile(r"new-[0-9]+")
+MOVED, CONFIRMED, REJECTED = "moved by hand", "confirmed by hand", "rejected"
+"""What the note of an image says after an edit; the next round reads it (discovery/constraints.py)."""
 
 
 class CannotApply(Exception):
@@ -158,7 +158,7 @@ class Standing:
         category = self.target(edit.value) or self.create(name)
         remark = self.elsewhere(edit, row)
         before = self.confirmed.get(edit.image)
-        self.put(row, category, "moved by hand")
+        self.put(row, category, MOVED)
         if before is None:
             return remark
         if self.find(before) is category:
@@ -170,14 +170,14 @@ class Standing:
         if edit.image:
             row = self.index(edit)
             remark = self.elsewhere(edit, row)
-            self.put(row, None, "rejected")
+            self.put(row, None, REJECTED)
             return self.withdraw(row) or remark
         category = self.existing(edit.category)
         if category.kind == "known":
             raise CannotApply("a known class stays; reject its images instead")
         rows = [row for row, id in enumerate(self.id) if id == category.id]
         for row in rows:
-            self.put(row, None, "rejected")
+            self.put(row, None, REJECTED)
         withdrawn = sum(bool(self.withdraw(row)) for row in rows)
         del self.categories[category.id]
         self.rejected.append(category.id)
@@ -194,7 +194,7 @@ class Standing:
         before = self.confirmed.get(edit.image)
         self.confirmed[edit.image] = value
         if category is not None:
-            self.put(row, category, "confirmed by hand")
+            self.put(row, category, CONFIRMED)
         if before is not None and before != value:
             return f"the image had been confirmed as {before!r} before; the later one counts"
         given = self.label_given[row]
@@ -238,17 +238,9 @@ class Standing:
         return {path: self.label(value) for path, value in self.confirmed.items()}
 
     def label(self, value: str) -> str:
-        """A category's name as it stands now, else the word as it was given."""
+        """The id of the category that is meant, since ids and names stay from round to round; else the word itself."""
         category = self.find(value)
-        if category is None:
-            return value
-        if category.kind == "known":
-            return (
-                category.id
-            )  # what its labelled images came with, or the next round would take it for two classes
-        if UNNAMED.fullmatch(category.name):  # the next round has a new-01 of its own
-            return category.suggested or f"{category.name} (confirmed)"
-        return category.name
+        return value if category is None else category.id
 
     def result(self) -> Discovery:
         """Everything put together."""

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holotype.cli.words import Parser, add_running_flags
+
+if TYPE_CHECKING:
+    from holotype.categories.corrections import Applied
+    from holotype.categories.edits import Edit
 
 
 def command(argv: Sequence[str]) -> int:
@@ -14,6 +19,7 @@ def command(argv: Sequence[str]) -> int:
     from holotype.categories.edits import LOG, append_edits, read_edits
     from holotype.categories.found import Discovery
     from holotype.discovery.moved import at_home
+    from holotype.discovery.rounds import how_many, play
     from holotype.machine.locks import hold
     from holotype.report import build_report
     from holotype.report.points import with_map
@@ -22,16 +28,17 @@ def command(argv: Sequence[str]) -> int:
     found = Discovery.load(folder)  # before anything is touched: is it a run at all?
     with hold(folder):
         with_map(folder, device=given.device, progress=progress)
+        new = None
         if given.edits:
             edits = at_home(read_edits(given.edits), found)
             new = append_edits(folder, edits)
-            print(
-                f"{given.edits}: {len(edits)} edits, {len(new)} of them new; all are kept in {folder / LOG}."
-            )
-        outcome = apply_log(folder)
-        print(told(outcome.count, len(outcome.confirmed)))
+            print(f"{given.edits}: {how_many(len(edits), len(new))}; all are kept in {folder / LOG}.")
+        outcome = apply_log(folder, play(folder).before.names)
+        print(told(outcome, new))
         for problem in outcome.problems:
             print(f"- {problem}")
+        for line in next_round(folder, outcome):
+            print(line)
         print(f"Report: {build_report(outcome.discovery, folder, progress=progress)}")
     return 0
 
@@ -48,12 +55,36 @@ def make_parser() -> Parser:
     return parser
 
 
-def told(count: int, confirmed: int) -> str:
-    """What was done, in a line or two."""
-    lines = [f"{count} {'edit' if count == 1 else 'edits'} applied." if count else "No edits to apply."]
-    if confirmed:
-        lines.append(
-            f"{confirmed} confirmed {'label counts' if confirmed == 1 else 'labels count'} in the next round: "
-            "run the holotype discover command again."
-        )
-    return "\n".join(lines)
+def told(outcome: Applied, new: Sequence[Edit] | None) -> str:
+    """What was done, in a line. new: edits that were not in the log before; None where no file was given."""
+    held = {*outcome.discovery.facts.edits.applied}
+    if new is None:
+        return f"{_edits(len(held))} of the log applied." if held else "No edits to apply."
+    count = sum(edit.digest in held for edit in new)
+    late = sum(edit.run_id in outcome.discovery.facts.earlier_runs for edit in new)
+    done = f"{_edits(count)} applied." if count else "No new edits to apply."
+    return f"{done} {_edits(late)} of earlier rounds: see below what they still say." if late else done
+
+
+def _edits(n: int) -> str:
+    return f"{n:,} {'edit' if n == 1 else 'edits'}"
+
+
+def next_round(folder: Path, outcome: Applied) -> list[str]:
+    """What the edits say to another round, where there can be one and it would be told something new."""
+    from holotype.discovery.rounds import waiting
+
+    if not outcome.discovery.facts.round:
+        if not outcome.confirmed:
+            return []
+        return ["Nothing learns from confirmed labels here: only a run of holotype discover has rounds."]
+    labels, out = waiting(folder)
+    words = [
+        f"{n:,} {one if n == 1 else more}"
+        for n, one, more in ((labels, "label", "labels"), (out, "rejected image", "rejected images"))
+        if n
+    ]
+    if not words:
+        return []
+    counts = "counts" if labels + out == 1 else "count"
+    return [f"{' and '.join(words)} {counts} in the next round: run the holotype discover command again."]

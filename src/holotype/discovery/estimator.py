@@ -35,6 +35,7 @@ from holotype.errors import InputError
 from holotype.machine.files import write_bytes, write_text
 
 if TYPE_CHECKING:
+    from holotype.placing.corrected import Corrected
     from holotype.runs.trained import Trained
 
 FILE = "estimator.json"
@@ -42,6 +43,8 @@ FILE = "estimator.json"
 MODEL, WEIGHTS = "model.json", "model.safetensors"
 SAVED = (MODEL, WEIGHTS, "discovery.json", "assignments.parquet", "assignments.csv", "features.npy", FILE)
 """What `save` takes along; images, embeddings and the training state stay behind."""
+LOADED = ("_trained", "_corrected")
+"""Attributes that are read from the run folder when they are needed."""
 PICTURES = "images"
 """Folder for the images that were given as pixels."""
 
@@ -126,7 +129,8 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         )
         self.discovery_ = discover_table(table, config, folder, progress=self.progress)
         self.run_folder_ = folder
-        self.__dict__.pop("_trained", None)
+        for name in LOADED:
+            self.__dict__.pop(name, None)
         return self
 
     def _config(self) -> DiscoverConfig:
@@ -152,9 +156,10 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         return self.place(X)["category_id"].to_numpy(dtype=object)
 
     def place(self, X: Iterable[Picture]) -> pd.DataFrame:
-        """New images with category_id, kind, probability, known_score, typicality, fits and problem."""
+        """New images with category_id, category, kind, probability, known_score, typicality, fits and problem, in the
+        categories as they are corrected."""
         read = self._model.features(X, self.progress)
-        return self._model.place(read.features).assign(problem=read.problem)
+        return self._corrected.place(read.features).assign(problem=read.problem)
 
     def transform(self, X: Iterable[Picture]) -> np.ndarray:
         """Trained features (n, D) float32; NaN for an image that cannot be read."""
@@ -195,6 +200,12 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
         return load_trained(self.run_folder_, self.device)
 
+    @cached_property
+    def _corrected(self) -> Corrected:
+        from holotype.placing.corrected import corrected
+
+        return corrected(self.run_folder_, self._model)
+
     @property
     def _model(self) -> Trained:
         self._check_fitted()
@@ -208,7 +219,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """With model and results as bytes, so that a copy elsewhere predicts without the run folder."""
         state = dict(super().__getstate__())
-        for name in ("_trained", "_temporary"):
+        for name in (*LOADED, "_temporary"):
             state.pop(name, None)
         if "discovery_" in state:
             state["_files"] = self._take_along()

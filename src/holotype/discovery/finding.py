@@ -7,19 +7,22 @@ import json
 import logging
 import uuid
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from holotype.categories.facts import Facts
 from holotype.categories.found import Discovery
+from holotype.categories.standing import REJECTED
 from holotype.cluster.count import CountEstimate, count_key, estimate_table, pick_k, write_count
-from holotype.data.sources import check_trainable, with_readable_classes
+from holotype.data.sources import check_trainable
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen
 from holotype.discovery.config import DiscoverConfig
-from holotype.discovery.look import words_of_unread_classes
+from holotype.discovery.constraints import Constraints
 from holotype.discovery.plan import draw_sample, make_plan, pick_preset, resolved, spread_epochs
+from holotype.discovery.taking_part import seen_classes, unread_labels
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
 from holotype.machine.device import Compute, pick_device
@@ -55,10 +58,23 @@ class Round:
     before: Discovery | None = None
     """What was known before, with edits."""
     earlier_runs: tuple[str, ...] = ()
-    confirmed: int = 0
-    """Labels that edits have confirmed."""
+    given: Constraints = field(default_factory=Constraints)
+    """What edits say; the labels are in the table already."""
+    taken: frozenset[str] = frozenset()
+    """Ids and names of the categories of the rounds before."""
     progress: bool = False
     clock: Clock = field(default_factory=Clock)
+
+    @cached_property
+    def out(self) -> np.ndarray:
+        """(N,) bool: images that people have rejected."""
+        return self.given.out(self.table)
+
+    @property
+    def active(self) -> Table:
+        """The table in which only those images are usable that the round is made of."""
+        problem = np.where(self.out & self.table.usable, REJECTED, self.table.problem)
+        return self.table.with_problems(problem)
 
 
 def run_round(round: Round) -> None:
@@ -71,26 +87,34 @@ def run_round(round: Round) -> None:
             round.folder / "embeddings",
             progress=round.progress,
         )
-    round.table, gone = with_readable_classes(round.table.with_problems(embedded.problem))
-    if gone:
-        log.warning(words_of_unread_classes(gone))
-    check_embedded(round.table, embedded.features)
+    take_classes(round, embedded)
+    check_embedded(round.table, embedded.features, round.out)
     k, count = choose_k(round, embedded.features)
     find_categories(round, embedded, k, count)
 
 
-def check_embedded(table: Table, features: np.ndarray) -> None:
-    """Raise InputError where images cannot be read or told apart."""
-    usable = table.usable
-    unread = int((~usable).sum())
+def take_classes(round: Round, embedded: Embeddings) -> None:
+    """Let the table know what cannot be read; a class that has no labelled image then is none, and that is told."""
+    table = round.table.with_problems(embedded.problem)
+    round.table, lost = seen_classes(table, round.given.names)
+    for line in (*unread_labels(table, round.given), *lost):
+        log.warning(line)
+    for row in np.flatnonzero(table.label != round.table.label):
+        embedded.note[row] = f"its label {table.label[row]!r} takes no part"
+
+
+def check_embedded(table: Table, features: np.ndarray, out: np.ndarray) -> None:
+    """Raise InputError where images cannot be read or told apart. out: (N,) bool, those that people have rejected."""
+    unread = int((~table.usable).sum())
+    usable = table.usable & ~out
     if unread:
         log.warning(f"{unread:,} of {len(table):,} images cannot be read; assignments.csv says why.")
     if usable.sum() < FEWEST:
         raise InputError(
-            f"Only {int(usable.sum())} of the {len(table)} images of {table.name} can be read "
-            f"({table.problem[~usable][0] if unread else 'there are no more'}); discover needs at least {FEWEST}."
+            f"Only {int(usable.sum())} of the {len(table)} images of {table.name} can be used "
+            f"({table.problem[~table.usable][0] if unread else 'there are no more'}); discover needs at least {FEWEST}."
         )
-    check_trainable(table)
+    check_trainable(table.take(usable))
     rows = features[usable]
     if np.abs(rows - rows[0]).max() < 1e-5:
         raise InputError(
@@ -113,7 +137,7 @@ def choose_k(round: Round, features: np.ndarray) -> tuple[int, CountEstimate | N
     if k < len(round.table.known):  # edits have made known what --k did not count
         k = len(round.table.known)
         log.warning(
-            f"With the confirmed labels there are {k} known classes, so that --k {config.k} becomes {k}."
+            f"With the labels from edits there are {k} known classes, so that --k {config.k} becomes {k}."
         )
     return k, count
 
@@ -121,6 +145,8 @@ def choose_k(round: Round, features: np.ndarray) -> tuple[int, CountEstimate | N
 def count_categories(round: Round, features: np.ndarray) -> CountEstimate:
     """Estimate k from the embeddings, or read what an earlier call with the same input found."""
     table, config = round.table, round.config
+    if round.out.any():
+        table, features = table.take(~round.out), features[~round.out]
     key = count_key(table, round.chosen.backbone.digest, config.seed)
     path = round.folder / COUNT
     if path.is_file():
@@ -141,8 +167,8 @@ def count_categories(round: Round, features: np.ndarray) -> CountEstimate:
 def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEstimate | None) -> None:
     """Train on the table, or on a sample of it, in the round's folder, and place every image."""
     table, limit = round.table, resolved(round.config)["sample"]
-    rows = draw_sample(table, limit, round.config.seed)
-    if len(rows) < int(table.usable.sum()):
+    rows = draw_sample(round.active, limit, round.config.seed)
+    if len(rows) < int(round.active.usable.sum()):
         log.info(
             f"Training on a sample of {len(rows):,} of the {len(table):,} images; the rest is placed afterwards."
         )
@@ -158,13 +184,14 @@ def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEsti
             root=table.root,
             round=round.number,
             earlier_runs=round.earlier_runs,
-            confirmed_labels=round.confirmed,
+            confirmed_labels=len(round.given.labels),
             seconds=round.clock.seconds,
             choice_of_backbone=round.chosen.words,
         )
         counted = count.as_dict() if count else None
-        told = Told(f"{uuid.uuid4().hex[:12]}-{round.number}", about, counted, round.before)
-        rest = Rest(table, rows, embedded.note)
+        run_id = f"{uuid.uuid4().hex[:12]}-{round.number}"
+        told = Told(run_id, about, counted, round.before, round.given.names, round.taken)
+        rest = Rest(table, rows, embedded.note, round.out)
         finish(run, prediction, run.loop.seconds(), parallel=1, rest=rest, told=told)
 
 

@@ -47,11 +47,13 @@ def moved(found: Discovery, now: Mapping[str, str], root: str) -> Discovery:
     roots = (*(r for r in facts.earlier_roots if r != root), facts.root)
     images = found.images.assign(path=[now[str(path)] for path in found.images["path"]])
     categories = [_with_paths(category, now) for category in found.categories]
+    confirmed = {now.get(path, path): value for path, value in facts.edits.confirmed.items()}
+    edits = dataclasses.replace(facts.edits, confirmed=confirmed)
     return dataclasses.replace(
         found,
         images=images,
         categories=categories,
-        facts=dataclasses.replace(facts, root=root, earlier_roots=roots),
+        facts=dataclasses.replace(facts, root=root, earlier_roots=roots, edits=edits),
     )
 
 

@@ -1,6 +1,7 @@
 """Rounds of a discovery: what each found, what it was given, and the edits that lead to the next one.
 
-RUN/rounds/1/       the first round: a run folder like any other, before any edit, with labels.json and stamps.json
+RUN/rounds/1/       the first round: a run folder like any other, before any edit, with labels.json, rejected.json and
+                    stamps.json; in corrected/ what it found as people had corrected it when the next one began
 RUN/edits.csv       the log of edits of all rounds, append-only
 RUN/discovery.json  what the last round found with the edits of that round applied
 
@@ -9,23 +10,25 @@ A round that was begun with other labels or images than there are now is left as
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
-import numpy as np
-
-from holotype.categories.corrections import apply_edits
-from holotype.categories.edits import append_edits, read_edits, read_log
+from holotype.categories.corrections import Applied, apply_edits
+from holotype.categories.edits import Edit, append_edits, read_edits, read_log
 from holotype.categories.features import FEATURES
+from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Discovery
 from holotype.data.stamps import stamps
 from holotype.data.table import Table
+from holotype.discovery.constraints import Constraints
 from holotype.discovery.moved import at_home, relative
+from holotype.discovery.taking_part import Account
 from holotype.errors import InputError
 from holotype.machine.files import write_beside, write_text
 from holotype.runs.sheet import FILE as MODEL
@@ -34,11 +37,17 @@ from holotype.runs.sheet import WEIGHTS
 SCORES = "scores.json"
 """Of a round that has come to its end."""
 LABELS = "labels.json"
-"""Of a round: the labels that edits had confirmed before it was trained, by path from the root."""
+"""Of a round: the labels that edits had given before it was trained, by path from the root."""
+REJECTED = "rejected.json"
+"""Of a round: the images that edits keep out of it, by path from the root."""
+CORRECTED = "corrected"
+"""Folder in that of a round: what it found with the edits that there were when the next one began."""
 STAMPS = "stamps.json"
 """Of a round: size and time of every image file when it was begun, by path from the root."""
 SHARED = (WEIGHTS, MODEL, FEATURES, "provenance.json", SCORES)
 """What the run folder has of its last round."""
+
+Kind = TypeVar("Kind", dict[str, str], list[str])
 
 log = logging.getLogger(__name__)
 
@@ -61,49 +70,66 @@ def finished_rounds(folder: Path) -> list[int]:
     return [n for n in begun_rounds(folder) if (round_folder(folder, n) / SCORES).is_file()]
 
 
+def corrected_rounds(folder: Path) -> list[Path]:
+    """Folders with what rounds found as it was corrected when the next one began."""
+    kept = [round_folder(folder, number) / CORRECTED for number in finished_rounds(folder)]
+    return [path for path in kept if (path / DISCOVERY).is_file()]
+
+
 def last_round(folder: Path) -> int:
     """Number of the last finished round, 0 where there is none."""
     return max(finished_rounds(folder), default=0)
 
 
-def begin_round(folder: Path, labels: Mapping[str, str], stamped: Mapping[str, str]) -> int:
-    """The number of a round for these labels and images: the last one where it was stopped, or else a new one."""
+def begin_round(folder: Path, given: Constraints, stamped: Mapping[str, str]) -> int:
+    """The number of a round with these labels and images: the last one where it was stopped, or else a new one."""
     begun = begun_rounds(folder)
     number = begun[-1] if begun else 0
-    if number > last_round(folder) and was_given(folder, number) == (dict(labels), dict(stamped)):
+    if number > last_round(folder) and was_given(folder, number) == (*_known(given), dict(stamped)):
         return number
     to = round_folder(folder, number + 1)
-    for name, content in ((LABELS, labels), (STAMPS, stamped)):
-        write_text(to / name, json.dumps(dict(content), indent=1, ensure_ascii=False) + "\n")
+    for name, content in ((LABELS, given.labels), (REJECTED, sorted(given.rejected)), (STAMPS, stamped)):
+        write_text(to / name, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     return number + 1
 
 
-def was_given(folder: Path, number: int) -> tuple[dict[str, str], dict[str, str]] | None:
-    """Labels and stamps of a round that was stopped; None where it was stopped before they were written."""
+def _known(given: Constraints) -> tuple[dict[str, str], frozenset[str]]:
+    """What training sees of edits: a name changes nothing."""
+    return given.labels, given.rejected
+
+
+def was_given(folder: Path, number: int) -> tuple[dict[str, str], frozenset[str], dict[str, str]] | None:
+    """Labels, rejected images and stamps of a round; None where it was stopped before they were written."""
     try:
-        return labels_of_round(folder, number), stamps_of_round(folder, number)
+        return *_known(given_to(folder, number)), stamps_of_round(folder, number)
     except InputError:
         return None
 
 
-def labels_of_round(folder: Path, number: int) -> dict[str, str]:
-    return _read(round_folder(folder, number) / LABELS)
+def given_to(folder: Path, number: int) -> Constraints:
+    """Labels and rejected images that a round was begun with."""
+    own = round_folder(folder, number)
+    rejected = _read(own / REJECTED, list) if (own / REJECTED).is_file() else []
+    return Constraints(labels=_read(own / LABELS, dict), rejected=frozenset(rejected))
 
 
 def stamps_of_round(folder: Path, number: int) -> dict[str, str]:
-    return _read(round_folder(folder, number) / STAMPS)
+    return _read(round_folder(folder, number) / STAMPS, dict)
 
 
-def _read(path: Path) -> dict[str, str]:
+def _read(path: Path, kind: type[Kind]) -> Kind:
+    """A list of texts, or a dictionary of them."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(
             f"{path} cannot be read ({error}); run holotype discover with another --out."
         ) from error
-    if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
-        raise InputError(f"{path} is not that of a round; run holotype discover with another --out.")
-    return content
+    if isinstance(content, kind):
+        texts = content.values() if isinstance(content, dict) else content
+        if all(isinstance(text, str) for text in texts):
+            return content
+    raise InputError(f"{path} is not that of a round; run holotype discover with another --out.")
 
 
 def share_round(folder: Path, number: int) -> None:
@@ -153,38 +179,94 @@ def take_edits(folder: Path, file: Path) -> None:
             f"{folder} holds no discovery that {file} could correct; run holotype discover without --edits first."
         )
     new = append_edits(folder, at_home(edits, Discovery.load(round_folder(folder, number))))
-    log.info(f"{file}: {len(edits):,} edits, {len(new):,} of them new.")
+    log.info(f"{file}: {how_many(len(edits), len(new))}.")
 
 
-def confirmed_labels(folder: Path) -> dict[str, str]:
-    """Labels that edits of all rounds so far have confirmed, by path from the root; later ones win."""
-    log_of_edits = read_log(folder)
-    labels: dict[str, str] = {}
-    for number in finished_rounds(folder):
+def how_many(edits: int, new: int) -> str:
+    """Of a file of edits: how many it holds, and whether they are in the log already."""
+    words = f"{edits:,} {'edit' if edits == 1 else 'edits'}"
+    if edits and not new:
+        return f"{words}, applied already"
+    return words if edits == new else f"{words}, {new:,} of them new and the others applied already"
+
+
+# -- all rounds, one after the other ------------------------------------------------------------------------
+
+
+@dataclass
+class Played:
+    """What all finished rounds and the edits of each come to."""
+
+    given: Constraints = field(default_factory=Constraints)
+    """For the next round."""
+    before: Constraints = field(default_factory=Constraints)
+    """The same without the edits of the last round."""
+    account: Account = field(default_factory=Account)
+    found: Discovery | None = None
+    """The last round, as it ended."""
+    applied: Applied | None = None
+    """The last round with its edits; None where no round has come to its end."""
+    runs: tuple[str, ...] = ()
+    """Ids of the rounds."""
+    taken: frozenset[str] = frozenset()
+    """Ids and names of their categories, which the next round does not give to others."""
+
+    def told(self, number: int) -> list[str]:
+        """Before round `number`: which edits take part, which do not and why, and where they contradict each other."""
+        left = self.account.left
+        remarks = (
+            [problem for problem in self.applied.problems if problem not in left] if self.applied else []
+        )
+        return [*self.account.told(number, self.given), *remarks]
+
+    def next(self, found: Discovery, edits: Sequence[Edit]) -> Played:
+        """With one more round. edits: those made in its report."""
+        found = found.called(self.given.names)
+        applied = apply_edits(found, edits)
+        held, root = set(applied.discovery.facts.edits.applied), found.facts.root
+        done = [
+            (relative([edit.image], root)[0] if edit.image else "", edit)
+            for edit in edits
+            if edit.digest in held
+        ]
+        seen = (*found.categories, *applied.discovery.categories)
+        return Played(
+            given=self.given.after(found, applied),
+            before=self.given,
+            account=Account([*self.account.applied, *done], [*self.account.left, *applied.left]),
+            found=found,
+            applied=applied,
+            runs=(*self.runs, found.run_id),
+            taken=self.taken | {word for category in seen for word in (category.id, category.name)},
+        )
+
+
+def play(folder: Path) -> Played:
+    """Read every finished round with the edits of its own; what is said later counts."""
+    edits, numbers, played = read_log(folder), finished_rounds(folder), Played()
+    for number in numbers:
         found = Discovery.load(round_folder(folder, number))
-        own = [edit for edit in log_of_edits if edit.run_id == found.run_id]
-        confirmed = apply_edits(found, own).confirmed if own else {}
-        labels |= dict(zip(relative(list(confirmed), found.facts.root), confirmed.values(), strict=True))
-    return labels
+        own = [edit for edit in edits if edit.run_id == found.run_id]
+        if number == numbers[-1]:  # it answers for edits of runs that nobody has heard of
+            own = [edit for edit in edits if edit.run_id not in played.runs]
+        played = played.next(found, own)
+    return played
 
 
-def corrected(folder: Path) -> tuple[Discovery, list[str]]:
-    """What the last round found with its edits, and a sentence for each edit that could not be applied."""
-    found = Discovery.load(round_folder(folder, last_round(folder)))
-    edits = read_log(folder)
-    if not edits:
-        return found, []
-    applied = apply_edits(found, edits)
-    return applied.discovery, applied.problems
+def keep_corrected(folder: Path, played: Played) -> None:
+    """Before another round is begun: what the last one found, as people have corrected it."""
+    if played.applied is not None:
+        played.applied.discovery.save(round_folder(folder, last_round(folder)) / CORRECTED)
 
 
-def with_labels(table: Table, labels: Mapping[str, str]) -> Table:
-    """The table with more labels, by path from the root; classes that they name for the first time are known now."""
-    if not labels:
-        return table
-    paths = relative([str(path) for path in table.path], table.root)
-    label = np.array([labels.get(p, own) for p, own in zip(paths, table.label, strict=True)], dtype=object)
-    new = sorted(set(labels.values()) - set(table.known) - {""})
-    present = set(label)
-    known = tuple(name for name in (*table.known, *new) if name in present)
-    return dataclasses.replace(table, label=label, known=known)
+def waiting(folder: Path) -> tuple[int, int]:
+    """How many labels, and how many images that stay out or come back, the next round would be given and the last
+    one was not."""
+    number = last_round(folder)
+    if not number:
+        return 0, 0
+    now, last = play(folder).given, given_to(folder, number)
+    labels = now.labels.items() ^ last.labels.items()
+    return len({path for path, _ in labels} - (now.rejected ^ last.rejected)), len(
+        now.rejected ^ last.rejected
+    )

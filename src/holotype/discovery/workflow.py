@@ -22,24 +22,26 @@ from holotype.categories.found import Discovery
 from holotype.data.sources import check_trainable, load_table
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen, choose_backbone
+from holotype.discovery.changes import write_changes
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.finding import FEWEST, Round, check_long_tail, run_round
 from holotype.discovery.look import tell
 from holotype.discovery.moved import follow, relative
 from holotype.discovery.plan import resolved
 from holotype.discovery.rounds import (
+    Played,
     begin_round,
     changed_images,
-    confirmed_labels,
-    corrected,
+    corrected_rounds,
     finished_rounds,
-    labels_of_round,
+    given_to,
+    keep_corrected,
     last_round,
+    play,
     round_folder,
     share_round,
     stamp_images,
     take_edits,
-    with_labels,
 )
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
@@ -104,27 +106,31 @@ def discover_table(
 ) -> Discovery:
     """Find the categories in a table of images and write the run folder; resumes, and applies edits.
 
-    edits: a file that the report exported. Names, merges and moves count at once; where labels were confirmed, or
-    images were replaced, a new round is trained.
+    edits: a file that the report exported. Names count at once; where other edits say something that the last round
+    was not given, or images were replaced, a new round is trained.
     """
     folder = Path(folder)
     check_table(table, config)
     with hold(folder):
         config, chosen = claim(folder, table, config)
-        follow(folder, [round_folder(folder, number) for number in finished_rounds(folder)], table)
+        rounds = [round_folder(folder, number) for number in finished_rounds(folder)]
+        follow(folder, [*rounds, *corrected_rounds(folder)], table)
         if edits is not None:
             take_edits(folder, edits)
-        labels, stamped = confirmed_labels(folder), stamp_images(table)
-        if needs_round(folder, labels, stamped):
+        played, stamped = play(folder), stamp_images(table)
+        if needs_round(folder, played, stamped):
             chosen = chosen or choose_backbone(config.network, pick_device(config.device))
-            number = begin_round(folder, labels, stamped)
+            keep_corrected(folder, played)
+            number = begin_round(folder, played.given, stamped)
             if number == 1:
                 tell(table, config, chosen.backbone, progress)
-            run_round(next_round(folder, number, with_labels(table, labels), config, chosen, progress))
+            for line in played.told(number):
+                log.info(line)
+            run_round(next_round(folder, number, table, config, chosen, played, progress))
         return write_result(folder, progress)
 
 
-def needs_round(folder: Path, labels: dict[str, str], stamped: dict[str, str]) -> bool:
+def needs_round(folder: Path, played: Played, stamped: dict[str, str]) -> bool:
     """Whether there is something that the last round was not given; says what."""
     number = last_round(folder)
     if not number:
@@ -134,28 +140,34 @@ def needs_round(folder: Path, labels: dict[str, str], stamped: dict[str, str]) -
             f"{changed:,} of the {len(stamped):,} images have changed since round {number}, so that another is trained."
         )
         return True
-    if labels != labels_of_round(folder, number):
-        log.info(f"Another round is trained, with {len(labels)} labels that edits have confirmed.")
+    last = given_to(folder, number)
+    if (played.given.labels, played.given.rejected) != (last.labels, last.rejected):
+        log.info(f"Edits say more than round {number} was told, so that another is trained.")
         return True
     return False
 
 
 def next_round(
-    folder: Path, number: int, table: Table, config: DiscoverConfig, chosen: Chosen, progress: bool
+    folder: Path,
+    number: int,
+    table: Table,
+    config: DiscoverConfig,
+    chosen: Chosen,
+    played: Played,
+    progress: bool,
 ) -> Round:
     """A round with what is known from those before it."""
-    earlier = [Discovery.load(round_folder(folder, n)).run_id for n in finished_rounds(folder)]
-    labels = labels_of_round(folder, number)
     return Round(
-        table,
+        played.given.apply(table),
         config,
         chosen,
         folder,
         round_folder(folder, number),
         number,
-        before=corrected(folder)[0] if earlier else None,
-        earlier_runs=tuple(earlier),
-        confirmed=len(labels),
+        before=played.applied.discovery if played.applied else None,
+        earlier_runs=played.runs,
+        given=played.given,
+        taken=played.taken,
         progress=progress,
     )
 
@@ -165,14 +177,17 @@ def write_result(folder: Path, progress: bool) -> Discovery:
     number = last_round(folder)
     with Clock().step("the map"):
         with_map(round_folder(folder, number), progress=progress)
-    found, problems = corrected(folder)
-    for problem in problems:
+    applied = play(folder).applied
+    assert applied is not None  # a round has come to its end
+    for problem in applied.problems:
         log.warning(problem)
     share_round(folder, number)
-    found.save(folder)
+    applied.discovery.save(folder)
+    for line in write_changes(folder, number):
+        log.info(line)
     with Clock().step("the report"):
-        build_report(found, folder, progress=progress)
-    return found
+        build_report(applied.discovery, folder, progress=progress)
+    return applied.discovery
 
 
 # -- before anything is computed --------------------------------------------------------------------------

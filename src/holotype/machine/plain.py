@@ -76,8 +76,8 @@ def _one_of(kinds: tuple[Any, ...], value: Any, key: str, every: bool) -> Any:
         try:
             return _value(kind, value, key, every)
         except NotPlain as problem:
-            problems.append(problem)
-    raise problems[0]
+            problems.append(str(problem))  # the exception itself would keep every caller's objects alive
+    raise NotPlain(problems[0])
 
 
 def _row(origin: Any, inner: tuple[Any, ...], value: Any, key: str, every: bool) -> Any:

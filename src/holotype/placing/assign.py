@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -10,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.categories.found import FILE as DISCOVERY
-from holotype.categories.found import Discovery, safe_texts
+from holotype.categories.found import safe_texts
 from holotype.data.sources import IMAGE_EXTENSIONS, load_table
 from holotype.errors import InputError
 from holotype.machine.files import write_beside
@@ -20,26 +18,16 @@ from holotype.placing.folders import Folders
 if TYPE_CHECKING:
     import pandas as pd
 
-    from holotype.runs.trained import Read, Trained
+    from holotype.placing.corrected import Corrected
+    from holotype.runs.trained import Read
 
 COLUMNS = (
     *("path", "category", "category_id", "kind"),
     *("probability", "known_score", "typicality", "fits", "problem"),
 )
-"""Of the file of new images. category: the name as it stands now; category_id: what it was when it was found."""
+"""Of the file of new images. category and category_id: as they stand now."""
 UNFIT = "fits nothing"
 """Folder of the images that fit nothing."""
-
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Called:
-    """What a category is called now, after renaming and merging."""
-
-    name: str
-    kind: str
-    """known or novel; "" for a category that somebody rejected."""
 
 
 @dataclass
@@ -78,6 +66,7 @@ def assign_images(
 
     out: .csv or .parquet, by default run/assigned/NAME.csv. copy_to: folder that gets a folder of links per category.
     """
+    from holotype.placing.corrected import corrected
     from holotype.runs.trained import load_trained
 
     images, out = Path(images), Path(out or Path(run) / "assigned" / f"{_stem(Path(images))}.csv")
@@ -85,14 +74,14 @@ def assign_images(
     trained = load_trained(run, device)
     paths = image_paths(images)
     _check_apart(images, copy_to)
-    names = current_names(Path(run), trained)
+    model = corrected(Path(run), trained)
     folders = Folders(copy_to) if copy_to else None
     assigned = Assigned(out)
 
     def rows() -> Iterator[pd.DataFrame]:
         first = 0
         for part in trained.stream(paths, progress):
-            frame = placed(trained, paths[first : first + len(part.problem)], part, names)
+            frame = placed(model, paths[first : first + len(part.problem)], part)
             first += len(part.problem)
             assigned.count(frame)
             if folders:
@@ -103,13 +92,10 @@ def assign_images(
     return assigned
 
 
-def placed(trained: Trained, paths: Sequence[str], part: Read, names: dict[str, Called]) -> pd.DataFrame:
+def placed(model: Corrected, paths: Sequence[str], part: Read) -> pd.DataFrame:
     """The rows (COLUMNS) of some images."""
-    frame = trained.place(part.features)
-    nobody = Called("", "")
-    found = [names.get(id, nobody) for id in frame["category_id"]]
+    frame = model.place(part.features)
     frame["path"], frame["problem"] = list(paths), list(part.problem)
-    frame["category"], frame["kind"] = [c.name for c in found], [c.kind for c in found]
     return frame[list(COLUMNS)]
 
 
@@ -143,33 +129,6 @@ def _check_apart(images: Path, copy_to: Path | None) -> None:
             f"--copy-to {copy_to} lies inside {images}, so that its links would be placed as images next time; "
             "choose a folder elsewhere."
         )
-
-
-# -- names --------------------------------------------------------------------------------------------
-
-
-def current_names(run: Path, trained: Trained) -> dict[str, Called]:
-    """What the model's categories are called now: as discovery.json in `run` says, after its edits, else their ids."""
-    called = {id: Called(id, "known" if id in trained.known else "novel") for id in trained.ids}
-    if not (run / DISCOVERY).is_file():
-        return called
-    discovery = Discovery.load(run)
-    if discovery.run_id != trained.run_id:
-        log.warning(
-            f"The model in {run} is of another round than its report; new images get the names of the model."
-        )
-        return called
-    now = {category.id: category for category in discovery.categories}
-    merged, rejected = discovery.facts.edits.merged, discovery.facts.edits.rejected
-    for id in trained.ids:
-        end = id
-        for _ in merged:  # a category may be merged into one that is merged later
-            end = end if end in now else merged.get(end, end)
-        if end in now:
-            called[id] = Called(now[end].name, now[end].kind)
-        elif end in rejected:
-            called[id] = Called("", "")
-    return called
 
 
 # -- files --------------------------------------------------------------------------------------------

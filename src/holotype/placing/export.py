@@ -25,6 +25,7 @@ from holotype.data.views import normalise
 from holotype.errors import InputError
 from holotype.machine.files import write_beside
 from holotype.methods import Method
+from holotype.placing.corrected import Corrected, corrected
 from holotype.runs.trained import Trained, load_trained
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
@@ -35,6 +36,9 @@ TRACED, CHECKED = 2, (1, 5)
 TOLERANCE = 1e-3
 """Largest difference that is only another order of sums: of features as a share of the largest one, of probabilities
 as it is."""
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,8 @@ class Exported(nn.Module):
 def export_onnx(run: Path, file: Path) -> Parity:
     """Write the model in the folder `run` as ONNX, and compare it with torch.
 
-    The graph takes any number of images; categories, crop and normalisation stand in the file's metadata.
+    The graph takes any number of images; categories with their names of today, crop and normalisation stand in the
+    file's metadata. Merged categories share a name, and a rejected one has none.
     """
     onnx, runtime = _packages()
     if file.suffix.lower() != ".onnx":
@@ -111,7 +116,7 @@ def export_onnx(run: Path, file: Path) -> Parity:
             f"{type(trained.method).__name__} cannot be written as ONNX, since its way from pixels to logits is no "
             f"graph that torch can record ({reason}); holotype assign places images without it."
         ) from error
-    onnx.helper.set_model_props(proto, facts(trained))
+    onnx.helper.set_model_props(proto, facts(corrected(Path(run), trained)))
     content = proto.SerializeToString()
     parity = compare(samples, runtime.InferenceSession(content))
     if not parity.sound:
@@ -170,12 +175,20 @@ def _quiet() -> Iterator[None]:
             logging.disable(before)
 
 
-def facts(trained: Trained) -> dict[str, str]:
-    """What a user of the file needs to know, as text."""
+def facts(model: Corrected) -> dict[str, str]:
+    """What a user of the file needs to know, as text. categories, names and kinds are in the order of the logits."""
+    trained, called = model.trained, [model.names[id] for id in model.trained.ids]
+    if model.split_off:
+        log.warning(
+            f"The file has no logits for what was split off by hand ({', '.join(model.split_off)}); holotype assign "
+            "knows it, and so does the next round of holotype discover."
+        )
     size = trained.backbone.image_size
     return {
         "run_id": trained.run_id,
         "categories": json.dumps(list(trained.ids), ensure_ascii=False),
+        "names": json.dumps([one.name for one in called], ensure_ascii=False),
+        "kinds": json.dumps([one.kind for one in called]),
         "known": json.dumps(list(trained.known), ensure_ascii=False),
         "image_size": str(size),
         "resize": f"shorter side to {int(size / CROP_SHARE)} pixels (bicubic), then the middle {size} x {size}",

@@ -20,7 +20,7 @@ function signature(category, most) {
   const shown = order.length <= most ? order : [...order.slice(0, most - 1), order[order.length - 1]];
   return h("ul", { class: "bars", "aria-label": "likeness to the known classes" }, shown.map(([value, j], n) =>
     h("li", { class: n === shown.length - 1 && order.length > most ? "far" : "" },
-      h("span", { class: "who", title: data.known[j] }, data.known[j]),
+      h("span", { class: "who", title: nameOf(data.known[j]) }, nameOf(data.known[j])),
       h("span", { class: "track" },
         h("span", { class: `bar${value < 0 ? " below" : ""}`, style: { left: `${at(Math.min(0, value))}%`, width: `${Math.abs(at(value) - at(0))}%` } }),
         low < 0 ? h("span", { class: "zero", style: { left: `${at(0)}%` } }) : null),
@@ -88,12 +88,12 @@ function heatmap() {
     const level = value === null ? 0 : (value - low) / (high - low || 1);
     const best = value === Math.max(...category.signature);
     return h("td", { class: `${level > 0.55 ? "deep" : ""}${best ? " best" : ""}`, style: { "--level": `${Math.round(level * 100)}%` },
-      title: `${category.name} and ${data.known[j]}: ${fixed(value)}` }, wide ? h("span", { class: "sr" }, fixed(value)) : fixed(value).replace("-", "−"));
+      title: `${category.name} and ${nameOf(data.known[j])}: ${fixed(value)}` }, wide ? h("span", { class: "sr" }, fixed(value)) : fixed(value).replace("-", "−"));
   };
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Relations, scrolls sideways" },
     h("table", { class: `heat${wide ? " wide" : ""}` },
       h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "corner" }, "new \\ known"),
-        data.known.map((word) => h("th", { scope: "col" }, h("span", { title: word }, word))))),
+        data.known.map(nameOf).map((word) => h("th", { scope: "col" }, h("span", { title: word }, word))))),
       h("tbody", {}, rows.map((category) => h("tr", {},
         h("th", { scope: "row" }, h("a", { href: link(category) },
           h("span", { class: "pair" }, category.exemplars.slice(0, 2).map((i) => thumb(i, { cover: true }))),

@@ -167,14 +167,10 @@ class Standing {
 
   // -- the outcome ----------------------------------------------------------------------------------
 
-  /** The label of an image in the next round: a category's name as it stands now, else the word as it was given. */
+  /** The label of an image in the next round: the id of a category, else the word as it was given. */
   label(i) {
     const value = this.confirmed.get(i);
-    if (value === undefined) return "";
-    const category = this.find(value);
-    if (!category) return value;
-    if (category.kind === "known") return category.id; // what its labelled images came with
-    return UNNAMED.test(category.name) ? category.suggested || `${category.name} (confirmed)` : category.name;
+    return value === undefined ? "" : this.find(value)?.id ?? value;
   }
 
   /** Members of each category, the most typical first; who left a category does not speak for it any more. */

@@ -38,7 +38,7 @@ function describe(i) {
   const category = now.categories[now.category[i]];
   const parts = [shortName(i), category ? `in ${category.name}` : "in no category"];
   if (images.probability[i] !== null) parts.push(`probability ${share(images.probability[i])}`);
-  if (images.label[i] >= 0) parts.push(`labelled ${images.labels[images.label[i]]}`);
+  if (images.label[i] >= 0) parts.push(`labelled ${nameOf(images.labels[images.label[i]])}`);
   if (now.confirmed.has(i)) parts.push(`confirmed as ${labelOf(i)}`);
   if (now.doubtful[i]) parts.push("doubtful");
   return parts.join(", ");

@@ -90,7 +90,7 @@ function closeLook(i, position, n, turn) {
     ["Category", category ? h("a", { href: link(category), onclick: (event) => event.target.closest("dialog").close() }, glyph(category.kind), " ", category.name) : "none"],
     ["Could also be", images.second[i] >= 0 && now.categories[images.second[i]].index !== now.category[i] ? now.categories[images.second[i]].name : null],
     ["Probability", share(images.probability[i])], ["Known score", share(images.known_score[i])], ["Typicality", share(images.typicality[i])],
-    ["Label", images.label[i] >= 0 ? images.labels[images.label[i]] : "none"], ["Confirmed as", labelOf(i) || null],
+    ["Label", images.label[i] >= 0 ? nameOf(images.labels[images.label[i]]) : "none"], ["Confirmed as", labelOf(i) || null],
     ["Doubtful", now.doubtful[i] ? "yes" : null], ["Note", now.note.get(i) || null], ["Problem", images.problem[i] || null],
     ["File", where ? h("a", { href: where, target: "_blank", rel: "noopener" }, name(i)) : name(i)],
   ];
@@ -113,7 +113,7 @@ function showEdits() {
   const element = dialogue("Edits", "edits", closer(), h("h2", {}, "Your edits"),
     h("p", { class: "lead" }, "They are kept in this browser. Export them, then let Holotype apply names, merges and moves:"),
     h("pre", {}, "holotype report RUN --edits edits.csv"),
-    h("p", { class: "lead" }, "or give them to holotype discover, which also learns from the images you confirmed."),
+    h("p", { class: "lead" }, "or give them to holotype discover, which trains another round that learns from them."),
     h("div", { class: "buttons" },
       h("button", { type: "button", class: "primary", disabled: !edits.length, onclick: exportCsv }, "Export edits.csv"),
       h("button", { type: "button", onclick: () => file.click() }, "Import…"), file,

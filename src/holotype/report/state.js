@@ -43,7 +43,9 @@ function address(i) {
 let now = null;
 
 const findCategory = (word) => now.awake(word);
-const labelOf = (i) => now.label(i);
+/** What people call the category of an id; a known class of the run may have been renamed. */
+const nameOf = (id) => now.byId.get(id)?.name ?? id;
+const labelOf = (i) => nameOf(now.label(i));
 const alive = () => now.categories.filter(isAwake);
 const novel = () => alive().filter((category) => category.kind === "novel")
   .sort((a, b) => a.id.localeCompare(b.id, "en", { numeric: true }));

@@ -6,7 +6,8 @@ A label has the last word: a labelled image lies in its class, and where the mod
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,9 @@ import torch
 
 from holotype.categories.facts import Facts
 from holotype.categories.found import Discovery, category_name
+from holotype.categories.matching import match
 from holotype.categories.relations import Described, describe
+from holotype.categories.standing import REJECTED
 from holotype.data.table import Table
 from holotype.methods import Prediction
 from holotype.models.backbone import Backbone, state_digest
@@ -29,8 +32,6 @@ if TYPE_CHECKING:  # pandas takes half a second to import
 
 REST = "rest"
 """Folder of shards: features of the images that a run was not trained on, while they are computed."""
-SAME = 0.5
-"""Images that two categories of successive rounds must share (of those in either) to be called the same."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Rest:
     """(n,) those that the run was trained on, in the order of its own table."""
     note: np.ndarray
     """(N,) object str: what was done to unusual images."""
+    out: np.ndarray | None = None
+    """(N,) bool: images that people have rejected; they are in no category."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,11 @@ class Told:
     count: dict[str, Any] | None = None
     """The estimate of the number of categories."""
     before: Discovery | None = None
-    """What was known before the round: names that people gave stay with their images."""
+    """The round before as corrected: ids stay with their images."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Id of a category to the name that people gave it."""
+    taken: frozenset[str] = frozenset()
+    """Ids and names of all rounds before, which mean something else than a category that nobody has seen yet."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +135,17 @@ def place_rest(
             on_device = torch.from_numpy(images.features).to(loop.device, loop.encoder.dtype)
             _fill(said, others, place(loop.method, on_device, read))
         features[others] = np.where((images.problem == "")[:, None], images.features, np.nan)
+    if rest.out is not None:
+        leave_out(said, problem, rest.out)
     return Placed(rest.table.with_problems(problem), own.k, features, said, note)
+
+
+def leave_out(said: Prediction, problem: np.ndarray, out: np.ndarray) -> None:
+    """Forget what the method says of the images `out` (N,) bool; to whoever counts, they are no usable images."""
+    where = torch.from_numpy(out)
+    said.category[where] = -1
+    said.probability[where] = said.known_score[where] = torch.nan
+    problem[out & (problem == "")] = REJECTED
 
 
 def learned(backbone: Backbone, loop: Loop) -> Backbone:
@@ -147,12 +164,41 @@ def _fill(said: Prediction, rows: np.ndarray, part: Prediction) -> None:
 # -- describing -----------------------------------------------------------------------------------------
 
 
-def name_categories(category: np.ndarray, known: tuple[str, ...], k: int) -> list[str]:
-    """Ids of the k categories by index; novel ones are numbered by size, and those without an image come last."""
-    size = np.bincount(category[category >= 0], minlength=k)[len(known) :]
-    rank = np.empty(k - len(known), dtype=int)
-    rank[np.argsort(-size, kind="stable")] = np.arange(k - len(known))
-    return [*known, *(category_name(len(known) + int(r), known, k) for r in rank)]
+def carry_ids(placed: Placed, before: Discovery | None) -> dict[int, str]:
+    """Index of a new category to the id that it had in the round before, by the images that are free in this one."""
+    if before is None:
+        return {}
+    table, category = placed.table, placed.category
+    index = dict(zip(table.path, np.where(table.usable & ~table.labelled, category, -1), strict=True))
+    earlier: dict[str, set[str]] = {}
+    later: dict[int, set[str]] = {}
+    for path, id in zip(before.images["path"], before.images["category_id"], strict=True):
+        if id and id not in table.known and index.get(path, -1) >= 0:
+            earlier.setdefault(id, set()).add(path)
+    for path, at in index.items():
+        if at >= len(table.known):
+            later.setdefault(int(at), set()).add(path)
+    return match(earlier, later)
+
+
+def name_categories(
+    category: np.ndarray,
+    known: tuple[str, ...],
+    k: int,
+    carried: Mapping[int, str] | None = None,
+    taken: Iterable[str] = (),
+) -> list[str]:
+    """Ids of the k categories by index; novel ones are numbered by size, and those without an image come last.
+
+    carried: of `carry_ids`. taken: ids that no other category may get.
+    """
+    carried = carried or {}
+    size = np.bincount(category[category >= 0], minlength=k)
+    fresh = [index for index in range(len(known), k) if index not in carried]
+    fresh.sort(key=lambda index: -size[index])
+    used = (*taken, *carried.values())
+    ids = {index: category_name(len(known) + rank, known, k, used) for rank, index in enumerate(fresh)}
+    return [*known, *(carried.get(index) or ids[index] for index in range(len(known), k))]
 
 
 def put_together(placed: Placed, ids: list[str], told: Told) -> Discovery:
@@ -167,25 +213,26 @@ def put_together(placed: Placed, ids: list[str], told: Told) -> Discovery:
         placed.probability,
         placed.said.known_score.numpy(),
         list(table.path),
+        called=[told.names.get(id, id) for id in table.known],
     )
     # known classes in their order, then new-01, new-02, ...: the largest first
     order = sorted(described.categories, key=lambda c: (c.kind == "novel", c.id if c.kind == "novel" else ""))
-    images = make_frame(placed, ids, described)
-    found = Discovery(told.run_id, table.known, images, order, told.count, told.about)
-    if told.before is not None:
-        carry_names(told.before, found)
-    return found
+    images = make_frame(placed, ids, described, told.names)
+    return Discovery(told.run_id, table.known, images, order, told.count, told.about).called(told.names)
 
 
-def make_frame(placed: Placed, ids: list[str], described: Described) -> pd.DataFrame:
-    """One row per image with the columns of a Discovery."""
+def make_frame(
+    placed: Placed, ids: list[str], described: Described, names: Mapping[str, str]
+) -> pd.DataFrame:
+    """One row per image with the columns of a Discovery. names: of ids that people call otherwise."""
     table, category, disagrees = placed.table, placed.category, placed.disagrees
     name = np.array([*ids, ""], dtype=object)  # -1 is the last one
-    said = placed.said.category.numpy()
+    said, called = placed.said.category.numpy(), [*(names.get(id, id) for id in ids), ""]
     note = [
-        "; ".join(x for x in (own, f"the model would say {name[index]}" if other else "") if x)
+        "; ".join(x for x in (own, f"the model would say {called[index]}" if other else "") if x)
         for own, index, other in zip(placed.note, said, disagrees, strict=True)
     ]
+    rejected = table.problem == REJECTED
     kind = np.where(category < 0, "", np.where(category < len(table.known), "known", "novel"))
     import pandas as pd
 
@@ -202,28 +249,7 @@ def make_frame(placed: Placed, ids: list[str], described: Described) -> pd.DataF
             "x": np.nan,
             "y": np.nan,
             "category_id": name[category],
-            "problem": table.problem,
-            "note": np.array(note, dtype=object),
+            "problem": np.where(rejected, "", table.problem),
+            "note": np.where(rejected, REJECTED, np.array(note, dtype=object)),
         }
     )
-
-
-def carry_names(before: Discovery, found: Discovery) -> None:
-    """Give categories of a new round the names that people gave to them in the round before.
-
-    Two categories are the same where they share more than half of their images.
-    """
-    named = [c for c in before.categories if c.kind == "novel" and c.name != c.id]
-    novel = [c for c in found.categories if c.kind == "novel"]
-    if not named or not novel:
-        return
-    earlier = [set(before.images.path[before.images.category == c.name]) for c in named]
-    later = [set(found.images.path[found.images.category_id == c.id]) for c in novel]
-    overlap = np.array([[len(a & b) / max(len(a | b), 1) for b in later] for a in earlier])
-    taken = {c.name for c in found.categories}
-    from scipy.optimize import linear_sum_assignment
-
-    for i, j in zip(*linear_sum_assignment(overlap, maximize=True), strict=True):
-        if overlap[i, j] > SAME and named[i].name not in taken:
-            rows = found.images.category_id == novel[j].id
-            found.images.loc[rows, "category"] = novel[j].name = named[i].name

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from holotype.categories.standing import REJECTED
 from holotype.cluster.evaluate import SCORES, has_truth, score
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
@@ -172,7 +173,7 @@ def headline(scores: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def count_placed(table: Table, prediction: Prediction) -> Placed:
-    category = prediction.category.numpy()[~table.labelled]
+    category = prediction.category.numpy()[~table.labelled & (table.problem != REJECTED)]
     n_known = len(table.known)
     novel = category[category >= n_known]
     return Placed(

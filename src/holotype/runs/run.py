@@ -29,6 +29,7 @@ from holotype.runs.outcome import (
     Placed,
     Rest,
     Told,
+    carry_ids,
     name_categories,
     place_own,
     place_rest,
@@ -209,7 +210,8 @@ def finish(
 def write_outcome(run: Run, placed: Placed, told: Told, seconds: dict[str, float]) -> None:
     """Model, categories and assignments. seconds: by step, so far."""
     started, folder, loop = time.monotonic(), run.folder.path, run.loop
-    ids = name_categories(placed.category, placed.table.known, placed.k)
+    carried = carry_ids(placed, told.before)
+    ids = name_categories(placed.category, placed.table.known, placed.k, carried, told.taken)
     centres = Centres.measure(placed.features, placed.category, placed.k)
     found = put_together(placed, ids, told)
     seconds["describing"] = time.monotonic() - started

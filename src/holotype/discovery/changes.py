@@ -1,0 +1,135 @@
+"""What became of the categories of the round before: `changes.csv` in the folder of a round, and a few sentences.
+
+A category is kept where its id is there again (runs/outcome.py says when). Where it is not, or where another category
+has taken more than a quarter of its images, those that have its images are named.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from holotype.categories.found import FILE as DISCOVERY
+from holotype.categories.found import Category, Discovery, safe_texts
+from holotype.discovery.rounds import CORRECTED, finished_rounds, round_folder
+from holotype.machine.files import write_beside
+
+CHANGES = "changes.csv"
+PART = 0.25
+"""Share of a category's images that makes another one a part of it."""
+MOST_LINES = 12
+
+
+@dataclass(frozen=True)
+class Change:
+    """A category of the round before and one of this round, or one of them alone."""
+
+    category_id: str
+    """"" for a category that was not there before."""
+    category: str
+    """Its name, as it stood when this round began."""
+    images: int
+    became: str
+    """kept, split, merged, rejected, gone or new."""
+    by: str
+    """edits, or training."""
+    now_id: str = ""
+    """"" where nothing is left of it."""
+    now: str = ""
+    now_images: int = 0
+    shared: int = 0
+    """Images that were in the one and are in the other."""
+
+
+def write_changes(folder: Path, number: int) -> list[str]:
+    """Compare a round with the one before it and write the table; returns sentences, none where that was done."""
+    earlier = [n for n in finished_rounds(folder) if n < number]
+    file = round_folder(folder, number) / CHANGES
+    if (
+        not earlier
+        or file.is_file()
+        or not (round_folder(folder, earlier[-1]) / CORRECTED / DISCOVERY).is_file()
+    ):
+        return []
+    own = round_folder(folder, earlier[-1])
+    found, before = Discovery.load(own), Discovery.load(own / CORRECTED)
+    made = changes(found, before, Discovery.load(round_folder(folder, number)))
+    import pandas as pd
+
+    frame = pd.DataFrame([asdict(change) for change in made], columns=[one.name for one in fields(Change)])
+    safe = safe_texts(frame, ("category_id", "category", "now_id", "now"))
+    write_beside(file, lambda beside: safe.to_csv(beside, index=False))
+    return in_words(made, earlier[-1], file)
+
+
+def changes(found: Discovery, before: Discovery, after: Discovery) -> list[Change]:
+    """found: the round before as it ended; before: with its edits; after: this round."""
+    now = {category.id: category for category in after.categories}
+    place = dict(zip(after.images["path"], after.images["category_id"], strict=True))
+    stood = {category.id for category in before.categories}
+    made = []
+    for category in before.categories:
+        mine = before.images["path"][before.images["category_id"] == category.id]
+        made += _of_one(category, Counter(place[path] for path in mine if place.get(path)), now)
+    made += [_by_hand(category, before, now) for category in found.categories if category.id not in stood]
+    new = [category for category in after.categories if category.id not in stood]
+    made += [Change("", "", 0, "new", "training", c.id, c.name, c.n) for c in new]
+    return made
+
+
+def _of_one(category: Category, where: Counter[str], now: dict[str, Category]) -> list[Change]:
+    """Rows of a category whose images lie `where` now: id to number of images."""
+    total = where.total()
+    parts = [id for id, n in where.most_common() if n > PART * total and id != category.id]
+    if category.id in now:
+        became, parts = "split" if parts else "kept", [category.id, *parts]
+    elif len(parts) > 1:
+        became = "split"
+    elif parts and 2 * where[parts[0]] > total:
+        became = "merged"
+    else:
+        became, parts = "gone", []
+    told = (category.id, category.name, category.n, became, "training")
+    rows = [Change(*told, id, now[id].name, now[id].n, where[id]) for id in parts]
+    return rows or [Change(*told)]
+
+
+def _by_hand(category: Category, before: Discovery, now: dict[str, Category]) -> Change:
+    """The row of a category that edits have made an end of."""
+    edits, end = before.facts.edits, category.id
+    while end in edits.merged:
+        end = edits.merged[end]
+    became = "merged" if end != category.id else "rejected" if end in edits.rejected else "gone"
+    told = (category.id, category.name, category.n, became, "edits")
+    return Change(*told, end, now[end].name, now[end].n) if end in now else Change(*told)
+
+
+def in_words(made: list[Change], number: int, file: Path) -> list[str]:
+    """A sentence on what was kept, and one for each category that was not."""
+    kept = [change.now for change in made if change.became == "kept"]
+    lines = [f"Of the categories of round {number}, {len(kept)} are kept{_listed(kept)}."]
+    for id in dict.fromkeys(change.category_id for change in made if change.category_id):
+        rows = [change for change in made if change.category_id == id]
+        into = " and ".join(_with(row.now, row.shared) for row in rows if row.now_id)
+        ends = {
+            "split": f"was split into {into}",
+            "merged": f"was merged into {rows[0].now or 'another'}",
+            "rejected": "was rejected",
+            "gone": "is gone; its images lie in several others or in none",
+        }
+        if rows[0].became in ends:
+            lines.append(f"{rows[0].category} {ends[rows[0].became]}.")
+    new = [_with(change.now, change.now_images) for change in made if change.became == "new"]
+    lines += [f"New: {', '.join(new)}."] if new else []
+    more = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], *([f"{more} more lines are in {file}."] if more > 0 else [])]
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:MOST_LINES])
+    return f" ({shown}{' and others' * (len(names) > MOST_LINES)})" if names else ""
+
+
+def _with(name: str, images: int) -> str:
+    return f"{name} ({images:,} {'image' if images == 1 else 'images'})"

@@ -1,0 +1,136 @@
+"""What corrections say to the next round: labels, images that stay out, and names. docs/correct.md says it in words.
+
+Each round is read with its edits, one after the other, and what a later one says counts:
+
+confirmed    a label: the id of the category, or the word that was given
+moved        a label: the id of the category that the image was moved to
+rejected     no label, and out of the round, until it is moved or confirmed again
+merged       the most typical images of each part carry one label, that of the category which took the others in
+split        the images that were taken out are moved ones; the most typical of those that stayed carry another label
+renamed      the id keeps its name
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from holotype.categories.corrections import Applied
+from holotype.categories.found import Discovery
+from holotype.categories.standing import CONFIRMED, MOVED, REJECTED
+from holotype.data.table import Table
+from holotype.discovery.moved import relative
+
+TYPICAL = 9
+"""Images of a part of a merged or split category that become labels, at most."""
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Of a round, from all edits before it. Images are named by their path from the root."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    """Image to the id of its class; more than, and instead of, the labels that the images came with."""
+    rejected: frozenset[str] = frozenset()
+    """Images that are in no category and are not trained on."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Id of a category to the name that people gave it."""
+
+    def after(self, found: Discovery, applied: Applied) -> Constraints:
+        """With what the edits of one more round say. found: as the round left it; applied: with its edits."""
+        seen = _Seen(found, applied)
+        told = {**seen.moved(), **seen.confirmed}
+        rejected = (self.rejected | seen.rejected()) - told.keys()
+        kept = {path: seen.end(label) for path, label in self.labels.items()}
+        labels = {**seen.typical(), **kept, **told}
+        return Constraints(
+            labels={path: label for path, label in labels.items() if path not in rejected},
+            rejected=frozenset(rejected),
+            names={**self.names, **renamed(found, applied.discovery)},
+        )
+
+    def apply(self, table: Table) -> Table:
+        """The table with these labels; the ids of classes that they name for the first time join the known ones."""
+        paths = relative([str(path) for path in table.path], table.root)
+        label = [
+            "" if path in self.rejected else self.labels.get(path, own)
+            for path, own in zip(paths, table.label, strict=True)
+        ]
+        new = sorted(set(label) - set(table.known) - {""})
+        return replace(table, label=np.array(label, dtype=object), known=(*table.known, *new))
+
+    def out(self, table: Table) -> np.ndarray:
+        """(N,) bool: images of the table that stay out of the round."""
+        paths = relative([str(path) for path in table.path], table.root)
+        return np.array([path in self.rejected for path in paths], dtype=bool)
+
+
+def renamed(found: Discovery, corrected: Discovery) -> dict[str, str]:
+    """Id to name of the categories that people called otherwise than the round did."""
+    before = {category.id: category.name for category in found.categories}
+    return {c.id: c.name for c in corrected.categories if c.name != before.get(c.id, c.id)}
+
+
+class _Seen:
+    """A round before and after its edits, row by row."""
+
+    def __init__(self, found: Discovery, applied: Applied) -> None:
+        images, corrected = found.images, applied.discovery
+        self.path = relative([str(path) for path in images["path"]], found.facts.root)
+        self.was = [str(id) for id in images["category_id"].fillna("")]
+        self.now = [str(id) for id in corrected.images["category_id"].fillna("")]
+        self.note = [str(note) for note in corrected.images["note"].fillna("")]
+        self.typicality = images["typicality"].fillna(0).to_numpy(float)
+        label, problem = images["label"].fillna(""), images["problem"].fillna("")
+        self.free = ((label == "") & (problem == "")).to_numpy(bool)
+        self.known = set(found.known)
+        self.novel = {c.id for c in corrected.categories if c.kind == "novel"}
+        self.made = self.novel - {category.id for category in found.categories}
+        self.merged = corrected.facts.edits.merged
+        names = relative(list(applied.confirmed), found.facts.root)
+        self.confirmed = dict(zip(names, applied.confirmed.values(), strict=True))
+
+    def end(self, id: str) -> str:
+        """What a category has been merged into."""
+        seen: set[str] = set()
+        while id in self.merged and id not in seen:
+            seen.add(id)
+            id = self.merged[id]
+        return id
+
+    def moved(self) -> dict[str, str]:
+        rows = zip(self.path, self.now, self.note, strict=True)
+        return {path: now for path, now, note in rows if note == MOVED and now}
+
+    def rejected(self) -> set[str]:
+        rows = zip(self.path, self.now, self.note, strict=True)
+        return {path for path, now, note in rows if note == REJECTED and not now}
+
+    def typical(self) -> dict[str, str]:
+        """Labels of the parts of merged categories, and of what was left of the split ones."""
+        labels: dict[str, str] = {}
+        for part, whole in sorted({*self._joined(), *self._left()}):
+            rows = [row for row, was, now in self._stayed() if (was, now) == (part, whole) and self.free[row]]
+            rows.sort(key=lambda row: (-self.typicality[row], self.path[row]))
+            labels |= {self.path[row]: whole for row in rows[:TYPICAL]}
+        return labels
+
+    def _stayed(self) -> Iterator[tuple[int, str, str]]:
+        """Row, category before and category now of the images that nobody moved by hand."""
+        for row, (was, now, note) in enumerate(zip(self.was, self.now, self.note, strict=True)):
+            if was and now and note not in (MOVED, CONFIRMED):
+                yield row, was, now
+
+    def _joined(self) -> set[tuple[str, str]]:
+        """(part, whole) of the merged categories; a known class has labels of its own."""
+        pairs = {(was, now) for _, was, now in self._stayed()}
+        wholes = {now for was, now in pairs if was != now}
+        return {(was, now) for was, now in pairs if now in wholes and was not in self.known}
+
+    def _left(self) -> set[tuple[str, str]]:
+        """(part, whole) of the new categories out of which others were split."""
+        rows = zip(self.was, self.now, self.note, strict=True)
+        sources = {self.end(was) for was, now, note in rows if note == MOVED and now in self.made}
+        return {(was, now) for _, was, now in self._stayed() if now in sources & self.novel}

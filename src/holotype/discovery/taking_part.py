@@ -1,0 +1,83 @@
+"""What takes part in a round and what cannot, in sentences: edits, labels of images, known classes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from holotype.categories.edits import ACTIONS, Edit
+from holotype.data.sources import with_readable_classes
+from holotype.data.table import Table
+from holotype.discovery.constraints import Constraints
+from holotype.discovery.moved import relative
+
+DONE = {"rename": "renamed", "merge": "merged", "move": "moved", "reject": "rejected", "confirm": "confirmed"}
+"""What each action is called once it is done."""
+
+
+@dataclass
+class Account:
+    """Of the edits of all rounds."""
+
+    applied: list[tuple[str, Edit]] = field(default_factory=list)
+    """Path of the image from the root ("" = none) and the edit, in their order."""
+    left: list[str] = field(default_factory=list)
+    """A sentence for each that could not be applied."""
+
+    def taking_part(self, given: Constraints) -> Counter[str]:
+        """Edits by action, less those that a later one of the same image has overruled."""
+        last = {image: place for place, (image, _) in enumerate(self.applied) if image}
+        return Counter(
+            edit.action
+            for place, (image, edit) in enumerate(self.applied)
+            if not image
+            or (last[image] == place and (edit.action == "reject" or image not in given.rejected))
+        )
+
+    def told(self, number: int, given: Constraints) -> list[str]:
+        """Sentences for before a round is trained."""
+        if not self.applied and not self.left:
+            return []
+        count = self.taking_part(given)
+        words = ", ".join(f"{count[action]:,} {DONE[action]}" for action in ACTIONS if count[action])
+        overruled = len(self.applied) - count.total()
+        more = f"; {overruled:,} more {_was(overruled)} overruled by later ones" if overruled else ""
+        labels, out = len(given.labels), len(given.rejected)
+        return [
+            f"Edits that take part in round {number}: {words or 'none'}{more}. They give {labels:,} "
+            f"{'label' if labels == 1 else 'labels'} and keep {out:,} {'image' if out == 1 else 'images'} out.",
+            *self.left,
+        ]
+
+
+def _was(n: int) -> str:
+    return "was" if n == 1 else "were"
+
+
+def unread_labels(table: Table, given: Constraints) -> list[str]:
+    """A sentence for each image that edits have labelled and that cannot be read."""
+    paths = relative([str(path) for path in table.path], table.root)
+    return [
+        f"The label {given.names.get(given.labels[path], given.labels[path])!r} of {path} cannot take part: the image "
+        "cannot be read."
+        for path, problem in zip(paths, table.problem, strict=True)
+        if problem and path in given.labels
+    ]
+
+
+def seen_classes(table: Table, names: Mapping[str, str]) -> tuple[Table, list[str]]:
+    """The table without the known classes of which no labelled image can be read, and a sentence for each of them.
+
+    A class without an image to learn from would receive images all the same, by chance.
+    """
+    kept, lost = with_readable_classes(table)
+    told = []
+    for name in lost:
+        n = int((table.label == name).sum())
+        why = {
+            0: "edits have left it no labelled image",
+            1: "its one labelled image cannot be read",
+        }.get(n, f"none of its {n} labelled images can be read")
+        told.append(f"The known class {names.get(name, name)!r} takes no part in this round: {why}.")
+    return kept, told

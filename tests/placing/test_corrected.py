@@ -1,0 +1,170 @@
+"""New images see what people have corrected: names, merges, rejections, and categories that were split off."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from holotype.categories.corrections import apply_edits
+from holotype.categories.edits import Edit
+from holotype.categories.features import write_features
+from holotype.categories.found import Discovery
+from holotype.data.sources import load_table
+from holotype.placing.corrected import NOBODY, Called, Corrected, corrected
+from holotype.runs.trained import Trained, load_trained
+from small_run import small_discovery, train_small
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, squares_folder, tiny_backbone_file) -> Path:
+    """k-means finds several new categories in an instant."""
+    folder = tmp_path_factory.mktemp("run")
+    train_small(folder, squares_folder, tiny_backbone_file, "kmeans", k=7)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def features(model, squares_folder) -> np.ndarray:
+    return load_trained(model, "cpu").features(list(load_table(squares_folder / "squares.csv").path)).features
+
+
+@pytest.fixture
+def run(model, features, tmp_path) -> Path:
+    """The run folder with its features, to be written to."""
+    for file in model.iterdir():
+        if file.is_file():
+            os.link(file, tmp_path / file.name)
+    (tmp_path / "discovery.json").unlink()
+    Discovery.load(model).save(tmp_path)
+    write_features(tmp_path, features)
+    return tmp_path
+
+
+@pytest.fixture
+def trained(run) -> Trained:
+    return load_trained(run, "cpu")
+
+
+def edit(run: Path, trained: Trained, *rows: tuple[str, str, str, str]) -> Corrected:
+    """The model after edits (action, image, category, value) of the discovery in `run`."""
+    found = Discovery.load(run)
+    made = [Edit(found.run_id, f"t{i}", *row) for i, row in enumerate(rows)]
+    applied = apply_edits(found, made)
+    assert applied.problems == []
+    applied.discovery.save(run)
+    return corrected(run, trained)
+
+
+def novel(run: Path) -> list[str]:
+    return [c.id for c in Discovery.load(run).categories if c.kind == "novel" and c.n > 3]
+
+
+def paths(run: Path, id: str) -> list[str]:
+    images = Discovery.load(run).images
+    return list(images.path[images.category_id == id])
+
+
+def test_without_edits_nothing_changes(run, trained, features) -> None:
+    frame = edit(run, trained).place(features)
+    plain = trained.place(features)
+    assert list(frame.category) == list(frame.category_id)
+    pd.testing.assert_frame_equal(frame[list(plain.columns)], plain)
+
+
+def test_names_are_those_of_today(run, trained, features) -> None:
+    id = novel(run)[0]
+    model = edit(run, trained, ("rename", "", id, "=boots <b>"), ("rename", "", "red", "crimson"))
+    assert (model.names[id], model.names["red"]) == (
+        Called("=boots <b>", "novel"),
+        Called("crimson", "known"),
+    )
+    frame = model.place(features)
+    assert set(frame.category[frame.category_id == id]) == {"=boots <b>"}
+    assert list(frame.typicality) == list(trained.place(features).typicality)
+
+
+def test_merged_ones_are_one_and_rejected_ones_none(run, trained, features) -> None:
+    one, two, three = novel(run)[:3]
+    model = edit(run, trained, ("merge", "", one, two), ("merge", "", two, "red"), ("reject", "", three, ""))
+    assert model.names[one] == model.names[two] == Called("red", "known")
+    assert model.names[three] == NOBODY
+    before, frame = trained.place(features), model.place(features)
+    joined = before.category_id.isin([one, two])
+    assert set(frame.category_id[joined]) == {"red"}
+    assert set(frame.kind[joined]) == {"known"}
+    gone = (before.category_id == three).to_numpy()
+    assert set(frame.category_id[gone]) == {""}
+    assert not frame.fits[gone].any()
+    assert frame.typicality[gone].isna().all()
+    # a merged category is as wide as both: its own images fit, and are spread over all of its range
+    own = frame[joined]
+    assert own.fits.mean() > 0.8
+    assert own.typicality.min() < 0.3
+
+
+def test_a_category_that_was_split_off_receives_images(run, trained, features) -> None:
+    """Those that lie nearer to its centre than to that of what stayed, and only from where it was taken."""
+    id = novel(run)[0]
+    found = Discovery.load(run)
+    rows = np.flatnonzero(found.images.category_id == id)
+    unit = features[rows] / np.linalg.norm(features[rows], axis=1, keepdims=True)
+    side = unit @ np.linalg.svd(unit - unit.mean(0))[2][0]
+    taken = rows[side > np.median(side)]
+    model = edit(run, trained, *[("move", found.images.path[row], id, "odd ones") for row in taken])
+    assert model.split_off == ["odd ones"]
+    before, frame = trained.place(features), model.place(features)
+    there = np.flatnonzero(frame.category_id == "odd ones")
+    assert len(set(there) & set(taken)) > 0.8 * len(taken)
+    assert set(before.category_id[there]) == {id}
+    stayed = np.setdiff1d(rows, taken)
+    assert len(set(there) & set(stayed)) < 0.2 * len(stayed)
+    assert set(frame.kind[there]) == {"novel"}
+
+
+def test_where_everything_was_moved_out_images_follow(run, trained, features) -> None:
+    one, two = novel(run)[:2]
+    model = edit(run, trained, *[("move", path, one, two) for path in paths(run, one)])
+    before, frame = trained.place(features), model.place(features)
+    assert set(frame.category_id[before.category_id == one]) == {two}
+    other = edit(run, trained, *[("reject", path, two, "") for path in paths(run, two)]).place(features)
+    assert set(other.category_id[before.category_id == two]) == {""}
+
+
+def test_rejected_images_are_no_part_of_a_centre(run, trained, features) -> None:
+    id = novel(run)[0]
+    model = edit(run, trained, ("reject", paths(run, id)[0], id, ""))
+    assert model.centres is not None
+    assert (
+        model.centres.n[model.ids.index(id)]
+        == len(paths(run, id))
+        == trained.centres.n[trained.ids.index(id)] - 1
+    )
+
+
+def test_without_features_it_is_told(run, trained, features, caplog) -> None:
+    one, two = novel(run)[:2]
+    (run / "features.npy").unlink()
+    model = edit(run, trained, ("move", paths(run, one)[0], one, "odd ones"), ("merge", "", two, one))
+    assert "split off by hand get no new images" in caplog.text
+    frame = model.place(features)
+    assert "odd ones" not in set(frame.category_id)
+    assert two not in set(frame.category_id)
+
+
+def test_a_discovery_of_another_round_does_not_name(run, trained, caplog) -> None:
+    found = small_discovery(trained.known, list(trained.ids), "another")
+    found.categories[0].name = "wrong"
+    found.save(run)
+    assert corrected(run, trained).names[trained.ids[0]].name == trained.ids[0]
+    assert "another round" in caplog.text
+
+
+def test_a_model_alone_has_its_ids(run, trained, features) -> None:
+    (run / "discovery.json").unlink()
+    frame = corrected(run, trained).place(np.vstack([features[:2], np.full((1, features.shape[1]), np.nan)]))
+    assert list(frame.category[:2]) == list(frame.category_id[:2])
+    assert list(frame.loc[2, ["category_id", "category", "kind"]]) == ["", "", ""]
