@@ -183,6 +183,10 @@ def load(folder: Path | str) -> Discovery:
     return Discovery.load(Path(folder))
 
 
+UNNAMED = re.compile(r"new-[0-9]+")
+"""A new category that nobody has given a name."""
+
+
 def category_name(index: int, known: tuple[str, ...], k: int, used: Iterable[str] = ()) -> str:
     """The name of a category before anybody has given it a better one; "" for an image that was not placed.
 

@@ -202,8 +202,6 @@ class Played:
     before: Constraints = field(default_factory=Constraints)
     """The same without the edits of the last round."""
     account: Account = field(default_factory=Account)
-    found: Discovery | None = None
-    """The last round, as it ended."""
     applied: Applied | None = None
     """The last round with its edits; None where no round has come to its end."""
     runs: tuple[str, ...] = ()
@@ -234,7 +232,6 @@ class Played:
             given=self.given.after(found, applied),
             before=self.given,
             account=Account([*self.account.applied, *done], [*self.account.left, *applied.left]),
-            found=found,
             applied=applied,
             runs=(*self.runs, found.run_id),
             taken=self.taken | {word for category in seen for word in (category.id, category.name)},

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from holotype import __version__
-from holotype.categories.found import Category
-from holotype.categories.standing import UNNAMED
+from holotype.categories.found import UNNAMED, Category
 from holotype.errors import InputError
 from holotype.placing.written import Results
 

@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path
 
 from holotype.categories.edits import quoted
-from holotype.categories.found import Category, Discovery
-from holotype.categories.standing import UNNAMED, Standing
+from holotype.categories.found import UNNAMED, Category, Discovery
+from holotype.categories.standing import Standing
 from holotype.data.columns import FORMULA, guarded
 from holotype.data.containers import image_exists
 from holotype.errors import InputError
