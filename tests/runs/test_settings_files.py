@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holotype.errors import InputError
 from holotype.machine.rules import Count, Gigabytes, Natural, Rule, Seed, Share, Times
-from holotype.methods import METHODS
+from holotype.methods import METHODS, Method, find_method
 from holotype.runs.casting import as_text
 from holotype.runs.experiment import CacheViewsText, Experiment
 from holotype.runs.settings import default_experiment, read_settings, resolve, settings
@@ -54,7 +54,9 @@ def values(hint: Any) -> st.SearchStrategy:
 
 def changes(experiment: Experiment) -> st.SearchStrategy[dict[str, Any]]:
     """Any settings with any values that they may have."""
-    fixed = ("method_name", "dataset", "preset")
+    fixed = ["method_name", "dataset", "preset"]
+    if find_method(experiment.method_name).stages is not Method.stages:
+        fixed.append("train.warmup")  # may be refused where stages have a pace of their own
     each = {key: values(hint) for key, _, hint in settings(experiment) if key not in fixed}
     return st.fixed_dictionaries({}, optional=each)
 

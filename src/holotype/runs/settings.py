@@ -47,7 +47,8 @@ def resolve(
     given = _check(recipe(method, dataset), experiment, f" in the recipe of {method} for {dataset}")
     given |= _check(preset_settings(kind, preset), experiment, f" in the preset {preset} of {method}")
     made: Experiment = _changed(experiment, given | asked)
-    if made.train.warmup != experiment.train.warmup and sets_its_pace(made):
+    usual = given.get(WARMUP, experiment.train.warmup)
+    if asked.get(WARMUP, usual) != usual and sets_its_pace(made):
         raise InputError(
             f"{WARMUP} has no effect on {method}, whose learning rate follows a pace of its own; leave it out."
         )
