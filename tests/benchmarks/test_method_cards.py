@@ -107,7 +107,7 @@ def test_what_the_method_says_of_itself(top: Path) -> None:
     assert "```text\n    L = (1 - lam) L_con_u + lam L_con_s + w(e) L_C\n" in text
     assert "| `method.tau` | `0.05` | Temperature of the concept loss. |" in text
     same = "`method.recluster = 5`, `method.neighbours = 127`, `method.least_similarity = 0.5`"
-    assert f"| cifar100, cifar100-200 | {same} |" in text
+    assert f"| cifar100 | {same} |" in text
     assert "| `as_run` | `method.edges = none` |" in text
     assert all(f"- {point}\n" in text for point in told.differs)
     assert "```text\nDiffers, and why:\n" in text

@@ -145,6 +145,6 @@ def test_a_class_that_cannot_be_read_is_none(squares_folder, small, tmp_path, ca
         found = discover_table(load_table(tmp_path / "photos"), small(), tmp_path / "run", progress=False)
     assert found.known == ("green", "red")
     assert "hedgehog" not in [category.name for category in found.categories]
-    told = "No labelled image of hedgehog can be read, so that it is no class here."
+    told = "The known class 'hedgehog' takes no part in this round: its one labelled image cannot be read."
     assert caplog.messages.count(told) == 1
     assert any(line.startswith("65 images: 17 labelled in 3 classes") for line in caplog.messages)
