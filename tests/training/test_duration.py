@@ -62,6 +62,7 @@ def test_a_resumed_run_tells_what_is_left(world, monkeypatch, caplog, tmp_path):
         first.fit()
     monkeypatch.setattr(duration, "seconds_an_image", lambda *_: 60.0)
     caplog.set_level("INFO", "holotype")
+    caplog.clear()  # another test may have let the first run speak
     world.loop("promptcal", epochs=2, out=tmp_path).fit()
     assert said(caplog) == [
         "The stage affinity of PromptCAL runs every view through the whole network: about 48 minutes or more on this "
