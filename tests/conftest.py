@@ -9,7 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from PIL import Image
+
+# how long an example takes says nothing on a machine that others share
+settings.register_profile("holotype", deadline=None)
+settings.load_profile("holotype")
 
 COLOURS = {"red": (200, 40, 40), "green": (40, 180, 60), "blue": (40, 60, 200), "yellow": (220, 200, 40)}
 KNOWN = ("green", "red")

@@ -12,7 +12,7 @@ from categories.golden import CASES, GOLDEN, NAMES, case_edits, golden_discovery
 from holotype.categories.corrections import apply_edits
 from holotype.categories.edits import Edit
 
-FEW = settings(max_examples=60, deadline=None)
+FEW = settings(max_examples=60)
 IMAGES = [row["path"] for row in GOLDEN["discoveries"]["shoes"]["images"]]
 
 

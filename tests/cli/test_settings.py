@@ -131,10 +131,10 @@ def test_of_several_configs_the_last_one_that_has_a_setting_counts(tmp_path: Pat
 
 
 def test_part_of_a_config_leaves_the_rest_to_the_recipe(tmp_path: Path) -> None:
-    (tmp_path / "part.yaml").write_text("dataset: cub\ntrain: {epochs: 3}\nmethod: {debias: {adl: 9}}\n")
-    experiment = read("rpc", "--config", tmp_path / "part.yaml")
+    (tmp_path / "part.yaml").write_text("dataset: cub\ntrain: {epochs: 3}\nmethod: {adl: 9}\n")
+    experiment = read("debgcd", "--config", tmp_path / "part.yaml")
     assert (experiment.train.epochs, experiment.train.batch_size) == (3, 128)
-    assert (experiment.method.debias.adl, experiment.method.debias.threshold) == (9.0, 0.65)
+    assert (experiment.method.adl, experiment.method.threshold) == (9.0, 0.65)
 
 
 def test_print_config_gives_a_config(holotype, tmp_path: Path) -> None:

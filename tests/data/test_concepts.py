@@ -12,7 +12,7 @@ from holotype.data.sampling import keyed_generator
 
 
 @given(n=st.integers(1, 40), steps=st.integers(1, 30), seed=st.integers(0, 99))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_every_pass_has_every_concept_once_and_no_step_one_twice(n, steps, seed):
     order = concept_order(n, steps, 8, keyed_generator(seed))
     assert order.shape == (steps, 8)

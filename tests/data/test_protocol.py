@@ -37,7 +37,7 @@ def test_golden_draws(key: str) -> None:
     assert sorted(position[table.labelled].tolist()) == sorted(GOLDEN[key].tolist())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     label=st.lists(st.sampled_from("abcdef"), min_size=1, max_size=40),
     n_known=st.integers(1, 6),

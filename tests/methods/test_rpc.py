@@ -8,8 +8,8 @@ import torch.nn.functional as F
 
 from holotype.methods import Batch, Images, Moment, Task
 from holotype.methods.debgcd import DebGCD, DebGCDConfig, confidence_of_lead
-from holotype.methods.rpc import LEAD, RPC
-from holotype.methods.rpc_config import RPCConfig
+from holotype.methods.rpc import LEAD, RPC, debiasing
+from holotype.methods.rpc_config import DebiasConfig, RPCConfig
 from holotype.runs.settings import default_experiment, resolve
 
 TASK = Task(n_known=5, k=9, dim=16, n_images=100, n_labelled=25)
@@ -65,15 +65,7 @@ def test_the_reading_preset_is_the_table_of_the_specification_key_for_key():
     assert (c.new.tau, c.new.sharpen, c.new.space) == (0.07, 1.0, "signature")
     assert (c.ramp_epochs, c.base, c.strong_for) == (30, "simgcd", "all")
     assert default_experiment("rpc", "cub", "reading").backbone.train_blocks == 1
-    weights = {
-        "cub": 0.005,
-        "scars": 0.005,
-        "aircraft": 0.01,
-        "cifar100": 0.005,
-        "some/folder": 0.005,
-    }
-    for dataset, beta in weights.items():
-        assert default_experiment("rpc", dataset, "reading").method.ova.weight == beta
+    assert c.ova.weight == 0.005
 
 
 def test_the_presets_differ_in_the_three_keys_that_the_docstring_names():
@@ -157,8 +149,14 @@ def test_the_ramp_silences_the_terms_that_wait_for_it_at_the_start():
 
 
 def test_a_pseudo_label_counts_by_its_lead_unless_a_threshold_is_given():
-    assert make().threshold == confidence_of_lead(LEAD, TASK.k)
-    assert make(debias__threshold=0.3).threshold == 0.3
+    assert make().debiasing.threshold == confidence_of_lead(LEAD, TASK.k)
+    assert make(debias__threshold=0.3).debiasing.threshold == 0.3
+
+
+@pytest.mark.parametrize(("k", "weight"), [(10, 0.2), (100, 2.0), (200, 4.0)])
+def test_the_weight_of_the_debiased_loss_follows_from_the_number_of_categories(k, weight):
+    assert debiasing(RPCConfig(), k).adl == pytest.approx(weight)
+    assert debiasing(RPCConfig(debias=DebiasConfig(adl=1.5)), k).adl == 1.5
 
 
 def test_as_run_trains_at_the_full_rate_from_the_first_step():

@@ -10,9 +10,12 @@ import pytest
 from holotype.data.benchmarks import BENCHMARKS
 from holotype.errors import InputError
 from holotype.methods import METHODS
+from holotype.methods.rpc import RPC
+from holotype.models.backbone import BackboneConfig
 from holotype.runs.experiment import Experiment
 from holotype.runs.recipes import recipe
 from holotype.runs.settings import default_experiment, preset_settings
+from holotype.training.config import TrainConfig
 
 EPS = {
     "cifar10": 1,
@@ -64,15 +67,11 @@ def test_debgcd_is_set_as_in_its_scripts(dataset):
 
 
 @pytest.mark.parametrize("dataset", SCRIPTS)
-def test_rpc_takes_published_weights_on_fine_grained_data_and_its_own_elsewhere(dataset):
-    _, _, threshold, adl, sdl = SCRIPTS[dataset]
+def test_rpc_has_one_set_of_values_for_all_data(dataset):
     found = default_experiment("rpc", dataset)
-    fine = dataset in ("cub", "scars", "aircraft")
-    own = found.method.debias
-    assert (own.threshold, own.adl, own.waits) == ((threshold, adl, False) if fine else (None, 2.0, True))
-    assert found.method.ova.weight == (sdl if fine else 0.005)
-    assert found.method.memax_weight == (EPS[dataset] if fine else 2)
-    assert (found.backbone.train_blocks, found.train.batch_size, found.train.lr) == (1, 128, 0.1)
+    assert found.method == RPC.Config()
+    assert found.train == TrainConfig()
+    assert found.backbone == BackboneConfig()
 
 
 @pytest.mark.parametrize(("part", "whole"), [("cifar100-200", "cifar100"), ("scars-8137", "scars")])

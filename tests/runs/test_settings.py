@@ -22,8 +22,8 @@ EVERY = [(name, preset) for name, method in METHODS.items() for preset in method
 
 def test_the_later_one_wins() -> None:
     """Defaults, recipe, preset, overrides."""
-    assert resolve("rpc", "some/folder").method.debias.adl == 2
-    assert resolve("rpc", "cub").method.debias.adl == 4
+    assert resolve("debgcd", "some/folder").method.adl == 1
+    assert resolve("debgcd", "cub").method.adl == 4
     assert resolve("rpc", "cub").method.base == "debgcd"
     assert resolve("rpc", "cub", "reading").method.base == "simgcd"
     assert resolve("rpc", "cub", "reading", {"method.base": "debgcd"}).method.base == "debgcd"
@@ -206,7 +206,7 @@ def test_every_setting_has_a_sentence_of_help(method: str, preset: str) -> None:
 def test_help_tells_type_default_and_group() -> None:
     rows = {row.key: row for row in describe(resolve("rpc", "cub"))}
     assert rows["k"][1:3] == ("a whole number (at least 1), auto or null", "null")
-    assert rows["method.debias.threshold"][1:3] == ("a number or null", "0.65")
+    assert rows["method.debias.threshold"][1:3] == ("a number or null", "null")
     assert rows["method.debias.threshold"].help.startswith("Smallest classifier probability")
     assert [rows[key].group for key in ("seed", "train.lr", "method.lam", "method.new.tau")] == [
         "Everything that decides a run",

@@ -32,10 +32,14 @@ OVA_HEADS = {"compact": CompactOVA, "debgcd": DetectorOVA}
 
 
 class Debiasing(Protocol):
-    """The settings of L_adl, in DebGCD's config and in RPC's."""
+    """The settings of L_adl, DebGCD's or RPC's."""
 
-    adl: float
-    pseudo_share: float
+    @property
+    def adl(self) -> float: ...
+    @property
+    def threshold(self) -> float: ...
+    @property
+    def pseudo_share(self) -> float: ...
 
 
 @dataclass
@@ -115,7 +119,7 @@ class DebGCD(SimGCD):
         p_in, l_sdl = detector_terms(self.ova, f, batch, c.sdl, c.decouple_grad)
         return {
             **self.baseline(self.projector(f), q, batch, now),
-            "adl": auxiliary_loss(self.debiased(f), q, p_in, batch, c, c.threshold, c.tau),
+            "adl": auxiliary_loss(self.debiased(f), q, p_in, batch, c, c.tau),
             "sdl": l_sdl,
         }
 
@@ -130,13 +134,12 @@ def auxiliary_loss(
     p_in: Tensor,
     batch: Batch,
     config: Debiasing,
-    threshold: float,
     tau: float,
 ) -> Tensor:
     """adl * L_adl. debiased, q: (2, B, K) cosines of the debiased and of the main classifier; p_in: (2, B, C)."""
     d = certainty(known_score(p_in.detach()))
     return config.adl * debiased_loss(
-        debiased, q, d, batch.label, batch.labelled, threshold, config.pseudo_share, tau
+        debiased, q, d, batch.label, batch.labelled, config.threshold, config.pseudo_share, tau
     )
 
 

@@ -30,6 +30,7 @@ L_new exactly as printed overflows (one pair weighs up to 1.6 million); it stays
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -42,27 +43,18 @@ from holotype.losses.ova import known_score
 from holotype.losses.precision import unit
 from holotype.losses.relational import relational_consistency, signature
 from holotype.methods.base import Batch, Card, Images, Moment, Now, Prediction, Stage, Task, Views
-from holotype.methods.debgcd import OVA_HEADS, SCRIPTS, auxiliary_loss, confidence_of_lead, detector_terms
+from holotype.methods.debgcd import OVA_HEADS, auxiliary_loss, confidence_of_lead, detector_terms
 from holotype.methods.pairing import draw_pairs, gather_rows
 from holotype.methods.prototypes import class_means, soft_update
 from holotype.methods.rpc_config import READING, RPCConfig
 from holotype.methods.schedule import ramp
-from holotype.methods.simgcd import AS_RUN, RECIPES, Recipes, SimGCD, joined
+from holotype.methods.simgcd import AS_RUN, Recipes, SimGCD
 from holotype.models.heads import CosineClassifier
 
-FINE_GRAINED = ("cub", "scars", "aircraft")
-"""Data sets on which the values of DebGCD's scripts do better than the general ones, as measured on CUB."""
-DEBIASED: Recipes = {
-    name: {
-        "method.debias.threshold": SCRIPTS[name].threshold,
-        "method.debias.adl": SCRIPTS[name].adl,
-        "method.debias.waits": False,
-        "method.ova.weight": SCRIPTS[name].sdl,
-    }
-    for name in FINE_GRAINED
-}
 LEAD = 0.6
 """How far a pseudo-label must lie before the other categories, in cosine."""
+PULL = 1 / 50
+"""Weight of the debiased loss for each category: a batch holds the fewer images of one, the more there are."""
 RHO_RANGE = (0.05, 0.95)
 RHO_HELD_EPOCHS = 10
 """Early one-vs-all scores say nothing: a maximum over many untrained heads is near 0.9 for any image."""
@@ -76,7 +68,7 @@ class RPC(SimGCD):
     revision = 2  # 1 drew its first weights in an order of its own
     config: RPCConfig
     presets: ClassVar[dict[str, dict[str, Any]]] = {**AS_RUN, "reading": READING}
-    recipes: ClassVar[Recipes] = joined({name: RECIPES[name] for name in FINE_GRAINED}, DEBIASED)
+    recipes: ClassVar[Recipes] = {}  # one set of values for all data
     card = Card(
         title="RPC",
         paper="Yulin Xu, Chunqi Guo, Yuanzhen Shuai, Jianyuan Ni: Relational Retrieval: Leveraging Known-Novel "
@@ -86,7 +78,8 @@ class RPC(SimGCD):
         "grouped by how they stand to the known classes.",
         differs=(
             "It stands on DebGCD's losses instead of SimGCD's. The part of pseudo-labels enters with RPC's own parts; "
-            "one counts by its lead over all other categories. Fine-grained sets have the published values.",
+            "one counts by its lead over all other categories, and their loss weighs K / 50 for K categories. "
+            "One set of values serves all data sets.",
             "The rate rises over the first twentieth of the epochs; the preset as_run takes that back.",
             "A labelled image is grouped with images that the classifier puts in its class, not with random ones.",
             "In the loss of new categories an image that may be known hardly counts: its weight is taken to the power "
@@ -103,8 +96,7 @@ class RPC(SimGCD):
             self.debiased = CosineClassifier(task.dim, task.k)
         self.ova = OVA_HEADS[config.ova.arch](task.dim, task.n_known)
         prior = (task.n_images * task.n_known / task.k - task.n_labelled) / max(task.n_unlabelled, 1)
-        threshold = config.debias.threshold
-        self.threshold = confidence_of_lead(LEAD, task.k, config.tau) if threshold is None else threshold
+        self.debiasing = debiasing(config, task.k)
         self.register_buffer("rho", torch.tensor(min(max(prior, RHO_RANGE[0]), RHO_RANGE[1])))
         self.register_buffer("prototypes", torch.zeros(task.n_known, task.dim))
 
@@ -150,9 +142,7 @@ class RPC(SimGCD):
         terms = self.baseline(z[:2], q, batch, now)
         if c.base == "debgcd":
             entered = now["ramp"] if c.debias.waits else 1.0
-            terms["adl"] = entered * auxiliary_loss(
-                self.debiased(f), q, p_in, batch, c.debias, self.threshold, c.tau
-            )
+            terms["adl"] = entered * auxiliary_loss(self.debiased(f), q, p_in, batch, self.debiasing, c.tau)
         terms["sdl"] = l_sdl
         terms["align"] = now["ramp"] * c.lambda_1 * self.align(unit(z[0::2]), partner, weight, batch)
         terms["new"] = now["ramp"] * c.lambda_2 * self.discover(f, w_old, batch)
@@ -244,3 +234,22 @@ class RPC(SimGCD):
     def predict(self, features: Tensor) -> Prediction:
         placed = super().predict(features)
         return Prediction(placed.category, placed.probability, known_score(self.ova(features).sigmoid()))
+
+
+@dataclass(frozen=True)
+class Debiasing:
+    """The settings of the debiased loss, once the number of categories is known."""
+
+    adl: float
+    threshold: float
+    pseudo_share: float
+
+
+def debiasing(config: RPCConfig, k: int) -> Debiasing:
+    """What is not given follows from the number k of categories."""
+    c = config.debias
+    return Debiasing(
+        adl=PULL * k if c.adl is None else c.adl,
+        threshold=confidence_of_lead(LEAD, k, config.tau) if c.threshold is None else c.threshold,
+        pseudo_share=c.pseudo_share,
+    )

@@ -27,8 +27,9 @@ class DebiasConfig:
     threshold: float | None = None
     """Smallest classifier probability for which a pseudo-label counts; by default that of a lead of 0.6 in cosine over
     all other categories, which depends on their number: 0.98 for 10, 0.80 for 100, 0.67 for 200."""
-    adl: float = 2.0
-    """Weight of the debiased loss."""
+    adl: float | None = None
+    """Weight of the debiased loss; by default a fiftieth of the number of categories, so that each of them is pulled as
+    hard in a step, whatever their number: 0.2 for 10, 2 for 100, 4 for 200."""
     pseudo_share: float = 0.5
     """Share of the debiased loss that comes from pseudo-labels."""
     waits: bool = field(default=True, metadata={"before": False})
