@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +51,7 @@ def build_report(
         "folder": "report/thumbs/", "side": CELL, "grid": GRID,
         "cell": thumbs.cell.tolist(), "width": thumbs.width.tolist(), "height": thumbs.height.tolist(),
     }  # fmt: skip
-    write_text(folder / "report" / "data.js", f"window.HOLOTYPE = {script(data)};\n")
+    write_text(folder / "report" / "data.js", script_of(data))
     write_text(folder / "report.html", page(discovery, folder))
     return folder / "report.html"
 
@@ -68,6 +69,22 @@ def not_told(log: Sequence[Edit], told: Sequence[Sequence[str]]) -> list[list[st
     """The rest of the log, mostly edits of earlier rounds: so the page knows which of those in a browser it has."""
     held = {tuple(row) for row in told}
     return [list(astuple(edit)) for edit in log if astuple(edit) not in held]
+
+
+START, END = "window.HOLOTYPE = ", ";\n"
+"""Between them stand the data."""
+
+
+def script_of(data: object) -> str:
+    """The content of data.js."""
+    return f"{START}{script(data)}{END}"
+
+
+def read_data(folder: Path) -> dict[str, Any]:
+    """The data of the report in a run folder, as `build_report` wrote them."""
+    text = (folder / "report" / "data.js").read_text(encoding="ascii")
+    data: dict[str, Any] = json.loads(text.removeprefix(START).removesuffix(END))
+    return data
 
 
 def script(data: object) -> str:

@@ -186,7 +186,7 @@ function onKey(event) {
 function start() {
   if (!data || data.format !== 1) {
     document.getElementById("main").append(h("h1", {}, "The data are missing"), h("p", {},
-      "This page needs the folder “report” beside it, as Holotype wrote it. Copy both together, or build them again with holotype report RUN."));
+      "This page needs the folder “report” beside it, as Holotype wrote it. If it lies in a zip file, unpack that first; else copy both together, or build them again with holotype report RUN."));
     return;
   }
   loadEdits();
