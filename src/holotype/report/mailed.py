@@ -20,7 +20,7 @@ ABSOLUTE = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:[\\/]|~?/)[^\s'\"(),;]*")
 
 
 def short_names(paths: Sequence[str], root: str) -> list[str]:
-    """(n,) names to hand on, with slashes: the path below the folder of the images, or else below the user's own folder,
+    """(n,) names to hand on, with slashes: the path below the folder of the images, or else below that of the user,
     or else without its start. Should two be alike, both keep all but the start."""
     starts = [os.path.join(start, "") for start in (root, os.path.expanduser("~")) if start]
     below = [next((path[len(s) :] for s in starts if path.startswith(s)), path) for path in paths]

@@ -142,12 +142,14 @@ function paintRings(pen, r, ink) {
   }
   pen.stroke();
   pen.globalAlpha = 1;
-  pen.lineWidth = 2.5;
+  const crowd = selected.size > 60; // wide rings would hide what they mark
   for (const i of [...selected, map.hover, map.keys]) {
     if (i < 0 || images.x[i] === null) continue;
     const [x, y] = screen(i);
+    const wide = !crowd || i === map.hover || i === map.keys;
+    pen.lineWidth = wide ? 2.5 : 1.5;
     pen.beginPath();
-    pen.arc(x, y, r + 4, 0, 7);
+    pen.arc(x, y, r + (wide ? 4 : 1), 0, 7);
     pen.stroke();
   }
 }

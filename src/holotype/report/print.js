@@ -1,6 +1,6 @@
 // Printing: the categories with their pictures, each on a page of its own, and none of the controls.
 
-const MOST_PRINTED = 48; // pictures of a category where all are printed: a page
+const MOST_PRINTED = 36; // pictures of a category where all are printed: a page of A4 or letter
 const MOST_PRINTED_ALONE = 480; // where one category is
 
 /** A picture that is printed whatever the browser does with backgrounds: a sheet of which the frame shows one cell. */
@@ -22,7 +22,7 @@ function printedCategory(category, most) {
   return h("section", { class: "printed" },
     h("h2", {}, glyph(category.kind), category.name),
     h("p", {}, `${category.kind === "novel" ? "New category" : "Known class"}, ${plural(category.n, "image")}`,
-      category.name !== category.id ? `, found as ${category.id}` : "", category.words ? `. ${category.words}` : ""),
+      category.name !== category.id ? `, found as ${category.id}` : "", category.words ? `; ${category.words}` : ""),
     h("div", { class: "cells" }, list.map((i) => h("figure", {}, printedThumb(i), h("figcaption", {}, shortName(i), now.doubtful[i] ? " (doubtful)" : "")))),
     more > 0 ? h("p", {}, `and ${number(more)} more`) : null);
 }
