@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from holotype.report.build import SCRIPTS
+
 TOP = Path(__file__).resolve().parent.parent
 PACKAGE = TOP / "src" / "holotype"
 
@@ -88,8 +90,8 @@ SHIPPED = (
     "models/weights/NOTICE.md",
     "report/template.html",
     "report/report.css",
-    *(f"report/{name}.js" for name in ("corrections", "csv", "state", "edits", "gallery")),
-    *(f"report/{name}.js" for name in ("charts", "map", "views", "report")),
+    "report/print.css",
+    *(f"report/{name}" for name in SCRIPTS),
 )
 
 

@@ -145,7 +145,7 @@ def test_the_summary_says_what_was_found_and_where(tmp_path: Path) -> None:
     found.images.loc[0, "problem"] = "broken"
     text = summary(found, tmp_path)
     for part in (
-        "12 images, 1 known classes, 2 new categories; 1 images could not be read",
+        "12 images, 1 known class, 2 new categories; 1 image could not be read",
         "How many there are: 2 to 4, most likely 3; trained with 4",
         "closest to a 0.71",
         "embedding 2 s",

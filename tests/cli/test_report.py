@@ -61,6 +61,8 @@ def test_edits_reach_the_page_the_assignments_and_the_log(run, tmp_path, capsys)
     assert "No new edits to apply." in said
     assert "edits applied." not in said
     assert len((run / "edits.csv").read_text().splitlines()) == 4
+    command([str(run)])
+    assert "No new edits to apply; 2 edits of the log had been applied before." in capsys.readouterr().out
 
 
 def test_labels_are_said_to_count_in_the_next_round_where_they_do(tmp_path, capsys):

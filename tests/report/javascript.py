@@ -11,8 +11,8 @@ from typing import Any
 from holotype.report import build
 
 HERE = Path(__file__).parent
-PURE = ("corrections.js", "csv.js")
-"""The scripts of the page that know of no page."""
+PURE = ("corrections.js", "carry.js", "csv.js", "search.js", "lasso.js")
+"""The scripts of the page of which something can be asked without one."""
 
 
 def run_javascript(task: str, given: list[Any]) -> list[Any]:

@@ -34,4 +34,7 @@ const TASKS = {
   toCsv: (lists) => lists.map(toCsv),
   readEdits: (texts) => texts.map(readEdits),
   stripped: (texts) => texts.map(stripped),
+  findNames: (cases) => cases.map(([names, words]) => findNames(names, words)),
+  windsRound: (cases) => cases.map(([shape, x, y]) => windsRound(shape, x, y)),
+  carryOver: (cases) => cases.map(({ discovery, stored, edits }) => carryOver(discovery, stored, edits)),
 };

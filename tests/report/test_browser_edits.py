@@ -72,7 +72,10 @@ def test_import_takes_each_edit_once_and_none_of_another_run(page, tmp_path):
     own, foreign = "run-made-1,t1,rename,,new-01,'=Hawk", "other,t1,rename,,new-01,Owl"
     lines = ["run_id,time,action,image,category,value", own, foreign]
     (tmp_path / "edits.csv").write_text("\n".join(lines), encoding="utf-8")
-    for said in ("1 edit imported, 0 were here already; 1 belong", "0 edits imported, 1 were here already"):
+    for said in (
+        "1 edit imported, 0 were here already; 1 belongs to another run and was",
+        "0 edits imported, 1 was here already",
+    ):
         tab.click("#edits-button")
         tab.locator('dialog input[type="file"]').set_input_files(tmp_path / "edits.csv")
         tab.get_by_text(said).wait_for()

@@ -125,6 +125,21 @@ def test_both_strip_the_same_signs():
     assert set(blank) <= set("".join(every))
 
 
+def test_a_lasso_holds_what_it_winds_round():
+    """Corners either way round, a hollow, and a shape that crosses itself: both loops count."""
+    square = [[0, 0], [10, 0], [10, 10], [0, 10]]
+    hollow = [[0, 0], [10, 0], [10, 10], [5, 2], [0, 10]]
+    eight = [[0, 0], [10, 10], [10, 0], [0, 10]]
+    twice = square * 2
+    asked = [
+        (square, 5, 5, True), (square[::-1], 5, 5, True), (square, 11, 5, False), (square, -1, -1, False),
+        (hollow, 5, 1, True), (hollow, 5, 6, False), (eight, 1, 5, True), (eight, 9, 5, True), (eight, 5, 1, False),
+        (twice, 5, 5, True),
+    ]  # fmt: skip
+    answers = run_javascript("windsRound", [[shape, x, y] for shape, x, y, _ in asked])
+    assert answers == [inside for *_, inside in asked]
+
+
 # -- edits.csv --------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_running_flags, speaks
+from holotype.cli.words import Parser, add_running_flags, several, speaks
 
 if TYPE_CHECKING:
     from holotype.placing.assign import Assigned
@@ -62,7 +62,7 @@ def summary(assigned: Assigned) -> str:
     """What a person wants to see afterwards."""
     kinds = assigned.kinds
     lines = [
-        f"{assigned.n:,} images: {kinds['known']:,} in known classes, {kinds['novel']:,} in new categories."
+        f"{several(assigned.n, 'image')}: {kinds['known']:,} in known classes, {kinds['novel']:,} in new categories."
     ]
     common = assigned.categories.most_common(SHOWN)
     lines += [f"  {n:>7,}  {name or 'no category (rejected)'}" for name, n in common]

@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_labels_flag, add_running_flags, speaks
+from holotype.cli.words import Parser, add_labels_flag, add_running_flags, several, speaks
 
 if TYPE_CHECKING:
     from holotype.categories.found import Discovery
@@ -117,8 +117,12 @@ def summary(found: Discovery, folder: Path) -> str:
     images, facts = found.images, found.facts
     unread = int((images.problem != "").sum())
     novel = [c for c in found.categories if c.kind == "novel"]
-    lines = ["", f"{len(images):,} images, {len(found.known)} known classes, {len(novel)} new categories"]
-    lines[-1] += f"; {unread:,} images could not be read" if unread else ""
+    known, new = (
+        several(len(found.known), "known class", "known classes"),
+        several(len(novel), "new category", "new categories"),
+    )
+    lines = ["", f"{several(len(images), 'image')}, {known}, {new}"]
+    lines[-1] += f"; {several(unread, 'image')} could not be read" if unread else ""
     if count := found.count:
         lines.append(
             f"How many there are: {count['low']} to {count['high']}, most likely {count['best']}; "
@@ -132,7 +136,10 @@ def summary(found: Discovery, folder: Path) -> str:
     if len(found.categories) > MOST_LINES:
         lines.append(f"  and {len(found.categories) - MOST_LINES} more in the report")
     seconds = ", ".join(f"{step} {value:.0f} s" for step, value in facts.seconds.items())
-    lines += ["", f"{int(images.doubtful.sum()):,} images are doubtful. Round {facts.round}; {seconds}."]
+    lines += [
+        "",
+        f"{several(int(images.doubtful.sum()), 'image is', 'images are')} doubtful. Round {facts.round}; {seconds}.",
+    ]
     lines.append(f"Every image with its category: {folder / 'assignments.csv'}")
     lines.append(f"Report: {folder / 'report.html'}")
     if caveat := facts.backbone.get("caveat"):

@@ -1,4 +1,4 @@
-"""`holotype report`: build the report of a run, with the corrections that people made in it."""
+"""`holotype report`: build the report of a run, with the corrections that people made in it, and one zip to mail."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_running_flags
+from holotype.cli.words import Parser, add_running_flags, several
 
 if TYPE_CHECKING:
     from holotype.categories.corrections import Applied
     from holotype.categories.edits import Edit
+    from holotype.placing.zipped import Zipped
 
 
 def command(argv: Sequence[str]) -> int:
@@ -21,11 +22,14 @@ def command(argv: Sequence[str]) -> int:
     from holotype.discovery.moved import at_home
     from holotype.discovery.rounds import how_many, play
     from holotype.machine.locks import hold
+    from holotype.placing.zipped import check_zip, write_zip
     from holotype.report import build_report
     from holotype.report.points import with_map
 
     folder, progress = Path(given.run), not given.no_progress
     found = Discovery.load(folder)  # before anything is touched: is it a run at all?
+    if given.zip:
+        check_zip(folder, Path(given.zip))
     with hold(folder):
         with_map(folder, device=given.device, progress=progress)
         new = None
@@ -34,12 +38,14 @@ def command(argv: Sequence[str]) -> int:
             new = append_edits(folder, edits)
             print(f"{given.edits}: {how_many(len(edits), len(new))}; all are kept in {folder / LOG}.")
         outcome = apply_log(folder, play(folder).before.names)
-        print(told(outcome, new))
+        print(told(outcome, new, found.facts.edits.applied))
         for problem in outcome.problems:
             print(f"- {problem}")
         for line in next_round(folder, outcome):
             print(line)
         print(f"Report: {build_report(outcome.discovery, folder, progress=progress)}")
+        if given.zip:
+            print(zipped_words(write_zip(folder, Path(given.zip)), given.zip))
     return 0
 
 
@@ -51,23 +57,46 @@ def make_parser() -> Parser:
     )
     parser.add_argument("run", metavar="RUN", help="folder of a finished run")
     parser.add_argument("--edits", metavar="FILE", help="edits.csv as exported from the report")
+    parser.add_argument(
+        "--zip",
+        metavar="FILE",
+        help="also write the report and its tables into one zip to mail, without paths of this computer",
+    )
     add_running_flags(parser)
     return parser
 
 
-def told(outcome: Applied, new: Sequence[Edit] | None) -> str:
-    """What was done, in a line. new: edits that were not in the log before; None where no file was given."""
+def told(outcome: Applied, new: Sequence[Edit] | None, before: Sequence[str]) -> str:
+    """What was done, in a line.
+
+    new: edits that were not in the log before; None where no file was given. before: digests of those that the run
+    held already.
+    """
     held = {*outcome.discovery.facts.edits.applied}
     if new is None:
-        return f"{_edits(len(held))} of the log applied." if held else "No edits to apply."
+        if not held:
+            return "No edits to apply."
+        if more := len(held - {*before}):
+            return f"{several(more, 'edit')} of the log applied."
+        return f"No new edits to apply; {several(len(held), 'edit')} of the log had been applied before."
     count = sum(edit.digest in held for edit in new)
     late = sum(edit.run_id in outcome.discovery.facts.earlier_runs for edit in new)
-    done = f"{_edits(count)} applied." if count else "No new edits to apply."
-    return f"{done} {_edits(late)} of earlier rounds: see below what they still say." if late else done
+    done = f"{several(count, 'edit')} applied." if count else "No new edits to apply."
+    return (
+        f"{done} {several(late, 'edit')} of earlier rounds: see below what they still say." if late else done
+    )
 
 
-def _edits(n: int) -> str:
-    return f"{n:,} {'edit' if n == 1 else 'edits'}"
+def zipped_words(done: Zipped, where: str) -> str:
+    from holotype.machine.memory import human
+    from holotype.placing.zipped import FOR_MAIL
+
+    words = (
+        f"To mail: {where}, {human(done.size)}: the report with {several(done.images, 'small picture')}, "
+        f"{' and '.join((', '.join(done.tables[:-1]), done.tables[-1]))}; no originals, no paths of this computer."
+    )
+    large = f" Many mail servers take no more than {human(FOR_MAIL)}." if done.size > FOR_MAIL else ""
+    return words + large
 
 
 def next_round(folder: Path, outcome: Applied) -> list[str]:
@@ -79,11 +108,7 @@ def next_round(folder: Path, outcome: Applied) -> list[str]:
             return []
         return ["Nothing learns from confirmed labels here: only a run of holotype discover has rounds."]
     labels, out = waiting(folder)
-    words = [
-        f"{n:,} {one if n == 1 else more}"
-        for n, one, more in ((labels, "label", "labels"), (out, "rejected image", "rejected images"))
-        if n
-    ]
+    words = [several(n, one) for n, one in ((labels, "label"), (out, "rejected image")) if n]
     if not words:
         return []
     counts = "counts" if labels + out == 1 else "count"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holotype.cli.settings import USAGE, Words, help_text, read_request, read_words
-from holotype.cli.words import speaks
+from holotype.cli.words import several, speaks
 
 if TYPE_CHECKING:
     from holotype.runs.experiment import Experiment
@@ -96,7 +96,7 @@ def summary(experiment: Experiment, record: Record, finished: bool) -> str:
         unread = f"; {placed.unreadable:,} could not be read" if placed.unreadable else ""
         lines.append(
             f"Unlabelled images: {placed.known:,} in known classes, {placed.novel:,} in "
-            f"{placed.novel_categories:,} new categories{unread}"
+            f"{several(placed.novel_categories, 'new category', 'new categories')}{unread}"
         )
     lines.append(f"Every image with its category: {experiment.folder / 'assignments.csv'}")
     lines += [f"During training {restart}" for restart in record.restarts]

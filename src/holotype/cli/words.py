@@ -29,6 +29,11 @@ class _OnStderr(logging.Handler):
             print(record.getMessage(), file=sys.stderr)
 
 
+def several(n: int, one: str, more: str = "") -> str:
+    """1 edit, 2 edits, 3 categories."""
+    return f"{n:,} {one if n == 1 else more or one + 's'}"
+
+
 @contextlib.contextmanager
 def messages() -> Iterator[None]:
     """Show what the library has to say for as long as a command runs."""

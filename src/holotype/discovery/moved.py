@@ -15,6 +15,7 @@ from holotype.categories.edits import LOG, Edit, read_log, to_csv
 from holotype.categories.found import Category, Discovery
 from holotype.data.table import Table
 from holotype.machine.files import write_text
+from holotype.report.mailed import short_names
 
 
 def relative(paths: Sequence[str], root: str) -> list[str]:
@@ -69,9 +70,13 @@ def _elsewhere(edit: Edit, now: Mapping[str, str]) -> Edit:
 
 
 def at_home(edits: Sequence[Edit], found: Discovery) -> list[Edit]:
-    """Edits that were made in a report of the time before the images were moved, with the paths of today."""
-    paths, root = {str(path) for path in found.images["path"]}, found.facts.root
+    """Edits that were made in a report of the time before the images were moved, or in one that was mailed and calls
+    them by short names, with the paths of today."""
+    every, root = [str(path) for path in found.images["path"]], found.facts.root
+    paths = set(every)
     now = {}
+    if any(edit.image and edit.image not in paths for edit in edits):
+        now = dict(zip(short_names(every, root), every, strict=True))
     for edit in edits:
         for before in found.facts.earlier_roots if edit.image and edit.image not in paths else ():
             here = os.path.normpath(os.path.join(root, os.path.relpath(edit.image, before)))

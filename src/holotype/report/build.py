@@ -6,21 +6,26 @@ A page opened from disk cannot fetch, so the data ride in a script. Nothing come
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from holotype import __version__
-from holotype.categories.edits import read_log
+from holotype.categories.edits import Edit, read_log
 from holotype.categories.features import read_features
 from holotype.categories.found import Discovery
 from holotype.machine.files import write_text
 from holotype.report.data import Chosen, choose, page_data, title, totals
+from holotype.report.neighbours import alike
 from holotype.report.thumbs import CELL, GRID, Thumbs, make_thumbs
 
 HERE = Path(__file__).parent
 SCRIPTS = (
-    "corrections.js", "csv.js", "state.js", "edits.js", "gallery.js", "charts.js", "map.js", "views.js", "report.js",
+    "corrections.js", "carry.js", "csv.js", "state.js", "edits.js", "earlier.js", "gallery.js", "search.js", "alike.js",
+    "charts.js", "map.js", "pointer.js", "lasso.js", "views.js", "print.js", "report.js",
 )  # fmt: skip
 """In the order in which the page runs them."""
 
@@ -38,12 +43,15 @@ def build_report(
     thumbs = _thumbs(discovery, chosen, folder / "report" / "thumbs", progress)
     if features is None:
         features = read_features(folder, len(discovery.images))
-    data = page_data(discovery, chosen, folder, read_log(folder), features)
+    log = read_log(folder)
+    data = page_data(discovery, chosen, folder, log, features)
+    data["images"]["alike"] = alike(chosen.rows, features, len(discovery.images))
+    data["earlier_log"] = not_told(log, data["log"])
     data["thumbs"] = {
         "folder": "report/thumbs/", "side": CELL, "grid": GRID,
         "cell": thumbs.cell.tolist(), "width": thumbs.width.tolist(), "height": thumbs.height.tolist(),
     }  # fmt: skip
-    write_text(folder / "report" / "data.js", f"window.HOLOTYPE = {script(data)};\n")
+    write_text(folder / "report" / "data.js", script_of(data))
     write_text(folder / "report.html", page(discovery, folder))
     return folder / "report.html"
 
@@ -55,6 +63,28 @@ def _thumbs(discovery: Discovery, chosen: Chosen, folder: Path, progress: bool) 
     made = make_thumbs([chosen.paths[i] for i in order], [chosen.files[i] for i in order], folder, progress)
     back = np.argsort(order)
     return Thumbs(made.cell[back], made.width[back], made.height[back])
+
+
+def not_told(log: Sequence[Edit], told: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The rest of the log, mostly edits of earlier rounds: so the page knows which of those in a browser it has."""
+    held = {tuple(row) for row in told}
+    return [list(astuple(edit)) for edit in log if astuple(edit) not in held]
+
+
+START, END = "window.HOLOTYPE = ", ";\n"
+"""Between them stand the data."""
+
+
+def script_of(data: object) -> str:
+    """The content of data.js."""
+    return f"{START}{script(data)}{END}"
+
+
+def read_data(folder: Path) -> dict[str, Any]:
+    """The data of the report in a run folder, as `build_report` wrote them."""
+    text = (folder / "report" / "data.js").read_text(encoding="ascii")
+    data: dict[str, Any] = json.loads(text.removeprefix(START).removesuffix(END))
+    return data
 
 
 def script(data: object) -> str:
@@ -77,6 +107,6 @@ def page(discovery: Discovery, folder: Path) -> str:
         version=__version__,
         total=totals(discovery, 0),
         categories=discovery.categories,
-        style=include("report.css"),
+        style=include("report.css") + include("print.css"),
         scripts=[include(name) for name in SCRIPTS],
     )

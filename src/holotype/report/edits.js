@@ -1,6 +1,8 @@
 // Corrections: a list of edits that this browser keeps, and how things stand with them (corrections.js).
 
-const STORE = data ? `holotype:edits:${data.run_id}` : "";
+/** Where this browser keeps the edits of a round. A mailed report is another page: it calls images by other names. */
+const storeOf = (run) => `holotype:edits:${run}${data.mailed ? ":mailed" : ""}`;
+const STORE = data ? storeOf(data.run_id) : "";
 const held = new Set(data ? data.log.map((row) => row.join("\u001f")) : []); // what the run folder has already
 let edits = [];
 const listeners = [];
@@ -70,16 +72,20 @@ function importCsv(bytes) {
   edits.push(...fresh);
   changed();
   const foreign = read.length - own.length;
-  return toast(`${plural(fresh.length, "edit")} imported, ${number(own.length - fresh.length)} were here already` +
-    (foreign ? `; ${number(foreign)} belong to another run and were left out.` : "."));
+  return toast(`${plural(fresh.length, "edit")} imported, ${plural(own.length - fresh.length, "was", "were")} here already` +
+    (foreign ? `; ${plural(foreign, "belongs to another run and was", "belong to another run and were")} left out.` : "."));
 }
 
 function exportCsv() {
-  const address = URL.createObjectURL(new Blob([toCsv(edits)], { type: "text/csv;charset=utf-8" }));
+  download(edits);
+  toast(`${plural(edits.length, "edit")} exported. ${data.mailed ? "Send the file to whoever sent you this report." : "Next: holotype report RUN --edits edits.csv"}`);
+}
+
+function download(list) {
+  const address = URL.createObjectURL(new Blob([toCsv(list)], { type: "text/csv;charset=utf-8" }));
   const anchor = h("a", { href: address, download: "edits.csv" });
   document.body.append(anchor);
   anchor.click();
   anchor.remove();
   setTimeout(() => URL.revokeObjectURL(address), 10000);
-  toast(`${plural(edits.length, "edit")} exported. Next: holotype report RUN --edits edits.csv`);
 }

@@ -134,6 +134,7 @@ class Gallery {
       this.last = position;
       showSelection();
     } else if (event.key === "Enter") this.open(position);
+    else if (event.key === "s" && !event.ctrlKey && !event.metaKey) location.hash = alikeLink(this.list[position]);
     else return;
     event.preventDefault();
   }
@@ -178,6 +179,14 @@ function showSelection() {
 function clearSelected() {
   selected.clear();
   showSelection();
+}
+
+/** What is selected is what one sees: a selection goes with the view that it was made in, and so do open questions about it. */
+function endSelection() {
+  document.querySelectorAll("dialog[open]").forEach((open) => open.close());
+  if (!selected.size) return;
+  toast(`${plural(selected.size, "image is", "images are")} no longer selected: they are out of sight.`);
+  clearSelected();
 }
 
 const idOf = (i) => now.categories[now.category[i]]?.id ?? "";

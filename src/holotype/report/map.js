@@ -14,10 +14,12 @@ function mapView() {
     "aria-label": "Map of the images. Arrow keys go from image to image, Space selects, Enter opens, plus and minus zoom." });
   map.note = h("p", { class: "sr", role: "status", "aria-live": "polite" });
   Object.assign(map, { zoom: 1, dx: 0, dy: 0, hover: -1, keys: -1 });
+  Object.assign(lasso, { on: false, shape: null });
+  map.touches.clear();
   map.canvas.addEventListener("pointermove", mapMove);
   map.canvas.addEventListener("pointerdown", mapDown);
   map.canvas.addEventListener("pointerup", mapUp);
-  map.canvas.addEventListener("pointercancel", (event) => map.touches.delete(event.pointerId));
+  map.canvas.addEventListener("pointercancel", mapCancel);
   map.canvas.addEventListener("pointerleave", () => mapHover(-1));
   map.canvas.addEventListener("wheel", (event) => {
     event.preventDefault();
@@ -28,12 +30,12 @@ function mapView() {
   const sampled = map.points.length < data.total.images ? ` It shows ${number(map.points.length)} of ${number(data.total.images)} images.` : "";
   return [
     h("p", { id: "map-help", class: "lead" }, `Images that look alike lie close together; the distance between far groups means little.${sampled} `,
-      "Point at an image to see it, click to select it, drag to move, scroll or pinch to zoom."),
+      "Point at an image to see it, click to select it, drag to move, scroll or pinch to zoom. To select many at once, press “Lasso” and draw around them."),
     h("div", { class: "mapbox" }, h("div", { class: "canvasbox" }, map.canvas,
       h("div", { class: "zoom" },
         h("button", { type: "button", "aria-label": "Zoom in", onclick: () => mapZoom(1.5) }, "+"),
         h("button", { type: "button", "aria-label": "Zoom out", onclick: () => mapZoom(1 / 1.5) }, "−"),
-        h("button", { type: "button", "aria-label": "Show everything", onclick: () => { Object.assign(map, { zoom: 1, dx: 0, dy: 0 }); drawMap(); } }, "⤢"))),
+        h("button", { type: "button", "aria-label": "Show everything", onclick: () => { Object.assign(map, { zoom: 1, dx: 0, dy: 0 }); drawMap(); } }, "⤢")), lassoButton()),
     mapLegend()), map.note,
   ];
 }
@@ -105,6 +107,7 @@ function paintMap() {
   for (const c of order) paintGroup(pen, c, groups.get(c), r, ground);
   paintRings(pen, r, ink);
   paintNames(pen, groups, ink, ground);
+  paintLasso(pen, ink, style.getPropertyValue("--accent").trim());
 }
 
 function paintGroup(pen, c, list, r, ground) {
@@ -139,12 +142,14 @@ function paintRings(pen, r, ink) {
   }
   pen.stroke();
   pen.globalAlpha = 1;
-  pen.lineWidth = 2.5;
+  const crowd = selected.size > 60; // wide rings would hide what they mark
   for (const i of [...selected, map.hover, map.keys]) {
     if (i < 0 || images.x[i] === null) continue;
     const [x, y] = screen(i);
+    const wide = !crowd || i === map.hover || i === map.keys;
+    pen.lineWidth = wide ? 2.5 : 1.5;
     pen.beginPath();
-    pen.arc(x, y, r + 4, 0, 7);
+    pen.arc(x, y, r + (wide ? 4 : 1), 0, 7);
     pen.stroke();
   }
 }
@@ -178,89 +183,6 @@ function paintNames(pen, groups, ink, ground) {
     pen.fillStyle = ink;
     pen.fillText(word, x, y);
   }
-}
-
-/** The image nearest to a place on the screen, if it is near enough. */
-function pick(x, y, reach = 14) {
-  let [best, least] = [-1, reach * reach];
-  for (const i of map.points) {
-    if (map.only !== null && now.category[i] !== map.only) continue;
-    const [px, py] = screen(i);
-    const distance = (px - x) ** 2 + (py - y) ** 2;
-    if (distance < least) [best, least] = [i, distance];
-  }
-  return best;
-}
-
-function mapHover(i, x, y) {
-  const card = document.getElementById("hover");
-  if (i !== map.hover) {
-    map.hover = i;
-    drawMap();
-    map.canvas.style.cursor = i >= 0 ? "pointer" : "grab";
-    if (i >= 0) card.replaceChildren(...hoverCard(i));
-  }
-  card.hidden = i < 0;
-  if (i < 0) return;
-  const box = map.canvas.getBoundingClientRect();
-  const [left, top] = [box.left + x + 18, box.top + y + 18];
-  card.style.left = `${Math.min(left, innerWidth - card.offsetWidth - 8)}px`;
-  card.style.top = `${top + card.offsetHeight > innerHeight ? Math.max(4, box.top + y - card.offsetHeight - 14) : top}px`;
-}
-
-function hoverCard(i) {
-  const category = now.categories[now.category[i]];
-  return [
-    thumb(i, { lazy: false }),
-    h("span", { class: "lines" }, h("strong", {}, category ? glyph(category.kind) : null, " ", category ? category.name : "in no category"),
-      h("span", {}, `probability ${share(images.probability[i])}${now.doubtful[i] ? ", doubtful" : ""}`),
-      h("span", { class: "soft" }, shortName(i))),
-  ];
-}
-
-function mapZoom(factor, x = map.width / 2, y = map.height / 2) {
-  const zoom = Math.max(0.6, Math.min(60, map.zoom * factor));
-  const real = zoom / map.zoom;
-  map.dx = (x - map.width / 2) * (1 - real) + map.dx * real;
-  map.dy = (y - map.height / 2) * (1 - real) + map.dy * real;
-  map.zoom = zoom;
-  drawMap();
-}
-
-function mapDown(event) {
-  map.canvas.setPointerCapture(event.pointerId);
-  map.touches.set(event.pointerId, { x: event.offsetX, y: event.offsetY, x0: event.offsetX, y0: event.offsetY, moved: false });
-}
-
-function mapMove(event) {
-  const touch = map.touches.get(event.pointerId);
-  const [x, y] = [event.offsetX, event.offsetY];
-  if (!touch) return mapHover(pick(x, y), x, y);
-  if (map.touches.size === 2) {
-    const other = [...map.touches.entries()].find(([id]) => id !== event.pointerId)[1];
-    const [before, after] = [Math.hypot(touch.x - other.x, touch.y - other.y), Math.hypot(x - other.x, y - other.y)];
-    if (before > 4) mapZoom(after / before, (x + other.x) / 2, (y + other.y) / 2);
-    touch.moved = other.moved = true;
-  } else if (touch.moved || Math.hypot(x - touch.x0, y - touch.y0) > 4) {
-    touch.moved = true;
-    map.dx += x - touch.x;
-    map.dy += y - touch.y;
-    mapHover(-1);
-    drawMap();
-  }
-  Object.assign(touch, { x, y });
-  return undefined;
-}
-
-function mapUp(event) {
-  const touch = map.touches.get(event.pointerId);
-  map.touches.delete(event.pointerId);
-  if (!touch || touch.moved) return;
-  const i = pick(event.offsetX, event.offsetY, event.pointerType === "mouse" ? 14 : 26);
-  if (i < 0) return;
-  toggle(i);
-  if (event.pointerType !== "mouse") mapHover(i, event.offsetX, event.offsetY);
-  showSelection();
 }
 
 function mapKey(event) {

@@ -7,7 +7,10 @@ const VIEWS = {
   relations: ["Relations", relationsView],
   doubtful: ["Doubtful", doubtfulView],
   settings: ["Settings", settingsView],
+  find: ["", findView],
+  alike: ["", alikeView],
 };
+const MENU = Object.keys(VIEWS).filter((key) => VIEWS[key][0]); // the others are reached from a field or an image
 
 let toastTimer = 0;
 function toast(words, undoing = null) {
@@ -100,7 +103,8 @@ function closeLook(i, position, n, turn) {
       h("button", { type: "button", disabled: position === 0, onclick: () => turn(-1), "aria-label": "Previous image" }, "‹"),
       h("span", { class: "soft" }, `${number(position + 1)} of ${number(n)}`),
       h("button", { type: "button", disabled: position === n - 1, onclick: () => turn(1), "aria-label": "Next image" }, "›"),
-      h("button", { type: "button", class: "primary", onclick: () => { toggle(i); showSelection(); turn(0); } }, selected.has(i) ? "Unselect" : "Select")))];
+      h("button", { type: "button", class: "primary", onclick: () => { toggle(i); showSelection(); turn(0); } }, selected.has(i) ? "Unselect" : "Select"),
+      h("a", { class: "button", href: alikeLink(i), onclick: (event) => event.target.closest("dialog").close() }, "More like this")))];
 }
 
 function showEdits() {
@@ -111,17 +115,19 @@ function showEdits() {
   } });
   const shortened = edits.map((edit, at) => [edit, now.problems[at]]).slice(-300).reverse();
   const element = dialogue("Edits", "edits", closer(), h("h2", {}, "Your edits"),
-    h("p", { class: "lead" }, "They are kept in this browser. Export them, then let Holotype apply names, merges and moves:"),
-    h("pre", {}, "holotype report RUN --edits edits.csv"),
-    h("p", { class: "lead" }, "or give them to holotype discover, which trains another round that learns from them."),
+    data.mailed ? h("p", { class: "lead" }, "They are kept in this browser. Export them, and send the file to whoever sent you this report.") : [
+      h("p", { class: "lead" }, "They are kept in this browser. Export them, then let Holotype apply names, merges and moves:"),
+      h("pre", {}, "holotype report RUN --edits edits.csv"),
+      h("p", { class: "lead" }, "or give them to holotype discover, which trains another round that learns from them.")],
     h("div", { class: "buttons" },
       h("button", { type: "button", class: "primary", disabled: !edits.length, onclick: exportCsv }, "Export edits.csv"),
       h("button", { type: "button", onclick: () => file.click() }, "Import…"), file,
       h("button", { type: "button", disabled: !edits.length, onclick: () => { undo(); element.close(); showEdits(); } }, "Undo last")),
     data.log.length ? h("p", { class: "soft" }, `The log of this run holds ${plural(data.log.length, "edit")} made earlier.`) : null,
-    h("ol", { class: "log" }, shortened.map(([edit, problem]) => h("li", {}, h("strong", {}, edit.action), ` ${edit.image ? edit.image.split(/[\\/]/).pop() : edit.category}`,
-      edit.value ? ` → ${edit.value}` : "", problem ? h("em", {}, ` ${problem}`) : null))));
+    h("ol", { class: "log" }, shortened.map(([edit, problem]) => h("li", {}, editWords(edit), problem ? h("em", {}, ` ${problem}`) : null))));
 }
+
+const editWords = (edit) => [h("strong", {}, edit.action), ` ${edit.image ? edit.image.split(/[\\/]/).pop() : edit.category}`, edit.value ? ` → ${edit.value}` : ""];
 
 // -- navigation ---------------------------------------------------------------------------------------
 
@@ -138,23 +144,26 @@ let shownAt = null;
 function show() {
   const [view, id] = place();
   const main = document.getElementById("main");
-  const key = `${view}/${id}`;
+  const key = `${view}/${view === "category" ? categoryAt(id)?.id ?? "" : id}`;
   const top = key === shownAt ? scrollY : 0;
+  if (shownAt !== null && key !== shownAt) endSelection();
   map.canvas = null;
   document.getElementById("hover").hidden = true;
   const content = VIEWS[view][1](id);
   main.className = `view ${view}`;
-  main.replaceChildren(...[content].flat(3).filter(Boolean));
+  main.replaceChildren(...[earlierPanel(), content].flat(3).filter(Boolean));
   navigation(view);
-  if (shownAt !== null && key !== shownAt) main.focus({ preventScroll: true });
+  followFind(view, id);
+  const typing = view === "find" && document.activeElement === findField();
+  if (shownAt !== null && key !== shownAt && !typing) main.focus({ preventScroll: true });
   scrollTo(0, top);
   shownAt = key;
   drawMap();
 }
 
 function navigation(view) {
-  document.getElementById("nav").replaceChildren(...Object.entries(VIEWS).map(([key, [words]]) =>
-    h("a", { href: `#${key}`, "aria-current": key === view ? "page" : null }, words,
+  document.getElementById("nav").replaceChildren(...MENU.map((key) =>
+    h("a", { href: `#${key}`, "aria-current": key === view ? "page" : null }, VIEWS[key][0],
       key === "doubtful" ? h("span", { class: "n" }, number(doubtful().length)) : null)));
   document.querySelector("#nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   const button = document.getElementById("edits-button");
@@ -162,13 +171,12 @@ function navigation(view) {
   button.classList.toggle("some", edits.length > 0);
 }
 
-const SHORTCUTS = { m: moveSelected, n: splitSelected, c: confirmSelected, r: rejectSelected, u: undo, Escape: clearSelected };
+const SHORTCUTS = { m: moveSelected, n: splitSelected, c: confirmSelected, r: rejectSelected, u: undo, l: toggleLasso, "/": () => findField().focus(), Escape: escape };
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.target.closest("input, select, textarea")) return;
-  const views = Object.keys(VIEWS);
-  if (/^[1-9]$/.test(event.key) && views[event.key - 1]) location.hash = `#${views[event.key - 1]}`;
+  if (/^[1-9]$/.test(event.key) && MENU[event.key - 1]) location.hash = `#${MENU[event.key - 1]}`;
   else if (Object.hasOwn(SHORTCUTS, event.key)) {
     if (event.key !== "Escape") event.preventDefault(); // else the letter lands in the field that opens
     SHORTCUTS[event.key]();
@@ -178,12 +186,15 @@ function onKey(event) {
 function start() {
   if (!data || data.format !== 1) {
     document.getElementById("main").append(h("h1", {}, "The data are missing"), h("p", {},
-      "This page needs the folder “report” beside it, as Holotype wrote it. Copy both together, or build them again with holotype report RUN."));
+      "This page needs the folder “report” beside it, as Holotype wrote it. If it lies in a zip file, unpack that first; else copy both together, or build them again with holotype report RUN."));
     return;
   }
   loadEdits();
   rebuild();
   storeEdits();
+  loadEarlier();
+  startFind();
+  startPrint();
   listeners.push(show, () => setTimeout(returnFocus)); // once the dialogue that made the edit has closed
   document.getElementById("edits-button").addEventListener("click", showEdits);
   addEventListener("hashchange", show);

@@ -28,9 +28,19 @@ const fixed = (value) => (value === null || value === undefined ? "?" : value.to
 const name = (i) => images.root + images.path[i];
 const shortName = (i) => images.path[i].split(/[\\/]/).pop();
 
+/** The path below the folder of all images, as people know it. */
+function relativeName(i) {
+  const root = (data.facts.root ?? "").replace(/[\\/]+$/, "");
+  const whole = name(i);
+  return root && whole.startsWith(root) && /[\\/]/.test(whole[root.length] ?? "") ? whole.slice(root.length + 1) : images.path[i];
+}
+
+/** Words as a part of an address, also those of a file name that is not Unicode. */
+const coded = (words) => encodeURIComponent(words.toWellFormed ? words.toWellFormed() : words.replace(/[\ud800-\udfff]/gu, "\ufffd"));
+
 /** Address of the image file as seen from this page; null where it has none of its own. */
 function address(i) {
-  if (CONTAINS.has(i)) return null;
+  if (CONTAINS.has(i) || images.link === null) return null; // a report that was mailed has no originals
   const rest = images.file.length ? images.file[i] : images.path[i];
   try {
     return images.link + rest.split("/").map(encodeURIComponent).join("/");
@@ -61,7 +71,7 @@ const glyph = (kind) =>
   h("span", { class: `glyph ${kind || "none"}`, role: "img", "aria-label": kind === "known" ? "known class"
     : kind === "novel" ? "new category" : "in no category" });
 
-const link = (category) => `#category/${encodeURIComponent(category.id)}`;
+const link = (category) => `#category/${coded(category.id)}`;
 
 // Colours that people with any colour vision tell apart (Okabe and Ito), one set for light and one for dark ground.
 const PALETTE = {

@@ -124,16 +124,23 @@ function categoryList(current) {
     `${category.kind === "novel" ? "◆" : "●"} ${category.name} (${number(category.n)})`);
   return h("nav", { class: "list", "aria-label": "Categories" },
     h("div", { class: "links" }, h("p", { class: "soft" }, "New"), novel().map(entry), h("p", { class: "soft" }, "Known"), known().map(entry)),
-    h("select", { "aria-label": "Category", onchange: (event) => { location.hash = `#category/${encodeURIComponent(event.target.value)}`; } },
+    h("select", { "aria-label": "Category", onchange: (event) => { location.hash = `#category/${coded(event.target.value)}`; } },
       h("optgroup", { label: "New" }, novel().map(option)), h("optgroup", { label: "Known" }, known().map(option))));
 }
 
+/** The category that is shown at an address: the one it names, or else the first. */
+const categoryAt = (id) => findCategory(id) || novel()[0] || alive()[0];
+
 function categoryView(id) {
-  const category = findCategory(id) || novel()[0] || alive()[0];
+  const category = categoryAt(id);
   if (!category) return h("p", {}, "There are no categories.");
   const list = now.members[category.index].filter(FILTERS[wish.filter][1]).sort(SORTS[wish.sort][1]);
   const gallery = new Gallery(list, { title: `Images in ${category.name}` });
-  const choice = (key, table, label) => h("label", {}, label, h("select", { onchange: (event) => { wish[key] = event.target.value; show(); } },
+  const choice = (key, table, label) => h("label", {}, label, h("select", { onchange: (event) => {
+    wish[key] = event.target.value;
+    if (key === "filter") endSelection();
+    show();
+  } },
     Object.entries(table).map(([value, [words]]) => h("option", { value, selected: wish[key] === value }, words))));
   return h("div", { class: "columns" }, categoryList(category), h("div", { class: "content" },
     categoryHead(category),
@@ -247,6 +254,6 @@ const WORDS = {
 };
 const KEYS = [
   ["1 … 6", "go to a view"], ["arrow keys", "from image to image, in galleries and on the map"], ["Space", "select or unselect"],
-  ["Enter", "look closer"], ["m", "move the selected images"], ["n", "split them off as a new category"], ["c", "confirm them"],
-  ["r", "reject them"], ["Esc", "unselect, close"], ["u", "undo the last edit"],
+  ["Enter", "look closer"], ["s", "more like this image"], ["/", "find by file name"], ["l", "the lasso on the map"], ["m", "move the selected images"], ["n", "split them off as a new category"], ["c", "confirm them"],
+  ["r", "reject them"], ["Esc", "unselect, close"], ["u", "undo the last edit"], ["Ctrl P", "print, with pictures"],
 ];

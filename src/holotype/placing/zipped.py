@@ -1,0 +1,125 @@
+"""One zip to mail: the report of a run with its thumbnails, and tables that open in a spreadsheet.
+
+It holds no originals and no path of this machine. The same run gives the same file to the byte.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
+
+import numpy as np
+import pandas as pd
+
+from holotype.categories.found import TEXTS, Discovery, safe_texts
+from holotype.errors import InputError
+from holotype.placing.ours import check_own, write_own
+from holotype.placing.written import BOM
+from holotype.report.build import read_data, script_of
+from holotype.report.mailed import Hider, hider, mailed
+from holotype.report.thumbs import GRID, sheet_name
+
+WHEN = (1980, 1, 1, 0, 0, 0)
+"""Of every part: the first day that a zip knows."""
+FOR_MAIL = 20_000_000
+"""Bytes that most mail servers take."""
+README = """{title}: what Holotype found in {n} images.
+
+Unpack this file, then open report.html in a browser. It needs no network and sends nothing anywhere.
+assignments.csv has a line for every image, categories.csv one for every category{changes}.
+The pictures are small ones; the originals are not in here.
+To correct something, do so in the report, export edits.csv there, and send that file back.
+"""
+
+
+@dataclass(frozen=True)
+class Zipped:
+    """What was written."""
+
+    size: int
+    """In bytes."""
+    images: int
+    """Shown by the page."""
+    tables: tuple[str, ...]
+
+
+def check_zip(run: Path, file: Path) -> None:
+    """Raise InputError where the zip cannot be written there; before any work is done."""
+    if file.suffix.lower() != ".zip":
+        raise InputError(
+            f"{file} does not end in .zip, by which a mail program knows it; name a file that does."
+        )
+    check_own(run, file)
+
+
+def write_zip(run: Path, file: Path) -> Zipped:
+    """Zip the report that lies in a run folder; it has to be built before."""
+    check_zip(run, file)
+    found = Discovery.load(run)
+    hide = hider([str(path) for path in found.images["path"]], found.facts.root, run)
+    data = read_data(run)
+    tables = dict(_tables(found, run, hide))
+
+    def write(part: Path) -> None:
+        with ZipFile(part, "w", ZIP_DEFLATED) as out:
+
+            def put(name: str, content: bytes, how: int = ZIP_DEFLATED) -> None:
+                entry = ZipInfo(f"{file.stem}/{name}", WHEN)
+                entry.external_attr = 0o644 << 16
+                out.writestr(entry, content, how)
+
+            put("README.txt", _readme(found, data["title"], tables).encode())
+            put("report.html", (run / "report.html").read_bytes())
+            put("report/data.js", script_of(mailed(data, hide)).encode("ascii"))
+            for name, content in tables.items():
+                put(name, content)
+            cells = np.array(data["thumbs"]["cell"], dtype=int)
+            for number in np.unique(cells[cells >= 0] // GRID**2):
+                name = sheet_name(int(number))
+                put(f"report/thumbs/{name}", (run / "report" / "thumbs" / name).read_bytes(), ZIP_STORED)
+
+    write_own(run, file, write)
+    return Zipped(file.stat().st_size, len(data["images"]["path"]), tuple(tables))
+
+
+def _tables(found: Discovery, run: Path, hide: Hider) -> Iterator[tuple[str, bytes]]:
+    """Name and content of those that a reader can open, accents and all."""
+    images = found.images.assign(
+        path=[hide.image(str(path)) for path in found.images["path"]],
+        problem=[hide(text) for text in found.images["problem"].fillna("").astype(str)],
+    )
+    yield "assignments.csv", _csv(safe_texts(images, TEXTS))
+    rows = [
+        (c.id, c.name, c.kind, c.n, c.cohesion, c.separation, c.nearest, c.words, c.suggested)
+        for c in found.categories
+    ]
+    columns = [
+        "category_id",
+        "category",
+        "kind",
+        "images",
+        "cohesion",
+        "separation",
+        "nearest",
+        "words",
+        "suggested",
+    ]
+    texts = ["category_id", "category", "nearest", "words", "suggested"]
+    yield "categories.csv", _csv(safe_texts(pd.DataFrame(rows, columns=columns), texts))
+    changes = run / "rounds" / str(found.facts.round) / "changes.csv"
+    if changes.is_file():
+        yield "changes.csv", BOM.encode() + changes.read_bytes()
+
+
+def _csv(frame: pd.DataFrame) -> bytes:
+    text = io.StringIO()
+    frame.to_csv(text, index=False)
+    return (BOM + text.getvalue()).encode()
+
+
+def _readme(found: Discovery, title: str, tables: dict[str, bytes]) -> str:
+    changes = ",\nchanges.csv what became of those of the round before" if "changes.csv" in tables else ""
+    return README.format(title=title, n=f"{len(found.images):,}", changes=changes)

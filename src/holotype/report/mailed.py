@@ -1,0 +1,89 @@
+"""A report to hand on: the same page without the paths of the machine that it was made on.
+
+Images are called by short names, from which edits that come back find their way (`short_names` gives the same again).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DROPPED = ("command", "root", "earlier_roots")
+"""Facts that say where things lie, and nothing else that a reader needs."""
+ABSOLUTE = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:[\\/]|~?/)[^\s'\"(),;]*")
+"""A path in a sentence, as far as it has no blanks."""
+
+
+def short_names(paths: Sequence[str], root: str) -> list[str]:
+    """(n,) names to hand on, with slashes: the path below the folder of the images, or else below that of the user,
+    or else without its start. Should two be alike, both keep all but the start."""
+    starts = [os.path.join(start, "") for start in (root, os.path.expanduser("~")) if start]
+    below = [next((path[len(s) :] for s in starts if path.startswith(s)), path) for path in paths]
+    names = [_without_start(path) for path in below]
+    count = Counter(names)
+    return [
+        name if count[name] == 1 else _without_start(path) for name, path in zip(names, paths, strict=True)
+    ]
+
+
+def _without_start(path: str) -> str:
+    drive, rest = os.path.splitdrive(path)
+    return "/".join(filter(None, (drive.strip("\\/:"), rest.replace(os.sep, "/").lstrip("/"))))
+
+
+@dataclass(frozen=True)
+class Hider:
+    """Takes the paths of this machine out of texts."""
+
+    names: Mapping[str, str]
+    """Path of an image to its short name."""
+    folders: tuple[str, ...]
+    """Whatever lies in one of them is called by its name from there."""
+
+    def __call__(self, text: str) -> str:
+        for start in sorted((os.path.join(folder, "") for folder in self.folders), key=len, reverse=True):
+            text = text.replace(start, "") if len(start) > 1 else text
+        return ABSOLUTE.sub(lambda found: re.split(r"[\\/]", found[0].rstrip("\\/"))[-1] or "/", text)
+
+    def everywhere(self, value: Any) -> Any:
+        """The same in all texts of lists and dictionaries."""
+        if isinstance(value, str):
+            return self(value)
+        if isinstance(value, dict):
+            return {key: self.everywhere(inner) for key, inner in value.items()}
+        return [self.everywhere(inner) for inner in value] if isinstance(value, list) else value
+
+    def image(self, path: str) -> str:
+        return self.names[path] if path in self.names else self(path)
+
+
+def hider(paths: Sequence[str], root: str, run: Path) -> Hider:
+    """paths: of all images. root: the folder that they lie in. run: the run folder."""
+    folders = {root, str(run), str(run.resolve()), os.path.expanduser("~"), os.getcwd()} - {"", "."}
+    return Hider(dict(zip(paths, short_names(paths, root), strict=True)), tuple(folders))
+
+
+def mailed(data: Mapping[str, Any], hide: Hider) -> dict[str, Any]:
+    """The data of a page (report/data.py) with short names, without links to the originals, and with no path of this
+    machine."""
+    images = data["images"]
+    names = [hide.image(images["root"] + rest) for rest in images["path"]]
+    texts = {column: hide.everywhere(images[column]) for column in ("problem", "note")}
+    return {
+        **data,
+        "mailed": True,
+        "images": {**images, **texts, "root": "", "path": names, "link": None, "file": []},
+        "facts": hide.everywhere({key: value for key, value in data["facts"].items() if key not in DROPPED}),
+        "log": [_short(row, hide) for row in data["log"]],
+        "earlier_log": [_short(row, hide) for row in data["earlier_log"]],
+    }
+
+
+def _short(row: Sequence[str], hide: Hider) -> list[str]:
+    """A row of the log of edits, whose fourth column is the image."""
+    return [*row[:3], hide.image(row[3]) if row[3] else "", *row[4:]]

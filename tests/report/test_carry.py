@@ -1,0 +1,103 @@
+"""Edits of an earlier round that never reached the run folder: which fit the new round, which do not and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from holotype.categories.edits import Edit
+from holotype.categories.found import Discovery
+from holotype.report.build import not_told
+from holotype.report.data import choose, page_data
+from report.javascript import run_javascript
+from report.made import make_discovery
+
+OLD, NEW = "run-old-1", "run-made-1"
+
+
+def discovery(tmp_path: Path) -> Discovery:
+    found = make_discovery(tmp_path / "now", 40)
+    roots = {"root": str(tmp_path / "now"), "earlier_roots": (str(tmp_path / "then"),)}
+    return dataclasses.replace(
+        found, facts=dataclasses.replace(found.facts, round=2, earlier_runs=(OLD,), **roots)
+    )
+
+
+def carry(
+    found: Discovery, stored: list[Edit], edits: tuple[Edit, ...] = (), log: tuple[Edit, ...] = ()
+) -> Any:
+    data = page_data(found, choose(found), Path("run"), list(log), None)
+    data["earlier_log"] = not_told(log, data["log"])
+    given = {
+        "discovery": json.loads(json.dumps(data)),
+        "stored": [dataclasses.asdict(edit) for edit in stored],
+        "edits": [dataclasses.asdict(edit) for edit in edits],
+    }
+    (result,) = run_javascript("carryOver", [given])
+    return [Edit(**edit) for edit in result["take"]], [(Edit(**edit), why) for edit, why in result["left"]]
+
+
+def test_what_fits_becomes_an_edit_of_this_round_and_the_rest_says_why(tmp_path):
+    found = discovery(tmp_path)
+    one, two, three = found.images["path"][found.images["category_id"] == "new-01"][:3]
+    stored = [
+        Edit(OLD, "t1", "rename", "", "new-01", "Hawk"),
+        Edit(OLD, "t2", "move", one, "new-01", "Owl"),
+        Edit(OLD, "t3", "confirm", two, "new-01", "new-01"),
+        Edit(OLD, "t4", "move", "gone.png", "new-01", "new-02"),
+        Edit(OLD, "t5", "move", three, "new-01", "new-77"),
+        Edit(OLD, "t6", "merge", "", "new-78", "new-01"),
+        Edit(OLD, "t7", "merge", "", "new-03", "new-02"),
+        Edit(OLD, "t8", "reject", three, "new-01"),
+    ]
+    take, left = carry(found, stored)
+    assert take == [dataclasses.replace(stored[at], run_id=NEW) for at in (0, 1, 2, 6, 7)]
+    assert left == [
+        (stored[3], "There is no image gone.png in this report."),
+        (stored[4], "There is no category new-77 in this round."),
+        (stored[5], "There is no category new-78."),
+    ]
+
+
+def test_the_later_edit_counts_wherever_it_was_made(tmp_path):
+    found = discovery(tmp_path)
+    one, two, three = found.images["path"][:3]
+    stored = [Edit(OLD, "2026-01-01", "move", image, "", "new-01") for image in (one, two, three)]
+    take, left = carry(
+        found,
+        stored,
+        edits=(Edit(NEW, "2026-01-02", "reject", one, ""),),
+        log=(
+            Edit(OLD, "2026-01-03", "confirm", two, "", "Bag"),
+            Edit(OLD, "2025-12-31", "reject", three, ""),
+        ),
+    )
+    assert [edit.image for edit in take] == [three]
+    assert [(edit.image, why) for edit, why in left] == [
+        (one, "A later edit says what counts."),
+        (two, "A later edit says what counts."),
+    ]
+
+
+def test_what_the_run_folder_or_this_round_has_is_not_offered(tmp_path):
+    """Not those in the log, of whichever round, and not those that were taken over and are not exported yet."""
+    found = discovery(tmp_path)
+    paths = list(found.images["path"][:4])
+    stored = [Edit(OLD, f"t{i}", "move", path, "", "new-01") for i, path in enumerate(paths)]
+    log = (stored[0], dataclasses.replace(stored[1], run_id=NEW))
+    take, left = carry(found, stored * 2, edits=(dataclasses.replace(stored[2], run_id=NEW),), log=log)
+    assert [edit.image for edit in take] == paths[3:]
+    assert left == []
+
+
+def test_it_follows_images_that_were_moved(tmp_path):
+    found = discovery(tmp_path)
+    here = str(found.images["path"][0])
+    then = here.replace(str(tmp_path / "now"), str(tmp_path / "then"))
+    assert then != here
+    stored = [Edit(OLD, "t", "move", then, "", "new-01")]
+    take, _ = carry(found, stored)
+    assert [edit.image for edit in take] == [here]
+    assert carry(found, stored, log=(dataclasses.replace(stored[0], image=here),)) == ([], [])

@@ -1,0 +1,77 @@
+"""A report to hand on names nothing of the machine that it was made on, and edits made in it find their way back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from holotype.categories.edits import Edit
+from holotype.categories.facts import Facts
+from holotype.report.data import choose, page_data
+from holotype.report.mailed import hider, mailed, short_names
+from report.made import make_discovery
+
+
+def test_names_begin_below_the_images_or_below_the_users_folder(monkeypatch):
+    monkeypatch.setattr("os.path.expanduser", lambda _: "/people/me")
+    paths = ["/data/photos/a/x.jpg", "/people/me/more/y.jpg", "/other/z.npz#12", "here/w.jpg"]
+    assert short_names(paths, "/data/photos") == ["a/x.jpg", "more/y.jpg", "other/z.npz#12", "here/w.jpg"]
+    assert short_names(paths[:1], "") == ["data/photos/a/x.jpg"]
+
+
+def test_no_two_names_are_alike(monkeypatch):
+    monkeypatch.setattr("os.path.expanduser", lambda _: "/people/me")
+    names = short_names(["/data/photos/a/x.jpg", "/people/me/a/x.jpg", "/data/photos/b.jpg"], "/data/photos")
+    assert names == ["data/photos/a/x.jpg", "people/me/a/x.jpg", "b.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Backbone /opt/nets/vit.safetensors, as asked for.", "Backbone vit.safetensors, as asked for."),
+        ("/data/my photos/a b/c.jpg is broken", "a b/c.jpg is broken"),
+        (r"C:\Users\me\net.safetensors (D:/x/y.csv)", "net.safetensors (y.csv)"),
+        ("~/nets/vit.bin", "vit.bin"),
+        ("4/5 of 12 km/h and https://example.org/a", "4/5 of 12 km/h and https://example.org/a"),
+        ("closest to Sneaker 0.71; unlike Bag", "closest to Sneaker 0.71; unlike Bag"),
+    ],
+)
+def test_paths_in_sentences_are_cut(text, expected):
+    hide = hider(["/data/my photos/x.jpg"], "/data/my photos", Path("/data/run"))
+    assert hide(text) == expected
+
+
+def test_the_page_is_the_same_but_for_its_paths(tmp_path):
+    found = make_discovery(tmp_path / "my photos", 40)
+    root = str(tmp_path / "my photos")
+    about = {
+        "command": f"holotype discover {root}",
+        "backbone": {"name": f"{tmp_path}/net.bin", "caveat": "Small."},
+    }
+    found.facts = Facts(title="Photos", root=root, earlier_roots=("/elsewhere",), provenance=about)
+    found.images.loc[3, "problem"] = f"{found.images.path[3]} is cut off"
+    run = tmp_path / "run"
+    log = [Edit("run-made-1", "t", "reject", str(found.images.path[5]), "Sneaker")]
+    found.facts = dataclasses.replace(
+        found.facts, edits=dataclasses.replace(found.facts.edits, applied=(log[0].digest,))
+    )
+    data = {
+        **page_data(found, choose(found), run, log, None),
+        "earlier_log": [["r", "t", "move", "/gone/x.png", "", "y"]],
+    }
+    before = json.dumps(data)
+    hide = hider([str(path) for path in found.images.path], root, run)
+    sent = mailed(data, hide)
+    assert json.dumps(data) == before
+    text = json.dumps(sent)
+    for part in (str(tmp_path), "/gone", "/elsewhere"):
+        assert part not in text, part
+    assert sent["facts"]["backbone"] == {"name": "net.bin", "caveat": "Small."}
+    assert set(sent["images"]["path"]) == set(short_names(list(found.images.path), root))
+    assert [row[3] for row in sent["log"]] == [hide.image(log[0].image)]
+    kept = ("category", "probability", "x", "label", "doubtful")
+    assert {key: sent["images"][key] for key in kept} == {key: data["images"][key] for key in kept}
+    assert sent["categories"] == data["categories"]
