@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from holotype.data.sources import load_table
-from holotype.discovery.claim import FORMAT, check_network, claim, read_network
+from holotype.discovery.claim import FORMAT, check_network, claim, find_folder, read_network
+from holotype.discovery.collection import look_at
 from holotype.errors import InputError
 from holotype.models.backbone import BackboneConfig
 
@@ -49,3 +51,24 @@ def test_what_cannot_be_trained_leaves_no_folder(small, squares_folder: Path, tm
     with pytest.raises(InputError):
         claim(tmp_path / "run", load_table(squares_folder), small(backbone="nowhere.safetensors"))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_was_moved_and_renamed_finds_its_run(
+    squares_folder: Path, tmp_path: Path, caplog
+) -> None:
+    photos = Path(shutil.copytree(squares_folder, tmp_path / "photos"))
+    run, own = tmp_path / "runs" / "photos-discover", tmp_path / "runs" / "archive-discover"
+    look_at(load_table(photos)).save(run)
+    shutil.copytree(photos, tmp_path / "archive")
+    table = load_table(tmp_path / "archive")
+    assert find_folder(own, table) == own  # photos are where they were: these are others
+    shutil.rmtree(photos)
+    caplog.set_level("INFO", "holotype")
+    assert find_folder(own, table) == run
+    assert "goes on with them" in caplog.text
+    assert find_folder(own, table.take(range(20))) == own  # too few of them are there
+    (run / "collection.parquet").write_bytes(b"PAR1 not really")
+    assert find_folder(own, table) == own
+    look_at(load_table(tmp_path / "archive")).save(run)
+    own.mkdir()
+    assert find_folder(own, table) == own

@@ -16,6 +16,7 @@ import holotype.runs.embed as module
 from holotype.categories.found import Discovery
 from holotype.data.sources import load_table
 from holotype.discovery.collection import look_at
+from holotype.discovery.going_on import foresee
 from holotype.discovery.workflow import default_folder, discover_table
 from holotype.errors import InputError
 from tests.conftest import COLOURS
@@ -118,9 +119,14 @@ def test_images_come_go_are_repaired_renamed_and_labelled(go, photos, tmp_path, 
     monkeypatch.setattr(
         module, "in_order", lambda paths, *rest, **named: read.extend(paths) or embed(paths, *rest, **named)
     )
+    run, said = tmp_path / "run", "4 images new, 1 gone, 1 repaired, 3 renamed, 1 label new, 1 label changed."
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    assert foresee(run, load_table(photos)) == f"Since round 1 in {run}: {said}"
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
     second = go()
-    said = "Since round 1: 4 images new, 1 gone, 1 repaired, 3 renamed, 1 label new, 1 label changed."
-    assert said in caplog.text
+    assert f"Since round 1: {said}" in caplog.text
+    assert foresee(run, load_table(photos)) == f"Since round 2 in {run}: no other images or labels."
+    assert foresee(tmp_path / "other", load_table(photos)) == ""
     assert {Path(path).name for path in read} == {*(f"blue-9{i}.png" for i in range(4)), "red-14.png"}
     assert (second.facts.round, len(second.images)) == (2, 67)
     assert id_of(second, photos / "green" / "red-00.png") == "green"

@@ -10,9 +10,12 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from holotype.data.stamps import stamps
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen, choose_backbone
+from holotype.discovery.collection import read_collection
 from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.paths import relative
 from holotype.errors import InputError
 from holotype.machine.device import pick_device
 from holotype.machine.plain import NotPlain, as_plain, from_plain
@@ -26,7 +29,47 @@ FORMAT = 3
 READ = (2, FORMAT)
 """Those that can be gone on with; in format 2 the identity told settings, images and labels as well."""
 
+SAME = 0.5
+"""Share of the images of a discovery, by path and size, that make a folder of another name the one that it was of."""
+
 log = logging.getLogger(__name__)
+
+
+def find_folder(own: Path, table: Table) -> Path:
+    """The run folder of a collection where nobody has named one: `own`, or that of a collection of the same images
+    which is no longer where it was."""
+    if own.exists():
+        return own
+    size = dict(zip(_places(table), _sizes(stamps(list(table.path))), strict=True))
+    best, share = own, SAME
+    for folder in sorted(own.parent.glob("*-discover")):
+        try:
+            seen = read_collection(folder)
+        except InputError:  # nobody has asked for that one
+            continue
+        if seen is None or not seen.root or Path(seen.root).exists():
+            continue
+        here = list(seen.here)
+        same = sum(
+            size.get(path) == n
+            for path, n in zip(here, _sizes([seen.images[p].stamp for p in here]), strict=True)
+        )
+        if same > share * len(here):
+            best, share = folder, same / len(here)
+    if best != own:
+        log.info(
+            f"{best} holds a discovery of these images, and goes on with them; --out begins another one."
+        )
+    return best
+
+
+def _places(table: Table) -> list[str]:
+    return relative([str(path) for path in table.path], table.root)
+
+
+def _sizes(stamp: list[str]) -> list[str]:
+    """Bytes of files. A copy has another time."""
+    return [one.partition("-")[0] for one in stamp]
 
 
 def claim(folder: Path, table: Table, config: DiscoverConfig) -> tuple[DiscoverConfig, Chosen | None]:

@@ -113,6 +113,21 @@ def catch_up(
     return Now(last, table, seen, difference, asked, told, changed.lines(), changed.trains)
 
 
+def foresee(folder: Path, table: Table, progress: bool = False) -> str:
+    """What has changed since the last round, in one line; "" where there was none. Nothing is written."""
+    if not (last := last_round(folder)):
+        return ""
+    known = read_collection(folder)
+    now = look_at(table, known, progress)
+    before = seen_by(folder, last, now)
+    difference = compare(before, now)
+    check_same(folder, table, before, now, difference)
+    words = understand(now, before, difference.then, known.means if known else {}, _outcome(play(folder)))
+    labels = dict(zip(now.images, words.spoken(table).label, strict=True))
+    compare_labels(difference, before, with_marks(now, labels, frozenset()))
+    return f"Since round {last} in {folder}: {difference.words or 'no other images or labels'}."
+
+
 def move_along(
     folder: Path, table: Table, before: Collection, now: Collection, difference: Difference
 ) -> None:

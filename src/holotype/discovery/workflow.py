@@ -23,7 +23,7 @@ from holotype.data.sources import check_trainable, load_table
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen, choose_backbone
 from holotype.discovery.changes import write_changes
-from holotype.discovery.claim import check_method, claim
+from holotype.discovery.claim import check_method, claim, find_folder
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.finding import FEWEST, Round, check_long_tail, run_round
 from holotype.discovery.going_on import Now, catch_up
@@ -67,7 +67,7 @@ def discover(
         ) from error
     given = None if labels is None else Path(labels)
     table = load_table(Path(images), given, unlabelled=unlabelled, skip_missing=skip_missing)
-    folder = Path(out) if out else default_folder(Path(images))
+    folder = Path(out) if out else find_folder(default_folder(Path(images)), table)
     return discover_table(table, config, folder, progress=progress, edits=Path(edits) if edits else None)
 
 
