@@ -76,10 +76,10 @@ class Pictures:
 
     def swap(self, one: str, two: str) -> None:
         """Each has the name of the other."""
-        there = self.place[two]
+        here, there = self.place[one], self.place[two]
         self.rename(two, "between.png")
-        self.rename(one, (there, self.place[one])[0])
-        self.rename(two, f"unlabelled/{one}.png")
+        self.rename(one, there)
+        self.rename(two, here)
 
     def lose(self, *names: str) -> None:
         self.away.mkdir(exist_ok=True)
@@ -122,6 +122,8 @@ class Held:
     """Ids that were merged away."""
     edits: int = 0
     """Lines of the log."""
+    edited: set[str] = field(default_factory=set)
+    """Names of the pictures that edits speak of."""
 
     def check(self, run: Path, found: Discovery, pictures: Pictures) -> None:
         """No correction is lost, not even one of a picture that is gone."""
@@ -137,9 +139,6 @@ class Held:
         assert len(log) == self.edits
         paths = {edit.image for edit in log if edit.image}
         assert {pictures.path(name) for name in here if name in self.edited} <= paths
-
-    edited: set[str] = field(default_factory=set)
-    """Names of the pictures that edits speak of."""
 
 
 def edits_of(run: Path, pictures: Pictures, held: Held, rows: list[Row]) -> Path:
