@@ -72,7 +72,7 @@ def test_labels_are_said_to_count_in_the_next_round_where_they_do(tmp_path, caps
     first.facts = dataclasses.replace(first.facts, round=1)
     for folder in (run / "rounds" / "1", run):
         first.save(folder)
-    begin = {"labels.json": "{}", "rejected.json": "[]", "stamps.json": "{}", "scores.json": "{}"}
+    begin = {"labels.json": "{}", "rejected.json": "[]", "scores.json": "{}"}
     for name, content in begin.items():
         (run / "rounds" / "1" / name).write_text(content)
     one, two, *_ = first.images["path"][first.images["category_id"] == "new-01"]

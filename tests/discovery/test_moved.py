@@ -1,21 +1,19 @@
-"""Images that were moved: paths, edits and names follow them."""
+"""Images that were moved or renamed: paths, edits, what rounds were given, and names follow them."""
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
+import pytest
 
 from holotype.categories.edits import Edit, append_edits, read_log
 from holotype.categories.found import Discovery
-from holotype.data.table import Table
-from holotype.discovery.moved import at_home, follow, relative
+from holotype.discovery.collection import Collection, Seen, read_collection
+from holotype.discovery.moved import MOVING, Moves, at_home, follow, read_earlier, settle
 from tests.discovery.made_round import PATHS, made_discovery
-
-
-def table(root: str, paths: list[str]) -> Table:
-    return Table(np.array(paths, dtype=object), np.array([""] * len(paths), dtype=object), (), root=root)
 
 
 def found_in(root: str) -> Discovery:
@@ -25,36 +23,78 @@ def found_in(root: str) -> Discovery:
     return found
 
 
-def test_paths_are_seen_from_the_root() -> None:
-    assert relative(["a/b/c.png", "a/d#3"], "a") == ["b/c.png", "d#3"]
-    assert relative(["a/b.png"], "") == ["a/b.png"]
-
-
-def test_a_round_and_its_edits_follow_the_images(tmp_path: Path) -> None:
-    kept = tmp_path / "rounds" / "1"
-    found_in("photos").save(kept)
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run folder with one round and two edits."""
+    own = tmp_path / "rounds" / "1"
+    found_in("photos").save(own)
     found_in("photos").save(tmp_path)
+    (own / "labels.json").write_text(json.dumps({"04.png": "a"}))
+    (own / "rejected.json").write_text(json.dumps(["05.png"]))
+    Collection("photos", {"04.png": Seen("1-1", "4"), "05.png": Seen("1-1", "5")}).save(own)
     append_edits(tmp_path, [Edit("r-1", "t", "move", PATHS[4], "new-01", "a")])
     append_edits(tmp_path, [Edit("r-1", "t", "rename", "", "new-01", "hats")])
+    return tmp_path
+
+
+def test_a_round_and_its_edits_follow_a_folder_that_was_moved(run: Path) -> None:
+    own = run / "rounds" / "1"
     now = [path.replace("photos", "archive/photos") for path in PATHS]
-    for _ in range(2):  # the second time nothing is left to do
-        follow(tmp_path, [kept], table("archive/photos", now))
-        moved = Discovery.load(kept)
+    follow(run, [own], "photos", Moves("archive/photos"))
+    for folder in (own, run):
+        moved = Discovery.load(folder)
         assert list(moved.images.path) == now
         assert moved.category("new-01").exemplars == now[4:6]
         assert moved.category("new-01").borderline == now[6:7]
         assert (moved.facts.root, moved.facts.earlier_roots) == ("archive/photos", ("photos",))
-        assert [edit.image for edit in read_log(tmp_path)] == [now[4], ""]
-    back = table("photos", PATHS)
-    follow(tmp_path, [kept], back)
-    assert Discovery.load(kept).facts.earlier_roots == ("archive/photos",)
+    assert [edit.image for edit in read_log(run)] == [now[4], ""]
+    seen = read_collection(own)
+    assert seen is not None
+    assert (seen.root, list(seen.images)) == ("archive/photos", ["04.png", "05.png"])
+    follow(run, [own], "archive/photos", Moves("photos"))
+    assert Discovery.load(own).facts.earlier_roots == ("archive/photos",)
 
 
-def test_other_images_are_not_taken_for_moved_ones(tmp_path: Path) -> None:
-    found_in("photos").save(tmp_path)
-    before = (tmp_path / "discovery.json").read_bytes()
-    follow(tmp_path, [tmp_path], table("elsewhere", [f"elsewhere/other-{i}.png" for i in range(12)]))
-    assert (tmp_path / "discovery.json").read_bytes() == before
+SWAPPED = {"04.png": "05.png", "05.png": "04.png", "06.png": "old/six.png"}
+
+
+def test_all_that_was_said_of_an_image_goes_with_its_content(run: Path) -> None:
+    """Two images have changed names with each other, and a third has another name."""
+    own = run / "rounds" / "1"
+    before = Discovery.load(own).images.assign(typicality=range(12))
+    replace(Discovery.load(own), images=before).save(own)
+    follow(run, [own], "photos", Moves("photos", SWAPPED))
+    paths = list(Discovery.load(own).images.sort_values("typicality").path)
+    assert paths == [*PATHS[:4], PATHS[5], PATHS[4], "photos/old/six.png", *PATHS[7:]]
+    assert read_log(run)[0].image == PATHS[5]
+    assert json.loads((own / "labels.json").read_text()) == {"05.png": "a"}
+    assert json.loads((own / "rejected.json").read_text()) == ["04.png"]
+    seen = read_collection(own)
+    assert seen is not None
+    assert {path: one.digest for path, one in seen.images.items()} == {"05.png": "4", "04.png": "5"}
+
+
+@pytest.mark.parametrize("after", range(4))
+def test_a_kill_while_files_take_their_places_is_made_good(after: int, run: Path, monkeypatch) -> None:
+    """Even where names were swapped: doing it twice would undo it."""
+    own, rename, done = run / "rounds" / "1", os.replace, []
+
+    def kill(source, target) -> None:
+        if MOVING in Path(source).parts and len(done) == after:
+            raise KeyboardInterrupt
+        done.append(target) if MOVING in Path(source).parts else None
+        rename(source, target)
+
+    monkeypatch.setattr("holotype.discovery.moved.os.replace", kill)
+    with pytest.raises(KeyboardInterrupt):
+        follow(run, [own], "photos", Moves("photos", SWAPPED))
+    monkeypatch.undo()
+    for _ in range(2):
+        settle(run)
+        assert read_log(run)[0].image == PATHS[5]
+        assert json.loads((own / "labels.json").read_text()) == {"05.png": "a"}
+        assert "photos/old/six.png" in set(Discovery.load(own).images.path)
+        assert not (run / MOVING).exists()
 
 
 def test_edits_made_in_an_old_report_find_their_images() -> None:
@@ -62,8 +102,26 @@ def test_edits_made_in_an_old_report_find_their_images() -> None:
     found.facts = replace(found.facts, earlier_roots=("once", "before/photos"))
     edits = [
         Edit("r-1", "t", "move", image, "", "a")
-        for image in ("before/photos/04.png", PATHS[5], "nowhere.png")
+        for image in ("before/photos/04.png", PATHS[5], "nowhere.png", "before/photos/older.png")
     ]
-    assert [edit.image for edit in at_home(edits, found)] == [PATHS[4], PATHS[5], "nowhere.png"]
+    earlier = {"older.png": ["old.png"], "old.png": ["06.png"]}
+    assert [edit.image for edit in at_home(edits, [found], earlier)] == [
+        PATHS[4],
+        PATHS[5],
+        "nowhere.png",
+        PATHS[6],
+    ]
     rename = Edit("r-1", "t", "rename", "", "new-01", "hats")
-    assert at_home([rename], found) == [rename]
+    assert at_home([rename], [found], {}) == [rename]
+
+
+def test_a_name_that_another_image_has_now_means_the_one_of_its_round(run: Path) -> None:
+    """IMG_0004 was filed away and a new one came; the file of edits is of the report before that."""
+    own = run / "rounds" / "1"
+    follow(run, [own], "photos", Moves("photos", {"04.png": "filed/04.png"}))
+    follow(run, [own], "photos", Moves("photos", {"04.png": "filed too/04.png"}))  # and so again
+    first = Discovery.load(own)
+    second = replace(made_discovery("r-2", {"a": list(range(12))}), facts=replace(first.facts, round=2))
+    edits = [Edit(run_id, "t", "reject", PATHS[4]) for run_id in ("r-1", "r-2")]
+    found = at_home(edits, [first, second], read_earlier(run))
+    assert [edit.image for edit in found] == ["photos/filed/04.png", PATHS[4]]

@@ -1,4 +1,4 @@
-"""Rounds of a discovery: their folders, the labels that lead from one to the next, images that were replaced."""
+"""Rounds of a discovery: their folders, what they were begun with, the labels that lead from one to the next."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from holotype.categories.edits import Edit, append_edits, to_csv
 from holotype.categories.found import Discovery
-from holotype.data.table import Table
 from holotype.discovery import rounds
+from holotype.discovery.asked import Asked
+from holotype.discovery.collection import Collection, Seen
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.rounds import (
     SHARED,
+    Begun,
     begin_round,
     begun_rounds,
-    changed_images,
     corrected_rounds,
     finished_rounds,
     given_to,
@@ -29,8 +29,6 @@ from holotype.discovery.rounds import (
     play,
     round_folder,
     share_round,
-    stamp_images,
-    stamps_of_round,
     take_edits,
     waiting,
 )
@@ -42,9 +40,19 @@ def first() -> Discovery:
     return made_discovery("r-1", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
 
 
-def end_round(folder: Path, found: Discovery, labels: dict[str, str] | None = None) -> int:
+ASKED = Asked({"k": 4}, {"k": 4}, "cpu", "photos")
+
+
+def begun(given: Constraints | None = None, digest: str = "1", asked: Asked = ASKED) -> Begun:
+    """What a round of one image is begun with."""
+    return Begun(given or Constraints(), Collection("photos", {"a.png": Seen("3-1", digest)}), asked)
+
+
+def end_round(
+    folder: Path, found: Discovery, labels: dict[str, str] | None = None, seen: Collection | None = None
+) -> int:
     """A round that has come to its end."""
-    number = begin_round(folder, Constraints(labels or {}), {})
+    number = begin_round(folder, Begun(Constraints(labels or {}), seen or Collection("photos"), ASKED))
     found.save(round_folder(folder, number))
     (round_folder(folder, number) / "scores.json").write_text("{}")
     return number
@@ -75,38 +83,63 @@ def test_rounds_are_numbered_and_know_what_they_were_given(tmp_path: Path) -> No
 
 def test_a_stopped_round_goes_on_and_one_of_other_labels_or_images_is_left_alone(tmp_path: Path) -> None:
     """Nothing that was trained is ever taken for something else, and nothing is deleted."""
-    boots, stamp = Constraints({"a.png": "boots"}), {"a.png": "1-1"}
-    assert begin_round(tmp_path, Constraints(), stamp) == 1
+    boots = Constraints({"a.png": "boots"})
+    assert begin_round(tmp_path, begun()) == 1
     (round_folder(tmp_path, 1) / "state.json").write_text("{}")
-    assert begin_round(tmp_path, Constraints(names={"new-01": "hats"}), stamp) == 1  # a name changes nothing
-    assert begin_round(tmp_path, boots, stamp) == 2
-    assert begin_round(tmp_path, boots, {"a.png": "2-1"}) == 3
-    (round_folder(tmp_path, 3) / "labels.json").unlink()  # killed while it was begun
-    assert begin_round(tmp_path, boots, {"a.png": "2-1"}) == 4
+    assert begin_round(tmp_path, begun(Constraints(names={"new-01": "hats"}))) == 1  # a name changes nothing
+    assert begin_round(tmp_path, begun(boots)) == 2
+    assert begin_round(tmp_path, begun(boots, "2")) == 3
+    (round_folder(tmp_path, 3) / "begun.json").unlink()  # killed while it was begun
+    assert begin_round(tmp_path, begun(boots, "2")) == 4
     out = replace(boots, rejected=frozenset({"b.png"}))
-    assert begin_round(tmp_path, out, {"a.png": "2-1"}) == 5
-    assert begin_round(tmp_path, out, {"a.png": "2-1"}) == 5
+    assert begin_round(tmp_path, begun(out, "2")) == 5
+    assert begin_round(tmp_path, begun(out, "2")) == 5
     assert given_to(tmp_path, 5) == out
     assert begun_rounds(tmp_path) == [1, 2, 3, 4, 5]
     assert (round_folder(tmp_path, 1) / "state.json").is_file()
     (round_folder(tmp_path, 5) / "scores.json").write_text("{}")
     assert (finished_rounds(tmp_path), last_round(tmp_path)) == ([5], 5)
-    assert begin_round(tmp_path, out, {"a.png": "2-1"}) == 6  # a finished one is not gone on with
+    assert begin_round(tmp_path, begun(out, "2")) == 6  # a finished one is not gone on with
 
 
-def test_images_that_were_replaced_are_counted(tmp_path: Path) -> None:
-    for name in ("a.png", "b.png"):
-        (tmp_path / name).write_bytes(b"one")
-        os.utime(tmp_path / name, ns=(1, 1))
-    paths = np.array([str(tmp_path / name) for name in ("a.png", "b.png")], dtype=object)
-    table = Table(paths, np.array(["", ""], dtype=object), (), root=str(tmp_path))
-    before = stamp_images(table)
-    assert before == {"a.png": "3-1", "b.png": "3-1"}
-    begin_round(tmp_path / "run", Constraints(), before)
-    assert stamps_of_round(tmp_path / "run", 1) == before
-    assert changed_images(tmp_path / "run", 1, stamp_images(table)) == 0
-    (tmp_path / "b.png").write_bytes(b"repaired")
-    assert changed_images(tmp_path / "run", 1, stamp_images(table)) == 1
+@pytest.mark.parametrize("change", [{"taken": {"k": 5}}, {"device": "cuda"}, {"title": "archive"}])
+def test_a_stopped_round_of_other_settings_is_left_alone(change: dict, tmp_path: Path) -> None:
+    """Its training would be another one."""
+    assert begin_round(tmp_path, begun()) == 1
+    assert begin_round(tmp_path, begun(asked=replace(ASKED, **change))) == 2
+
+
+def test_a_stopped_round_whose_images_were_renamed_or_labelled_is_left_alone(tmp_path: Path) -> None:
+    assert begin_round(tmp_path, begun()) == 1
+    for number, seen in enumerate(({"b.png": Seen("3-1", "1")}, {"b.png": Seen("3-1", "1", "red")}), start=2):
+        assert begin_round(tmp_path, replace(begun(), seen=Collection("photos", seen))) == number
+    touched = {"b.png": Seen("3-2", "1", "red"), "c.png": Seen("3-1", "2", here=False)}
+    assert begin_round(tmp_path, replace(begun(), seen=Collection("archive", touched))) == 3
+
+
+def test_a_later_label_counts_and_not_the_edit_before_it(tmp_path: Path) -> None:
+    """A person moved two images in the report, and later gave one of them a label of its own."""
+    found = first()
+    found.facts = replace(found.facts, root="photos")
+    end_round(tmp_path, found)
+    found.save(tmp_path)
+    said = [edit("r-1", "move", PATHS[4], "new-01", "a"), edit("r-1", "reject", PATHS[5], "new-01", "", 1)]
+    append_edits(tmp_path, said)
+    second = replace(found, run_id="r-2", facts=replace(found.facts, round=2, earlier_runs=("r-1",)))
+    labelled = {
+        "04.png": Seen("1-1", "4", "b", relabelled=True),
+        "05.png": Seen("1-1", "5", "a", relabelled=True),
+    }
+    played = play(tmp_path)
+    assert (played.given.labels, played.given.rejected) == ({"04.png": "a"}, {"05.png"})
+    end_round(tmp_path, second, seen=Collection("photos", labelled))
+    second.save(tmp_path)
+    played = play(tmp_path)
+    assert (played.given.labels, played.given.rejected) == ({}, frozenset())
+    (line,) = played.told(3, {"04.png", "05.png"})
+    assert "take part in round 3: none; 2 more were overruled by later ones" in line
+    append_edits(tmp_path, [edit("r-2", "move", PATHS[4], "new-01", "a", 2)])
+    assert play(tmp_path).given.labels == {"04.png": "a"}  # and this was said later still
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -160,7 +193,7 @@ def test_edits_of_all_rounds_add_up_and_the_later_one_wins(tmp_path: Path) -> No
     assert played.taken >= {"a", "new-01", "new-02", "hats"}
     assert played.applied is not None
     assert played.applied.discovery.category("new-02").name == "hats"
-    lines = played.told(3)
+    lines = played.told(3, set(PATHS))
     assert "2 confirmed" in lines[0]
     assert "1 renamed" in lines[0]
     assert "1 more was overruled" in lines[0]
@@ -243,8 +276,8 @@ def test_edits_need_a_discovery_of_theirs(tmp_path: Path, caplog) -> None:
 
 
 def test_what_a_round_was_given_reads_as_json(tmp_path: Path) -> None:
-    begin_round(tmp_path, Constraints({"Käfer.png": "=boots"}, frozenset({"ö.png"})), {"Käfer.png": "1-2"})
+    begin_round(tmp_path, begun(Constraints({"Käfer.png": "=boots"}, frozenset({"ö.png"}))))
     given = round_folder(tmp_path, 1)
     assert json.loads((given / "labels.json").read_text(encoding="utf-8")) == {"Käfer.png": "=boots"}
     assert json.loads((given / "rejected.json").read_text(encoding="utf-8")) == ["ö.png"]
-    assert json.loads((given / "stamps.json").read_text(encoding="utf-8")) == {"Käfer.png": "1-2"}
+    assert json.loads((given / "begun.json").read_text(encoding="utf-8"))["settings"] == {"k": 4}

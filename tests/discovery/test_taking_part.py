@@ -21,8 +21,9 @@ def test_edits_are_counted_by_kind_and_overruled_ones_are_not() -> None:
         made(*rows, ("confirm", "4"), ("reject", "")), ["Move of 9 was not applied: it is gone."]
     )
     given = Constraints({"1": "a", "2": "a"}, frozenset({"3", "4"}))
-    assert account.taking_part(given) == {"move": 2, "reject": 2, "rename": 1, "merge": 1}
-    assert account.told(2, given) == [
+    standing = [edit.action for _, edit in account.standing(given)]
+    assert sorted(standing) == ["merge", "move", "move", "reject", "reject", "rename"]
+    assert account.told(2, given, {"1", "2", "3", "4"}) == [
         "Edits that take part in round 2: 1 renamed, 1 merged, 2 moved, 2 rejected; 2 more were overruled by later "
         "ones. They give 2 labels and keep 2 images out.",
         "Move of 9 was not applied: it is gone.",
@@ -30,7 +31,27 @@ def test_edits_are_counted_by_kind_and_overruled_ones_are_not() -> None:
 
 
 def test_without_edits_nothing_is_said() -> None:
-    assert Account().told(1, Constraints()) == []
+    assert Account().told(1, Constraints(), {"1"}) == []
+
+
+def test_edits_of_images_that_are_gone_are_kept_and_told() -> None:
+    account = Account(made(("confirm", "1"), ("move", "2"), ("reject", "3"), ("rename", "")))
+    given = Constraints({"1": "a", "2": "a"}, frozenset({"3"}))
+    taking, gone = account.told(2, given, {"1"})
+    assert taking.startswith(
+        "Edits that take part in round 2: 1 renamed, 1 confirmed. They give 1 label and keep 0"
+    )
+    assert gone == "2 edits of 2 images that are gone are kept, and will count again if they come back: 2, 3."
+    assert (
+        "1 edit of an image that is gone is kept, and will count again if it comes back: 2."
+        in account.told(2, given, {"1", "3"})
+    )
+
+
+def test_edits_that_a_later_label_overrules_are_counted_as_such() -> None:
+    account = Account(made(("confirm", "1"), ("move", "2"))).without({"2"})
+    (line,) = account.told(2, Constraints({"1": "a"}), {"1", "2"})
+    assert "1 confirmed; 1 more was overruled by later ones. They give 1 label" in line
 
 
 def table(problem: list[str]) -> Table:

@@ -55,7 +55,12 @@ def test_the_run_folder_holds_everything(first_run: Path, squares_folder: Path) 
 
 def test_a_round_is_a_run_like_any_other(first_run: Path, squares_folder: Path) -> None:
     own = first_run / "rounds" / "1"
-    assert {path.name for path in own.iterdir()} >= {*FOLDER, "features.npy", "labels.json", "stamps.json"}
+    assert {path.name for path in own.iterdir()} >= {
+        *FOLDER,
+        "features.npy",
+        "labels.json",
+        "collection.parquet",
+    }
     assert not list(own.glob("state*"))  # it is finished
     found, model = Discovery.load(own), load_trained(own, "cpu")
     assert model.run_id == found.run_id == Discovery.load(first_run).run_id
@@ -99,11 +104,11 @@ def test_the_same_command_goes_on_where_it_was_stopped(
         patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
         with pytest.raises(Stopped, match="image 64"):
             discover_table(table, small(), run, progress=False)
-        patch.setattr("holotype.runs.embed._embed_missing", lambda *_: pytest.fail("embedded again"))
+        patch.setattr("holotype.runs.embed.embed_rows", lambda *_: pytest.fail("embedded again"))
         with pytest.raises(Stopped, match="epoch 1"):
             discover_table(table, small(), run, progress=False)
     assert (run / "rounds" / "1" / "state.json").is_file()
-    monkeypatch.setattr("holotype.runs.embed._embed_missing", lambda *_: pytest.fail("embedded again"))
+    monkeypatch.setattr("holotype.runs.embed.embed_rows", lambda *_: pytest.fail("embedded again"))
     for module, name, step in (
         ("holotype.runs.run", "put_together", "placing"),
         ("holotype.report.points", "layout", "the map"),
@@ -273,15 +278,22 @@ def test_settings_that_cannot_be(squares_folder, small, tmp_path) -> None:
 
 
 def test_a_folder_of_something_else_is_refused(run, squares_folder, small, tmp_path) -> None:
+    """Before anything is written."""
     table = load_table(squares_folder / "squares.csv")
-    with pytest.raises(InputError, match="seed = 0, not 1"):
-        discover_table(table, small(seed=1), run, progress=False)
-    first = np.arange(64) == np.flatnonzero(table.labelled)[0]
-    fewer = dataclasses.replace(table, label=np.where(first, "", table.label))
-    with pytest.raises(InputError, match="with other labels"):
-        discover_table(fewer, small(), run, progress=False)
-    with pytest.raises(InputError, match="with other images"):
-        discover_table(table.take(range(60)), small(), run, progress=False)
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
+    others = load_table(
+        paint(tmp_path / "photos", {"a": GREYS[:4], "b": GREYS[-4:], "unlabelled": GREYS[4:-4]})
+    )
+    with pytest.raises(
+        InputError, match="a discovery of other images: none of its 64 is among those of photos"
+    ):
+        discover_table(others, small(), run, progress=False)
+    with pytest.raises(InputError, match="was begun with backbone"):
+        discover_table(table, small(backbone="embedded"), run, progress=False)
+    unlabelled = dataclasses.replace(table, label=np.full(64, "", dtype=object), known=())
+    with pytest.raises(InputError, match="No usable image"):
+        discover_table(unlabelled, small(), run, progress=False)
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()} == before
     identity = json.loads((run / "identity.json").read_text())
     (run / "identity.json").write_text(json.dumps({**identity, "format": 0}))
     with pytest.raises(InputError, match="another kind or version"):

@@ -15,7 +15,7 @@ from holotype.categories import edits, found
 from holotype.categories.edits import Edit, read_edits, to_csv
 from holotype.categories.facts import Edited, Facts
 from holotype.categories.found import COLUMNS, Discovery
-from holotype.discovery import workflow
+from holotype.discovery import claim
 from holotype.report import data
 from holotype.runs import embed, identity, record, sheet
 
@@ -92,7 +92,7 @@ def test_versions_and_keys_are_told() -> None:
         "report/": data.FORMAT,
     }
     assert {name: told[name][1] for name in versions} == {name: str(n) for name, n in versions.items()}
-    assert f"as a whole: {workflow.FORMAT}," in told["identity.json"][2]
+    assert f"as a whole: {claim.FORMAT}," in told["identity.json"][2]
     facts = [one.name for one in fields(Facts)]
     parts = [one.name for one in fields(record.Record)]
     assert [name for name in (*facts, *parts) if name not in told] == []

@@ -165,6 +165,14 @@ def test_ids_stay_with_the_images() -> None:
     assert carry_ids(later(table, [0, 0, 0, 0, 1, 1, 2, 2, 1, 1, 2, 2], 3), first()) == {}
 
 
+def test_ids_stay_where_many_images_arrive() -> None:
+    """What is new says nothing on whether a category is the one that it was; nor does what is gone."""
+    paths = [*PATHS[:4], *PATHS[5:], *(f"new-{i}.png" for i in range(20))]
+    table = Table(np.array(paths, dtype=object), np.array([*"aaaa", *[""] * 27], dtype=object), ("a",))
+    said = [0] * 4 + [2] * 3 + [1] * 4 + [2] * 10 + [1] * 10
+    assert carry_ids(later(table, said, 3), first()) == {1: "new-02", 2: "new-01"}
+
+
 def test_labels_go_first() -> None:
     """What has become a class is matched no more, and labelled images do not count in what is left."""
     table = of_paths([*"aaaa", *["new-01"] * 3, *[""] * 5], ("a", "new-01"))

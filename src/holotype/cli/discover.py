@@ -30,10 +30,11 @@ def command(argv: Sequence[str]) -> int:
         Path(given.images), labels, unlabelled=given.unlabelled, skip_missing=given.skip_missing
     )
     if given.dry_run:
-        return first_look(table, config, progress=not given.no_progress)
+        return first_look(table, config, given.out, Path(given.images), progress=not given.no_progress)
+    from holotype.discovery.claim import find_folder
     from holotype.discovery.workflow import default_folder, discover_table
 
-    folder = Path(given.out) if given.out else default_folder(Path(given.images))
+    folder = Path(given.out) if given.out else find_folder(default_folder(Path(given.images)), table)
     edits = Path(given.edits) if given.edits else None
     found = discover_table(table, config, folder, progress=not given.no_progress, edits=edits)
     if speaks():
@@ -41,20 +42,25 @@ def command(argv: Sequence[str]) -> int:
     return 0
 
 
-def first_look(table: Table, config: DiscoverConfig, progress: bool) -> int:
-    """Print what a discovery would begin with; raise the InputError that it would raise. Nothing is written."""
+def first_look(table: Table, config: DiscoverConfig, out: str | None, images: Path, progress: bool) -> int:
+    """Print what a discovery would begin or go on with; raise the InputError that it would. Nothing is written."""
     from holotype.discovery.look import look
 
     seen = look(table, config, progress)
     if speaks():
         print("\n".join((*seen.lines, *seen.unread)), flush=True)  # what follows takes seconds to import
     from holotype.discovery.best_backbone import foresee_backbone
+    from holotype.discovery.claim import find_folder
     from holotype.discovery.forecast import forecast
-    from holotype.discovery.workflow import check_table
+    from holotype.discovery.going_on import foresee
+    from holotype.discovery.workflow import check_table, default_folder
     from holotype.machine.device import pick_device
 
     for given in (table, seen.table.take(seen.table.usable)):
         check_table(given, config)
+    since = foresee(Path(out) if out else find_folder(default_folder(images), table), table, progress)
+    if speaks() and since:
+        print(since)
     words = forecast(table, config, foresee_backbone(config.network, pick_device(config.device))).words
     if speaks():
         print(words)

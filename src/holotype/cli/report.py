@@ -19,8 +19,8 @@ def command(argv: Sequence[str]) -> int:
     from holotype.categories.corrections import apply_log
     from holotype.categories.edits import LOG, append_edits, read_edits
     from holotype.categories.found import Discovery
-    from holotype.discovery.moved import at_home
-    from holotype.discovery.rounds import how_many, play
+    from holotype.discovery.moved import settle
+    from holotype.discovery.rounds import edits_at_home, how_many, play
     from holotype.machine.locks import hold
     from holotype.placing.zipped import check_zip, write_zip
     from holotype.report import build_report
@@ -31,10 +31,11 @@ def command(argv: Sequence[str]) -> int:
     if given.zip:
         check_zip(folder, Path(given.zip))
     with hold(folder):
+        settle(folder)
         with_map(folder, device=given.device, progress=progress)
         new = None
         if given.edits:
-            edits = at_home(read_edits(given.edits), found)
+            edits = edits_at_home(folder, read_edits(given.edits))
             new = append_edits(folder, edits)
             print(f"{given.edits}: {how_many(len(edits), len(new))}; all are kept in {folder / LOG}.")
         outcome = apply_log(folder, play(folder).before.names)

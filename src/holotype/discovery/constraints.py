@@ -21,7 +21,7 @@ from holotype.categories.corrections import Applied
 from holotype.categories.found import Discovery
 from holotype.categories.standing import CONFIRMED, MOVED, REJECTED
 from holotype.data.table import Table
-from holotype.discovery.moved import relative
+from holotype.discovery.paths import relative
 
 TYPICAL = 9
 """Images of a part of a merged or split category that become labels, at most."""

@@ -24,6 +24,7 @@ from holotype.data.protocol import gcd_split
 from holotype.data.sampling import keyed_generator
 from holotype.data.sources import load_table
 from holotype.data.table import Table
+from holotype.discovery.collection import look_at, read_collection
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.workflow import discover_table
 from holotype.machine.device import Compute
@@ -31,7 +32,7 @@ from holotype.machine.files import folder_beside, write_text
 from holotype.methods import Images, Task, find_method
 from holotype.models.backbone import load_backbone
 from holotype.report import build_report
-from holotype.runs.embed import embed_table
+from holotype.runs.by_content import embed_by_content
 from holotype.runs.folder import SCORES, RunFolder
 from holotype.runs.record import headline
 from holotype.training.encode import place
@@ -98,7 +99,8 @@ def placed_index(found: Discovery) -> tuple[np.ndarray, np.ndarray]:
 def score_kmeans(judged: Table, config: DiscoverConfig, found: Discovery, run: Path) -> dict[str, Any]:
     """k-means on the frozen features that the discovery began with, with as many categories as it was trained for."""
     backbone = load_backbone(config.network)
-    embedded = embed_table(judged, backbone, Compute.on(config.device), run / "embeddings")
+    digest = [seen.digest for seen in look_at(judged, read_collection(run)).images.values()]
+    embedded = embed_by_content(judged, digest, backbone, Compute.on(config.device), run / "embeddings")
     features, label = torch.from_numpy(embedded.features), torch.from_numpy(judged.target)
     n_labelled = int(judged.labelled.sum())
     task = Task(len(judged.known), found.facts.k, backbone.dim, len(judged), n_labelled)

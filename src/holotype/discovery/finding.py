@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import logging
 import uuid
@@ -27,7 +28,8 @@ from holotype.discovery.timing import Clock
 from holotype.errors import InputError
 from holotype.machine.device import Compute, pick_device
 from holotype.methods import METHODS, find_method
-from holotype.runs.embed import Embeddings, embed_table
+from holotype.runs.by_content import embed_by_content
+from holotype.runs.embed import Embeddings
 from holotype.runs.experiment import Experiment
 from holotype.runs.outcome import Rest, Told
 from holotype.runs.parts import Data
@@ -62,6 +64,8 @@ class Round:
     """What edits say; the labels are in the table already."""
     taken: frozenset[str] = frozenset()
     """Ids and names of the categories of the rounds before."""
+    digests: tuple[str, ...] = ()
+    """(N,) of the contents of the images (data/digests.py)."""
     progress: bool = False
     clock: Clock = field(default_factory=Clock)
 
@@ -80,8 +84,9 @@ class Round:
 def run_round(round: Round) -> None:
     """Embed, count, train, place and describe; the round's folder holds what came out."""
     with round.clock.step("embedding"):
-        embedded = embed_table(
+        embedded = embed_by_content(
             round.table,
+            round.digests,
             round.chosen.backbone,
             Compute.on(round.config.device),
             round.folder / "embeddings",
@@ -147,7 +152,8 @@ def count_categories(round: Round, features: np.ndarray) -> CountEstimate:
     table, config = round.table, round.config
     if round.out.any():
         table, features = table.take(~round.out), features[~round.out]
-    key = count_key(table, round.chosen.backbone.digest, config.seed)
+    content = hashlib.sha256(" ".join(round.digests).encode()).hexdigest()  # a repaired image looks otherwise
+    key = count_key(table, round.chosen.backbone.digest, config.seed) | {"content": content}
     path = round.folder / COUNT
     if path.is_file():
         try:

@@ -1,60 +1,120 @@
-"""Images that were moved: a discovery goes on when its folder of images lies elsewhere.
+"""Images that were moved or renamed: what a discovery has written down follows them.
 
-What decides whether two collections are the same are the paths relative to their root. What a discovery has written
-down speaks of absolute paths; `follow` lets it speak of the new ones.
+Rounds and the log of edits speak of absolute paths; what a round was given speaks of paths as seen from the root of the
+images. `follow` lets all of them speak of the paths of today. It first writes everything anew into the folder `moving`,
+which appears as a whole or not at all; `settle` puts its files in their places. A kill in between is made good by the
+next command.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from holotype.categories.edits import LOG, Edit, read_log, to_csv
+from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Category, Discovery
-from holotype.data.table import Table
-from holotype.machine.files import write_text
+from holotype.discovery.collection import read_collection
+from holotype.discovery.paths import relative
+from holotype.machine.files import folder_beside, write_text
 from holotype.report.mailed import short_names
 
+MOVING = "moving"
+"""Folder in that of the run: files that are about to take their places."""
+EARLIER = "earlier.json"
+"""Paths that images had to those that they had next, as seen from the root: files of edits may still name them."""
+Earlier = dict[str, list[str]]
+"""The content of that file."""
+STAMPS = "stamps.json"
+"""Of a round of an older version: size and time of every image file, by path from the root."""
+LISTS = ("labels.json", "rejected.json", STAMPS)
+"""What a round was given, by path from the root."""
 
-def relative(paths: Sequence[str], root: str) -> list[str]:
-    """Paths as seen from the root, with slashes, as Table.fingerprint sees them; as they are where there is no root."""
-    return [os.path.relpath(path, root).replace(os.sep, "/") if root else path for path in paths]
+
+@dataclass(frozen=True)
+class Moves:
+    """Where the images of a discovery lie now."""
+
+    root: str
+    """The folder of the images today."""
+    moves: Mapping[str, str] = field(default_factory=dict)
+    """Path then to path now, each as seen from the root of its time, where these differ."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Path now to the file, as the table calls it."""
+
+    def file(self, path: str, root: str) -> str:
+        """The file of today of one that lay at `path` when the images lay in `root`; a gone one would lie there."""
+        (there,) = relative([path], root)
+        now = self.moves.get(there, there)
+        if root == self.root and now == there:
+            return self.files.get(now, path)
+        return self.files.get(now) or (os.path.normpath(os.path.join(self.root, now)) if self.root else now)
 
 
-def follow(folder: Path, rounds: Sequence[Path], table: Table) -> None:
-    """Let the rounds and the log of edits of a discovery speak of the images of `table`, wherever they lay before.
-
-    The log comes first: until a round is written, it can be done again.
-    """
-    for path in rounds:
-        found = Discovery.load(path)
-        before = [str(one) for one in found.images["path"]]
-        if found.facts.root == table.root or before == list(table.path):
-            continue
-        if relative(before, found.facts.root) != relative(list(table.path), table.root):
-            continue
-        now = dict(zip(before, table.path, strict=True))
+def follow(folder: Path, rounds: Sequence[Path], root: str, where: Moves) -> None:
+    """Let a discovery speak of the images where they lie now. rounds: folders of rounds; root: that of then."""
+    with folder_beside(folder / MOVING) as part:
         if (folder / LOG).is_file():
-            edits = [_elsewhere(edit, now) for edit in read_log(folder)]
-            write_text(folder / LOG, to_csv(edits))
-        moved(found, now, table.root).save(path)
+            edits = [
+                _elsewhere(edit, where.file(edit.image, root)) if edit.image else edit
+                for edit in read_log(folder)
+            ]
+            write_text(part / LOG, to_csv(edits))
+        for own in (folder, *rounds):
+            _write_moved(own, part / own.relative_to(folder), where)
+        write_text(part / EARLIER, _as_text(_with_moves(read_earlier(folder), where.moves)))
+    settle(folder)
 
 
-def moved(found: Discovery, now: Mapping[str, str], root: str) -> Discovery:
-    """The discovery with other paths. now: old path to new path."""
+def settle(folder: Path) -> None:
+    """Put the files of `moving` in their places, as far as that was not done; nothing where there are none."""
+    moving = folder / MOVING
+    if not moving.is_dir():
+        return
+    for file in sorted(path for path in moving.rglob("*") if path.is_file()):
+        place = folder / file.relative_to(moving)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(file, place)
+    shutil.rmtree(moving)
+
+
+def _write_moved(own: Path, place: Path, where: Moves) -> None:
+    """All files in the folder `own` that speak of images, as they will be, into the folder `place`."""
+    if (own / DISCOVERY).is_file():
+        moved(Discovery.load(own), where).save(place)
+    if (seen := read_collection(own)) is not None:
+        seen.moved(where.moves, where.root).save(place)
+    for name in [name for name in LISTS if (own / name).is_file()]:
+        content = json.loads((own / name).read_text(encoding="utf-8"))
+        now = [where.moves.get(path, path) for path in content]
+        is_map = isinstance(content, dict)
+        write_text(place / name, _as_text(dict(zip(now, content.values(), strict=True)) if is_map else now))
+
+
+def moved(found: Discovery, where: Moves) -> Discovery:
+    """The discovery with the paths of today."""
     facts = found.facts
-    roots = (*(r for r in facts.earlier_roots if r != root), facts.root)
-    images = found.images.assign(path=[now[str(path)] for path in found.images["path"]])
-    categories = [_with_paths(category, now) for category in found.categories]
+    before = [str(path) for path in found.images["path"]]
+    now = {path: where.file(path, facts.root) for path in before}
+    roots = tuple(root for root in facts.earlier_roots if root != where.root)
+    roots += (facts.root,) if facts.root != where.root else ()
     confirmed = {now.get(path, path): value for path, value in facts.edits.confirmed.items()}
-    edits = dataclasses.replace(facts.edits, confirmed=confirmed)
     return dataclasses.replace(
         found,
-        images=images,
-        categories=categories,
-        facts=dataclasses.replace(facts, root=root, earlier_roots=roots, edits=edits),
+        images=found.images.assign(path=[now[path] for path in before]),
+        categories=[_with_paths(category, now) for category in found.categories],
+        facts=dataclasses.replace(
+            facts,
+            root=where.root,
+            earlier_roots=roots,
+            edits=dataclasses.replace(facts.edits, confirmed=confirmed),
+        ),
     )
 
 
@@ -65,21 +125,60 @@ def _with_paths(category: Category, now: Mapping[str, str]) -> Category:
     return dataclasses.replace(category, exemplars=exemplars, borderline=borderline)
 
 
-def _elsewhere(edit: Edit, now: Mapping[str, str]) -> Edit:
-    return dataclasses.replace(edit, image=now.get(edit.image, edit.image))
+def _with_moves(earlier: Earlier, moves: Mapping[str, str]) -> Earlier:
+    """The latest last: a path may have been that of several images, one after the other."""
+    added = {old: [*(one for one in earlier.get(old, ()) if one != now), now] for old, now in moves.items()}
+    return {**earlier, **added}
 
 
-def at_home(edits: Sequence[Edit], found: Discovery) -> list[Edit]:
-    """Edits that were made in a report of the time before the images were moved, or in one that was mailed and calls
-    them by short names, with the paths of today."""
-    every, root = [str(path) for path in found.images["path"]], found.facts.root
-    paths = set(every)
-    now = {}
-    if any(edit.image and edit.image not in paths for edit in edits):
-        now = dict(zip(short_names(every, root), every, strict=True))
-    for edit in edits:
-        for before in found.facts.earlier_roots if edit.image and edit.image not in paths else ():
-            here = os.path.normpath(os.path.join(root, os.path.relpath(edit.image, before)))
-            if here in paths:
-                now[edit.image] = here
-    return [_elsewhere(edit, now) for edit in edits]
+def _elsewhere(edit: Edit, image: str) -> Edit:
+    return dataclasses.replace(edit, image=image)
+
+
+def _as_text(content: Any) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+# -- files of edits that speak of the time before ---------------------------------------------------------
+
+
+def read_earlier(folder: Path) -> Earlier:
+    """The content of `earlier.json`; empty where no image was renamed."""
+    try:
+        content = json.loads((folder / EARLIER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def at_home(edits: Sequence[Edit], rounds: Sequence[Discovery], earlier: Earlier) -> list[Edit]:
+    """Edits that were made in a report of the time before images were moved or renamed, with the paths of today.
+
+    So may those of a report that was mailed, which calls images by short names. An edit speaks of the images of its
+    own round; those of a round that nobody knows, of the last one.
+    """
+    homes = {found.run_id: _Home(found, earlier) for found in rounds}
+    last = homes[rounds[-1].run_id]
+    return [_elsewhere(edit, homes.get(edit.run_id, last).find(edit.image)) for edit in edits]
+
+
+class _Home:
+    """The images of a round, under the paths that they have and those that they had."""
+
+    def __init__(self, found: Discovery, earlier: Earlier) -> None:
+        paths, root = [str(path) for path in found.images["path"]], found.facts.root
+        self.paths, self.earlier, self.roots = set(paths), earlier, (root, *found.facts.earlier_roots)
+        self.by_place = dict(zip(relative(paths, root), paths, strict=True))
+        self.by_short_name = dict(zip(short_names(paths, root), paths, strict=True))
+        """As a report that was mailed calls them."""
+
+    def find(self, image: str) -> str:
+        """The path of today, or as it was given where there is none."""
+        if not image or image in self.paths:
+            return image
+        places = [relative([image], root)[0] for root in self.roots]
+        for place in places:  # grows while it is walked through
+            if place in self.by_place:
+                return self.by_place[place]
+            places += [then for then in reversed(self.earlier.get(place, [])) if then not in places]
+        return self.by_short_name.get(image, image)

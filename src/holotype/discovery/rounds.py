@@ -1,11 +1,13 @@
 """Rounds of a discovery: what each found, what it was given, and the edits that lead to the next one.
 
-RUN/rounds/1/       the first round: a run folder like any other, before any edit, with labels.json, rejected.json and
-                    stamps.json; in corrected/ what it found as people had corrected it when the next one began
+RUN/rounds/1/       the first round: a run folder like any other, before any edit, with labels.json, rejected.json,
+                    collection.parquet and begun.json, which say what it was begun with; in corrected/ what it found as
+                    people had corrected it when the next one began
 RUN/edits.csv       the log of edits of all rounds, append-only
 RUN/discovery.json  what the last round found with the edits of that round applied
 
-A round that was begun with other labels or images than there are now is left as it is, and another one is begun.
+A round that was begun with other labels, images or settings than there are now is left as it is, and another one is
+begun.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,10 +26,11 @@ from holotype.categories.edits import Edit, append_edits, read_edits, read_log
 from holotype.categories.features import FEATURES
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Discovery
-from holotype.data.stamps import stamps
-from holotype.data.table import Table
+from holotype.discovery.asked import Asked, read_asked
+from holotype.discovery.collection import Collection, read_collection
 from holotype.discovery.constraints import Constraints
-from holotype.discovery.moved import at_home, relative
+from holotype.discovery.moved import at_home, read_earlier
+from holotype.discovery.paths import relative
 from holotype.discovery.taking_part import Account
 from holotype.errors import InputError
 from holotype.machine.files import write_beside, write_text
@@ -42,8 +45,6 @@ REJECTED = "rejected.json"
 """Of a round: the images that edits keep out of it, by path from the root."""
 CORRECTED = "corrected"
 """Folder in that of a round: what it found with the edits that there were when the next one began."""
-STAMPS = "stamps.json"
-"""Of a round: size and time of every image file when it was begun, by path from the root."""
 SHARED = (WEIGHTS, MODEL, FEATURES, "provenance.json", SCORES)
 """What the run folder has of its last round."""
 
@@ -81,40 +82,54 @@ def last_round(folder: Path) -> int:
     return max(finished_rounds(folder), default=0)
 
 
-def begin_round(folder: Path, given: Constraints, stamped: Mapping[str, str]) -> int:
-    """The number of a round with these labels and images: the last one where it was stopped, or else a new one."""
-    begun = begun_rounds(folder)
-    number = begun[-1] if begun else 0
-    if number > last_round(folder) and was_given(folder, number) == (*_known(given), dict(stamped)):
+@dataclass(frozen=True)
+class Begun:
+    """All that a round is begun with."""
+
+    given: Constraints
+    seen: Collection
+    asked: Asked
+
+    def save(self, to: Path) -> None:
+        """begun.json comes last: what has none was stopped on its way."""
+        for name, content in ((LABELS, self.given.labels), (REJECTED, sorted(self.given.rejected))):
+            write_text(to / name, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        self.seen.save(to)
+        self.asked.save(to)
+
+    def is_that_of(self, own: Path) -> bool:
+        """Does the round in the folder `own` train on the very same? The name of a category changes nothing."""
+        try:
+            given, seen, asked = _given_in(own), read_collection(own), read_asked(own)
+        except InputError:  # stopped before all of it was written
+            return False
+        same = (given.labels, given.rejected) == (self.given.labels, self.given.rejected)
+        return same and asked == self.asked and seen is not None and _trained(seen) == _trained(self.seen)
+
+
+def _trained(seen: Collection) -> list[tuple[str, str, str]]:
+    """What training sees of the images, in their order."""
+    return [(path, one.digest or one.stamp, one.label) for path, one in seen.here.items()]
+
+
+def begin_round(folder: Path, begun: Begun) -> int:
+    """The number of a round that is begun with this: the last one where it was stopped, or else a new one."""
+    numbers = begun_rounds(folder)
+    number = numbers[-1] if numbers else 0
+    if number > last_round(folder) and begun.is_that_of(round_folder(folder, number)):
         return number
-    to = round_folder(folder, number + 1)
-    for name, content in ((LABELS, given.labels), (REJECTED, sorted(given.rejected)), (STAMPS, stamped)):
-        write_text(to / name, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    begun.save(round_folder(folder, number + 1))
     return number + 1
-
-
-def _known(given: Constraints) -> tuple[dict[str, str], frozenset[str]]:
-    """What training sees of edits: a name changes nothing."""
-    return given.labels, given.rejected
-
-
-def was_given(folder: Path, number: int) -> tuple[dict[str, str], frozenset[str], dict[str, str]] | None:
-    """Labels, rejected images and stamps of a round; None where it was stopped before they were written."""
-    try:
-        return *_known(given_to(folder, number)), stamps_of_round(folder, number)
-    except InputError:
-        return None
 
 
 def given_to(folder: Path, number: int) -> Constraints:
     """Labels and rejected images that a round was begun with."""
-    own = round_folder(folder, number)
+    return _given_in(round_folder(folder, number))
+
+
+def _given_in(own: Path) -> Constraints:
     rejected = _read(own / REJECTED, list) if (own / REJECTED).is_file() else []
     return Constraints(labels=_read(own / LABELS, dict), rejected=frozenset(rejected))
-
-
-def stamps_of_round(folder: Path, number: int) -> dict[str, str]:
-    return _read(round_folder(folder, number) / STAMPS, dict)
 
 
 def _read(path: Path, kind: type[Kind]) -> Kind:
@@ -158,18 +173,6 @@ def _link(source: Path, target: Path) -> None:
 # -- what is known before a round ---------------------------------------------------------------------------
 
 
-def stamp_images(table: Table) -> dict[str, str]:
-    """Size and time of every image file, by path from the root."""
-    paths = [str(path) for path in table.path]
-    return dict(zip(relative(paths, table.root), stamps(paths), strict=True))
-
-
-def changed_images(folder: Path, number: int, now: Mapping[str, str]) -> int:
-    """How many images were replaced since a round was begun. now: of stamp_images."""
-    before = stamps_of_round(folder, number)
-    return sum(before.get(path) != stamp for path, stamp in now.items())
-
-
 def take_edits(folder: Path, file: Path) -> None:
     """Add a file of edits to the log; edits of another run are refused."""
     edits = read_edits(file)
@@ -178,8 +181,14 @@ def take_edits(folder: Path, file: Path) -> None:
         raise InputError(
             f"{folder} holds no discovery that {file} could correct; run holotype discover without --edits first."
         )
-    new = append_edits(folder, at_home(edits, Discovery.load(round_folder(folder, number))))
+    new = append_edits(folder, edits_at_home(folder, edits))
     log.info(f"{file}: {how_many(len(edits), len(new))}.")
+
+
+def edits_at_home(folder: Path, edits: Sequence[Edit]) -> list[Edit]:
+    """Edits with the paths that their images have today."""
+    rounds = [Discovery.load(round_folder(folder, number)) for number in finished_rounds(folder)]
+    return at_home(edits, rounds, read_earlier(folder)) if rounds else list(edits)
 
 
 def how_many(edits: int, new: int) -> str:
@@ -209,13 +218,26 @@ class Played:
     taken: frozenset[str] = frozenset()
     """Ids and names of their categories, which the next round does not give to others."""
 
-    def told(self, number: int) -> list[str]:
-        """Before round `number`: which edits take part, which do not and why, and where they contradict each other."""
+    def told(self, number: int, here: Set[str]) -> list[str]:
+        """Before round `number` of the images `here`: which edits take part, which do not and why, and where they
+        contradict each other."""
         left = self.account.left
         remarks = (
             [problem for problem in self.applied.problems if problem not in left] if self.applied else []
         )
-        return [*self.account.told(number, self.given), *remarks]
+        return [*self.account.told(number, self.given, here), *remarks]
+
+    def told_by(self, own: Path) -> Played:
+        """With what the images of the round in the folder `own` came with: a new label is later than an old edit."""
+        seen = read_collection(own)
+        later = {path for path, one in seen.images.items() if one.relabelled} if seen else set()
+        return self.without(later)
+
+    def without(self, later: Set[str]) -> Played:
+        """Less what edits have said of the images `later`."""
+        labels = {path: label for path, label in self.given.labels.items() if path not in later}
+        told = replace(self.given, labels=labels, rejected=self.given.rejected - later)
+        return replace(self, given=told, account=self.account.without(later))
 
     def next(self, found: Discovery, edits: Sequence[Edit]) -> Played:
         """With one more round. edits: those made in its report."""
@@ -231,7 +253,11 @@ class Played:
         return Played(
             given=self.given.after(found, applied),
             before=self.given,
-            account=Account([*self.account.applied, *done], [*self.account.left, *applied.left]),
+            account=replace(
+                self.account,
+                applied=[*self.account.applied, *done],
+                left=[*self.account.left, *applied.left],
+            ),
             applied=applied,
             runs=(*self.runs, found.run_id),
             taken=self.taken | {word for category in seen for word in (category.id, category.name)},
@@ -243,6 +269,7 @@ def play(folder: Path) -> Played:
     edits, numbers, played = read_log(folder), finished_rounds(folder), Played()
     for number in numbers:
         found = Discovery.load(round_folder(folder, number))
+        played = played.told_by(round_folder(folder, number))
         own = [edit for edit in edits if edit.run_id == found.run_id]
         if number == numbers[-1]:  # it answers for edits of runs that nobody has heard of
             own = [edit for edit in edits if edit.run_id not in played.runs]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from holotype.categories.edits import ACTIONS, Edit
 from holotype.data.sources import with_readable_classes
 from holotype.data.table import Table
 from holotype.discovery.constraints import Constraints
-from holotype.discovery.moved import relative
+from holotype.discovery.difference import shown
+from holotype.discovery.paths import relative
 
 DONE = {"rename": "renamed", "merge": "merged", "move": "moved", "reject": "rejected", "confirm": "confirmed"}
 """What each action is called once it is done."""
@@ -24,31 +25,55 @@ class Account:
     """Path of the image from the root ("" = none) and the edit, in their order."""
     left: list[str] = field(default_factory=list)
     """A sentence for each that could not be applied."""
+    overruled: int = 0
+    """Edits of images that later came with another label."""
 
-    def taking_part(self, given: Constraints) -> Counter[str]:
-        """Edits by action, less those that a later one of the same image has overruled."""
+    def without(self, later: Set[str]) -> Account:
+        """Less the edits of the images `later`, which came with another label since."""
+        kept = [(image, edit) for image, edit in self.applied if image not in later]
+        return Account(kept, self.left, self.overruled + len(self.applied) - len(kept))
+
+    def standing(self, given: Constraints) -> list[tuple[str, Edit]]:
+        """Less those that a later one of the same image has overruled."""
         last = {image: place for place, (image, _) in enumerate(self.applied) if image}
-        return Counter(
-            edit.action
+        return [
+            (image, edit)
             for place, (image, edit) in enumerate(self.applied)
             if not image
             or (last[image] == place and (edit.action == "reject" or image not in given.rejected))
-        )
+        ]
 
-    def told(self, number: int, given: Constraints) -> list[str]:
-        """Sentences for before a round is trained."""
-        if not self.applied and not self.left:
+    def told(self, number: int, given: Constraints, here: Set[str]) -> list[str]:
+        """Sentences for before a round is trained. here: the images of the round, by path from the root."""
+        if not self.applied and not self.left and not self.overruled:
             return []
-        count = self.taking_part(given)
+        standing = self.standing(given)
+        count = Counter(edit.action for image, edit in standing if not image or image in here)
         words = ", ".join(f"{count[action]:,} {DONE[action]}" for action in ACTIONS if count[action])
-        overruled = len(self.applied) - count.total()
+        overruled = self.overruled + len(self.applied) - len(standing)
         more = f"; {overruled:,} more {_was(overruled)} overruled by later ones" if overruled else ""
-        labels, out = len(given.labels), len(given.rejected)
+        labels, out = len(given.labels.keys() & here), len(given.rejected & here)
         return [
             f"Edits that take part in round {number}: {words or 'none'}{more}. They give {labels:,} "
             f"{'label' if labels == 1 else 'labels'} and keep {out:,} {'image' if out == 1 else 'images'} out.",
+            *_of_gone([image for image, _ in standing if image and image not in here]),
             *self.left,
         ]
+
+
+def _of_gone(images: list[str]) -> list[str]:
+    """A sentence on the edits of images that are gone; images: that of each edit."""
+    if not images:
+        return []
+    names = list(dict.fromkeys(images))
+    which, back = (
+        ("an image that is", "it comes")
+        if len(names) == 1
+        else (f"{len(names):,} images that are", "they come")
+    )
+    edits = "1 edit" if len(images) == 1 else f"{len(images):,} edits"
+    kept = "is kept" if len(images) == 1 else "are kept"
+    return [f"{edits} of {which} gone {kept}, and will count again if {back} back: {shown(names)}."]
 
 
 def _was(n: int) -> str:

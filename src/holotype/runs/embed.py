@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -93,15 +93,21 @@ def embed_table(
     missing = {n: rows for n in range(len(shards)) if len(rows := shards.read(n, found))}
     if missing:
         encoder = encoder or Encoder(backbone, compute)
-        _embed_missing(table, encoder, backbone.image_size, shards, missing, found, progress)
+        embed_rows(table, encoder, backbone.image_size, shards, missing, found, progress)
     return found
 
 
-def _embed_missing(
+class Written(Protocol):
+    """Where embeddings go, shard by shard."""
+
+    def write(self, number: int, found: Embeddings) -> None: ...
+
+
+def embed_rows(
     table: Table,
     encoder: Encoder,
     size: int,
-    shards: Shards,
+    shards: Written,
     missing: Mapping[int, np.ndarray],
     found: Embeddings,
     progress: bool,

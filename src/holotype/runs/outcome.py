@@ -165,7 +165,8 @@ def _fill(said: Prediction, rows: np.ndarray, part: Prediction) -> None:
 
 
 def carry_ids(placed: Placed, before: Discovery | None) -> dict[int, str]:
-    """Index of a new category to the id that it had in the round before, by the images that are free in this one."""
+    """Index of a new category to the id that it had in the round before, by the images that are free in this one and
+    were there in both."""
     if before is None:
         return {}
     table, category = placed.table, placed.category
@@ -175,8 +176,9 @@ def carry_ids(placed: Placed, before: Discovery | None) -> dict[int, str]:
     for path, id in zip(before.images["path"], before.images["category_id"], strict=True):
         if id and id not in table.known and index.get(path, -1) >= 0:
             earlier.setdefault(id, set()).add(path)
+    there = set(before.images["path"])
     for path, at in index.items():
-        if at >= len(table.known):
+        if at >= len(table.known) and path in there:
             later.setdefault(int(at), set()).add(path)
     return match(earlier, later)
 

@@ -1,0 +1,59 @@
+"""Images by their content: a digest says whether two files hold the same, wherever they lie and whatever their names.
+
+Reading every file takes time, so that size and time of change (stamps.py) are hints: a file in which neither has
+changed is not read again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from holotype.data.containers import ContainerProblem, read_array, split_container
+from holotype.machine.bars import counting
+from holotype.machine.device import processors
+
+BYTES = 16
+"""Of a digest: among a thousand million pictures no two share one by chance."""
+READ_AT_ONCE = 1 << 20
+
+Mark = tuple[str, str]
+"""Stamp and digest of an image."""
+
+
+def digests(
+    paths: Sequence[str], stamp: Sequence[str], known: Sequence[Mark | None], progress: bool = False
+) -> list[str]:
+    """(n,) hexadecimal, "" for a file that cannot be read. paths: "file", or "file#index" in a container.
+
+    stamp: (n,) of the files as they are. known: (n,) what was written down of each the last time.
+    """
+    found = [
+        mark[1] if mark is not None and mark[0] == now else "" for now, mark in zip(stamp, known, strict=True)
+    ]
+    unread = [row for row, digest in enumerate(found) if not digest]
+    with (
+        counting("Reading images", len(unread), progress and bool(unread)) as advance,
+        ThreadPoolExecutor(processors()) as pool,
+    ):
+        for row, digest in zip(unread, pool.map(digest_of, [paths[row] for row in unread]), strict=True):
+            found[row] = digest
+            advance(1)
+    return found
+
+
+def digest_of(path: str) -> str:
+    """Of the bytes of a file, or of the pixels of an image in a container; "" where it cannot be read."""
+    total = hashlib.blake2b(digest_size=BYTES)
+    try:
+        if part := split_container(path):
+            pixels = read_array(*part)
+            total.update(f"{pixels.shape} {pixels.dtype} ".encode() + pixels.tobytes())
+            return total.hexdigest()
+        with open(path, "rb") as stream:
+            while block := stream.read(READ_AT_ONCE):
+                total.update(block)
+    except (OSError, ValueError, ContainerProblem):
+        return ""
+    return total.hexdigest()

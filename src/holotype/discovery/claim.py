@@ -1,0 +1,126 @@
+"""What holds for a run folder as a whole: that it is one of a discovery, and the backbone. `identity.json` says it.
+
+Images, labels and settings belong to a round; rounds with other ones go on in the same folder.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+from holotype.data.stamps import stamps
+from holotype.data.table import Table
+from holotype.discovery.best_backbone import Chosen, choose_backbone
+from holotype.discovery.collection import read_collection
+from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.paths import relative
+from holotype.errors import InputError
+from holotype.machine.device import pick_device
+from holotype.machine.plain import NotPlain, as_plain, from_plain
+from holotype.models.backbone import BackboneConfig
+from holotype.runs.folder import IDENTITY, RunFolder
+from holotype.runs.parts import Data, check_fits
+from holotype.runs.settings import default_experiment
+
+FORMAT = 3
+"""Of the run folder as a whole."""
+READ = (2, FORMAT)
+"""Those that can be gone on with; in format 2 the identity told settings, images and labels as well."""
+
+SAME = 0.5
+"""Share of the images of a discovery, by path and size, that make a folder of another name the one that it was of."""
+
+log = logging.getLogger(__name__)
+
+
+def find_folder(own: Path, table: Table) -> Path:
+    """The run folder of a collection where nobody has named one: `own`, or that of a collection of the same images
+    which is no longer where it was."""
+    if own.exists():
+        return own
+    size = dict(zip(_places(table), _sizes(stamps(list(table.path))), strict=True))
+    best, share = own, SAME
+    for folder in sorted(own.parent.glob("*-discover")):
+        try:
+            seen = read_collection(folder)
+        except InputError:  # nobody has asked for that one
+            continue
+        if seen is None or not seen.root or Path(seen.root).exists():
+            continue
+        here = list(seen.here)
+        same = sum(
+            size.get(path) == n
+            for path, n in zip(here, _sizes([seen.images[p].stamp for p in here]), strict=True)
+        )
+        if same > share * len(here):
+            best, share = folder, same / len(here)
+    if best != own:
+        log.info(
+            f"{best} holds a discovery of these images, and goes on with them; --out begins another one."
+        )
+    return best
+
+
+def _places(table: Table) -> list[str]:
+    return relative([str(path) for path in table.path], table.root)
+
+
+def _sizes(stamp: list[str]) -> list[str]:
+    """Bytes of files. A copy has another time."""
+    return [one.partition("-")[0] for one in stamp]
+
+
+def claim(folder: Path, table: Table, config: DiscoverConfig) -> tuple[DiscoverConfig, Chosen | None]:
+    """Make sure that the folder is new or of a discovery with this backbone.
+
+    Returns the settings with the backbone by its name (where `auto` was asked for, the one that was taken when the
+    discovery began), and the backbone where it had to be chosen now.
+    """
+    run = RunFolder(folder)
+    begun = run.read_json(IDENTITY) if (folder / IDENTITY).is_file() else {}
+    if begun and (not isinstance(begun, dict) or begun.get("format") not in READ):
+        raise InputError(
+            f"{folder} holds a run of another kind or version (no discovery of format {FORMAT}); "
+            "choose another folder with --out, or delete this one to start anew."
+        )
+    wanted, chosen = config.network, None
+    if begun:
+        wanted = check_network(folder, wanted, read_network(folder, begun))
+    else:
+        chosen = choose_backbone(wanted, pick_device(config.device))
+        wanted = chosen.config
+        check_method(table, config, chosen)
+        log.info(chosen.words)
+        run.write_json(IDENTITY, {"format": FORMAT, "backbone": as_plain(wanted)})
+    return config.with_network(wanted), chosen
+
+
+def check_method(table: Table, config: DiscoverConfig, chosen: Chosen) -> None:
+    """Refuse what cannot be trained before anything is written; a k that is estimated is looked at then."""
+    k = max(len(table.known) + 1 if config.k == "auto" else config.k, len(table.known))
+    check_fits(default_experiment(config.method, "images"), Data(table, k), chosen.backbone)
+
+
+def check_network(folder: Path, wanted: BackboneConfig, begun: BackboneConfig) -> BackboneConfig:
+    """The backbone of the discovery; raises InputError where another one was asked for. What is not said stays."""
+    mine, theirs = (json.loads(json.dumps(as_plain(one))) for one in (wanted, begun))
+    for key, value in mine.items():
+        if value not in (None, theirs.get(key)) and (key, value) != ("name", "auto"):
+            what = "backbone" if key == "name" else key
+            raise InputError(
+                f"{folder} was begun with {what} = {theirs.get(key)!r}, not {value!r}, and features of two networks "
+                "cannot be compared; leave it as it was, or choose another folder with --out."
+            )
+    return begun
+
+
+def read_network(folder: Path, identity: dict[str, Any]) -> BackboneConfig:
+    """The backbone that a discovery began with."""
+    try:
+        return from_plain(BackboneConfig, identity.get("backbone"), every=False)
+    except NotPlain as problem:
+        raise InputError(
+            f"{folder / IDENTITY} cannot be read (backbone: {problem}); choose another folder with --out."
+        ) from problem

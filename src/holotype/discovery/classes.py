@@ -1,0 +1,76 @@
+"""Which class a label means: ids stay, also where people call a class otherwise, in the report or in their own labels.
+
+A label is the id of its class, unless it is the name that somebody has given to a category (then it means that one), or
+all images of a class came with another label at once (then the class was renamed). What a label has once meant it means
+from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from holotype.categories.found import Discovery
+from holotype.data.table import Table
+from holotype.discovery.collection import Collection
+
+FEWEST = 2
+"""Images that must have changed their label together to count as a class that was renamed."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """Of labels."""
+
+    means: dict[str, str] = field(default_factory=dict)
+    """Label to the id of its class, where the two are not the same."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Id of a class that was renamed since the round before to its new label."""
+
+    def spoken(self, table: Table) -> Table:
+        """The table with the ids of classes as its labels."""
+        if not self.means.keys() & set(table.known):
+            return table
+        label = [self.means.get(label, label) for label in table.label]
+        known = dict.fromkeys(self.means.get(name, name) for name in table.known)
+        return replace(table, label=np.array(label, dtype=object), known=tuple(known))
+
+
+def understand(
+    now: Collection,
+    before: Collection,
+    then: Mapping[str, str],
+    means: Mapping[str, str],
+    found: Discovery | None,
+) -> Words:
+    """What the labels of `now` mean. before: the look of the last round, whose labels are ids; then: path now to path
+    then; means: of the last round; found: its outcome as corrected."""
+    labels = dict.fromkeys(seen.label for seen in now.images.values() if seen.label)
+    ids = {seen.label for seen in before.images.values()}
+    categories = found.categories if found is not None else []
+    ids |= {category.id for category in categories}
+    named = {category.name: category.id for category in categories if category.name not in ids}
+    known = {label: means[label] for label in labels if label in means}
+    known |= {label: named[label] for label in labels if label not in known and label in named}
+    unheard = {label for label in labels if label not in known and label not in ids}
+    names = _renamed(now, before, then, unheard, {known.get(label, label) for label in labels})
+    return Words({**means, **known, **{name: id for id, name in names.items()}}, names)
+
+
+def _renamed(
+    now: Collection, before: Collection, then: Mapping[str, str], unheard: set[str], spoken: set[str]
+) -> dict[str, str]:
+    """Id of a class to its new name: nobody speaks of the id any more, and all its images came with one new label."""
+    became: dict[str, list[str]] = {}
+    for path, known in then.items():
+        if id := before.images[known].label:
+            became.setdefault(id, []).append(now.images[path].label)
+    names: dict[str, str] = {}
+    for id, labels in became.items():
+        one = labels[0]
+        together = len(labels) >= FEWEST and set(labels) == {one}
+        if together and one in unheard and id not in spoken and one not in names.values():
+            names[id] = one
+    return names

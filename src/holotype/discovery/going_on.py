@@ -1,0 +1,284 @@
+"""Before a round: what has changed since the last one in images, labels, settings and edits, and what follows from it.
+
+Images are looked at and known again by their content, all that was written down follows them to their paths of today,
+edits are taken in, and labels get their meaning. Nothing is trained here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Set
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from holotype.categories.edits import Edit, append_edits, run_ids
+from holotype.categories.found import Discovery
+from holotype.data.table import Table
+from holotype.discovery.asked import Asked, read_asked
+from holotype.discovery.classes import Words, understand
+from holotype.discovery.collection import Collection, Seen, look_at, read_collection
+from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.constraints import Constraints
+from holotype.discovery.difference import Difference, compare, compare_labels, shown, with_marks
+from holotype.discovery.moved import STAMPS, Moves, follow, settle
+from holotype.discovery.paths import relative
+from holotype.discovery.rounds import (
+    Begun,
+    Played,
+    corrected_rounds,
+    finished_rounds,
+    given_to,
+    last_round,
+    play,
+    round_folder,
+    take_edits,
+)
+from holotype.errors import InputError
+from holotype.runs.folder import IDENTITY
+
+
+@dataclass
+class Now:
+    """A discovery and its collection as they stand."""
+
+    last: int
+    """Number of the last finished round, 0 where there is none."""
+    table: Table
+    """With the ids of classes as labels, before edits."""
+    seen: Collection
+    difference: Difference
+    """From what the last round saw."""
+    asked: Asked
+    played: Played
+    lines: list[str]
+    """What has changed, in words."""
+    trains: bool
+    """Is there something that the last round was not given?"""
+
+    @property
+    def begun(self) -> Begun:
+        return Begun(self.played.given, self.seen, self.asked)
+
+    @property
+    def here(self) -> Set[str]:
+        """Images that are not gone, by path from the root."""
+        return self.seen.here.keys()
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """(N,) in the order of the table."""
+        return tuple(seen.digest for seen in self.seen.here.values())
+
+
+def catch_up(
+    folder: Path, table: Table, config: DiscoverConfig, edits: Path | None = None, progress: bool = False
+) -> Now:
+    """Look at the images, and let the folder of the discovery know where they lie now; take a file of edits in."""
+    settle(folder)
+    last = last_round(folder)
+    known = read_collection(folder)
+    now = look_at(table, known, progress)
+    before = seen_by(folder, last, now) if last else Collection(table.root)
+    difference = compare(before, now)
+    if last:
+        check_same(folder, table, before, now, difference)
+        move_along(folder, table, before, now, difference)
+    if edits is not None:
+        take_edits(folder, edits)
+    played, then = play(folder), asked_of(folder, last)
+    words = understand(now, before, difference.then, known.means if known else {}, _outcome(played))
+    if words.names:
+        played = call_otherwise(folder, played, words)
+    table = words.spoken(table)
+    labels = dict(zip(now.images, table.label, strict=True))
+    compare_labels(difference, before, with_marks(now, labels, frozenset()))
+    seen = with_marks(now, labels, difference.relabelled).with_gone(before.moved(difference.moves, now.root))
+    seen = dataclasses.replace(seen, means=words.means)
+    if seen != read_collection(folder):
+        seen.save(folder)
+    asked, told = Asked.of(config, table.name), played.without(difference.relabelled)
+    here, was_told = seen.here.keys(), given_to(folder, last) if last else Constraints()
+    changed = _Changed(
+        last,
+        now.root if last and before.root != now.root else "",
+        difference,
+        words,
+        asked.others(then) if then else [],
+        edits_before=played.given,
+        edits=told.given,
+        more=_among(was_told, here) != _among(told.given, here),
+    )
+    return Now(last, table, seen, difference, asked, told, changed.lines(), changed.trains)
+
+
+def foresee(folder: Path, table: Table, progress: bool = False) -> str:
+    """What has changed since the last round, in one line; "" where there was none. Nothing is written."""
+    if not (last := last_round(folder)):
+        return ""
+    known = read_collection(folder)
+    now = look_at(table, known, progress)
+    before = seen_by(folder, last, now)
+    difference = compare(before, now)
+    check_same(folder, table, before, now, difference)
+    words = understand(now, before, difference.then, known.means if known else {}, _outcome(play(folder)))
+    labels = dict(zip(now.images, words.spoken(table).label, strict=True))
+    compare_labels(difference, before, with_marks(now, labels, frozenset()))
+    return f"Since round {last} in {folder}: {difference.words or 'no other images or labels'}."
+
+
+def move_along(
+    folder: Path, table: Table, before: Collection, now: Collection, difference: Difference
+) -> None:
+    """Let what was written down speak of the images where they lie now."""
+    if not difference.moves and before.root == now.root:
+        return
+    rounds = [round_folder(folder, number) for number in finished_rounds(folder)]
+    files = dict(zip(now.images, map(str, table.path), strict=True))
+    where = Moves(now.root, difference.moves, files)
+    follow(folder, [*rounds, *corrected_rounds(folder)], before.root, where)
+
+
+def call_otherwise(folder: Path, played: Played, words: Words) -> Played:
+    """Let classes have the names that their labels give them now; an edit like any other, and the log keeps it."""
+    run, *_ = (*run_ids(folder), *played.runs[-1:])  # a kill may have left what people see a round behind
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    edits = [Edit(run, at, "rename", "", id, name) for id, name in words.names.items()]
+    append_edits(folder, edits)
+    return play(folder)
+
+
+def _outcome(played: Played) -> Discovery | None:
+    return played.applied.discovery if played.applied else None
+
+
+def _among(given: Constraints, here: Set[str]) -> tuple[dict[str, str], frozenset[str]]:
+    """What edits say of images that are not gone."""
+    return {path: label for path, label in given.labels.items() if path in here}, given.rejected & here
+
+
+def check_same(folder: Path, table: Table, before: Collection, now: Collection, found: Difference) -> None:
+    """Raise InputError for a collection that has nothing in common with that of the discovery."""
+    same = len(found.then) - len(found.repaired)
+    if not same and (not found.then or before.root != now.root):
+        raise InputError(
+            f"{folder} holds a discovery of other images: none of its {len(before.here):,} is among those of "
+            f"{table.name}; choose another folder with --out."
+        )
+
+
+# -- in words -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Changed:
+    """All that may have changed since a round."""
+
+    last: int
+    root: str
+    """The folder of the images, where it is another one than before."""
+    images: Difference
+    classes: Words
+    settings: list[str]
+    edits_before: Constraints
+    """What edits say, those included that a later label overrules."""
+    edits: Constraints
+    """The same without."""
+    more: bool
+    """Do edits say something else to the images that are here than the last round was told?"""
+
+    @property
+    def trains(self) -> bool:
+        return not self.last or self.images.trains or bool(self.settings) or self.more
+
+    def lines(self) -> list[str]:
+        if not self.last:
+            return []
+        lines = [f"The images lie in {self.root} now."] if self.root else []
+        lines += [f"Since round {self.last}: {self.images.words}."] if self.images.words else []
+        lines += [*self._repaired(), *self._labels()]
+        if self.settings:
+            lines.append(f"Asked for otherwise than in round {self.last}: {', '.join(self.settings)}.")
+        if self.more and not self.images.trains:
+            lines.append(f"Edits say more than round {self.last} was told.")
+        if self.trains:
+            return [*lines, "Another round is trained."]
+        nothing = "Nothing else has changed" if lines else "Nothing has changed"
+        return [*lines, f"{nothing} since round {self.last}: what it found stands."]
+
+    def _repaired(self) -> list[str]:
+        repaired = self.images.repaired
+        if not repaired:
+            return []
+        lines = [f"Repaired or replaced, and read anew: {shown(repaired)}."]
+        spoken = [path for path in repaired if path in self.edits.labels or path in self.edits.rejected]
+        if spoken:
+            lines.append(
+                f"What edits say of {shown(spoken)} still counts; correct it in the report if it shows something else "
+                "now."
+            )
+        return lines
+
+    def _labels(self) -> list[str]:
+        lines = [
+            f"The class {id} is labelled {name} now; it stays the same class under that name."
+            for id, name in self.classes.names.items()
+        ]
+        said = self.edits_before.labels.keys() | self.edits_before.rejected
+        later = [path for path in sorted(self.images.relabelled) if path in said]
+        if later:
+            lines.append(
+                f"Labels that are newer than edits of the same images count instead: {shown(later)}."
+            )
+        return lines
+
+
+# -- what a round was begun with ----------------------------------------------------------------------------
+
+
+def seen_by(folder: Path, number: int, now: Collection) -> Collection:
+    """The images as a round saw them. An older version wrote sizes and times alone; files in which neither has changed
+    hold what they held then."""
+    own = round_folder(folder, number)
+    if (seen := read_collection(own)) is not None:
+        return seen
+    found, given = Discovery.load(own), given_to(folder, number)
+    paths = relative([str(path) for path in found.images["path"]], found.facts.root)
+    stamp = read_stamps(own)
+    images = {}
+    for path, label in zip(paths, found.images["label"].fillna(""), strict=True):
+        here = now.images.get(path, Seen("", ""))
+        by_hand = path in given.labels or path in given.rejected
+        same = here.stamp == stamp.get(path, "")
+        images[path] = Seen(
+            stamp.get(path, ""), here.digest if same else "", here.label if by_hand else str(label)
+        )
+    return Collection(found.facts.root, images)
+
+
+def read_stamps(own: Path) -> dict[str, str]:
+    try:
+        content = json.loads((own / STAMPS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        content = None
+    if not isinstance(content, dict):
+        raise InputError(
+            f"{own} does not say which images it was begun with (no collection.parquet); restore it from a copy, or "
+            "run holotype discover with another --out."
+        )
+    return content
+
+
+def asked_of(folder: Path, number: int) -> Asked | None:
+    """What was asked of a round; None where nobody knows."""
+    if not number:
+        return None
+    if (asked := read_asked(round_folder(folder, number))) is not None:
+        return asked
+    try:
+        content = json.loads((folder / IDENTITY).read_text(encoding="utf-8"))
+        taken = {name: content[name] for name in ("k", "steps", "sample", "method", "long_tail", "seed")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return Asked(taken, taken)

@@ -1,0 +1,166 @@
+"""Features of a collection that changes: each picture is embedded once, and found again by its content.
+
+A folder holds `manifest.json`, which says of which network they are, and `part-00000.parquet` and so on, each with the
+columns digest, feature and note. What is new comes in further parts; nothing is taken away, since an image that is gone
+may come back. Images that cannot be read are tried again each time: a repair of their permissions changes no content.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holotype.data.table import Table
+from holotype.errors import InputError
+from holotype.machine.device import Compute
+from holotype.machine.files import write_beside, write_text
+from holotype.models.backbone import Backbone
+from holotype.runs import embed
+from holotype.runs.embed import IMAGES_PER_SHARD, LARGEST_SHARD, MANIFEST, Embeddings
+from holotype.training.encode import Encoder
+
+FORMAT = "by content, 1"
+"""Raised when parts of an older version can no longer be read."""
+
+log = logging.getLogger(__name__)
+
+
+def embed_by_content(
+    table: Table,
+    digest: Sequence[str],
+    backbone: Backbone,
+    compute: Compute,
+    folder: Path,
+    *,
+    progress: bool = False,
+) -> Embeddings:
+    """Embed the centre crop of every image of `table`; what `folder` holds of the same content is read instead.
+
+    digest: (N,) of the images (data/digests.py), "" where there is none. Images of the same content are embedded
+    once. Ctrl-C raises Stopped; the same call goes on.
+    """
+    each = IMAGES_PER_SHARD.get(compute.device.type, LARGEST_SHARD)
+    _agree(folder, _facts(backbone) | {"images_per_shard": each})
+    n = len(table)
+    found = Embeddings(
+        np.zeros((n, backbone.dim), dtype=np.float32),
+        np.full(n, "", dtype=object),
+        np.full(n, "", dtype=object),
+    )
+    rows: dict[str, list[int]] = {}
+    for row, own in enumerate(digest):
+        rows.setdefault(own or f"row {row}", []).append(row)
+    first = _read_parts(folder, rows, found)
+    wanted = np.array([same[0] for same in rows.values()], dtype=np.int64)
+    if len(wanted):
+        missing = {first + i: wanted[i * each : (i + 1) * each] for i in range(-(-len(wanted) // each))}
+        parts = _Parts(folder, digest, missing)
+        encoder = Encoder(backbone, compute)
+        embed.embed_rows(table, encoder, backbone.image_size, parts, missing, found, progress)
+    for same in rows.values():
+        _tell_copies(table, same, found)
+    return found
+
+
+def _tell_copies(table: Table, same: Sequence[int], found: Embeddings) -> None:
+    """Give what is known of the first row to the others; a problem names its file."""
+    one, *others = same
+    found.features[others], found.note[others] = found.features[one], found.note[one]
+    for row in others:
+        found.problem[row] = found.problem[one].replace(str(table.path[one]), str(table.path[row]))
+
+
+# -- on disk --------------------------------------------------------------------------------------------
+
+
+def _facts(backbone: Backbone) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "backbone": backbone.name,
+        "backbone_digest": backbone.digest,
+        "image_size": backbone.image_size,
+        "dim": backbone.dim,
+    }
+
+
+def _agree(folder: Path, wanted: dict[str, Any]) -> None:
+    """Write the manifest, or check that the one there is of the same network; what an older version wrote goes."""
+    path = folder / MANIFEST
+    try:
+        there = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (ValueError, OSError) as error:
+        raise InputError(f"{path} cannot be read ({error}); remove {folder} and run again.") from error
+    if isinstance(there, dict) and there.get("format") == FORMAT:
+        if any(there.get(key) != wanted[key] for key in ("backbone_digest", "image_size", "dim")):
+            raise InputError(
+                f"{folder} holds embeddings of {there.get('backbone')} with other weights or of another image size; "
+                "choose another folder with --out."
+            )
+        return
+    if there:
+        log.info(f"The embeddings in {folder} are those of an older version, and are made anew.")
+    for file in folder.glob("part-*.parquet"):
+        file.unlink()
+    write_text(path, json.dumps(wanted, indent=1) + "\n")
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The files that are still to be written."""
+
+    folder: Path
+    digest: Sequence[str]
+    """(N,) of all images."""
+    missing: Mapping[int, np.ndarray]
+    """Number of a part to its rows."""
+
+    def write(self, number: int, found: Embeddings) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        rows = [row for row in self.missing[number] if self.digest[row] and not found.problem[row]]
+        if not rows:
+            return
+        features = found.features[rows]
+        columns = {
+            "digest": pa.array([self.digest[row] for row in rows], pa.string()),
+            "feature": pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1]),
+            "note": pa.array(list(found.note[rows]), pa.string()),
+        }
+        file = self.folder / f"part-{number:05d}.parquet"
+        write_beside(file, lambda beside: pq.write_table(pa.table(columns), beside))
+
+
+def _read_parts(folder: Path, rows: dict[str, list[int]], found: Embeddings) -> int:
+    """Put what the parts hold in its place, and take it out of `rows` (digest to its rows); the next free number.
+
+    A part that somebody has damaged is removed.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    following = 0
+    for file in sorted(folder.glob("part-*.parquet")):
+        number = file.stem.removeprefix("part-")
+        if not number.isdecimal():
+            continue
+        following = max(following, int(number) + 1)
+        try:
+            part = pq.read_table(file, columns=["digest", "feature", "note"])
+            feature = part["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+            feature = feature.reshape(part.num_rows, found.features.shape[1])
+            known, note = part["digest"].to_pylist(), part["note"].to_pylist()
+        except (OSError, ValueError, KeyError, pa.ArrowException):
+            log.warning(f"{file} cannot be read, and is made anew.")
+            file.unlink(missing_ok=True)
+            continue
+        for place, digest in enumerate(known):
+            for row in rows.pop(digest, ()):
+                found.features[row], found.note[row] = feature[place], note[place]
+    return following

@@ -1,0 +1,45 @@
+"""What was asked of a round, and how it differs from what was asked before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from holotype.discovery.asked import FILE, Asked, read_asked
+from holotype.discovery.config import DiscoverConfig
+from holotype.errors import InputError
+
+
+def asked(**settings) -> Asked:
+    return Asked.of(DiscoverConfig(device="cpu", **settings), "photos")
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    assert read_asked(tmp_path) is None
+    one = asked(k=7, long_tail=True)
+    one.save(tmp_path)
+    assert read_asked(tmp_path) == one
+    for content in ("{", "[]", '{"settings": 1}'):
+        (tmp_path / FILE).write_text(content)
+        with pytest.raises(InputError, match=r"begun\.json cannot be read"):
+            read_asked(tmp_path)
+
+
+def test_settings_that_differ_are_told_as_flags() -> None:
+    before = asked(k=10)
+    assert asked(k=10).others(before) == []
+    assert asked(k=12, seed=1).others(before) == ["--k 12 (was 10)", "--seed 1 (was 0)"]
+    assert asked(long_tail=True).others(before) == ["--k auto (was 10)", "--long-tail (was off)"]
+    assert before.others(asked(k=10, long_tail=True, steps=7)) == [
+        "--steps as usual (was 7)",
+        "no --long-tail (was on)",
+    ]
+
+
+def test_what_comes_to_the_same_is_no_difference() -> None:
+    """The usual number of steps said aloud, and the usual number on another device."""
+    assert asked(steps=1000).others(asked()) == []
+    elsewhere = replace(asked(), taken={**asked().taken, "steps": 6000}, device="cuda")
+    assert asked().others(elsewhere) == []

@@ -1,0 +1,74 @@
+"""A run folder belongs to one discovery with one backbone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from holotype.data.sources import load_table
+from holotype.discovery.claim import FORMAT, check_network, claim, find_folder, read_network
+from holotype.discovery.collection import look_at
+from holotype.errors import InputError
+from holotype.models.backbone import BackboneConfig
+
+
+def test_the_backbone_of_the_first_time_stays(small, squares_folder: Path, tmp_path: Path) -> None:
+    table, config = load_table(squares_folder), small()
+    first, chosen = claim(tmp_path, table, config)
+    assert chosen is not None
+    assert json.loads((tmp_path / "identity.json").read_text())["format"] == FORMAT
+    for asked in (config, small(backbone="auto"), small(k=7, seed=3)):
+        again, none = claim(tmp_path, table, asked)
+        assert (again.backbone, none) == (first.backbone, None)
+    with pytest.raises(InputError, match=r"was begun with backbone = .* not 'embedded'") as caught:
+        claim(tmp_path, table, small(backbone="embedded"))
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_not_said_of_a_network_stays() -> None:
+    begun = BackboneConfig("vit", image_size=224)
+    for wanted in (BackboneConfig("vit"), BackboneConfig("auto"), BackboneConfig("auto", image_size=224)):
+        assert check_network(Path("run"), wanted, begun) == begun
+    with pytest.raises(InputError, match="image_size = 224, not 98"):
+        check_network(Path("run"), BackboneConfig("auto", image_size=98), begun)
+
+
+def test_a_folder_of_another_kind_is_refused(small, squares_folder: Path, tmp_path: Path) -> None:
+    table = load_table(squares_folder)
+    for content in ({"format": 1, "backbone": {}}, [], {"format": FORMAT, "backbone": {"name": 3}}):
+        (tmp_path / "identity.json").write_text(json.dumps(content) if content else "[1]")
+        with pytest.raises(InputError):
+            claim(tmp_path, table, small())
+    with pytest.raises(InputError, match="cannot be read"):
+        read_network(tmp_path, {"backbone": None})
+    assert [path.name for path in tmp_path.iterdir()] == ["identity.json"]
+
+
+def test_what_cannot_be_trained_leaves_no_folder(small, squares_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        claim(tmp_path / "run", load_table(squares_folder), small(backbone="nowhere.safetensors"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_was_moved_and_renamed_finds_its_run(
+    squares_folder: Path, tmp_path: Path, caplog
+) -> None:
+    photos = Path(shutil.copytree(squares_folder, tmp_path / "photos"))
+    run, own = tmp_path / "runs" / "photos-discover", tmp_path / "runs" / "archive-discover"
+    look_at(load_table(photos)).save(run)
+    shutil.copytree(photos, tmp_path / "archive")
+    table = load_table(tmp_path / "archive")
+    assert find_folder(own, table) == own  # photos are where they were: these are others
+    shutil.rmtree(photos)
+    caplog.set_level("INFO", "holotype")
+    assert find_folder(own, table) == run
+    assert "goes on with them" in caplog.text
+    assert find_folder(own, table.take(range(20))) == own  # too few of them are there
+    (run / "collection.parquet").write_bytes(b"PAR1 not really")
+    assert find_folder(own, table) == own
+    look_at(load_table(tmp_path / "archive")).save(run)
+    own.mkdir()
+    assert find_folder(own, table) == own

@@ -1,0 +1,59 @@
+"""What labels mean: ids stay where people call a class otherwise."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from holotype.data.table import Table
+from holotype.discovery.classes import Words, understand
+from holotype.discovery.collection import Collection, Seen
+from tests.discovery.made_round import made_discovery
+
+
+def look(*labels: str) -> Collection:
+    return Collection("photos", {f"{i}.png": Seen("1-1", f"{i}", label) for i, label in enumerate(labels)})
+
+
+def meant(now: Collection, before: Collection, means: dict[str, str] | None = None, **names: str) -> Words:
+    """names: new-01 is written new_01."""
+    found = made_discovery("r", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
+    found = found.called({id.replace("_", "-"): name for id, name in names.items()})
+    return understand(now, before, {path: path for path in before.images}, means or {}, found)
+
+
+def test_a_label_is_its_class() -> None:
+    assert meant(look("a", "a", "b"), look("a", "a", "")) == Words()
+    assert meant(look("a", "a", "new-01"), look("a", "a", "")) == Words()
+
+
+def test_the_name_of_a_category_means_it() -> None:
+    """Somebody called new-01 hats in the report, and later sorts pictures into a folder hats."""
+    words = meant(look("a", "a", "hats"), look("a", "a", ""), new_01="hats")
+    assert words == Words({"hats": "new-01"})
+    again = meant(look("a", "a", "hats"), look("a", "a", "new-01"), words.means, new_01="caps")
+    assert again.means == {"hats": "new-01"}  # whatever it is called in the report by now
+
+
+def test_a_class_whose_images_all_have_another_label_was_renamed() -> None:
+    words = meant(look("crimson", "crimson", "b"), look("a", "a", "b"))
+    assert words == Words({"crimson": "a"}, {"a": "crimson"})
+    assert meant(look("crimson", "crimson", "b"), look("a", "a", "b"), words.means).names == {}
+
+
+def test_a_label_that_was_corrected_is_not_a_renamed_class() -> None:
+    before = look("a", "a", "b", "b")
+    assert meant(look("a", "c", "b", "b"), before) == Words()  # one of two
+    assert meant(look("c", "d", "b", "b"), before) == Words()  # to different ones
+    assert meant(look("b", "b", "b", "b"), before) == Words()  # to one that was there
+    assert meant(look("", "", "b", "b"), before) == Words()
+    assert meant(look("c", "", "b", "b"), look("a", "", "b", "b")) == Words()  # a single image says little
+    assert meant(look("c", "c", "c", "c"), before).names == {"a": "c"}  # two classes cannot both be the one
+
+
+def test_a_table_speaks_of_ids() -> None:
+    label = np.array(["hats", "a", "", "b"], dtype=object)
+    table = Table(np.array(list("1234"), dtype=object), label, ("a", "b", "hats"))
+    assert Words().spoken(table) is table
+    spoken = Words({"hats": "new-01", "caps": "new-02", "b": "a"}).spoken(table)
+    assert list(spoken.label) == ["new-01", "a", "", "a"]
+    assert spoken.known == ("a", "new-01")

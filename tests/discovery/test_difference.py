@@ -1,0 +1,126 @@
+"""What has changed in a collection: every image is followed by its content."""
+
+from __future__ import annotations
+
+import pytest
+
+from holotype.discovery.collection import Collection, Seen
+from holotype.discovery.difference import Difference, compare, compare_labels, shown, with_marks
+
+
+def look(root: str = "photos", gone: str = "", **images: str) -> Collection:
+    """images: path to "content" or "content label"; gone: paths that are, with + between them."""
+    words = {path: (*value.split(), "") for path, value in images.items()}
+    return Collection(
+        root,
+        {
+            path: Seen("1-1", one, label, here=path not in gone.split("+"))
+            for path, (one, label, *_) in words.items()
+        },
+    )
+
+
+def test_nothing_has_changed() -> None:
+    before = look(a="1", b="2 red")
+    found = compare(before, look(a="1", b="2 red"))
+    compare_labels(found, before, look(a="1", b="2 red"))
+    assert (found.words, found.trains, found.moves) == ("", False, {})
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (look(a="1", b="2", c="3", d="3"), "2 images new"),
+        (look(a="1"), "1 image gone"),
+        (look(a="1", b="9"), "1 image repaired"),
+        (look(a="1", z="2"), "1 image renamed"),
+        (look(b="1", a="2"), "2 images renamed"),  # swapped
+        (look(a="9", z="1", b="2"), "1 image new, 1 renamed"),  # filed away, and a new one of its name
+        (look(a="1 red", b="2"), "1 label new"),
+        (look(a="1", z="2 red", c="3 red"), "1 image new, 1 renamed, 2 labels new"),
+    ],
+)
+def test_one_line_says_all(now: Collection, words: str) -> None:
+    before = look(a="1", b="2")
+    found = compare(before, now)
+    compare_labels(found, before, now)
+    assert found.words == words
+    assert found.trains == (words not in ("1 image renamed", "2 images renamed"))
+
+
+def test_an_image_goes_by_content_first_and_by_path_last() -> None:
+    """a was repaired; b was renamed to c; c was filed away."""
+    found = compare(look(a="1", b="2", c="3"), look(a="9", c="2", **{"old/c": "3"}))
+    assert found.then == {"a": "a", "c": "b", "old/c": "c"}
+    assert found.moves == {"b": "c", "c": "old/c"}
+    assert (found.repaired, found.new, found.gone) == (["a"], [], [])
+
+
+def test_copies_are_as_many_images_as_there_are_files() -> None:
+    before = look(a="1", b="1", **{"x/c": "1"})
+    assert compare(before, look(a="1", b="1", d="1", **{"x/c": "1"})).new == ["d"]
+    assert compare(before, look(b="1", **{"x/c": "1"})).gone == ["a"]
+    found = compare(before, look(a="1", d="1", **{"y/c": "1"}))
+    assert found.moves == {"b": "d", "x/c": "y/c"}  # the same file name goes before the order
+
+
+def test_what_was_gone_comes_back_under_any_name() -> None:
+    before = look(gone="b", a="1", b="2")
+    for path in ("b", "z"):
+        found = compare(before, look(a="1", **{path: "2"}))
+        assert (found.back, found.new, found.renamed) == ([path], [], [])
+        assert found.words == "1 image back"
+        assert found.trains
+    assert compare(before, look(a="1")).words == ""
+
+
+def test_another_picture_at_the_path_of_one_that_was_gone_is_another_image() -> None:
+    """What was said of the first is kept apart from the second, and counts again when the first comes back."""
+    before = look(gone="b", a="1", b="2")
+    found = compare(before, look(a="1", b="7"))
+    assert (found.new, found.repaired, found.gone) == (["b"], [], [])
+    assert found.moves == {"b": "b (gone 2)"}
+    again = compare(look(gone="b (gone 2)", a="1", b="7", **{"b (gone 2)": "2"}), look(a="1", b="7", c="2"))
+    assert (again.back, again.moves) == (["c"], {"b (gone 2)": "c"})
+
+
+def test_files_that_cannot_be_read_are_known_by_path_and_stamp() -> None:
+    before = Collection("photos", {"a": Seen("1-1", ""), "b": Seen("1-1", ""), "c": Seen("1-1", "")})
+    now = Collection("photos", {"a": Seen("1-1", ""), "b": Seen("1-1", "2"), "c": Seen("2-1", "")})
+    assert compare(before, now).repaired == ["b", "c"]
+
+
+def test_the_folder_was_moved() -> None:
+    before = look("photos", a="1", **{"b/c": "2"})
+    found = compare(before, look("archive/photos", a="1", **{"b/c": "2"}))
+    assert (found.words, found.moves) == ("", {})
+    found = compare(before, look("archive/photos", a="1", **{"d/c": "2"}))
+    assert (found.words, found.moves) == ("1 image renamed", {"b/c": "d/c"})
+
+
+def test_the_same_files_seen_from_another_root_are_not_renamed() -> None:
+    """A list of images that lies elsewhere now, or one more folder."""
+    found = compare(
+        look("photos/2025", a="1", b="2"), look("photos", **{"2025/a": "1", "2025/b": "9", "2026/c": "3"})
+    )
+    assert found.words == "1 image new, 1 repaired"
+    assert found.moves == {"a": "2025/a", "b": "2025/b"}
+
+
+def test_labels_are_new_changed_or_taken_away() -> None:
+    before = look(gone="e", a="1", b="2 red", c="3 red", d="4 red", e="5 red")
+    now = look(a="1 red", z="2 blue", c="3", d="4 red", e="5 red", f="6 red")
+    found = compare(before, now)
+    compare_labels(found, before, now)
+    assert (found.labels_new, found.labels_changed, found.labels_gone) == (["a", "f"], ["z"], ["c"])
+    assert found.relabelled == {"a", "z"}  # f is new, so that nobody can have said anything of it
+    assert found.words == "1 image new, 1 back, 1 renamed, 2 labels new, 1 label changed, 1 label taken away"
+    marked = with_marks(now, dict.fromkeys(now.images, "red"), found.relabelled)
+    assert {path for path, seen in marked.images.items() if seen.relabelled} == {"a", "z"}
+    assert {seen.label for seen in marked.images.values()} == {"red"}
+
+
+def test_a_few_are_shown() -> None:
+    assert shown(["a", "b"]) == "a, b"
+    assert shown("abcde") == "a, b, c and 2 more"
+    assert Difference().words == ""

@@ -1,0 +1,54 @@
+"""A discovery whose rounds were stopped: it goes on, or says why not."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from holotype.data.sources import load_table
+from holotype.discovery.workflow import discover_table
+from holotype.errors import InputError, Stopped
+from holotype.machine.locks import hold
+from tests.cli.test_bad_input import pressed
+from tests.discovery.made_round import edits_file
+
+
+def test_a_round_that_was_stopped_is_not_taken_for_another(run, squares_folder, small, monkeypatch) -> None:
+    """Labels were confirmed, its training was stopped, and more labels came: it stays, and the next one is trained."""
+    table = load_table(squares_folder / "squares.csv")
+    blue = [path for path in table.path if "blue" in path][:6]
+    with monkeypatch.context() as patch:
+        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
+        file = edits_file(run, *[("confirm", path, "", "blue") for path in blue[:3]])
+        with pytest.raises(Stopped):
+            discover_table(table, small(), run, progress=False, edits=file)
+    state = (run / "rounds" / "2" / "state.json").read_bytes()
+    file = edits_file(run, *[("confirm", path, "", "blue") for path in blue])
+    found = discover_table(table, small(), run, progress=False, edits=file)
+    assert (found.facts.round, found.facts.confirmed_labels) == (3, 6)
+    assert (run / "rounds" / "2" / "state.json").read_bytes() == state
+
+
+def test_a_half_deleted_round_does_not_go_on_with_old_weights(run, squares_folder, small) -> None:
+    """What is left of another training is refused, and told; nothing is learned from it in silence."""
+    table = load_table(squares_folder / "squares.csv")
+    blue = [path for path in table.path if "blue" in path][:6]
+    file = edits_file(run, *[("confirm", path, "", "blue") for path in blue])
+    found = discover_table(table, small(), run, progress=False, edits=file)
+    own = run / "rounds" / "2"
+    for name in ("scores.json", "identity.json"):
+        (own / name).unlink()
+    (own / "state.json").write_text(json.dumps({"counter": 1, "tensors": "state-00000001.safetensors"}))
+    with pytest.raises(InputError, match="training state of another run"):
+        discover_table(table, small(), run, progress=False)
+    (own / "state.json").unlink()
+    again = discover_table(table, small(), run, progress=False)
+    columns = ["path", "category_id", "probability"]
+    pd.testing.assert_frame_equal(again.images[columns], found.images[columns])
+
+
+def test_two_commands_do_not_work_in_one_folder(run, squares_folder, small) -> None:
+    with hold(run), pytest.raises(InputError):
+        discover_table(load_table(squares_folder / "squares.csv"), small(), run, progress=False)
