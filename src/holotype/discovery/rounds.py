@@ -188,7 +188,7 @@ def take_edits(folder: Path, file: Path) -> None:
 def edits_at_home(folder: Path, edits: Sequence[Edit]) -> list[Edit]:
     """Edits with the paths that their images have today."""
     rounds = [Discovery.load(round_folder(folder, number)) for number in finished_rounds(folder)]
-    return at_home(edits, rounds, read_earlier(folder)) if rounds else list(edits)
+    return at_home(edits, rounds or [Discovery.load(folder)], read_earlier(folder))
 
 
 def how_many(edits: int, new: int) -> str:
