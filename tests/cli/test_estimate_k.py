@@ -36,7 +36,7 @@ def test_range_curve_and_file(holotype, squares_folder: Path, words, tmp_path: P
     assert found.words in outcome.out
     assert sum(line.startswith(" *") for line in outcome.out.splitlines()) == 1
     assert (tmp_path / "embeddings" / "manifest.json").is_file()
-    assert content["of"].keys() == {"table", "backbone", "seed"}
+    assert content["of"].keys() == {"table", "backbone", "seed", "estimator"}
 
 
 def test_labels_from_a_file_and_k_max(holotype, squares_folder: Path, words, tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-import holotype.cluster.count as module
-from holotype.cluster.count import CountEstimate, Curve, centre_silhouette, estimate_count, pick_k
+import holotype.cluster.search as module
+from holotype.cluster.count import CountEstimate, estimate_count, pick_k
+from holotype.cluster.search import Curve, centre_silhouette
 from holotype.errors import InputError
 
 
@@ -87,7 +88,7 @@ def test_large_collections_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SAMPLE", 150)
     monkeypatch.setattr(module, "SAMPLE_PER_CLASS", 10)
     features, label = clouds(6, 100, 3)
-    x, kept = module._sample(features, label, 3, 0)
+    x, kept = module.sample(features, label, 3, 0)
     assert len(x) == len(kept) == 150
     assert 15 < int((kept >= 0).sum()) < 60
     assert estimate_count(features, label, 3).best == 6
@@ -102,7 +103,7 @@ def test_many_known_classes_leave_room_for_new_ones(monkeypatch: pytest.MonkeyPa
     assert found.points[-1].k >= 1700
     assert found.low > 1300
     assert 1400 < found.best < 1600
-    assert pick_k(found.best, found.high) > 1200
+    assert pick_k(found) > 1200
 
 
 def test_two_known_classes_of_many() -> None:
@@ -137,7 +138,7 @@ def test_without_labels_the_search_follows_the_silhouette() -> None:
 def test_the_search_ends_where_images_and_classes_say(
     n: int, unlabelled: int, known: int, expected: int
 ) -> None:
-    low, high = module._bounds(n, unlabelled, known, None)
+    low, high = module.bounds(n, unlabelled, known, None)
     assert (low, high) == (max(known, 1), expected)
     assert len(module._grid(low, high)) < 40
 
@@ -146,7 +147,7 @@ def test_the_search_ends_where_images_and_classes_say(
     ("known", "expected"), [(5, 10_000), (341, 34_100), (600, 20_000), (1200, 12_000), (3000, 30_000)]
 )
 def test_the_sample_keeps_the_time_bounded(known: int, expected: int) -> None:
-    x, label = module._sample(torch.zeros(50_000, 2), torch.full((50_000,), -1), known, 0)
+    x, label = module.sample(torch.zeros(50_000, 2), torch.full((50_000,), -1), known, 0)
     assert len(x) == len(label) == expected
 
 
@@ -239,7 +240,8 @@ def test_estimates_survive_json() -> None:
         assert repr(again) == repr(found)  # NaN does not equal itself
 
 
-def test_an_estimate_is_read_rather_too_high_than_too_low() -> None:
-    assert pick_k(8, 12) == 10
-    assert pick_k(8, 13) == 11
-    assert pick_k(5, 5) == 5  # nothing new stays nothing new
+def test_an_estimate_by_a_curve_is_read_rather_too_high_than_too_low() -> None:
+    assert pick_k(CountEstimate(8, 6, 12, (), "")) == 10
+    assert pick_k(CountEstimate(8, 6, 13, (), "")) == 11
+    assert pick_k(CountEstimate(5, 5, 5, (), "")) == 5  # nothing new stays nothing new
+    assert pick_k(CountEstimate(8, 6, 12, (), "", "class sizes")) == 8

@@ -14,7 +14,7 @@ from PIL import Image
 
 from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import COLUMNS, Discovery
-from holotype.cluster.count import pick_k
+from holotype.cluster.count import CountEstimate, pick_k
 from holotype.data.sources import load_table
 from holotype.discovery.workflow import discover, discover_table
 from holotype.errors import InputError, Stopped
@@ -128,7 +128,7 @@ def test_k_is_estimated_where_it_is_not_given(squares_folder, small, tmp_path) -
     found = discover_table(table, small(k="auto"), tmp_path / "run", progress=False)
     assert found.count is not None
     assert found.count["low"] <= found.count["best"] <= found.count["high"]
-    assert found.facts.k == pick_k(found.count["best"], found.count["high"])
+    assert found.facts.k == pick_k(CountEstimate.from_dict(found.count))
     assert (tmp_path / "run" / "count.json").is_file()
 
 

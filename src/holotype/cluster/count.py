@@ -1,9 +1,11 @@
-"""How many categories are there? A range with the curve it was read from, since one number would claim too much.
+"""How many categories are there? A range, since one number would claim too much.
 
-Two criteria over k-means at different K, both from features that are computed once:
+The neighbours of labelled images say how large the known classes are, unlabelled images included, and so how many
+categories there are (class_size.py). Where labels are too few for that, a curve over k-means at different K decides:
 
 - labelled accuracy (GCD, Vaze et al. 2022): cluster all images, match clusters to the known classes over the
-  labelled images, count those that are right. Too few clusters mix known classes, too many split them.
+  labelled images, count those that are right. Too few clusters mix known classes, too many split them. It is too low
+  where most classes are unknown, since merging these costs it nothing.
 - silhouette, which needs no labels: (b - a) / max(a, b), with a the distance of an image to the centre of its
   cluster and b that to the nearest other centre. It decides alone where fewer than two classes are known.
 
@@ -15,7 +17,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.cluster.curve import RUNS, CountEstimate, CountPoint, conclude, informed
-from holotype.cluster.kmeans import CHUNK, kmeans
-from holotype.errors import InputError
+from holotype.cluster.class_size import measure_classes
+from holotype.cluster.curve import CountEstimate, CountPoint, by_class_size, clear_peak, with_curve
+from holotype.cluster.search import Curve, bounds, estimate_by_curve, sample, some
 from holotype.machine.bars import counting
 from holotype.machine.device import pick_device
 from holotype.machine.files import write_text
@@ -36,23 +37,14 @@ if TYPE_CHECKING:
 
 __all__ = ["CountEstimate", "CountPoint", "count_key", "estimate_count", "estimate_table", "write_count"]
 
-MAX_ITER = 100
-"""Of a k-means run; a curve needs no last digits."""
-SAMPLE, SAMPLE_PER_CLASS = 10_000, 100
-"""Images beyond the larger of SAMPLE and SAMPLE_PER_CLASS per known class are left out, at random."""
-WORK, LEAST_PER_CLASS = 12_000_000, 10
-"""Images times known classes, which the time of k-means grows with: beyond WORK the sample is smaller again, down to
-LEAST_PER_CLASS per known class."""
-LARGEST_K = 1000
-"""Of the search, or twice the known classes if that is more, unless it is told otherwise."""
-WIDE = 100
-"""Beyond this K a search that the silhouette leads goes on only while the silhouette has not clearly fallen."""
-STEP = 1.2
-"""Ratio of neighbouring K of the grid."""
-FALLEN = 0.8
-"""The grid ends where the accuracy has twice in a row been below this share of its highest value."""
-BRENT, FILL = 8, 6
-"""Most evaluations of Brent's search, and of the gaps within the range found."""
+NEIGHBOURS = 20_000
+"""Images beyond these are left out, at random, where neighbours are looked for."""
+AROUND, LOOKS = 1.5, 7
+"""The curve beside an answer of class sizes goes beyond its range by this factor, with so many K."""
+FINER = 8
+"""Most rounds in which a clear peak of that curve is looked at more closely."""
+ESTIMATOR = 2
+"""Raised when the same images give another estimate: those of before are then not taken."""
 
 
 def estimate_count(
@@ -69,16 +61,19 @@ def estimate_count(
     features: (N, D) of images that could be read, from the frozen backbone; normalised here. label: (N,) long, -1 =
     unlabelled. The answer is n_known (nothing new) at least, k_max at most; by default k_max leaves two images each.
     """
-    x, label = _sample(F.normalize(features.float(), dim=-1), label, n_known, seed)
-    low, high = _bounds(len(x), int((label < 0).sum()), n_known, k_max)
-    grid = _grid(low, high)
-    with counting("Counting categories", len(grid) + BRENT + FILL, progress) as advance:
+    low, high = bounds(len(features), int((label < 0).sum()), n_known, k_max)
+    sized = measure_classes(*some(features, label, NEIGHBOURS, seed), seed)
+    if sized is None:
+        return estimate_by_curve(features, label, n_known, k_max=k_max, seed=seed, progress=progress)
+    answer = by_class_size(sized, len(features), n_known, high)
+    x, label = sample(F.normalize(features.float(), dim=-1), label, n_known, seed)
+    grid = _look_around(answer, low, min(high, len(x)))
+    with counting("Counting categories", len(grid), progress) as advance:
         curve = Curve(x, label, n_known, seed, advance)
-        _climb(curve, grid)
-        if curve.informed and len(curve.points) > 2:
-            _search(curve)
-        _fill(curve)
-    return conclude(curve.points, n_known, curve.n_labelled, high)
+        for k in grid:
+            curve.at(k)
+        _refine(curve)
+    return with_curve(answer, curve.points)
 
 
 def estimate_table(
@@ -100,7 +95,12 @@ def estimate_table(
 
 def count_key(table: Table, digest: str, seed: int, k_max: int | None = None) -> dict[str, Any]:
     """All that decides an estimate. digest: of the backbone that the features come from."""
-    key: dict[str, Any] = {"table": table.fingerprint(), "backbone": digest, "seed": seed}
+    key: dict[str, Any] = {
+        "table": table.fingerprint(),
+        "backbone": digest,
+        "seed": seed,
+        "estimator": ESTIMATOR,
+    }
     return key if k_max is None else key | {"k_max": k_max}
 
 
@@ -109,172 +109,33 @@ def write_count(path: Path, estimate: CountEstimate, key: dict[str, Any]) -> Non
     write_text(path, json.dumps(estimate.as_dict() | {"of": key}, indent=1) + "\n")
 
 
-def _sample(x: Tensor, label: Tensor, n_known: int, seed: int) -> tuple[Tensor, Tensor]:
-    """At most as many rows as k-means on a CPU takes seconds for, in their order."""
-    least = max(LEAST_PER_CLASS * n_known, WORK // max(1, n_known))
-    most = max(SAMPLE, min(SAMPLE_PER_CLASS * n_known, least))
-    label = label.to(x.device)
-    if len(x) <= most:
-        return x, label
-    rows = (
-        torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:most]
-        .sort()
-        .values.to(x.device)
-    )
-    return x[rows], label[rows]
-
-
-def _bounds(n: int, n_unlabelled: int, n_known: int, k_max: int | None) -> tuple[int, int]:
-    """The least and the largest K to look at, of n images.
-
-    Two images for each category at the largest, or for each new one where the known classes have fewer.
-    """
-    low = max(n_known, 1)
-    if n < low:
-        raise InputError(
-            f"{n} usable images are fewer than the {low} known classes; add images or leave classes out."
-        )
-    if k_max is None:
-        pairs = max(n // 2, n_known + -(-n_unlabelled // 2))
-        return low, max(low, min(pairs, max(LARGEST_K, 2 * n_known)))
-    if k_max < low:
-        raise InputError(
-            f"--k-max {k_max} is smaller than the {low} known classes, which it counts as well; raise it."
-        )
-    return low, min(k_max, n)
-
-
-def _grid(low: int, high: int) -> list[int]:
-    """low, high and K between, each STEP times the one before, all different."""
-    grid, k = [low], float(low)
-    while grid[-1] < high:
-        k = max(k * STEP, grid[-1] + 1)
-        grid.append(min(int(k), high))
-    return grid
-
-
-class Curve:
-    """k-means at every K that is asked for, each computed once."""
-
-    def __init__(
-        self,
-        x: Tensor,
-        label: Tensor,
-        n_known: int,
-        seed: int,
-        advance: Callable[[int], None] = lambda more: None,
-    ) -> None:
-        """x: (N, D) normalised. label: (N,), -1 = unlabelled. advance: told of every evaluation."""
-        self.x, self.n_known, self.seed, self.advance = x, n_known, seed, advance
-        self.labelled = (label >= 0).nonzero().flatten().cpu().numpy()
-        self.target = label.cpu().numpy()[self.labelled]
-        self.n_labelled = len(self.labelled)
-        self.informed = informed(n_known, self.n_labelled)
-        self._found: dict[int, CountPoint] = {}
-
-    @property
-    def points(self) -> tuple[CountPoint, ...]:
-        return tuple(self._found[k] for k in sorted(self._found))
-
-    def at(self, k: int) -> CountPoint:
-        if k not in self._found:
-            self._found[k] = self._evaluate(k)
-            self.advance(1)
-        return self._found[k]
-
-    def _evaluate(self, k: int) -> CountPoint:
-        from holotype.cluster.evaluate import clustering_accuracy
-
-        clusters, accuracy, silhouettes = [], [], []
-        generator = torch.Generator().manual_seed(self.seed * LARGEST_K + k)
-        for _ in range(RUNS):
-            found = kmeans(self.x, k, n_init=1, max_iter=MAX_ITER, generator=generator)
-            silhouettes.append(centre_silhouette(self.x, found.centres, found.label))
-            clusters.append(found.label.cpu().numpy())
-            if self.n_labelled:
-                accuracy.append(
-                    clustering_accuracy(self.target, clusters[-1][self.labelled], self.n_known).all
-                )
-        return CountPoint(
-            k,
-            float(np.mean(accuracy)) if accuracy else math.nan,
-            float(np.mean(silhouettes)),
-            _stability(clusters),
-            float(np.std(accuracy, ddof=1)) if accuracy else 0.0,
-        )
-
-
-def centre_silhouette(x: Tensor, centres: Tensor, label: Tensor) -> float:
-    """Mean of (b - a) / max(a, b): a to the centre of the other images of the cluster, b to the nearest other centre.
-
-    x: (N, D), centres: (K, D), label: (N,). 0 for an image alone in its cluster; NaN with a single cluster.
-    """
-    if len(centres) < 2:
-        return math.nan
-    size = torch.bincount(label, minlength=len(centres))[label].to(x)
-    parts = []
-    for rows in torch.arange(len(x), device=x.device).split(max(1, CHUNK // len(centres))):
-        distance = torch.cdist(x[rows], centres)
-        own = label[rows, None]
-        # the centre without the image itself lies n / (n - 1) times as far away
-        a = distance.gather(1, own)[:, 0] * size[rows] / (size[rows] - 1).clamp_min(1)
-        b = distance.scatter(1, own, math.inf).amin(1)
-        parts.append(torch.where(size[rows] > 1, (b - a) / torch.maximum(a, b).clamp_min(1e-12), 0.0))
-    return float(torch.cat(parts).mean())
-
-
-def _stability(clusters: Sequence[np.ndarray]) -> float:
-    from sklearn.metrics import adjusted_rand_score
-
-    pairs = [(a, b) for i, a in enumerate(clusters) for b in clusters[:i]]
-    return float(np.mean([adjusted_rand_score(a, b) for a, b in pairs]))
-
-
-# -- the search -----------------------------------------------------------------------------------------
-
-
-def _climb(curve: Curve, grid: Sequence[int]) -> None:
-    """Along the grid until the accuracy, or without labels the silhouette, has clearly fallen.
-
-    Large K cost most and tell least. The silhouette often only falls, and is followed up to WIDE all the same.
-    """
-    best, below = 0.0, 0
-    for k in grid:
-        point = curve.at(k)
-        value = point.labelled_accuracy if curve.informed else point.silhouette
-        best = max(best, value)
-        below = below + 1 if value < FALLEN * best else 0
-        if below >= 2 and (curve.informed or k >= WIDE):
+def _refine(curve: Curve) -> None:
+    """Halve the gaps beside a clear peak of the silhouette, until its neighbours are next to it."""
+    for _ in range(FINER):
+        peak = clear_peak(curve.points)
+        if peak is None:
             return
+        ks = [point.k for point in curve.points]
+        at = ks.index(peak.k)
+        between = {(peak.k + ks[i]) // 2 for i in (at - 1, at + 1)} - {*ks}
+        if not between:
+            return
+        for k in between:
+            curve.at(k)
 
 
-def _search(curve: Curve) -> None:
-    """GCD's bounded Brent search for the highest accuracy, between the points two to either side of the best."""
-    from scipy.optimize import minimize_scalar
-
-    grid = curve.points
-    peak = max(range(len(grid)), key=lambda i: grid[i].labelled_accuracy)
-    bounds = (grid[max(peak - 2, 0)].k, grid[min(peak + 2, len(grid) - 1)].k)
-    minimize_scalar(
-        lambda k: -curve.at(int(k)).labelled_accuracy,
-        bounds=bounds,
-        method="bounded",
-        options={"maxiter": BRENT, "xatol": 0.5},
-    )
+def _look_around(answer: CountEstimate, low: int, high: int) -> list[int]:
+    """K from below to above the range of an answer, its own among them. low, high: the least and the largest."""
+    ends = (max(low, answer.low / AROUND), min(high, answer.high * AROUND))
+    return sorted({*np.geomspace(*ends, LOOKS).round().astype(int).tolist(), min(answer.best, high)})
 
 
-def _fill(curve: Curve) -> None:
-    """A few K in the gaps of the range as it stands, so that its ends do not hang on single points."""
-    found = conclude(curve.points, curve.n_known, curve.n_labelled, curve.points[-1].k)
-    wanted = np.linspace(found.low, found.high, FILL + 2).round().astype(int).tolist()
-    for k in sorted(set(wanted)):
-        curve.at(k)
+def pick_k(estimate: CountEstimate) -> int:
+    """The number to train with: the best value of an estimate from class sizes, or else halfway to the upper end.
 
-
-def pick_k(best: int, high: int) -> int:
-    """The number to train with, from an estimate: halfway from its best value to the upper end of its range.
-
-    The estimate errs towards too few where most classes are unknown, a category too many can stay empty, and merging
-    two in the report is one click, where taking one apart is many.
+    A curve errs towards too few where most classes are unknown, a category too many can stay empty, and merging two in
+    the report is one click, where taking one apart is many.
     """
-    return math.ceil((best + high) / 2)
+    if estimate.by == "class sizes":
+        return estimate.best
+    return math.ceil((estimate.best + estimate.high) / 2)

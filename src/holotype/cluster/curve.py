@@ -6,16 +6,18 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from holotype.cluster.class_size import COVERAGE, ClassSize
 from holotype.errors import InputError
 
 RUNS = 4
 """k-means runs per K, each from one greedy k-means++ start."""
 BANDWIDTH = 0.2
 """Of the smoothing, in log K."""
+By = Literal["class sizes", "curve"]
 SILHOUETTE_TOLERANCE = 0.1
 """Silhouettes that differ by less than this share of the highest one are held for equal."""
 
@@ -42,11 +44,14 @@ class CountEstimate:
     best: int
     low: int
     high: int
-    """low to high: the K that the labels cannot tell from the best one."""
+    """By class sizes, the range that holds the true number in 8 of 10 cases; by a curve, the K that the labels cannot
+    tell from the best one."""
     points: tuple[CountPoint, ...]
     """The curve, by K."""
     words: str
     """The same for people."""
+    by: By = "curve"
+    """What decided: how large known classes are, or a curve over k-means."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, which knows no NaN: None instead."""
@@ -66,7 +71,8 @@ class CountEstimate:
                 for point in content["points"]
             ]
             curve = tuple(CountPoint(**point) for point in points)
-            return cls(content["best"], content["low"], content["high"], curve, content["words"])
+            ends = (content["best"], content["low"], content["high"])
+            return cls(*ends, curve, content["words"], content.get("by", "curve"))
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(
                 f"The estimate of the number of categories cannot be read ({error!r}); remove it and estimate again."
@@ -76,6 +82,36 @@ class CountEstimate:
 def informed(n_known: int, n_labelled: int) -> bool:
     """Can the labels say anything? Of a single class any split looks wrong, so that the answer would always be 1."""
     return n_known >= 2 and n_labelled > 0
+
+
+def with_curve(answer: CountEstimate, points: Sequence[CountPoint]) -> CountEstimate:
+    """An answer of class sizes with the curve around it; its silhouette decides within the range where it is clear."""
+    answer = dataclasses.replace(answer, points=tuple(points))
+    top = clear_peak(points)
+    if top is None or not answer.low <= top.k <= answer.high:
+        return answer
+    told = f"The silhouette, which needs no labels, has a clear peak at {top.k} and decides."
+    best = dataclasses.replace(answer, best=top.k)
+    return dataclasses.replace(
+        best, words=answer.words.replace(_range_words(answer), f"{_range_words(best)} {told}")
+    )
+
+
+def by_class_size(size: ClassSize, n_images: int, n_known: int, k_max: int) -> CountEstimate:
+    """The answer of the neighbours of labelled images, still without a curve. k_max: the largest K allowed."""
+
+    def fitted(k: float) -> int:
+        return min(max(round(k), n_known), k_max)
+
+    low, best, high = fitted(size.low), fitted(size.k), fitted(size.high)
+    estimate = CountEstimate(best, low, high, (), "", "class sizes")
+    told = (
+        f"By the neighbours of the labelled images, a known class has about {n_images / size.k:,.0f} images, labelled "
+        f"or not. If new categories are as large in the mean, the range holds the true number in {COVERAGE:.0%} of "
+        "cases."
+    )
+    words = [_range_words(estimate), told, *_end_words(estimate, n_known, k_max)]
+    return dataclasses.replace(estimate, words=_sentences(words))
 
 
 def conclude(points: Sequence[CountPoint], n_known: int, n_labelled: int, k_max: int) -> CountEstimate:
@@ -158,19 +194,28 @@ def _around(values: np.ndarray, peak: int, least: float) -> tuple[int, int]:
     return low, high
 
 
-def _with_silhouette(labels: CountEstimate) -> tuple[CountEstimate, str]:
-    """A clear peak of the silhouette decides within what the labels leave open, and widens it where they disagree.
+def clear_peak(points: Sequence[CountPoint]) -> CountPoint | None:
+    """Where the silhouette is higher than at both ends of the curve by SILHOUETTE_TOLERANCE; None where it is nowhere.
 
-    Clear: higher than at both ends of the curve by SILHOUETTE_TOLERANCE. A silhouette that only falls prefers the
-    smallest K because distances in many dimensions do, and says nothing.
+    A silhouette that only falls prefers the smallest K because distances in many dimensions do, and says nothing.
     """
+    usable = [p for p in points if not math.isnan(p.silhouette)]
+    if len(usable) < 3:
+        return None
+    top = max(usable, key=lambda p: p.silhouette)
+    ends = max(usable[0].silhouette, usable[-1].silhouette)
+    return top if top.silhouette - ends > SILHOUETTE_TOLERANCE * abs(top.silhouette) else None
+
+
+def _with_silhouette(labels: CountEstimate) -> tuple[CountEstimate, str]:
+    """A clear peak of the silhouette decides within what the labels leave open, and widens it where they disagree."""
     usable = [p for p in labels.points if not math.isnan(p.silhouette)]
     if len(usable) < 3:
         return labels, ""
-    top = max(usable, key=lambda p: p.silhouette)
-    ends = max(usable[0].silhouette, usable[-1].silhouette)
     told = "The silhouette, which needs no labels,"
-    if top.silhouette - ends <= SILHOUETTE_TOLERANCE * abs(top.silhouette):
+    top = clear_peak(labels.points)
+    if top is None:
+        top = max(usable, key=lambda p: p.silhouette)
         trend = "falls from" if top is usable[0] else "rises to" if top is usable[-1] else "is flat around"
         return labels, f"{told} {trend} {top.k} and does not decide."
     both = dataclasses.replace(labels, best=top.k, low=min(labels.low, top.k), high=max(labels.high, top.k))

@@ -137,8 +137,8 @@ def choose_k(round: Round, features: np.ndarray) -> tuple[int, CountEstimate | N
     if config.k == "auto":
         with round.clock.step("counting"):
             count = count_categories(round, features)
-        log.info(f"{count.words} Training with {pick_k(count.best, count.high)}.")
-    k = pick_k(count.best, count.high) if count else int(config.k)
+        log.info(f"{count.words} Training with {pick_k(count)}.")
+    k = pick_k(count) if count else int(config.k)
     if k < len(round.table.known):  # edits have made known what --k did not count
         k = len(round.table.known)
         log.warning(

@@ -152,7 +152,7 @@ class Prepared:
             features = evaluation_features(source, usable).float().cpu()
         label = torch.from_numpy(table.target)[usable]
         found = estimate_count(features, label, len(table.known), progress=self.progress)
-        k = told_by_first(pick_k(found.best, found.high))
+        k = told_by_first(pick_k(found))
         log.info(f"{found.words} Training with {k}.")
         return k
 

@@ -1,0 +1,202 @@
+"""How large are the known classes, their unlabelled images included? From it follows how many categories there are.
+
+Near a labelled image lie images of its own class and of others. Let a of its m nearest images carry its label and b
+another one. Every labelled image of another class stands for about N / L images of other classes, labelled or not, if
+new classes come as near to the known ones as those come to each other (N images, L of them labelled). What is left
+are images of its own class, and of these the share r is labelled:
+
+    own = m - b N / L,    r = sum a / sum own.
+
+A class with l labelled images then has n = 1 + (l - 1) / r images (the image itself is neither a neighbour nor counted
+in r), and if new classes are as large as known ones in the mean, there are K = N / n categories. No hidden label is
+read, nothing is trained, and no clustering has to succeed: what the features cannot tell apart is counted out by b.
+
+How sure that is, a bootstrap over the known classes says. Several neighbourhoods are counted (the 3 to 30 nearest, and
+those among the nearest of each other), and joined by how much each of them moves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holotype.cluster.neighbours import nearest
+
+NEAREST = (3, 5, 8, 12, 20, 30)
+MUTUAL = (8, 15, 30)
+"""How many nearest images are looked at; the second only those that have the image among theirs too."""
+REDRAWN = 200
+"""Drawings of the known classes, with replacement."""
+LOST = 0.1
+"""A neighbourhood is not used where in more than this share of the drawings nothing is left of the own classes."""
+BOTH = 0.1
+"""Share of the variance from drawings in which the classes that come near are drawn anew too, not only those looked
+at: alone it is too wide, since two drawings of a class are no two classes. Chosen so that the range holds the
+truth in 8 of 10 problems (docs/how-many.md)."""
+FAR = math.log(4)
+"""A drawing in which nothing is left of the own classes counts as this far off, in log K."""
+ROUNDS = 4
+"""In which K is found; it moves by less than a hundredth after the second."""
+COVERAGE = 0.8
+LEAST_CLASSES = 4
+"""Known classes with labelled images: of fewer, one odd class decides."""
+LEAST_PAIRS = 10
+"""Neighbours of the same label: of fewer, chance decides."""
+
+
+@dataclass(frozen=True)
+class ClassSize:
+    """What the neighbours of labelled images say."""
+
+    k: float
+    low: float
+    high: float
+    """Categories: the most likely number, and the range that holds the true one with a probability of COVERAGE."""
+
+
+def measure_classes(features: Tensor, label: Tensor, seed: int = 0) -> ClassSize | None:
+    """features: (N, D), of all images or a random part of them. label: (N,) long, -1 = unlabelled.
+
+    None where they cannot tell: too few classes or labels, or neighbours that are mostly of other classes.
+    """
+    label = label.cpu()
+    classes, index = torch.unique(label[label >= 0], return_inverse=True)
+    own = torch.full_like(label, -1)
+    own[label >= 0] = index
+    if len(classes) < LEAST_CLASSES or len(label) <= min(NEAREST):
+        return None
+    counted = list(_count(features, own.numpy(), len(classes)))
+    size = np.bincount(own[own >= 0].numpy(), minlength=len(classes)).astype(float)
+    world = World(len(label), size)
+    return _join(world, [c for c in counted if c.same.sum() >= LEAST_PAIRS], seed)
+
+
+# -- counting ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Of the labelled images of C classes, class by class."""
+
+    all: np.ndarray
+    """(C,) how many."""
+    same: np.ndarray
+    """(C,) those that carry the same label."""
+    other: np.ndarray
+    """(C, C) those that carry another one, by class; zeros on the diagonal."""
+
+
+def _count(features: Tensor, label: np.ndarray, n_classes: int) -> Iterator[Neighbours]:
+    """One for each neighbourhood that the images are enough for. label: (N,) below n_classes, -1 = unlabelled."""
+    most = min(max(NEAREST), len(label) - 1)
+    centred = features.float() - features.float().mean(0)
+    near = nearest(centred, most)[1].cpu().numpy()
+    labelled = np.flatnonzero(label >= 0)
+    for m in (m for m in NEAREST if m <= most):
+        yield _tally(label, np.repeat(labelled, m), near[labelled, :m].ravel(), n_classes)
+    for m in (m for m in MUTUAL if m <= most):
+        yield _tally(label, *_mutual(near[:, :m], labelled), n_classes)
+
+
+def _mutual(near: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs (i, j), i in `rows`, each among the nearest of the other. near: (N, m)."""
+    n, m = near.shape
+    source = np.repeat(rows, m)
+    there = near[rows].ravel()
+    given = np.sort(np.repeat(np.arange(n), m) * n + near.ravel())
+    back = there * n + source
+    found = np.searchsorted(given, back).clip(max=len(given) - 1)
+    both = given[found] == back
+    return source[both], there[both]
+
+
+def _tally(label: np.ndarray, source: np.ndarray, there: np.ndarray, n_classes: int) -> Neighbours:
+    mine, theirs = label[source], label[there]
+    seen = theirs >= 0
+    pairs = np.bincount(mine[seen] * n_classes + theirs[seen], minlength=n_classes**2).astype(float)
+    other = pairs.reshape(n_classes, n_classes)
+    same = other.diagonal().copy()
+    np.fill_diagonal(other, 0)
+    return Neighbours(np.bincount(mine, minlength=n_classes).astype(float), same, other)
+
+
+# -- from counts to a number ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class World:
+    """N images and the labelled ones of each class."""
+
+    n: int
+    size: np.ndarray
+    """(C,) labelled images."""
+
+    def log_k(self, all_: np.ndarray, same: np.ndarray, other: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """Logarithm of K from sums over the classes; NaN where others leave nothing of the own classes.
+
+        size: labelled images of a class in the mean. A class is no other to itself, which takes 1 in C of the labelled
+        images and 1 in K of all: K is found in a few rounds.
+        """
+        classes, k = len(self.size), np.full(np.shape(all_), np.inf)
+        stands_for = self.n / self.size.sum() * classes / (classes - 1)
+        for _ in range(ROUNDS):
+            own = all_ - stands_for * (1 - 1 / k) * other
+            share = np.clip(same / np.where(own > 0, own, np.nan), 1e-6, 1.0)
+            k = self.n / (1 + (size - 1) / share)
+        return np.log(k)
+
+
+def _join(world: World, counted: list[Neighbours], seed: int) -> ClassSize | None:
+    """All neighbourhoods that hold, weighed by how little they move when the classes are drawn anew."""
+    if not counted or world.size.sum() <= len(world.size):
+        return None
+    classes = len(world.size)
+    drawn = (
+        np.random.default_rng(seed).multinomial(classes, np.full(classes, 1 / classes), REDRAWN).astype(float)
+    )
+    each = [_redraw(world, one, drawn) for one in counted]
+    lost = np.array([1.0 if math.isnan(e) else float(np.isnan(both).mean()) for e, _, both in each])
+    held = [one for one, share in zip(each, lost, strict=True) if share <= LOST]
+    if not held:
+        return None
+    estimate = np.array([e for e, _, _ in held])
+    rows, both = (np.stack([np.nan_to_num(one[i] - one[0], nan=FAR) for one in held]) for i in (1, 2))
+    weight = 1 / np.maximum(both.var(1), 1e-8)
+    weight /= weight.sum()
+    centre = float(weight @ estimate)
+    variance = (1 - BOTH) * np.mean((weight @ rows) ** 2) + BOTH * np.mean((weight @ both) ** 2)
+    spread = math.sqrt(float(variance) + _uneven(world.size, math.exp(centre)) ** 2)
+    return _range(centre, spread, classes)
+
+
+def _redraw(world: World, counted: Neighbours, drawn: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    """log K, and (REDRAWN,) log K with the classes looked at drawn anew, and with those that come near them too."""
+    classes = len(world.size)
+    sums = (drawn @ counted.all, drawn @ counted.same)
+    size = drawn @ world.size / classes
+    from_all = drawn @ counted.other.sum(1)
+    pairs = classes * classes - (drawn**2).sum(1)  # of two classes; a class drawn twice is no other to itself
+    from_drawn = ((drawn @ counted.other) * drawn).sum(1) * classes * (classes - 1) / np.maximum(pairs, 1)
+    whole = world.log_k(
+        counted.all.sum(), counted.same.sum(), counted.other.sum(), np.asarray(world.size.mean())
+    )
+    return float(whole), world.log_k(*sums, from_all, size), world.log_k(*sums, from_drawn, size)
+
+
+def _uneven(size: np.ndarray, k: float) -> float:
+    """How far K may be off because new classes are larger or smaller than known ones by chance."""
+    new = max(k - len(size), 0.0)
+    return float(size.std(ddof=1) / size.mean() * math.sqrt(new) / k)
+
+
+def _range(centre: float, spread: float, classes: int) -> ClassSize:
+    from scipy.stats import t
+
+    far = float(t.ppf((1 + COVERAGE) / 2, classes - 1)) * spread
+    low, k, high = (math.exp(value) for value in (centre - far, centre, centre + far))
+    return ClassSize(k, low, high)

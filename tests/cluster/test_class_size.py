@@ -1,0 +1,157 @@
+"""How large known classes are, and so how many categories there are: against a loop, and on worlds that are known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from holotype.cluster.class_size import (
+    MUTUAL,
+    NEAREST,
+    World,
+    _count,
+    _mutual,
+    measure_classes,
+)
+
+
+def world(
+    n_classes: int,
+    each: int,
+    n_known: int,
+    share: float = 0.5,
+    noise: float = 0.1,
+    seed: int = 0,
+    dim: int = 16,
+) -> tuple[Tensor, Tensor]:
+    """Clouds around random directions; the first classes are known, and a share of their images is labelled."""
+    draw = torch.Generator().manual_seed(seed)
+    centres = torch.nn.functional.normalize(torch.randn(n_classes, dim, generator=draw), dim=-1)
+    truth = torch.arange(n_classes).repeat_interleave(each)
+    features = centres[truth] + noise * torch.randn(len(truth), dim, generator=draw)
+    labelled = (truth < n_known) & (torch.arange(each).repeat(n_classes) < round(share * each))
+    return features, torch.where(labelled, truth, -1)
+
+
+def test_counts_against_a_loop() -> None:
+    features, label = world(8, 12, 5, noise=0.3)
+    x = torch.nn.functional.normalize(features - features.mean(0), dim=-1)
+    similarity = x @ x.T
+    similarity.fill_diagonal_(-9)
+    order = similarity.argsort(1, descending=True)
+    found = list(_count(features, label.numpy(), 5))
+    assert len(found) == len(NEAREST) + len(MUTUAL)
+    for at, (m, one) in enumerate(zip((*NEAREST, *MUTUAL), found, strict=True)):
+        mutual = at >= len(NEAREST)
+        both, same, other = np.zeros(5), np.zeros(5), np.zeros((5, 5))
+        for i in (label >= 0).nonzero().flatten().tolist():
+            for j in order[i, :m].tolist():
+                if mutual and i not in order[j, :m].tolist():
+                    continue
+                c, d = int(label[i]), int(label[j])
+                both[c] += 1
+                same[c] += c == d
+                if d >= 0 and c != d:
+                    other[c, d] += 1
+        assert np.array_equal(one.all, both)
+        assert np.array_equal(one.same, same)
+        assert np.array_equal(one.other, other)
+
+
+def test_pairs_among_each_others_nearest() -> None:
+    near = np.array([[1, 2], [0, 2], [1, 3], [2, 0]])
+    source, there = _mutual(near, np.arange(4))
+    assert set(zip(source.tolist(), there.tolist(), strict=True)) == {
+        (0, 1),
+        (1, 0),
+        (1, 2),
+        (2, 1),
+        (2, 3),
+        (3, 2),
+    }
+    assert all(one.tolist() == [] for one in _mutual(near, np.array([], dtype=int)))
+
+
+def test_the_number_that_a_world_without_chance_gives() -> None:
+    """20 classes of 10 images, 10 of them known with 4 labels each; of 6 neighbours one is of another class."""
+    size = np.full(10, 4.0)
+    images = 200
+    # 40 labelled images with 6 neighbours: 5 of their own class, of which 3 in 9 are labelled; 1 of the 190 others
+    everyone, own = 240.0, 200.0
+    same = own * 3 / 9
+    other_labelled = 40 * 36 / 190  # nine other known classes of four
+    found = World(images, size).log_k(*(np.asarray(x) for x in (everyone, same, other_labelled, size.mean())))
+    assert math.exp(found) == pytest.approx(20, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "each", "n_known", "share"), [(20, 20, 10, 0.5), (40, 30, 10, 0.5), (30, 30, 20, 0.3)]
+)
+def test_separate_classes_are_counted(n_classes: int, each: int, n_known: int, share: float) -> None:
+    found = measure_classes(*world(n_classes, each, n_known, share))
+    assert found is not None
+    assert found.k == pytest.approx(n_classes, rel=0.12)
+    assert found.low < n_classes < found.high
+
+
+def test_classes_that_run_into_each_other_are_counted_too() -> None:
+    """Two in three neighbours are of another class, so that no clustering would find the classes."""
+    off, held = [], []
+    for seed in range(12):
+        features, label = world(60, 30, 30, noise=0.28, seed=seed)
+        found = measure_classes(features, label)
+        assert found is not None
+        off.append(found.k / 60 - 1)
+        held.append(found.low <= 60 <= found.high)
+    x = torch.nn.functional.normalize(features - features.mean(0), dim=-1)
+    first = (x @ x.T).fill_diagonal_(-9).argmax(1)
+    truth = torch.arange(60).repeat_interleave(30)
+    assert float((truth[first] == truth).float().mean()) < 0.6
+    assert abs(np.mean(off)) < 0.08
+    assert np.mean(np.abs(off)) < 0.2
+    assert np.mean(held) >= 0.5
+
+
+def test_nothing_new() -> None:
+    found = measure_classes(*world(12, 20, 12))
+    assert found is not None
+    assert found.k == pytest.approx(12, rel=0.1)
+
+
+def test_order_and_names_mean_nothing() -> None:
+    features, label = world(20, 15, 10, noise=0.2)
+    found = measure_classes(features, label)
+    order = torch.randperm(len(label), generator=torch.Generator().manual_seed(0))
+    assert found is not None
+    moved = measure_classes(features[order], label[order])
+    assert moved is not None
+    assert moved.k == pytest.approx(found.k, rel=1e-6)
+    renamed = measure_classes(features, torch.where(label >= 0, 7 + 3 * label, -1))
+    assert renamed == found
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "each", "n_known", "share"),
+    [(10, 20, 3, 0.5), (10, 20, 0, 0.5), (20, 20, 10, 0.05), (2, 1, 1, 1.0)],
+    ids=["three known classes", "no labels", "one label each", "two images"],
+)
+def test_too_little_to_tell(n_classes: int, each: int, n_known: int, share: float) -> None:
+    assert measure_classes(*world(n_classes, each, n_known, share)) is None
+
+
+def test_features_that_know_nothing_cannot_tell() -> None:
+    draw = torch.Generator().manual_seed(0)
+    _, label = world(40, 30, 20)
+    assert measure_classes(torch.randn(len(label), 16, generator=draw), label) is None
+
+
+def test_fewer_labels_make_a_wider_range() -> None:
+    many = measure_classes(*world(40, 40, 20, share=0.5, noise=0.22))
+    few = measure_classes(*world(40, 40, 20, share=0.1, noise=0.22))
+    assert many is not None
+    assert few is not None
+    assert few.high / few.low > many.high / many.low
