@@ -1,19 +1,23 @@
 """The records that a method's card shows: runs of its presets as they stand, from whichever studies ask for them.
 
-Runs with other settings of the method belong to the studies that tried them, and are in docs/experiments.md.
+Runs with other settings of the method belong to the studies that tried them, and are in docs/experiments.md. A setting
+that a preset leaves to a rule may be given as a number, if it is the one that the rule gives.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from study_notes import command
 from study_page import Choice, Line, Page
 from study_table import name_of
 
 from holotype.methods import find_method
+from holotype.methods.rpc import debiasing
 from holotype.runs.casting import as_text
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import NO_PART
@@ -26,6 +30,8 @@ from holotype.runs.tables import Row, make_row
 
 SHOWN = ("epochs", "name", "arch", "train_blocks")
 """Settings that the table shows in columns."""
+ROUNDED = 0.01
+"""How far a number that stands for a rule may be off, as a share of it: studies round."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,8 @@ class Asked:
     row: StudyRow
     preset: str
     other: tuple[str, ...]
-    """Settings of training and backbone that are not those of the preset, beside what tables have columns for."""
+    """Settings of training and backbone that are not those of the preset, beside what tables have columns for, and
+    numbers in place of rules."""
     records: list[Record]
 
 
@@ -93,28 +100,50 @@ def ask_for(name: str, top: Path, results: Records) -> Iterator[Asked]:
             if row.method != name or row.record is not None:
                 continue
             for dataset in row.datasets:
+                found = select(study, row, name_of(dataset), records)
                 experiment = resolve_row(study, row, dataset)
-                usual = preset_of(experiment, row, dataset)
-                found = select(study, row, name_of(dataset), records) if usual else []
-                if usual and found:
+                usual = preset_of(experiment, row, dataset, found[0].identity.data["k"]) if found else None
+                if usual:
                     yield Asked(study, row, usual.preset, other_settings(experiment, usual), found)
 
 
-def preset_of(experiment: Experiment, row: StudyRow, dataset: str) -> Experiment | None:
-    """The preset whose settings of the method a row has, whichever way it says so; None of none."""
+def preset_of(experiment: Experiment, row: StudyRow, dataset: str, k: int) -> Experiment | None:
+    """The preset whose settings of the method a row has, whichever way it says so; None of none. k: categories."""
     for preset in dict.fromkeys([row.preset, *find_method(row.method).presets]):
         usual = resolve(row.method, dataset, preset)
-        if usual.method == experiment.method:
+        rules = by_rule(usual, k)
+        own = {key: value for key, value in differing(experiment, usual).items() if key.startswith("method.")}
+        if all(key in rules and close(value, rules[key]) for key, value in own.items()):
             return usual
     return None
+
+
+def by_rule(usual: Experiment, k: int) -> dict[str, float]:
+    """What follows from the number of categories, where the settings leave it open: RPC's debiased loss alone."""
+    if usual.method_name != "rpc":
+        return {}
+    rule = debiasing(usual.method, k)
+    found = {"method.debias.adl": rule.adl, "method.debias.threshold": rule.threshold}
+    open_ones = {key for key, value, _ in settings(usual) if value is None}
+    return {key: value for key, value in found.items() if key in open_ones}
+
+
+def close(value: Any, rule: float) -> bool:
+    return value is not None and math.isclose(value, rule, rel_tol=ROUNDED)
+
+
+def differing(experiment: Experiment, usual: Experiment) -> dict[str, Any]:
+    """The settings that are not the usual ones."""
+    pairs = zip(settings(experiment), settings(usual), strict=True)
+    return {key: value for (key, value, _), (_, default, _) in pairs if value != default}
 
 
 def other_settings(experiment: Experiment, usual: Experiment) -> tuple[str, ...]:
     """`train.batch_size = 64`: what decides a result and has no column of its own."""
     told = []
-    for (key, value, _), (_, default, _) in zip(settings(experiment), settings(usual), strict=True):
-        decides = key.startswith(("train.", "backbone.")) and key.partition(".")[2] not in (*NO_PART, *SHOWN)
-        if decides and value != default:
+    for key, value in differing(experiment, usual).items():
+        group, _, name = key.partition(".")
+        if group in ("train", "backbone", "method") and name not in (*NO_PART, *SHOWN):
             told.append(f"{key} = {as_text(value)}")
     return tuple(told)
 

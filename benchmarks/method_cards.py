@@ -15,7 +15,7 @@ from measured import Measured, commands, measured
 from progress import published_cell
 from script import read_record
 from study_notes import union
-from study_page import seeds
+from study_page import commits_of, seeds
 from tables import pipeline, short, size, table
 
 from holotype.methods import METHODS
@@ -136,9 +136,10 @@ def measurements(name: str, top: Path, results: Records) -> Iterator[str]:
         "Presets as they stand in this version; what else was tried is in [experiments.md](../experiments.md). "
         "Seconds: of training, the mean over seeds, with the number of runs that trained at once in the process."
     )
-    commits = union(one.row.commits for one in rows)
+    if any(setting.startswith("method.") for one in rows for setting in one.other):
+        yield "A setting of the method stands as a number where the preset leaves it to a rule that gives this number."
     hardware = union(one.row.hardware for one in rows)
-    yield f"Commits {', '.join(commit or 'unknown' for commit in commits)}; {', '.join(hardware)}. Made by:"
+    yield f"Commits {commits_of(one.row for one in rows)}; {', '.join(hardware)}. Made by:"
     yield "```text\n" + "\n".join(commands(rows)) + "\n```"
 
 
@@ -196,5 +197,6 @@ def published(name: str) -> Iterator[str]:
     absent = [dataset for dataset in content["main"]["cells"] if dataset not in {row.dataset for row in rows}]
     missing = f" Not printed: {', '.join(absent)}." if absent else ""
     yield f"From: {content['paper']}, {content['setting']}.{missing} {PROGRESS}"
+    yield "Ours beside them, and why p differs where it does: [results.md](../results.md#all-methods)."
     if any(r"\*" in cell for cells in body for cell in cells):
         yield UNLAWFUL

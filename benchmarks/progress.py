@@ -11,6 +11,7 @@ from study_page import Page
 from holotype.data.sources import collection_name
 from holotype.errors import InputError
 from holotype.runs.published import FLOOR, MARK, PublishedProgress, progress, published_progress
+from holotype.runs.recipes import PART_OF
 from holotype.runs.record import Record
 from holotype.runs.study import Study
 from holotype.runs.sweep import select
@@ -35,9 +36,14 @@ def ends_of(study: Study, dataset: str, records: Sequence[Record]) -> dict[str, 
     return found
 
 
+def printed_on(dataset: str) -> str:
+    """The data set whose printed scores stand beside those of `dataset`: of a part, those of the whole."""
+    return PART_OF.get(dataset, dataset)
+
+
 def progress_cells(row: Row, ends: dict[str, Row]) -> list[str]:
     """Ours and published; "" where there is none."""
-    printed = published_progress(row.facts["method"], row.facts["dataset"])
+    printed = published_progress(row.facts["method"], printed_on(row.facts["dataset"]))
     return [own_progress(row, ends), published_cell(printed)]
 
 
@@ -59,6 +65,11 @@ def published_cell(found: PublishedProgress | None) -> str:
 def progress_notes(facts: Page) -> list[str]:
     """How p is read, and why there is none."""
     told = ["p = (All - k-means) / (SimGCD - k-means), of means over seeds: 0 at k-means, 1 at SimGCD."]
+    dataset = facts.lines[0].found.facts["dataset"]
+    if printed_on(dataset) != dataset:
+        told.append(
+            f"Published scores and p are those of {printed_on(dataset)}, of which {dataset} is a part."
+        )
     if absent := [name for name in (FLOOR, MARK) if name not in facts.ends]:
         told.append(f"Without p of ours: no results of {' and '.join(absent)} here.")
     return told

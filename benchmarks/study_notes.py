@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from progress import progress_notes
-from study_page import FACTS, PLAIN, Page, differing
+from study_page import FACTS, PLAIN, Page, commits_of, differing
 
 from holotype.data.benchmarks import BENCHMARKS, EMBEDDED
 from holotype.runs.tables import footnotes
@@ -57,9 +57,8 @@ def provenance(facts: Page) -> str:
         blocks = f"{same['train_blocks']} trained block{'' if same['train_blocks'] == 1 else 's'}"
         words = {"mode": f"{same['mode']} mode", "epochs": f"{same['epochs']} epochs"}
         words |= {"backbone": f"backbone {same['backbone']}", "train_blocks": blocks}
-        commits = union(run.commits for run in (*runs, *facts.reference))
         how += [", ".join(words[key] for key in FACTS if key not in apart)]
-        how += [f"commit {', '.join(commit or 'unknown' for commit in commits)}"]
+        how += [f"commit {commits_of((*runs, *facts.reference))}"]
         how += [", ".join(union(run.hardware for run in (*runs, *facts.reference)))]
         how = ["; ".join(part for part in how if part) + "."]
         how[0] = how[0][0].upper() + how[0][1:]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from holotype.runs.study import Study, StudyRow
@@ -63,3 +64,9 @@ def seeds(numbers: Sequence[int]) -> str:
     whole = len(ordered) > 2 and ordered[-1] - ordered[0] + 1 == len(ordered)
     told = f"{ordered[0]} to {ordered[-1]}" if whole else ", ".join(map(str, ordered))
     return f"{told} ({len(ordered)})"
+
+
+def commits_of(runs: Iterable[Row]) -> str:
+    """`28b508aaef29, 5f5c021e122c`: of twelve digits, however many a record has."""
+    every = {commit for run in runs for commit in run.commits}
+    return ", ".join(sorted({re.sub(r"^([0-9a-f]{12})[0-9a-f]+", r"\1", one) or "unknown" for one in every}))

@@ -13,9 +13,9 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from progress import HEAD, ends_of, progress_cells
+from progress import HEAD, ends_of, printed_on, progress_cells
 from study_notes import footer
-from study_page import FACTS, PLAIN, Choice, Line, Page, differing, seeds
+from study_page import FACTS, PLAIN, Choice, Line, Page, commits_of, differing, seeds
 from tables import table
 
 from holotype.data.sources import collection_name
@@ -102,7 +102,7 @@ def seeds_table(study: Study, choice: Choice, rows: list[StudyRow], records: lis
         raise InputError("A table of kind=seeds needs rows=ROW, seeds=0-1;2-9 and a study with a reference.")
     (row,) = rows
     dataset = choice.dataset or name_of(row.datasets[0])
-    lines, commits = [], set()
+    lines, runs = [], []
     for group in choice.seeds:
         chosen = replace(choice, seeds=(group,))
         found = select(study, replace(row, seeds=group), dataset, records)
@@ -112,7 +112,7 @@ def seeds_table(study: Study, choice: Choice, rows: list[StudyRow], records: lis
                 f"{row.name} of {study.name} or its reference has no records of seeds {seeds(group)}; leave them out."
             )
         one, other = make_row(found, row.name), reference[0]
-        commits |= {*one.commits, *other.commits}
+        runs += [one, other]
         gains = [paired(one, other, score) for score in SCORES]
         lines.append([f"{seeds(group)}", *(difference(g) for g in gains), *(interval(g) for g in gains)])
     head = [
@@ -124,7 +124,7 @@ def seeds_table(study: Study, choice: Choice, rows: list[StudyRow], records: lis
         "Δ in points, paired by seed: mean ± standard deviation (ddof 1), and how many seeds share the sign of the "
         "mean; 95 %: the interval of the mean by Student's t."
     )
-    made = f"Commit {', '.join(sorted(commits))}. Table: `python benchmarks/exhibits.py`."
+    made = f"Commit {commits_of(runs)}. Table: `python benchmarks/exhibits.py`."
     return "\n\n".join([table(head, lines), note, made])
 
 
@@ -140,7 +140,9 @@ def interval(values: Sequence[float]) -> str:
 
 def printed(kind: str, row: StudyRow, dataset: str) -> Any:
     """The published scores that stand beside a row."""
-    if kind in ("comparison", "progress"):
+    if kind == "progress":
+        return find_published(row.method, printed_on(dataset))
+    if kind == "comparison":
         return find_published(row.method, dataset)
     if kind == "ablation" and row.name in ABLATION:
         return find_published(ABLATION[row.name], dataset, "ablation")

@@ -61,6 +61,29 @@ def test_rows_are_those_of_the_presets(top: Path) -> None:
     assert "99.0" not in card(top)
 
 
+def test_a_number_in_place_of_a_rule_is_shown_where_the_rule_gives_it(top: Path) -> None:
+    """Of 200 categories: a weight of 4, and a threshold of 0.674, which a study may round."""
+    rows = "".join(
+        f"  {name}: {{method: rpc, settings: {{{given}}}}}\n"
+        for name, given in {
+            "four": "method.debias.adl: 4",
+            "rounded": "method.debias.adl: 4, method.debias.threshold: 0.67",
+            "two": "method.debias.adl: 2",
+            "low": "method.debias.threshold: 0.65",
+            "other": "method.debias.adl: 4, method.lambda_2: 0",
+        }.items()
+    )
+    write_study(top, TRIED.partition("rows:")[0] + "rows:\n" + rows, "rules")
+    for row in ("four", "rounded", "two", "low", "other"):
+        add_run(top, row, 0, 50, 50, study="rules")
+    found = measured("rpc", top, Records(top / "experiments" / "results"))
+    told = {one.asked[0].row.name: one.other for one in found if one.asked[0].study.name == "rules"}
+    assert told == {
+        "four": ("method.debias.adl = 4.0",),
+        "rounded": ("method.debias.threshold = 0.67", "method.debias.adl = 4.0"),
+    }
+
+
 def test_seeds_of_all_studies_stand_together_and_no_study_is_named_needlessly(top: Path) -> None:
     rows = {(row["Preset"], row["Other settings"]): row for row in rows_below(card(top), "Measured")}
     row = rows["default", ""]

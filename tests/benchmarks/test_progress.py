@@ -58,6 +58,18 @@ def test_p_of_ours_and_as_published(top: Path) -> None:
     assert cells(build(top, rows=("gcd",))) == {"gcd": ("0.25", "0.65")}  # the ends need not be shown
 
 
+def test_beside_a_part_of_a_data_set_stands_what_is_printed_of_the_whole(tmp_path: Path) -> None:
+    """(73.0 - 52.0) / (80.1 - 52.0), with a star, since k-means is printed wrongly there."""
+    write_study(tmp_path, RACE.replace("cub", "cifar100-200"))
+    for row, value in {"kmeans": 20, "simgcd": 40, "gcd": 30}.items():
+        add_run(tmp_path, row, 0, value, value, dataset="cifar100-200")
+    text = build(tmp_path)
+    assert cells(text)["gcd"] == ("0.50", r"0.75\*")
+    assert "| 73.0 | 76.2 | 66.5 |" in text
+    assert "those of cifar100, of which cifar100-200 is a part" in text
+    assert "73.0" not in study_table(Choice("parts", kind="comparison"), tmp_path)
+
+
 def test_other_kinds_have_no_p(top: Path) -> None:
     assert "| p |" not in study_table(Choice("parts", kind="comparison"), top)
 

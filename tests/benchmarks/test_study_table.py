@@ -107,6 +107,15 @@ def test_how_the_runs_were_made_stands_below(top: Path) -> None:
     assert "--set backbone.name=BACKBONE" in build(top)
 
 
+def test_a_commit_has_twelve_digits_however_many_its_record_has(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    for seed, commit in enumerate(
+        ("28b508aaef29a34845787b1923b993d504023a30", "28b508aaef29", "5f5c021e122c+")
+    ):
+        add_run(tmp_path, "simgcd", seed, 50, 50, commit=commit)
+    assert "; commit 28b508aaef29, 5f5c021e122c+; 1 x Card." in study_table(Choice("parts"), tmp_path)
+
+
 def test_a_row_that_cannot_be_run_any_more_is_named(top: Path) -> None:
     """Its records are those of its hash, and the command leaves it out."""
     old = add_run(top, "rpc", 0, 12, 12, changes={"method.revision": 1})

@@ -99,14 +99,11 @@ class World:
     ):
         torch.manual_seed(seed)
         table = table or self.table
-        cls = find_method(method) if isinstance(method, str) else method
         task = Task(len(table.known), k, 32, len(table), int(table.labelled.sum()), train.get("epochs", 2))
-        small = next((SMALL[name] for name in SMALL if find_method(name) is cls), {})
-        config = cls.Config(**{**small, **(settings or {})})
         defaults = {"epochs": 2, "batch_size": 16, "lr": 0.05, "save_seconds": 1e9, "precision": "fp32"}
         return Loop(
             TrainConfig(**{**defaults, **train}),
-            cls(config, task),
+            make_method(method, task, settings),
             tiny_backbone(),
             self.store,
             table,
@@ -121,6 +118,21 @@ class World:
 def world(tmp_path_factory) -> World:
     table = draw_squares(tmp_path_factory.mktemp("squares"))
     return World(table, ImageStore.decode(list(table.path), 32, progress=False))
+
+
+def make_method(method, task: Task, settings=None):
+    """A method, by name or class, with small heads."""
+    cls = find_method(method) if isinstance(method, str) else method
+    small = next((SMALL[name] for name in SMALL if find_method(name) is cls), {})
+    return cls(cls.Config(**{**small, **(settings or {})}), task)
+
+
+def fit_and_watch(loop: Loop) -> dict[str, bool]:
+    """Train to the end; name of each stage -> whether its steps were captured."""
+    found = {}
+    loop.on_epoch = lambda _: found.update({loop.step.stage.name: loop.captured})
+    loop.fit()
+    return found
 
 
 def weights(loop: Loop) -> dict[str, torch.Tensor]:

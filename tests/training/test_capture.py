@@ -10,21 +10,36 @@ import torch
 from holotype.data.placement import place
 from holotype.machine.device import Compute
 from holotype.machine.memory import MemoryConfig, find_budget
-from holotype.methods import METHODS, Views
+from holotype.methods import METHODS, Task, Views
 from holotype.methods.simgcd import SimGCD
 from holotype.models.cache import CacheViews
+from holotype.training import step
 from holotype.training.caching import open_cache
 from holotype.training.capture import Captured
 from holotype.training.progress import Stopped
 from holotype.training.turns import train_in_turns
 
-from .conftest import assert_equal_weights, tiny_backbone, weights
+from .conftest import assert_equal_weights, fit_and_watch, make_method, tiny_backbone, weights
 from .stubs import STUBS
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 TRAINED = {**{name: name for name in METHODS if name != "kmeans"}, **STUBS}
+
+
+def stages_of(name):
+    """The stages of a method, whose weights are not made for that."""
+    with torch.device("meta"):
+        return make_method(TRAINED[name], Task(2, 4, 32, 48, 12, 3)).stages()
+
+
 CASES = [(name, False) for name in TRAINED if name != "clusters"]  # of which a last bit may move a centre
-CASES += [(name, True) for name, _ in CASES if name != "images"]
+CASES += [(name, True) for name, _ in CASES if any(stage.needs == "tokens" for stage in stages_of(name))]
+MAGNIFIED = [("uno", False)]
+"""Cases in which a rounding of the trunk grows beyond the tolerance: batch norm, ReLU and sharp targets make 5e-4 in a
+weight of 1e-5 in a token within three epochs (measured on a CPU). An eager trunk rounds elsewhere than a compiled one,
+if only because it convolves where the other multiplies."""
+DECIDED = {"promptcal": "method.tally."}
+"""Counts of comparisons, which 1e-7 in a feature decides otherwise: 3 of 46 (measured on a CPU)."""
 
 
 @pytest.fixture(scope="module")
@@ -63,14 +78,27 @@ def test_a_captured_function_is_replayed_and_its_warm_up_undone():
 
 
 @pytest.mark.parametrize(("name", "cached"), CASES)
-def test_captured_steps_equal_eager_ones(on_gpu, name, cached):
+def test_captured_steps_equal_eager_ones(on_gpu, monkeypatch, name, cached):
+    """Those of the same trunk, compiled where there is no cache; and those in which nothing is compiled either."""
     captured = loop_on(on_gpu, name, cached=cached, epochs=3)
+    assert fit_and_watch(captured) == {stage.name: stage.capturable for stage in captured.stages}
     eager = loop_on(on_gpu, name, cached=cached, epochs=3, eager=True)
-    captured.fit(), eager.fit()
-    assert captured.captured
-    assert not eager.captured
-    for key, value in weights(eager).items():
-        torch.testing.assert_close(weights(captured)[key], value, atol=2e-4, rtol=2e-3, msg=key)
+    assert not any(fit_and_watch(eager).values())
+    monkeypatch.setattr(step, "can_capture", lambda device: False)
+    same_trunk = loop_on(on_gpu, name, cached=cached, epochs=3)
+    assert not any(fit_and_watch(same_trunk).values())
+    assert_close(captured, same_trunk, DECIDED.get(name))
+    if (name, cached) not in MAGNIFIED:
+        assert_close(captured, eager, DECIDED.get(name))
+
+
+def assert_close(loop, other, decided=None):
+    """Weights and buffers; those whose names begin with `decided` count decisions, a few of which may differ."""
+    found = weights(loop)
+    for key, value in weights(other).items():
+        few = decided is not None and key.startswith(decided)
+        atol, rtol = (1, 0.25) if few else (2e-4, 2e-3)
+        torch.testing.assert_close(found[key], value, atol=atol, rtol=rtol, msg=key)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -109,8 +137,7 @@ def test_a_method_that_cannot_be_captured_runs_eagerly_and_says_so(on_gpu, caplo
     assert "cannot be captured as a CUDA graph" in caplog.text
     eager = loop_on(on_gpu, "simgcd", eager=True)
     eager.fit()
-    for key, value in weights(eager).items():
-        torch.testing.assert_close(weights(loop)[key], value, atol=2e-4, rtol=2e-3, msg=key)
+    assert_close(loop, eager)
 
 
 def test_images_and_tokens_below_the_device_give_the_same_run(world, on_gpu, tmp_path):

@@ -7,10 +7,16 @@ import dataclasses
 import pytest
 import torch
 
+from holotype.methods import METHODS
+from holotype.methods.simgcd import SimGCD
 from holotype.training import step as module
+from holotype.training.capture import WARM_UP, undone
 from holotype.training.step import Step
 
-from .stubs import OwnEncoder
+from .conftest import assert_equal_weights, fit_and_watch
+from .stubs import STUBS, OwnEncoder
+
+TRAINED = {**{name: name for name in METHODS if name != "kmeans"}, **STUBS}
 
 
 def test_the_logged_terms_are_means_of_the_epoch(world, tmp_path):
@@ -40,3 +46,57 @@ def test_a_cpu_a_wish_and_a_stage_that_says_so_keep_steps_eager(world, monkeypat
     assert captures(own)  # an encoder of images, too
     assert not captures(loop, eager=True)
     assert not captures(loop, capturable=False)
+
+
+class Rehearsed:
+    """A capture as far as it goes without a GPU: the runs that it begins with are undone, then each step is run."""
+
+    def __init__(self, function, inputs, state):
+        self.function, self.sizes = function, {name: value.shape for name, value in inputs.items()}
+        with undone(state):
+            for _ in range(WARM_UP + 1):
+                function(inputs)
+
+    def takes(self, inputs):
+        return {name: value.shape for name, value in inputs.items()} == self.sizes
+
+    def __call__(self, inputs):
+        return self.function(inputs)
+
+
+def everything(loop):
+    """All that a step may change, also what no state of the run holds."""
+    named = {**dict(loop.modules.named_parameters()), **dict(loop.modules.named_buffers())}
+    return {**named, **loop.step.tensors()}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_what_a_capture_tries_first_leaves_no_trace(world, monkeypatch, name):
+    """Of any method, in any of its stages: weights, buffers, momentum and sums are those of a run without captures."""
+    plain = world.loop(TRAINED[name], epochs=2)
+    assert not any(fit_and_watch(plain).values())
+    monkeypatch.setattr(module, "can_capture", lambda device: True)
+    monkeypatch.setattr(module, "Captured", Rehearsed)
+    rehearsed = world.loop(TRAINED[name], epochs=2)
+    assert fit_and_watch(rehearsed) == {stage.name: stage.capturable for stage in rehearsed.stages}
+    assert_equal_weights(everything(plain), everything(rehearsed))
+
+
+class CountsInPassing(SimGCD):
+    """Changes a buffer that is not saved with the run."""
+
+    def __init__(self, config, task):
+        super().__init__(config, task)
+        self.register_buffer("seen", torch.zeros(()), persistent=False)
+
+    def loss(self, batch, now):
+        self.seen += 1
+        return super().loss(batch, now)
+
+
+def test_a_buffer_that_is_not_saved_is_put_back_too(world, monkeypatch):
+    monkeypatch.setattr(module, "can_capture", lambda device: True)
+    monkeypatch.setattr(module, "Captured", Rehearsed)
+    loop = world.loop(CountsInPassing, epochs=2)
+    loop.fit()
+    assert int(loop.method.seen) == 2 * loop.steps

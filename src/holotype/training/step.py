@@ -118,9 +118,10 @@ class Step:
         self._begin_sums(self.names, self.sums)
 
     def _state(self) -> list[Tensor]:
-        """Every tensor that a step changes."""
+        """Every tensor that a step changes, saved with the run or not."""
         sums = [] if self.sums is None else [self.sums]
-        return [*self.modules.state_dict().values(), *momentum_of(self.optimiser), *sums]
+        weights = [*self.modules.parameters(), *self.modules.buffers()]
+        return [*weights, *momentum_of(self.optimiser), *sums]
 
     def _learn(self, inputs: dict[str, Tensor]) -> Tensor:
         views, now = self.source.views(inputs), self._now(inputs)
