@@ -11,8 +11,10 @@ category c is
 
 u: the centred feature at length 1, m_c: the mean of the n_c images of category c, W W^T = S^-1 of the shrunk scatter
 within categories. How far to trust it is learned from the labelled images: T is the temperature at which the labels of
-images that were held out are likeliest. A new category that is too wide for one class (breadth.py) is trusted as far
-as its largest class may reach. No hidden label plays a part. docs/confidence.md has the figures.
+images that were held out are likeliest. For new categories, of which nobody has seen a label, it is the one at which
+this holds for a discriminant that has seen no label either: known classes, treated as if they were new. A new category
+that is too wide for one class (breadth.py) is trusted as far as its largest class may reach. No hidden label plays a
+part. docs/confidence.md has the figures.
 """
 
 from __future__ import annotations
@@ -63,22 +65,25 @@ def calibrate(embedded: np.ndarray, category: np.ndarray, target: np.ndarray, k:
     """
     placed = np.asarray(category).astype(np.int64)
     target = np.where(placed >= 0, target, -1)
-    opinion = Opinion(embedded, placed, k)
-    told = enough(target)
-    strangers = (target < 0) & (np.bincount(target[target >= 0], minlength=k + 1) >= ALONE)[placed]
-    probability = np.full(len(placed), 1.0)
+    opinion, told = Opinion(embedded, placed, k), enough(target)
+    labels = np.bincount(target[target >= 0], minlength=k)
+    strangers = (target < 0) & np.append(labels >= ALONE, False)[placed]
+    probability, heat = np.ones(len(placed)), np.ones(k)
     for _ in range(2):
         weight = np.where(target >= 0, 1.0, np.maximum(np.nan_to_num(probability), LEAST))
         opinion.learn(np.where(strangers, 0.0, weight))
-        heat = opinion.temperature(np.flatnonzero(placed >= 0), placed)
+        heat[:] = opinion.temperature(placed)
         if told:  # labels may say that it is less sure than it seems, never that it is surer
-            heat = max(heat, opinion.temperature(np.flatnonzero(target >= 0), target))
+            heat = np.maximum(heat, opinion.temperature(target))
         probability = opinion.own(heat)
     n = int((target >= 0).sum())
     if told:
+        blind = Opinion(embedded, placed, k)
+        blind.learn(np.where(target >= 0, 0.0, np.maximum(np.nan_to_num(probability), LEAST)))
+        new = np.maximum(heat, blind.temperature(target))
         taught = opinion.taught
         share = largest_share(opinion.unit(taught), placed[taught], target[taught], k)
-        probability = probability * np.append(share, np.nan)[placed]
+        probability = opinion.own(np.where(labels > 0, heat, new)) * np.append(share, np.nan)[placed]
     return Calibrated(probability, n if told else 0, in_words(n, told))
 
 
@@ -100,7 +105,7 @@ def read_off(said: np.ndarray, points: Sequence[Sequence[float]]) -> np.ndarray:
     if not points:
         return said
     x, y = np.array(points, dtype=float).T
-    return np.where(np.isfinite(said), np.interp(said, x, y), np.nan)
+    return np.where(np.isfinite(said), np.interp(said, x, y), np.nan).astype(said.dtype)
 
 
 def enough(target: np.ndarray) -> bool:
@@ -169,11 +174,11 @@ class Opinion:
                 part = own[first : first + CHUNK]
                 yield part, judge.scores(self.unit(part))
 
-    def temperature(self, rows: np.ndarray, of: np.ndarray) -> float:
-        """T at which the categories `of` (N,) of some rows are likeliest."""
+    def temperature(self, of: np.ndarray) -> float:
+        """T at which the categories `of` (N,) are likeliest; -1 = leave the image out."""
         from scipy.optimize import minimize_scalar  # takes a third of a second to import
 
-        rows = np.sort(np.random.default_rng(1).permutation(rows)[:JUDGE_BY])
+        rows = np.sort(np.random.default_rng(1).permutation(np.flatnonzero(of >= 0))[:JUDGE_BY])
         parts = [(scores, of[part]) for part, scores in self.scores(rows)]
         if not parts:
             return 1.0
@@ -187,11 +192,12 @@ class Opinion:
         low, high = np.log(TEMPERATURES)
         return float(np.exp(minimize_scalar(surprise, bounds=(low, high), method="bounded").x))
 
-    def own(self, heat: float) -> np.ndarray:
-        """(N,) p(own category | x); NaN where an image is in none."""
+    def own(self, heat: np.ndarray) -> np.ndarray:
+        """(N,) p(own category | x); NaN where an image is in none. heat: (K,) T for the images of each category."""
         found = np.full(len(self.placed), np.nan)
         for part, scores in self.scores(np.flatnonzero(self.placed >= 0)):
-            found[part] = own_share(scores / heat, self.placed[part])
+            own = self.placed[part]
+            found[part] = own_share(scores / heat[own][:, None], own)
         return found
 
 

@@ -81,7 +81,7 @@ class Corrected:
         called = [self.called.get(id, NOBODY) for id in ids]
         frame["category_id"], frame["kind"] = ids, [one.kind for one in called]
         frame["fits"] &= ids != ""
-        frame["probability"] = read_off(frame["probability"].to_numpy(float), self.curve)
+        frame["probability"] = read_off(frame["probability"].to_numpy(), self.curve)
         frame.insert(1, "category", [one.name for one in called])
         return frame
 
