@@ -142,5 +142,10 @@ def write_record(path: Path, script: str, words: Sequence[str], content: dict[st
 
 
 def given_words(words: Sequence[str] | None) -> list[str]:
-    """The words of a command line, for its record."""
-    return list(sys.argv[1:] if words is None else words)
+    """The words of a command line for its record, without the folders of whoever ran it."""
+    given = list(sys.argv[1:] if words is None else words)
+    for name in ("--work", "--out"):
+        if name in given:
+            at = given.index(name)
+            del given[at : at + 2]
+    return given

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from samples import Case, draw_part, find_case, is_right, write_record
+from samples import Case, draw_part, find_case, given_words, is_right, write_record
 
 from holotype.data.table import Table
 from holotype.errors import InputError
@@ -51,3 +51,9 @@ def test_a_record_says_how_it_was_made(tmp_path) -> None:
     assert record["command"] == "python benchmarks/labelling.py full0"
     assert {"commit", "hardware", "backbone", "steps", "rows"} <= set(record)
     assert record["backbone"] == "embedded"
+
+
+def test_a_record_does_not_name_the_folders_of_whoever_made_it() -> None:
+    words = ["full0", "--work", "/somewhere", "--seeds", "0", "1", "--out", "a.json"]
+    assert given_words(words) == ["full0", "--seeds", "0", "1"]
+    assert given_words(["part1"]) == ["part1"]
