@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from holotype.categories.found import Category as Category
     from holotype.categories.found import Discovery as Discovery
     from holotype.categories.found import load as load
+    from holotype.categories.queue import Question as Question
+    from holotype.categories.queue import questions as questions
     from holotype.data.sources import load_table as load_table
     from holotype.data.table import Table as Table
     from holotype.discovery.estimator import Discoverer as Discoverer
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "categories.found": ("Category", "Discovery", "load"),
+    "categories.queue": ("Question", "questions"),
     "data.sources": ("load_table",),
     "data.table": ("Table",),
     "discovery.estimator": ("Discoverer",),

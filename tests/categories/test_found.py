@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -88,6 +89,19 @@ def test_a_file_of_another_kind_is_one_sentence(tmp_path, change, says):
     assert str(tmp_path / FILE) in str(told.value)
     assert "another folder" in str(told.value)
     assert "\n" not in str(told.value)
+
+
+def test_a_run_from_before_calibration_is_read(tmp_path):
+    small().save(tmp_path)
+    content = json.loads((tmp_path / FILE).read_text())
+    for category in content["categories"]:
+        for name in ("purity", "purity_low", "purity_high"):
+            del category[name]
+    del content["facts"]["calibration"], content["facts"]["calibration_curve"]
+    (tmp_path / FILE).write_text(json.dumps(content))
+    found = Discovery.load(tmp_path)
+    assert np.isnan([category.purity for category in found.categories]).all()
+    assert (found.facts.calibration, found.facts.calibration_curve) == ("", ())
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "3", "{}"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from holotype.categories.found import Category
-from holotype.categories.relations import WORST, Described, describe, in_words, suggest_names
+from holotype.categories.relations import UNSURE_SHARE, WORST, Described, describe, in_words, suggest_names
 
 KNOWN = ("Sneaker", "Sandal", "Bag")
 IDS = [*KNOWN, "new-01", "new-02", "new-03"]
@@ -33,7 +33,6 @@ def world(n_each: int = 40, seed: int = 0) -> dict:
         "known": KNOWN,
         "label": label,
         "probability": random.uniform(0.3, 1, n),
-        "known_score": np.where(known, 0.9, 0.1) + random.uniform(-0.1, 0.1, n),
         "path": [f"{i}.png" for i in range(n)],
     }
 
@@ -95,7 +94,7 @@ def test_exemplars_are_typical_and_borderline_images_fit_another(described) -> N
 def test_the_order_of_images_and_the_length_of_features_mean_nothing(described) -> None:
     w, order = world(), np.random.default_rng(1).permutation(240)
     w["features"] = w["features"] * np.random.default_rng(2).uniform(0.5, 4, (240, 1)).astype(np.float32)
-    for key in ("features", "category", "probability", "known_score"):
+    for key in ("features", "category", "probability"):
         w[key] = w[key][order]
     for key in ("label", "path"):
         w[key] = [w[key][i] for i in order]
@@ -120,15 +119,20 @@ def test_half_precision_and_several_chunks_change_nothing(described, monkeypatch
 
 
 def test_a_minority_is_doubtful(described) -> None:
-    assert 0 < described.doubtful.mean() <= 4 * WORST
+    assert 0 < described.doubtful.mean() <= UNSURE_SHARE + 2 * WORST
+    nobody_is_sure = {**world(), "probability": np.linspace(0, 0.5, 240)}
+    assert 0.15 < describe(**nobody_is_sure).doubtful.mean() <= UNSURE_SHARE + 2 * WORST
 
 
-@pytest.mark.parametrize("what", ["probability", "known_score"])
-def test_an_image_that_the_method_doubts_is_doubtful(what) -> None:
+def test_an_improbable_image_is_doubtful_and_a_probable_one_is_not() -> None:
     w = world()
-    w[what][4] = -5.0  # unlabelled, in a known class
-    assert w["label"][4] == ""
-    assert describe(**w).doubtful[4]
+    w["probability"] = np.full(240, 0.61)
+    before = describe(**w).doubtful
+    assert before.mean() <= 2 * WORST
+    w["probability"][[4, 5, 200]] = 0.59
+    assert (w["label"][4], w["label"][5], w["label"][200]) == ("", "Sneaker", "")
+    # 5 has a label, and so the last word
+    assert np.flatnonzero(describe(**w).doubtful & ~before).tolist() == [4, 200]
 
 
 def test_an_image_far_from_its_category_is_doubtful() -> None:
@@ -150,7 +154,7 @@ def test_a_label_that_the_features_contradict_is_doubtful() -> None:
 
 def test_without_scores_nothing_breaks() -> None:
     w = world()
-    w["probability"] = w["known_score"] = np.full(240, np.nan)
+    w["probability"] = np.full(240, np.nan)
     assert describe(**w).doubtful.mean() <= 2 * WORST
 
 
@@ -180,7 +184,6 @@ def three(**changes) -> Described:
         "known": ("a", "b"),
         "label": ["a", "b", ""],
         "probability": np.ones(3),
-        "known_score": np.ones(3),
         "path": ["1", "2", "3"],
     }
     return describe(**{**settings, **changes})
@@ -214,7 +217,6 @@ def test_nothing_could_be_read() -> None:
         category=nothing.astype(int),
         label=[],
         probability=nothing,
-        known_score=nothing,
         path=[],
     )
     assert empty.categories == []
@@ -228,7 +230,6 @@ def test_identical_images_are_equally_typical_and_none_is_doubtful() -> None:
         ["a", "new-01"],
         ["a"],
         ["a" if i % 4 == 0 else "" for i in range(n)],
-        np.full(n, 0.5),
         np.full(n, 0.5),
         [str(i) for i in range(n)],
     )

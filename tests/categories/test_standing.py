@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import random
 
 import pytest
@@ -11,6 +13,9 @@ from hypothesis import strategies as st
 from categories.golden import CASES, GOLDEN, NAMES, case_edits, golden_discovery, outcome, random_edit
 from holotype.categories.corrections import apply_edits
 from holotype.categories.edits import Edit
+from holotype.categories.facts import Facts
+from holotype.categories.found import Discovery
+from tests.discovery.made_round import made_discovery
 
 FEW = settings(max_examples=60)
 IMAGES = [row["path"] for row in GOLDEN["discoveries"]["shoes"]["images"]]
@@ -127,3 +132,40 @@ def test_the_order_of_edits_on_different_images_does_not_matter(data, rng: rando
     one, other = (apply_edits(golden_discovery("shoes"), order) for order in (edits, shuffled))
     assert told(outcome(one)) == told(outcome(other))
     assert one.refused == other.refused == []
+
+
+# -- purity -----------------------------------------------------------------------------------------------
+
+
+def calibrated(groups: dict[str, list[int]]) -> Discovery:
+    """Every image is right with a probability of 0.6, as far as the run knows."""
+    found = made_discovery("r-1", groups)
+    found.images["probability"] = 0.6
+    for category in found.categories:
+        category.purity = 0.6
+    return dataclasses.replace(found, facts=Facts(round=1, calibration_curve=((0.0, 0.0), (1.0, 0.6))))
+
+
+def test_what_people_say_raises_the_purity_of_the_categories_it_is_about():
+    found = calibrated({"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
+    paths = list(found.images["path"])
+    edits = [
+        Edit("r-1", "t0", "confirm", paths[4], "new-01", "new-01"),
+        Edit("r-1", "t1", "move", paths[5], "new-01", "odd ones"),
+    ]
+    after = apply_edits(found, edits).discovery
+    assert after.category("new-01").purity == pytest.approx((1 + 0.6 + 0.6) / 3)
+    assert after.category("odd ones").purity == 1
+    assert after.category("a").purity == after.category("new-02").purity == 0.6
+    assert (
+        after.category("new-01").purity_low
+        < after.category("new-01").purity
+        < after.category("new-01").purity_high
+    )
+    assert found.category("new-01").purity == 0.6  # the given one is not changed
+
+
+def test_where_nothing_was_calibrated_edits_invent_no_purity():
+    found = made_discovery("r-1", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7, 8, 9, 10, 11]})
+    edit = Edit("r-1", "t0", "confirm", found.images["path"][4], "new-01", "new-01")
+    assert math.isnan(apply_edits(found, [edit]).discovery.category("new-01").purity)

@@ -48,9 +48,9 @@ def test_the_run_folder_holds_everything(first_run: Path, squares_folder: Path) 
     assert [c.id for c in novel] == sorted(c.id for c in novel)
     features = np.load(first_run / "features.npy")
     assert features.shape[0] == len(table)
-    assert {path.name for path in first_run.iterdir()} >= {*FOLDER, "features.npy", "report.html"} - {
-        "metrics.jsonl"
-    }
+    there = {path.name for path in first_run.iterdir()}
+    assert there >= {*FOLDER, "features.npy", "report.html", "queue.csv"} - {"metrics.jsonl"}
+    assert "labelled images" in found.facts.calibration  # on how many, or that there were too few
 
 
 def test_a_round_is_a_run_like_any_other(first_run: Path, squares_folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -168,3 +169,11 @@ def test_a_model_alone_has_its_ids(run, trained, features) -> None:
     frame = corrected(run, trained).place(np.vstack([features[:2], np.full((1, features.shape[1]), np.nan)]))
     assert list(frame.category[:2]) == list(frame.category_id[:2])
     assert list(frame.loc[2, ["category_id", "category", "kind"]]) == ["", "", ""]
+
+
+def test_probabilities_of_new_images_are_read_off_the_run_s_curve(run, trained, features) -> None:
+    found = Discovery.load(run)
+    halved = ((0.0, 0.0), (1.0, 0.5))
+    dataclasses.replace(found, facts=dataclasses.replace(found.facts, calibration_curve=halved)).save(run)
+    frame, plain = edit(run, trained).place(features), trained.place(features)
+    np.testing.assert_allclose(frame.probability, plain.probability / 2, atol=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -57,6 +58,29 @@ def test_every_column_is_what_the_table_says(tmp_path):
         assert images["probability"][i] == known
         assert images["problem"].get(str(i), "") == row.problem
     assert (data["total"]["images"], data["total"]["unread"]) == (40, 1)
+
+
+def test_purity_has_words_that_mean_the_same_everywhere(tmp_path):
+    found = make_discovery(tmp_path, 200)
+    one, two = found.categories[:2]
+    one.purity, one.purity_low, one.purity_high = 0.71, 0.5, 0.85
+    shown = page_data(found, choose(found), tmp_path, [], None)["categories"]
+    assert shown[0]["purity"] == [0.71, 0.5, 0.85]
+    assert shown[0]["uniform"] == "fairly uniform"
+    assert shown[0]["check"].startswith("About 71 % of its images are right (50 to 85 %). Look at ")
+    assert math.isnan(two.purity)
+    assert (shown[1]["purity"], shown[1]["uniform"], shown[1]["check"]) == ([None] * 3, "", "")
+
+
+def test_probabilities_that_could_not_be_calibrated_are_a_caveat(tmp_path):
+    found = make_discovery(tmp_path, 30)
+    told = dataclasses.replace(found.facts, calibration="There are too few.")
+    facts = page_data(dataclasses.replace(found, facts=told), choose(found), tmp_path, [], None)["facts"]
+    assert facts["caveat"] == "There are too few."
+    told = dataclasses.replace(told, calibration="Calibrated.", calibration_curve=((0.0, 0.0),))
+    facts = page_data(dataclasses.replace(found, facts=told), choose(found), tmp_path, [], None)["facts"]
+    assert facts["calibration"] == "Calibrated."
+    assert not {"caveat", "calibration_curve"} & set(facts)
 
 
 def test_the_map_keeps_its_shape(tmp_path):

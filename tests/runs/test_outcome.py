@@ -102,6 +102,50 @@ def test_rejected_images_are_in_no_category_and_no_problem() -> None:
     assert np.isfinite(left.features[:3]).all()  # should they come back, it is known what they look like
 
 
+def many(labelled: int) -> tuple[Placed, np.ndarray]:
+    """Sixty images of three groups far apart; the method is sure of everything, and has put five in the wrong one."""
+    random = np.random.default_rng(0)
+    group = np.arange(60) % 3
+    embedded = (5 * np.eye(3, 8)[group] + random.normal(size=(60, 8))).astype(np.float32)
+    label = np.full(60, "", dtype=object)
+    rows = np.flatnonzero(group < 2)[:labelled]
+    label[rows] = np.array(["a", "b"], dtype=object)[group[rows]]
+    said = group.copy()
+    said[-5:] = (group[-5:] + 1) % 3
+    table = Table(np.array([f"{i}.png" for i in range(60)], dtype=object), label, ("a", "b"))
+    sure = torch.full((60,), 0.99)
+    note = np.full(60, "", dtype=object)
+    return Placed(table, 3, embedded, Prediction(torch.from_numpy(said), sure, sure), note), embedded
+
+
+def test_a_second_opinion_finds_what_the_method_was_sure_of() -> None:
+    given, embedded = many(labelled=24)
+    found = put_together(given, ["a", "b", "new-01"], Told("r", Facts(), embedded=embedded))
+    p, labelled = found.images.probability, (found.images.label != "").to_numpy()
+    assert (p[labelled] == 1).all()
+    assert p[55:].max() < 0.3 < 0.8 < p[:55][~labelled[:55]].mean()
+    assert found.images.doubtful[55:].all()
+    assert found.images.doubtful[:55].mean() < 0.1
+    assert "calibrated on 24 labelled images" in found.facts.calibration
+    assert len(found.facts.calibration_curve) == 20
+    wrong = found.images.category_id[55:].value_counts()
+    for category in found.categories:
+        truth = 1 - wrong.get(category.id, 0) / category.n
+        assert category.purity_low <= truth <= category.purity_high
+
+
+def test_too_few_labels_for_an_opinion_are_told_and_nothing_is_promised() -> None:
+    given, embedded = many(labelled=6)
+    found = put_together(given, ["a", "b", "new-01"], Told("r", Facts(), embedded=embedded))
+    assert found.facts.calibration.startswith("There are too few labelled images")
+    assert found.facts.calibration_curve == ()
+    assert np.isnan([category.purity for category in found.categories]).all()
+    # without frozen features it is the method's own score, and nobody says otherwise
+    plain = put_together(given, ["a", "b", "new-01"], Told("r", Facts()))
+    assert plain.images.probability[59] == pytest.approx(0.99)
+    assert plain.facts.calibration == ""
+
+
 # -- images that were not trained on --------------------------------------------------------------------
 
 

@@ -60,6 +60,11 @@ class Facts:
     """Labels that edits have given: of confirmed and moved images, and of the parts of merged and split categories."""
     seconds: dict[str, float] = field(default_factory=dict)
     """By step."""
+    calibration: str = ""
+    """What the probabilities of the images were learned from, or why they are none, in a sentence; "" = they are the
+    method's own scores."""
+    calibration_curve: tuple[tuple[float, float], ...] = ()
+    """The method's own score and the probability that goes with it, rising, for images that come later."""
     choice_of_backbone: str = ""
     """Why this one, in a sentence."""
     provenance: dict[str, Any] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,9 @@ COLUMNS = (
 )
 """Of the table of images. category: the name as it stands; category_id: what it was when it was found. x and y are
 NaN until a report is built."""
+ADDED = {"purity": math.nan, "purity_low": math.nan, "purity_high": math.nan}
+"""Of a category: what files of this format did not always have. The same of the facts:"""
+ADDED_FACTS = {"calibration": "", "calibration_curve": []}
 TEXTS = ("path", "label", "category", "category_id", "problem", "note")
 """Those that hold whatever users called things."""
 
@@ -72,6 +76,11 @@ class Category:
     """The signature in words: closest to Sneaker 0.71 and Sandal 0.55; unlike Bag."""
     suggested: str = ""
     """A name until somebody finds a better one: near Sneaker, new 1."""
+    purity: float = float("nan")
+    """Estimated share of its images that are right (purity.py); NaN where nothing could be learned about that."""
+    purity_low: float = float("nan")
+    purity_high: float = float("nan")
+    """Where the truth lies in four categories out of five."""
 
 
 @dataclass
@@ -130,7 +139,7 @@ class Discovery:
             content = json.loads(path.read_text(encoding="utf-8"))
             version = content.pop("format")
             if version == FORMAT:
-                told = from_plain(_Told, content)
+                told = from_plain(_Told, _with_added(content))
                 return cls(
                     told.run_id, told.known, _read_images(folder), told.categories, told.count, told.facts
                 )
@@ -155,6 +164,16 @@ class _Told:
     categories: list[Category]
     count: dict[str, Any] | None
     facts: Facts
+
+
+def _with_added(content: dict[str, Any]) -> dict[str, Any]:
+    """The content of discovery.json with what it lacks because it is older; what is wrong in it stays so."""
+    categories, facts = content.get("categories"), content.get("facts")
+    if isinstance(categories, list):
+        categories = [ADDED | one if isinstance(one, dict) else one for one in categories]
+    if isinstance(facts, dict):
+        facts = ADDED_FACTS | facts
+    return {**content, "categories": categories, "facts": facts}
 
 
 def _read_images(folder: Path) -> pd.DataFrame:

@@ -17,8 +17,10 @@ CHUNK = 8192
 """Images looked at together: a million of them are never copied at once."""
 EXEMPLARS, BORDERLINE = 9, 6
 """Images named per category, at most."""
+UNSURE, UNSURE_SHARE = 0.6, 0.21
+"""Probability below which an image without a label is doubtful, and share of all images that this may mark."""
 WORST = 0.03
-"""Share of all images that each of the four signs of doubt may mark: at most 12 % are doubtful."""
+"""Share that each of the two other signs of doubt may mark: of the labelled images, and of all."""
 FAR = 3.0
 """Deviations (1.4826 times the median one) beyond which an image is far from the centre of its category."""
 
@@ -42,7 +44,6 @@ def describe(
     known: Sequence[str],
     label: Sequence[str],
     probability: np.ndarray,
-    known_score: np.ndarray,
     path: Sequence[str],
     called: Sequence[str] | None = None,
 ) -> Described:
@@ -50,7 +51,7 @@ def describe(
 
     features: (N, D); a row with NaN counts as not placed. category: (N,) index into ids, -1 = not placed.
     ids: the known classes, in the order of `known`, then the others. label: (N,) "" = none.
-    probability, known_score: (N,), NaN where nothing was said. path: (N,). called: what people call the known classes.
+    probability: (N,), NaN where nothing was said. path: (N,). called: what people call the known classes.
     """
     readable = finite_rows(features)
     placed = np.where(readable, np.asarray(category), -1).astype(np.int64)
@@ -60,10 +61,9 @@ def describe(
     centres = unit(mean)
     cosine, margin = fits(features, placed, truth, centres, n > 0)
     signs = [
-        lowest(np.asarray(probability, dtype=float), placed >= 0),
-        lowest(margin, placed >= 0),
+        unsure(np.asarray(probability, dtype=float), placed, truth),
+        lowest(margin, (placed >= 0) & (truth >= 0)),
         far_out(cosine, placed),
-        contradicted(np.asarray(known_score, dtype=float), placed, truth, len(known)),
     ]
     signatures = mean @ known_prototypes(features, truth, centres[: len(known)]).T
     categories = []
@@ -173,12 +173,19 @@ def shown(rows: np.ndarray, cosine: np.ndarray, margin: np.ndarray) -> tuple[np.
 # -- which images are doubtful ------------------------------------------------------------------------
 
 
-def lowest(value: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """(N,) bool: the WORST share by value; fewer where values are equal, none of a handful."""
+def unsure(probability: np.ndarray, placed: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """(N,) bool: unlabelled images with a probability below UNSURE; the lowest UNSURE_SHARE of all where more are."""
+    free = (placed >= 0) & (truth < 0)
+    share = UNSURE_SHARE * (placed >= 0).sum() / max(free.sum(), 1)
+    return lowest(probability, free, min(share, 1.0)) & (np.nan_to_num(probability, nan=1.0) < UNSURE)
+
+
+def lowest(value: np.ndarray, among: np.ndarray, share: float = WORST) -> np.ndarray:
+    """(N,) bool: a share of them by value; fewer where values are equal, none of a handful."""
     among = among & np.isfinite(value)
-    if not among.any():
+    if not among.any() or share >= 1:
         return among
-    most = np.sort(value[among])[int(WORST * among.sum())]
+    most = np.sort(value[among])[int(share * among.sum())]
     return among & (value < most)
 
 
@@ -192,16 +199,6 @@ def far_out(cosine: np.ndarray, placed: np.ndarray) -> np.ndarray:
         if spread > 1e-6:  # one image, or identical ones: nothing is far
             deviation[rows] = (middle - cosine[rows]) / spread
     return lowest(-deviation, placed >= 0) & (np.nan_to_num(deviation) > FAR)
-
-
-def contradicted(known_score: np.ndarray, placed: np.ndarray, truth: np.ndarray, n_known: int) -> np.ndarray:
-    """(N,) bool: unlabelled images in a known class that look least known, and in a novel one most known.
-
-    The WORST share of each of the two kinds: scores of methods differ in scale, so only their order counts.
-    """
-    free = (placed >= 0) & (truth < 0)
-    in_known = placed < n_known
-    return lowest(known_score, free & in_known) | lowest(-known_score, free & ~in_known)
 
 
 # -- how a category stands to the others --------------------------------------------------------------

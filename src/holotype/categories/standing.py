@@ -10,10 +10,13 @@ import copy
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
+
 from holotype.categories.edits import ACTIONS, Edit, stripped
 from holotype.categories.exemplars import join, refresh
 from holotype.categories.facts import Edited
 from holotype.categories.found import Category, Discovery
+from holotype.categories.purity import set_purity
 
 MOVED, CONFIRMED, REJECTED = "moved by hand", "confirmed by hand", "rejected"
 """What the note of an image says after an edit; the next round reads it (discovery/constraints.py)."""
@@ -262,6 +265,12 @@ class Standing:
         images["category"] = [by_id[id].name if id in by_id else "" for id in self.id]
         images["kind"] = [by_id[id].kind if id in by_id else "" for id in self.id]
         images["note"], images["doubtful"] = self.note, self.doubtful
+        if self.given.facts.calibration_curve:
+            told = [
+                bool(g) or n in (MOVED, CONFIRMED) for g, n in zip(self.label_given, self.note, strict=True)
+            ]
+            changed = [category for category in kept if category.id in self.touched]
+            set_purity(changed, self.id, images["probability"].to_numpy(float), np.array(told, dtype=bool))
         facts = replace(self.given.facts, edits=self.edited())
         return replace(self.given, images=images, categories=kept, facts=facts)
 

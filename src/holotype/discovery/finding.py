@@ -196,7 +196,7 @@ def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEsti
         )
         counted = count.as_dict() if count else None
         run_id = f"{uuid.uuid4().hex[:12]}-{round.number}"
-        told = Told(run_id, about, counted, round.before, round.given.names, round.taken)
+        told = Told(run_id, about, counted, round.before, round.given.names, round.taken, embedded.features)
         rest = Rest(table, rows, embedded.note, round.out)
         finish(run, prediction, run.loop.seconds(), parallel=1, rest=rest, told=told)
 

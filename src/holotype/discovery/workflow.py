@@ -9,6 +9,7 @@ rounds/N/                            what each round was given and found, before
                                      (rounds.py)
 model.json, model.safetensors, features.npy, provenance.json, scores.json   those of the last round
 discovery.json, assignments.*, report.html   what the last round found, with edits
+queue.csv                            the images whose answers are worth most
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from holotype.categories.found import Discovery
+from holotype.categories.queue import write_queue
 from holotype.data.sources import check_trainable, load_table
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen, choose_backbone
@@ -139,6 +141,7 @@ def write_result(folder: Path, progress: bool) -> Discovery:
         log.warning(problem)
     share_round(folder, number)
     applied.discovery.save(folder)
+    write_queue(folder, applied.discovery)
     for line in write_changes(folder, number):
         log.info(line)
     with Clock().step("the report"):

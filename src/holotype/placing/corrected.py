@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from holotype.categories.calibration import read_off
 from holotype.categories.centres import Centres, unit_rows
 from holotype.categories.features import read_features
 from holotype.categories.found import FILE as DISCOVERY
@@ -57,6 +58,8 @@ class Corrected:
     """Ids of the categories out of which every image was moved or rejected."""
     rivals: dict[str, set[str]] = field(default_factory=dict)
     """Id to those that may have its images: what was split off it, or what took it in."""
+    curve: tuple[tuple[float, float], ...] = ()
+    """From the method's own scores to probabilities; none where the run could not calibrate them."""
 
     @property
     def names(self) -> dict[str, Called]:
@@ -78,6 +81,7 @@ class Corrected:
         called = [self.called.get(id, NOBODY) for id in ids]
         frame["category_id"], frame["kind"] = ids, [one.kind for one in called]
         frame["fits"] &= ids != ""
+        frame["probability"] = read_off(frame["probability"].to_numpy(), self.curve)
         frame.insert(1, "category", [one.name for one in called])
         return frame
 
@@ -125,6 +129,7 @@ def corrected(run: Path, trained: Trained) -> Corrected:
     asleep = {id: Called(told["name"], "novel") for id, told in edits.asleep.items()}
     gone = {id for id in trained.ids if end[id] != id}
     seen = {id: Called(category.name, category.kind) for id, category in now.items()}
+    plain.curve = found.facts.calibration_curve
     plain.asleep = frozenset(asleep)
     plain.called = {id: one for id, one in {**called, **asleep, **seen}.items() if id not in gone}
     return with_centres(run, plain, found)

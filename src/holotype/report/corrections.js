@@ -162,6 +162,7 @@ class Standing {
       target.words = target.words ? `${target.words} (before ${source.name} was merged into it)` : "";
     }
     target.cohesion = target.separation = null;
+    target.uniform = target.check = "";
     target.n += source.n;
   }
 

@@ -20,6 +20,7 @@ import pandas as pd
 from holotype.categories.edits import Edit
 from holotype.categories.facts import Facts
 from holotype.categories.found import Category, Discovery
+from holotype.categories.purity import in_words, told
 from holotype.data.containers import split_container
 
 FORMAT = 1
@@ -107,7 +108,10 @@ def page_data(
 def _told(facts: Facts) -> dict[str, Any]:
     """The facts as the page lists them: provenance among the others, edits elsewhere."""
     own = facts.as_dict()
+    curve = own.pop("calibration_curve")
     del own["edits"]
+    if facts.calibration and not curve:  # no probability can be taken at its word
+        own["caveat"] = own.pop("calibration")
     return {**own.pop("provenance"), **own}
 
 
@@ -156,6 +160,9 @@ def _category(category: Category, number: dict[str, int]) -> dict[str, Any]:
         "signature": [None if v is None or not math.isfinite(v) else round(v, 4) for v in category.signature],
         "words": category.words,
         "suggested": category.suggested,
+        "purity": _plain([category.purity, category.purity_low, category.purity_high]),
+        "uniform": in_words(category.purity),
+        "check": told(category),
     }
 
 

@@ -61,16 +61,16 @@ function card(category) {
       new_ ? h("p", { class: "soft" }, standing(category)) : null));
 }
 
-/** Cohesion and separation in words, each compared with the other categories of this run. */
+/** Purity in words, which mean the same in every run; separation compared with the other categories of this run. */
 function standing(category) {
   const rank = (key) => {
     const values = data.categories.map((c) => c[key]).filter((v) => v !== null).sort((a, b) => a - b);
     return values.length > 2 && category[key] !== null ? values.filter((v) => v < category[key]).length / (values.length - 1) : null;
   };
-  const [tight, apart] = [rank("cohesion"), rank("separation")];
+  const apart = rank("separation");
   const near = findCategory(category.nearest);
   const words = [];
-  if (tight !== null) words.push(tight > 0.66 ? "its images look much alike" : tight < 0.34 ? "a mixed group" : "fairly uniform");
+  if (category.uniform) words.push(category.uniform);
   if (apart !== null && near) words.push(apart > 0.66 ? `stands well apart (nearest: ${near.name})` : apart < 0.34 ? `close to ${near.name}` : `nearest to ${near.name}`);
   const text = words.join("; ");
   return text ? text[0].toUpperCase() + text.slice(1) + "." : "";
@@ -168,6 +168,7 @@ function categoryHead(category) {
       new_ && category.suggested && category.name === category.id ? h("p", { class: "suggested" }, `Suggested name: ${category.suggested}`) : null,
       category.words ? h("p", { class: "words" }, category.words) : null,
       new_ ? h("p", { class: "soft" }, standing(category)) : null,
+      category.check ? h("p", { class: "soft" }, category.check) : null,
       category.cohesion === null ? null : h("p", { class: "soft numbers" },
         h("span", { title: "Mean cosine of its images with their centre: 1 = all alike" }, `cohesion ${fixed(category.cohesion)}`), " · ",
         h("span", { title: "1 - cosine of its centre with the nearest other centre: 0 = they coincide" }, `separation ${fixed(category.separation)}`),
@@ -245,10 +246,11 @@ function settingsView() {
 const WORDS = {
   "known class": "a class that some of your images were labelled with",
   "new category": "a group of images that fits none of the known classes",
-  probability: "how sure the model is of the category, from 0 to 1",
+  probability: "how likely the image is in the right category, from 0 to 1; 1 for a label",
   "known score": "how much the image looks like one of the known classes, from 0 to 1",
   typicality: "how close the image is to the centre of its category, from 0 to 1",
-  doubtful: "improbable, between two categories, or far from its centre; look at these first",
+  doubtful: "less than 60 % probable, far from the centre of its category, or at odds with its label; look at these first",
+  "uniform, fairly uniform, mixed": "at least 90 %, at least 70 %, less than 70 % of its images are estimated to be right",
   cohesion: "mean likeness of a category's images to their centre; 1 = all alike",
   separation: "distance of a category's centre to the nearest other one; 0 = they coincide",
 };

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from holotype.categories.calibration import Calibrated, calibrate, curve
 from holotype.categories.facts import Facts
 from holotype.categories.found import Discovery, category_name
 from holotype.categories.matching import match
+from holotype.categories.purity import set_purity
 from holotype.categories.relations import Described, describe
 from holotype.categories.standing import REJECTED
 from holotype.data.table import Table
@@ -63,6 +65,8 @@ class Told:
     """Id of a category to the name that people gave it."""
     taken: frozenset[str] = frozenset()
     """Ids and names of all rounds before, which mean something else than a category that nobody has seen yet."""
+    embedded: np.ndarray | None = None
+    """(N, D) features of the frozen backbone, for a second opinion of where images were placed."""
 
 
 @dataclass(frozen=True)
@@ -77,24 +81,28 @@ class Placed:
     """What the method says of each, labelled or not."""
     note: np.ndarray
     """(N,) object str."""
+    opinion: Calibrated | None = None
+    """How likely each is right, where that could be asked."""
 
     @cached_property
     def category(self) -> np.ndarray:
         """(N,) index of the category, -1 for images that cannot be read; labelled ones lie in their class."""
-        return np.where(self._fixed, self.table.target, self.said.category.numpy())
+        return np.where(self.fixed, self.table.target, self.said.category.numpy())
 
     @property
     def probability(self) -> np.ndarray:
-        """(N,) of the category: 1 for a label."""
-        return np.where(self._fixed, 1.0, self.said.probability.numpy())
+        """(N,) of the category: 1 for a label. Without a second opinion it is the method's own score."""
+        said = self.said.probability.numpy() if self.opinion is None else self.opinion.probability
+        return np.where(self.fixed, 1.0, said)
 
     @property
     def disagrees(self) -> np.ndarray:
         """(N,) bool: labelled images of which the method says something else."""
-        return self._fixed & (self.said.category.numpy() != self.table.target)
+        return self.fixed & (self.said.category.numpy() != self.table.target)
 
     @cached_property
-    def _fixed(self) -> np.ndarray:
+    def fixed(self) -> np.ndarray:
+        """(N,) bool: images whose label places them."""
         return np.asarray(self.table.labelled & self.table.usable)
 
 
@@ -205,22 +213,36 @@ def name_categories(
 
 def put_together(placed: Placed, ids: list[str], told: Told) -> Discovery:
     """Relations and the table of images. There is no map yet: it takes long, and only a report shows it."""
-    table, category = placed.table, placed.category
+    placed = with_opinion(placed, told.embedded)
+    table, about = placed.table, told.about
     described = describe(
         placed.features,
-        category,
+        placed.category,
         ids,
         table.known,
         list(table.label),
         placed.probability,
-        placed.said.known_score.numpy(),
         list(table.path),
         called=[told.names.get(id, id) for id in table.known],
     )
     # known classes in their order, then new-01, new-02, ...: the largest first
     order = sorted(described.categories, key=lambda c: (c.kind == "novel", c.id if c.kind == "novel" else ""))
     images = make_frame(placed, ids, described, told.names)
-    return Discovery(told.run_id, table.known, images, order, told.count, told.about).called(told.names)
+    if placed.opinion is not None:
+        said = np.where(placed.fixed, np.nan, placed.said.probability.numpy())
+        points = curve(said, placed.opinion) if placed.opinion.labelled else ()
+        about = dataclasses.replace(about, calibration=placed.opinion.words, calibration_curve=points)
+        if placed.opinion.labelled:
+            set_purity(order, list(images["category_id"]), placed.probability, placed.fixed)
+    return Discovery(told.run_id, table.known, images, order, told.count, about).called(told.names)
+
+
+def with_opinion(placed: Placed, embedded: np.ndarray | None) -> Placed:
+    """With what the frozen features say of every place. embedded: (N, D), None where nobody has them."""
+    if embedded is None:
+        return placed
+    target = np.where(placed.fixed, placed.table.target, -1)
+    return dataclasses.replace(placed, opinion=calibrate(embedded, placed.category, target, placed.k))
 
 
 def make_frame(

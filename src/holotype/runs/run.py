@@ -217,7 +217,7 @@ def write_outcome(run: Run, placed: Placed, told: Told, seconds: dict[str, float
     seconds["describing"] = time.monotonic() - started
     made = describe_making(run, seconds["training"], 1)
     about = dataclasses.replace(
-        told.about,
+        found.facts,
         method=run.experiment.method_name,
         k=placed.k,
         seed=run.experiment.seed,

@@ -1,0 +1,111 @@
+"""Can the confidence of a discovery be taken at its word? Measured against the truth, which it never saw.
+
+    python benchmarks/confidence.py full0 full1 part1 part3
+
+Prints a line for each collection and writes experiments/results/confidence/embedded.json:
+error      calibration error (ten equal bins) of the method's own score, and of the calibrated probability
+doubtful   share of the images that are marked, and share of the mistakes among them
+purity     share of the categories whose true purity lies in the interval that is given for it
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from samples import Found, discovered, find_case, given_words, is_right, write_record
+from script import one_sentence
+
+from holotype.categories.calibration import calibrate
+from holotype.categories.purity import estimate
+from holotype.categories.relations import describe
+
+COLUMNS = (
+    *("case", "images", "k", "classes", "all", "own_error", "error", "mean_own", "mean"),
+    *("doubtful", "mistakes", "categories", "inside"),
+)
+
+
+def calibration_error(probability: np.ndarray, right: np.ndarray, bins: int = 10) -> float:
+    """Mean difference between what was promised and what came true, over bins of equal width."""
+    part = np.minimum((bins * probability).astype(int), bins - 1)
+    differences = [
+        abs(probability[part == one].mean() - right[part == one].mean()) * (part == one).mean()
+        for one in np.unique(part)
+    ]
+    return float(sum(differences))
+
+
+def measure(found: Found) -> dict[str, Any]:
+    """All figures of one discovery."""
+    table, category = found.case.table, found.category
+    free, right = ~table.labelled, is_right(found.case, category)
+    target = np.where(free, -1, table.target)
+    opinion = calibrate(found.embedded, category, target, found.k)
+    probability = np.where(free, opinion.probability, 1.0)
+    doubtful = mark(found, probability) | (~free & (found.said != table.target))
+    wrong = free & ~right
+    inside = []
+    for c in np.unique(category):
+        rows = category == c
+        guess, truth = estimate(probability[rows], ~free[rows]), float((right | ~free)[rows].mean())
+        inside.append(guess.low - 1e-9 <= truth <= guess.high + 1e-9)
+    return {
+        "case": found.case.name,
+        "images": len(table),
+        "labelled": opinion.labelled,
+        "k": found.k,
+        "classes": len(set(found.case.truth)),
+        "all": float(right[free].mean()),
+        "own_error": calibration_error(found.score[free], right[free]),
+        "error": calibration_error(probability[free], right[free]),
+        "mean_own": float(found.score[free].mean()),
+        "mean": float(probability[free].mean()),
+        "doubtful": float(doubtful.mean()),
+        "mistakes": float((doubtful & wrong).sum() / max(wrong.sum(), 1)),
+        "categories": len(inside),
+        "inside": float(np.mean(inside)),
+    }
+
+
+def mark(found: Found, probability: np.ndarray) -> np.ndarray:
+    """(N,) bool: the images that a discovery marks as doubtful."""
+    table = found.case.table
+    ids = [*table.known, *(f"new-{i}" for i in range(found.k - len(table.known)))]
+    paths = [str(path) for path in table.path]
+    return describe(
+        found.features, found.category, ids, table.known, list(table.label), probability, paths
+    ).doubtful
+
+
+def line(row: dict[str, Any]) -> str:
+    return " ".join(
+        f"{row[key]:.3f}".rjust(10) if isinstance(row[key], float) else str(row[key]).rjust(10)
+        for key in COLUMNS
+    )
+
+
+@one_sentence
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("case", nargs="+", help="full0, full1, ... or part0, part1, ...")
+    parser.add_argument("--work", type=Path, default=Path("runs/samples"), help="folder of the discoveries")
+    parser.add_argument("--out", type=Path, default=Path("experiments/results/confidence/embedded.json"))
+    given = parser.parse_args(words)
+    print(" ".join(name.rjust(10) for name in COLUMNS))
+    rows = []
+    for word in given.case:
+        rows.append(measure(discovered(find_case(word, given.work), given.work)))
+        print(line(rows[-1]), flush=True)
+    write_record(given.out, "confidence.py", given_words(words), {"cases": rows})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""The questions whose answers are worth most, in the order to ask them: `queue.csv` of a run folder.
+
+First the surest image of each new category that nobody has said anything about: its answer names the whole category.
+Then the least sure images, at most two of a category, none nearly like another one that is asked about: their answers
+tell categories apart. What people have labelled, confirmed, moved or rejected is not asked again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from holotype.categories.features import read_features
+from holotype.categories.found import Discovery, load, safe_texts
+from holotype.categories.standing import CONFIRMED, MOVED, REJECTED
+from holotype.machine.files import write_beside
+
+FILE = "queue.csv"
+LENGTH = 40
+"""Questions of a queue, those about whole categories not counted."""
+EACH = 2
+"""Questions about doubtful images of one category, at most."""
+ALIKE = 0.95
+"""Cosine from which two images are so alike that one answer serves both."""
+SUREST, LEAST = "surest of a new category", "least sure"
+COLUMNS = ("number", "path", "category", "category_id", "probability", "why", "question")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What to ask of an image."""
+
+    path: str
+    category_id: str
+    category: str
+    """Its name as it stands."""
+    probability: float
+    why: str
+    """SUREST or LEAST."""
+
+    @property
+    def words(self) -> str:
+        if self.why == SUREST:
+            return f"What is this? {self.category} is made of images like it."
+        return f"Is this {self.category}? If not, what is it?"
+
+
+def questions(discovery: Discovery, features: np.ndarray | None = None, most: int = LENGTH) -> list[Question]:
+    """The queue. features: (N, D) of every image, to leave out what is nearly alike; None = not known.
+
+    most: questions about doubtful images, beside one for each new category without an answer.
+    """
+    pool = _Pool(discovery)
+    first = [row for row in map(pool.surest, pool.unnamed()) if row is not None]
+    asked = Asked(features, first)
+    count: Counter[str] = Counter()
+    for row in pool.least_sure():
+        if len(asked.rows) - len(first) >= most:
+            break
+        if count[pool.id[row]] < EACH and asked.add(row):
+            count[pool.id[row]] += 1
+    why = [*[SUREST] * len(first), *[LEAST] * (len(asked.rows) - len(first))]
+    name = {category.id: category.name for category in discovery.categories}
+    return [
+        Question(pool.path[row], pool.id[row], name[pool.id[row]], float(pool.probability[row]), reason)
+        for row, reason in zip(asked.rows, why, strict=True)
+    ]
+
+
+class _Pool:
+    """The images that may be asked about: placed, and nobody has said what they show."""
+
+    def __init__(self, discovery: Discovery) -> None:
+        images = discovery.images
+        self.path = [str(path) for path in images["path"]]
+        self.id = images["category_id"].fillna("").to_numpy(object)
+        self.probability = images["probability"].to_numpy(float)
+        self.typicality = images["typicality"].fillna(0).to_numpy(float)
+        note, label = images["note"].fillna(""), images["label"].fillna("")
+        self.told = ((label != "") | note.isin((MOVED, CONFIRMED, REJECTED))).to_numpy(bool)
+        there = [category.id for category in discovery.categories]
+        placed = images["category_id"].isin(there).to_numpy(bool)
+        self.free = placed & ~self.told & np.isfinite(self.probability)
+        self.novel = [category.id for category in discovery.categories if category.kind == "novel"]
+
+    def unnamed(self) -> list[str]:
+        """New categories of which no image has an answer."""
+        answered = set(self.id[self.told])
+        return [id for id in self.novel if id not in answered]
+
+    def surest(self, id: str) -> int | None:
+        """Row of the likeliest image of a category, of equal ones the most typical."""
+        rows = np.flatnonzero(self.free & (self.id == id))
+        order = np.lexsort((-self.typicality[rows], -self.probability[rows]))
+        return int(rows[order[0]]) if len(rows) else None
+
+    def least_sure(self) -> np.ndarray:
+        """Rows, the least probable first."""
+        rows = np.flatnonzero(self.free)
+        return rows[np.argsort(self.probability[rows], kind="stable")]
+
+
+class Asked:
+    """Rows that are asked about, no two of them nearly alike."""
+
+    def __init__(self, features: np.ndarray | None, rows: Sequence[int]) -> None:
+        self.features, self.rows = features, [int(row) for row in rows]
+        self.seen = [self._unit(row) for row in self.rows]
+
+    def add(self, row: int) -> bool:
+        """False where it is one of them, or nearly like one."""
+        own = self._unit(row)
+        if row in self.rows or any(float(own @ other) >= ALIKE for other in self.seen):
+            return False
+        self.rows.append(int(row))
+        self.seen.append(own)
+        return True
+
+    def _unit(self, row: int) -> np.ndarray:
+        if self.features is None:
+            return np.zeros(1)
+        feature = np.nan_to_num(np.asarray(self.features[row], dtype=np.float64))
+        return np.asarray(feature / max(float(np.linalg.norm(feature)), 1e-12))
+
+
+def write_queue(folder: Path | str, discovery: Discovery | None = None) -> Path:
+    """Write queue.csv into a run folder. discovery: what it holds, where that is at hand."""
+    folder = Path(folder)
+    found = load(folder) if discovery is None else discovery
+    asked = questions(found, read_features(folder, len(found.images)))
+    import pandas as pd  # takes half a second
+
+    frame = pd.DataFrame(
+        [
+            (number, q.path, q.category, q.category_id, round(q.probability, 4), q.why, q.words)
+            for number, q in enumerate(asked, start=1)
+        ],
+        columns=list(COLUMNS),
+    )
+    safe = safe_texts(frame, ("path", "category", "category_id", "question"))
+    write_beside(folder / FILE, lambda beside: safe.to_csv(beside, index=False))
+    return folder / FILE

@@ -1,0 +1,118 @@
+"""The second opinion: probabilities that come true, learned from labels alone, and said where they are none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from holotype.categories.calibration import Calibrated, calibrate, curve, read_off
+
+KNOWN, K = 3, 6
+
+
+def world(seed: int = 0, *, apart: float = 0.9, astray: float = 0.3, n_each: int = 120) -> tuple:
+    """Embeddings, category, target and truth of six groups that overlap. A method places images by centres that it
+    knows roughly; astray: how roughly. So it errs as methods do: between groups that look alike."""
+    random = np.random.default_rng(seed)
+    truth = np.repeat(np.arange(K), n_each)
+    centre = apart * random.normal(size=(K, 24))
+    embedded = centre[truth] + 2 * random.normal(size=(len(truth), 24))
+    guess = centre + astray * random.normal(size=centre.shape)
+    category = ((embedded[:, None] - guess) ** 2).sum(-1).argmin(1)
+    labelled = (truth < KNOWN) & (random.random(len(truth)) < 0.4)
+    target = np.where(labelled, truth, -1)
+    category[labelled] = truth[labelled]
+    return embedded.astype(np.float32), category, target, truth
+
+
+def calibration_error(p: np.ndarray, right: np.ndarray) -> float:
+    part = np.minimum((10 * p).astype(int), 9)
+    return sum(
+        abs(p[part == b].mean() - right[part == b].mean()) * (part == b).mean() for b in np.unique(part)
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("apart", [0.7, 1.0, 1.5])
+def test_probabilities_come_true(seed, apart) -> None:
+    embedded, category, target, truth = world(seed, apart=apart)
+    found = calibrate(embedded, category, target, K)
+    free = target < 0
+    right = (category == truth)[free]
+    assert calibration_error(found.probability[free], right) < 0.1
+    assert found.probability[free][right].mean() > found.probability[free][~right].mean() + 0.1
+    assert found.labelled == (~free).sum()
+    assert f"calibrated on {found.labelled} labelled images" in found.words
+
+
+def test_nothing_is_learned_from_an_image_s_own_place() -> None:
+    """A random place looks no better for being where it is: the category was learned without the image."""
+    embedded, category, target, _ = world(apart=0.0)
+    category = np.where(target >= 0, category, np.random.default_rng(3).integers(0, K, len(category)))
+    p = calibrate(embedded, category, target, K).probability[target < 0]
+    assert p.mean() == pytest.approx(1 / K, abs=0.06)
+
+
+def test_strangers_in_a_known_class_do_not_speak_for_it() -> None:
+    embedded, category, target, truth = world(1, apart=1.5)
+    category[truth == 5] = np.where(
+        target[truth == 5] < 0, 0, category[truth == 5]
+    )  # a whole class strayed into 0
+    p = calibrate(embedded, category, target, K).probability
+    own = p[(truth == 0) & (target < 0)].mean()
+    assert p[truth == 5].mean() < own - 0.1
+
+
+def test_labels_can_only_make_it_less_sure() -> None:
+    embedded, category, target, _ = world(2)
+    sure = calibrate(embedded, category, np.full_like(target, -1), K).probability
+    scrambled = np.where(target >= 0, np.random.default_rng(0).integers(0, KNOWN, len(target)), -1)
+    unsure = calibrate(embedded, category, scrambled, K).probability
+    assert np.abs(unsure - 0.5).mean() < np.abs(sure - 0.5).mean()
+
+
+@pytest.mark.parametrize("n", [0, 1, 19])
+def test_too_few_labels_are_told(n) -> None:
+    embedded, category, target, _ = world()
+    target[np.flatnonzero(target >= 0)[n:]] = -1
+    found = calibrate(embedded, category, target, K)
+    assert found.labelled == 0
+    assert found.words.startswith(f"There are too few labelled images to calibrate the probability ({n};")
+    assert ((found.probability >= 0) & (found.probability <= 1)).all()
+
+
+def test_odd_collections() -> None:
+    embedded, category, target, _ = world()
+    category[:5] = target[:5] = -1  # could not be read
+    embedded[:5] = 0
+    category[100] = K  # a category of one image: nobody else can tell
+    found = calibrate(embedded, category, np.where(category == K, -1, target), K + 2)
+    assert np.isnan(found.probability[:5]).all()
+    assert found.probability[100] == 0
+    assert np.isfinite(found.probability[5:]).all()
+    same = calibrate(np.ones((40, 8), np.float32), np.arange(40) % 2, np.full(40, -1), 2)
+    assert same.probability == pytest.approx(np.full(40, 0.5), abs=0.1)
+    nothing = calibrate(np.zeros((3, 4), np.float32), np.full(3, -1), np.full(3, -1), 2)
+    assert np.isnan(nothing.probability).all()
+
+
+def test_parts_and_samples_change_little(monkeypatch) -> None:
+    given = world()
+    whole = calibrate(*given[:3], K).probability
+    monkeypatch.setattr("holotype.categories.calibration.CHUNK", 7)
+    np.testing.assert_allclose(calibrate(*given[:3], K).probability, whole, atol=1e-9)
+    monkeypatch.setattr("holotype.categories.calibration.LEARN_FROM", 500)
+    assert np.abs(calibrate(*given[:3], K).probability - whole).mean() < 0.1
+
+
+def test_scores_of_later_images_are_read_off_a_rising_curve() -> None:
+    random = np.random.default_rng(0)
+    said = random.uniform(0.3, 1, 2000)
+    opinion = Calibrated(np.clip(said**2 + random.normal(0, 0.1, 2000), 0, 1), 50, "")
+    opinion.probability[:10] = np.nan
+    points = curve(said, opinion)
+    assert list(points) == sorted(points)
+    later = read_off(np.array([0.4, 0.7, 1.0, np.nan]), points)
+    assert later[:3] == pytest.approx([0.16, 0.49, 0.95], abs=0.05)
+    assert np.isnan(later[3])
+    assert read_off(said, ()) is said

@@ -1,0 +1,55 @@
+"""docs/confidence.md: its code runs, its numbers of looks are exact, and its figures are those of the records."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from holotype.categories.features import write_features
+from holotype.categories.purity import FAIRLY, UNIFORM, look_at
+from holotype.categories.queue import COLUMNS
+from holotype.categories.relations import UNSURE, UNSURE_SHARE
+from tests.discovery.made_round import made_discovery
+
+TOP = Path(__file__).resolve().parents[2]
+PAGE = (TOP / "docs" / "confidence.md").read_text(encoding="utf-8")
+
+
+def test_its_code_runs(tmp_path, monkeypatch, capsys) -> None:
+    found = made_discovery("r", {"a": [0, 1, 2, 3], "new-01": list(range(4, 12))})
+    found.save(tmp_path / "runs" / "photos-discover")
+    write_features(tmp_path / "runs" / "photos-discover", found.images[["x", "y"]].to_numpy())
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    exec(code, {})
+    assert capsys.readouterr().out.splitlines()[-1] == "0.845"
+
+
+def test_the_looks_are_exact() -> None:
+    sizes, looks = re.findall(r"^\| (?:images in the category|look at) \| (.*) \|$", PAGE, re.MULTILINE)
+    told = [int(cell.replace(",", "")) for cell in looks.split(" | ")]
+    n = [int(cell.replace(",", "")) for cell in sizes.replace("very many", "1000000").split(" | ")]
+    assert [look_at(one) for one in n] == told
+
+
+def test_words_and_columns_are_told() -> None:
+    assert f"| uniform | at least {UNIFORM} |" in PAGE
+    assert f"| fairly uniform | {FAIRLY} to {UNIFORM} |" in PAGE
+    assert f"below {UNSURE}; if that is more than {UNSURE_SHARE:.0%}".replace("%", " %") in PAGE
+    assert set(COLUMNS) <= set(re.findall(r"`(\w+)`", PAGE))
+
+
+def test_the_figures_are_those_of_the_record() -> None:
+    record = json.loads((TOP / "experiments/results/confidence/embedded.json").read_text())
+    for case in record["cases"]:
+        (row,) = re.findall(rf"^\| {case['case']} \| [\d,]+ \| (.*) \|$", PAGE, re.MULTILINE)
+        told = row.split(" | ")
+        assert told[1] == f"{100 * case['all']:.1f} %"
+        assert told[2:4] == [f"{case['own_error']:.3f}", f"{case['error']:.3f}"]
+    assert record["command"] in PAGE
+    assert record["commit"] in PAGE
+    labelling = json.loads((TOP / "experiments/results/labelling/embedded.json").read_text())
+    assert labelling["command"] in PAGE
+    (mean,) = re.findall(r"^\| mean \| .* \| (\d+) \|$", PAGE, re.MULTILINE)
+    assert round(labelling["needed"][0]["queue"]) == int(mean)
