@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import holotype.cluster.count as count
 import holotype.cluster.search as module
 from holotype.cluster.count import CountEstimate, estimate_count, pick_k
 from holotype.cluster.search import Curve, centre_silhouette
@@ -16,13 +17,13 @@ from holotype.errors import InputError
 
 
 def clouds(
-    n_classes: int, each: int, n_known: int, noise: float = 0.15, seed: int = 0
+    n_classes: int, each: int, n_known: int, noise: float = 0.15, seed: int = 0, dim: int = 16
 ) -> tuple[Tensor, Tensor]:
     """Gaussian clouds around random directions; half of the points of the known ones are labelled."""
     draw = torch.Generator().manual_seed(seed)
-    centres = torch.nn.functional.normalize(torch.randn(n_classes, 16, generator=draw), dim=-1)
+    centres = torch.nn.functional.normalize(torch.randn(n_classes, dim, generator=draw), dim=-1)
     truth = torch.arange(n_classes).repeat_interleave(each)
-    features = centres[truth] + noise / 4 * torch.randn(len(truth), 16, generator=draw)
+    features = centres[truth] + noise / 4 * torch.randn(len(truth), dim, generator=draw)
     labelled = (truth < n_known) & (torch.arange(len(truth)) % 2 == 0)
     return features * 3, torch.where(labelled, truth, -1)
 
@@ -100,10 +101,41 @@ def test_many_known_classes_leave_room_for_new_ones(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(module, name, value)
     features, label = clouds(1500, 4, 1200)
     found = estimate_count(features, label, 1200)
-    assert found.points[-1].k >= 1700
     assert found.low > 1300
     assert 1400 < found.best < 1600
     assert pick_k(found) > 1200
+
+
+@pytest.mark.parametrize(
+    ("best", "n", "looks"), [(10, 1000, 8), (190, 6000, 8), (1000, 3000, 4), (2000, 20_000, 1)]
+)
+def test_the_curve_beside_an_answer_keeps_the_time_bounded(best: int, n: int, looks: int) -> None:
+    grid = count._look_around(CountEstimate(best, best - 2, best + 2, (), "", "class sizes"), 5, 5000, n)
+    assert best in grid
+    assert abs(len(grid) - looks) <= 1
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "each", "n_known", "noise"),
+    [(1200, 5, 600, 0.15), (10, 6, 5, 0.15), (12, 30, 12, 0.6), (13, 30, 12, 0.6)],
+    ids=["very many", "60 images", "none is new", "one is new"],
+)
+def test_the_range_holds_the_truth_at_the_edges(
+    n_classes: int, each: int, n_known: int, noise: float
+) -> None:
+    features, label = clouds(n_classes, each, n_known, noise=noise, dim=32)
+    found = estimate_count(features, label, n_known)
+    assert found.low <= n_classes <= found.high
+    assert found.best == pytest.approx(n_classes, rel=0.1)
+
+
+def test_a_long_tail_of_20_to_1() -> None:
+    features, label = clouds(40, 60, 20, dim=32)
+    truth = torch.arange(40).repeat_interleave(60)
+    size = 60 * 20.0 ** -torch.rand(40, generator=torch.Generator().manual_seed(3))
+    kept = torch.arange(60).repeat(40) < size[truth]
+    found = estimate_count(features[kept], label[kept], 20)
+    assert found.low <= 40 <= found.high
 
 
 def test_two_known_classes_of_many() -> None:

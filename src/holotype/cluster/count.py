@@ -41,6 +41,8 @@ NEIGHBOURS = 20_000
 """Images beyond these are left out, at random, where neighbours are looked for."""
 AROUND, LOOKS = 1.5, 7
 """The curve beside an answer of class sizes goes beyond its range by this factor, with so many K."""
+LOOK_WORK = 10_000_000
+"""K times images of all looks together, which the time of k-means grows with."""
 FINER = 8
 """Most rounds in which a clear peak of that curve is looked at more closely."""
 ESTIMATOR = 2
@@ -67,7 +69,7 @@ def estimate_count(
         return estimate_by_curve(features, label, n_known, k_max=k_max, seed=seed, progress=progress)
     answer = by_class_size(sized, len(features), n_known, high)
     x, label = sample(F.normalize(features.float(), dim=-1), label, n_known, seed)
-    grid = _look_around(answer, low, min(high, len(x)))
+    grid = _look_around(answer, low, min(high, len(x)), len(x))
     with counting("Counting categories", len(grid), progress) as advance:
         curve = Curve(x, label, n_known, seed, advance)
         for k in grid:
@@ -124,10 +126,16 @@ def _refine(curve: Curve) -> None:
             curve.at(k)
 
 
-def _look_around(answer: CountEstimate, low: int, high: int) -> list[int]:
-    """K from below to above the range of an answer, its own among them. low, high: the least and the largest."""
+def _look_around(answer: CountEstimate, low: int, high: int, n_images: int) -> list[int]:
+    """K from below to above the range of an answer, its own among them; that alone where others would take long.
+
+    low, high: the least and the largest.
+    """
+    best, looks = min(answer.best, high), min(LOOKS, LOOK_WORK // (answer.best * n_images))
+    if looks < 3:
+        return [best]
     ends = (max(low, answer.low / AROUND), min(high, answer.high * AROUND))
-    return sorted({*np.geomspace(*ends, LOOKS).round().astype(int).tolist(), min(answer.best, high)})
+    return sorted({*np.geomspace(*ends, looks).round().astype(int).tolist(), best})
 
 
 def pick_k(estimate: CountEstimate) -> int:
