@@ -24,7 +24,8 @@ from count_problems import Problem, random_problems, whole
 from measure import command, facts
 from script import one_sentence, read_record
 
-from holotype.cluster.class_size import COVERAGE, measure_classes
+from holotype.cluster.class_size import COVERAGE
+from holotype.cluster.count import pick_k, settle
 from holotype.cluster.search import estimate_by_curve
 from holotype.errors import InputError
 from holotype.machine.files import write_text
@@ -61,8 +62,7 @@ def estimate(features: np.ndarray, problem: Problem, curve: bool) -> dict[str, A
     """One line of the record. curve: also what the labelled accuracy of k-means says, which takes long."""
     x, label = torch.from_numpy(features[problem.rows]), torch.from_numpy(problem.label)
     started = time.monotonic()
-    found = measure_classes(x, label)
-    seconds = time.monotonic() - started
+    found = settle(x, label, problem.known)
     line = {
         "name": problem.name,
         "images": len(x),
@@ -70,10 +70,11 @@ def estimate(features: np.ndarray, problem: Problem, curve: bool) -> dict[str, A
         "known": problem.known,
         "k": problem.k,
         "tail": problem.tail,
-        "seconds": round(seconds, 2),
-        "estimate": found and round(max(found.k, problem.known), 1),
-        "low": found and round(max(found.low, problem.known), 1),
-        "high": found and round(max(found.high, problem.known), 1),
+        "by": found.by,
+        "seconds": round(time.monotonic() - started, 2),
+        "estimate": pick_k(found),
+        "low": found.low,
+        "high": found.high,
     }
     if curve:
         of_curve = estimate_by_curve(x, label, problem.known)
@@ -89,14 +90,13 @@ def tables(records: Sequence[dict[str, Any]]) -> str:
     ]
     for record in records:
         for one in (one for one in record["problems"] if " " not in one["name"]):
-            told = "-" if one["estimate"] is None else f"{one['estimate']:.0f}"
-            ends = "-" if one["estimate"] is None else f"{one['low']:.0f} to {one['high']:.0f}"
+            ends = f"{one['low']} to {one['high']}"
             curve = f"{one['curve']} ({one['curve_low']} to {one['curve_high']})" if "curve" in one else ""
-            cells = (one["name"], record["backbone"], one["known"], one["k"], told, ends, curve)
+            cells = (one["name"], record["backbone"], one["known"], one["k"], one["estimate"], ends, curve)
             lines.append(f"| {' | '.join(map(str, cells))} |")
     lines += [
         "",
-        "| random problems | backbone | n | cannot tell | off in the mean | bias | range holds truth | its width |",
+        "| random problems | backbone | n | by the curve alone | off in the mean | bias | range holds truth | its width |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for record in records:
@@ -112,13 +112,12 @@ def tables(records: Sequence[dict[str, Any]]) -> str:
 
 
 def _summary(problems: Sequence[dict[str, Any]]) -> str:
-    told = [one for one in problems if one["estimate"] is not None]
-    off = np.array([one["estimate"] / one["k"] - 1 for one in told])
-    holds = np.mean([one["low"] <= one["k"] <= one["high"] for one in told])
-    width = np.median([(one["high"] / one["low"]) ** 0.5 - 1 for one in told])
+    off = np.array([one["estimate"] / one["k"] - 1 for one in problems])
+    holds = np.mean([one["low"] <= one["k"] <= one["high"] for one in problems])
+    width = np.median([(one["high"] / one["low"]) ** 0.5 - 1 for one in problems])
     cells = (
         str(len(problems)),
-        str(len(problems) - len(told)),
+        str(sum(one["by"] == "curve" for one in problems)),
         f"{100 * np.abs(off).mean():.1f} %",
         f"{100 * off.mean():+.1f} %",
         f"{100 * holds:.0f} %",

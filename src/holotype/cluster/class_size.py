@@ -42,7 +42,8 @@ FAR = math.log(4)
 """A drawing in which nothing is left of the own classes counts as this far off, in log K."""
 ROUNDS = 4
 """In which K is found; it moves by less than a hundredth after the second."""
-COVERAGE = 0.8
+COVERAGE, WITHIN = 0.8, 1.2816
+"""Of the range, and how many standard deviations it reaches to either side for that."""
 LEAST_CLASSES = 4
 """Known classes with labelled images: of fewer, one odd class decides."""
 LEAST_PAIRS = 10
@@ -54,9 +55,23 @@ class ClassSize:
     """What the neighbours of labelled images say."""
 
     k: float
-    low: float
-    high: float
-    """Categories: the most likely number, and the range that holds the true one with a probability of COVERAGE."""
+    """Categories: the most likely number."""
+    spread: float
+    """Standard deviation of log K."""
+
+    @property
+    def low(self) -> float:
+        return self.k * math.exp(-WITHIN * self.spread)
+
+    @property
+    def high(self) -> float:
+        return self.k * math.exp(WITHIN * self.spread)
+
+    def joined(self, k: float, spread: float) -> ClassSize:
+        """With another opinion, each weighed by how sure it is."""
+        mine, other = self.spread**-2, spread**-2
+        centre = (mine * math.log(self.k) + other * math.log(k)) / (mine + other)
+        return ClassSize(math.exp(centre), (mine + other) ** -0.5)
 
 
 def measure_classes(features: Tensor, label: Tensor, seed: int = 0) -> ClassSize | None:
@@ -171,7 +186,7 @@ def _join(world: World, counted: list[Neighbours], seed: int) -> ClassSize | Non
     centre = float(weight @ estimate)
     variance = (1 - BOTH) * np.mean((weight @ rows) ** 2) + BOTH * np.mean((weight @ both) ** 2)
     spread = math.sqrt(float(variance) + _uneven(world.size, math.exp(centre)) ** 2)
-    return _range(centre, spread, classes)
+    return ClassSize(math.exp(centre), spread * _few(classes))
 
 
 def _redraw(world: World, counted: Neighbours, drawn: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
@@ -194,9 +209,8 @@ def _uneven(size: np.ndarray, k: float) -> float:
     return float(size.std(ddof=1) / size.mean() * math.sqrt(new) / k)
 
 
-def _range(centre: float, spread: float, classes: int) -> ClassSize:
+def _few(classes: int) -> float:
+    """How much wider a range must be because its width is known from few classes only: Student's t."""
     from scipy.stats import t
 
-    far = float(t.ppf((1 + COVERAGE) / 2, classes - 1)) * spread
-    low, k, high = (math.exp(value) for value in (centre - far, centre, centre + far))
-    return ClassSize(k, low, high)
+    return float(t.ppf((1 + COVERAGE) / 2, classes - 1)) / WITHIN

@@ -16,7 +16,6 @@ size is known; a geometric grid finds the region before Brent's search, which lo
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holotype.cluster.class_size import measure_classes
-from holotype.cluster.curve import CountEstimate, CountPoint, by_class_size, clear_peak, with_curve
+from holotype.cluster.curve import (
+    CountEstimate,
+    CountPoint,
+    by_both,
+    by_class_size,
+    clear_peak,
+    halfway,
+    with_curve,
+)
 from holotype.cluster.search import Curve, bounds, estimate_by_curve, sample, some
 from holotype.machine.bars import counting
 from holotype.machine.device import pick_device
@@ -39,6 +46,8 @@ __all__ = ["CountEstimate", "CountPoint", "count_key", "estimate_count", "estima
 
 NEIGHBOURS = 20_000
 """Images beyond these are left out, at random, where neighbours are looked for."""
+UNSURE = 0.15
+"""Where neighbours leave log K more open than this, the curve over k-means has a say too."""
 AROUND, LOOKS = 1.5, 7
 """The curve beside an answer of class sizes goes beyond its range by this factor, with so many K."""
 LOOK_WORK = 10_000_000
@@ -63,19 +72,36 @@ def estimate_count(
     features: (N, D) of images that could be read, from the frozen backbone; normalised here. label: (N,) long, -1 =
     unlabelled. The answer is n_known (nothing new) at least, k_max at most; by default k_max leaves two images each.
     """
+    answer = settle(features, label, n_known, k_max=k_max, seed=seed, progress=progress)
+    if answer.points:
+        return answer
     low, high = bounds(len(features), int((label < 0).sum()), n_known, k_max)
-    sized = measure_classes(*some(features, label, NEIGHBOURS, seed), seed)
-    if sized is None:
-        return estimate_by_curve(features, label, n_known, k_max=k_max, seed=seed, progress=progress)
-    answer = by_class_size(sized, len(features), n_known, high)
     x, label = sample(F.normalize(features.float(), dim=-1), label, n_known, seed)
     grid = _look_around(answer, low, min(high, len(x)), len(x))
     with counting("Counting categories", len(grid), progress) as advance:
-        curve = Curve(x, label, n_known, seed, advance)
+        around = Curve(x, label, n_known, seed, advance)
         for k in grid:
-            curve.at(k)
-        _refine(curve)
-    return with_curve(answer, curve.points)
+            around.at(k)
+        _refine(around)
+    return with_curve(answer, around.points)
+
+
+def settle(
+    features: Tensor,
+    label: Tensor,
+    n_known: int,
+    *,
+    k_max: int | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> CountEstimate:
+    """The same, with a curve over k-means only where it has a say."""
+    _, high = bounds(len(features), int((label < 0).sum()), n_known, k_max)
+    sized = measure_classes(*some(features, label, NEIGHBOURS, seed), seed)
+    if sized is not None and sized.spread <= UNSURE:
+        return by_class_size(sized, len(features), n_known, high)
+    curve = estimate_by_curve(features, label, n_known, k_max=k_max, seed=seed, progress=progress)
+    return curve if sized is None else by_both(sized, curve, len(features), n_known, high)
 
 
 def estimate_table(
@@ -139,11 +165,5 @@ def _look_around(answer: CountEstimate, low: int, high: int, n_images: int) -> l
 
 
 def pick_k(estimate: CountEstimate) -> int:
-    """The number to train with: the best value of an estimate from class sizes, or else halfway to the upper end.
-
-    A curve errs towards too few where most classes are unknown, a category too many can stay empty, and merging two in
-    the report is one click, where taking one apart is many.
-    """
-    if estimate.by == "class sizes":
-        return estimate.best
-    return math.ceil((estimate.best + estimate.high) / 2)
+    """The number to train with: the best value of an estimate from class sizes, or else halfway to the upper end."""
+    return estimate.best if estimate.by == "class sizes" else halfway(estimate)
