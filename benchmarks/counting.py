@@ -96,7 +96,7 @@ def tables(records: Sequence[dict[str, Any]]) -> str:
             lines.append(f"| {' | '.join(map(str, cells))} |")
     lines += [
         "",
-        "| random problems | backbone | n | by the curve alone | off in the mean | bias | range holds truth | its width |",
+        "| random problems | backbone | n | by curve alone | off in the mean | bias | range holds truth | its width |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for record in records:
