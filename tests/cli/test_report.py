@@ -10,7 +10,10 @@ import pandas as pd
 import pytest
 
 from holotype.categories.edits import Edit, to_csv
+from holotype.categories.features import write_features
 from holotype.categories.found import Discovery
+from holotype.categories.queue import FILE as QUEUE
+from holotype.categories.queue import write_queue
 from holotype.cli.report import command
 from holotype.discovery.rounds import play
 from holotype.errors import InputError
@@ -33,6 +36,18 @@ def test_without_edits_it_builds_the_page(run, capsys):
     assert command([str(run), "--no-progress"]) == 0
     assert (run / "report.html").is_file()
     assert "No edits to apply." in capsys.readouterr().out
+
+
+def test_answers_take_questions_off_the_queue(run, tmp_path):
+    found = Discovery.load(run)
+    write_features(run, np.random.default_rng(0).standard_normal((len(found.images), 8)))
+    write_queue(run)
+    first = pd.read_csv(run / QUEUE)["path"][0]
+    edits = write(tmp_path, Edit("run-made-1", "t", "confirm", first, "", "Sandal"))
+    assert command([str(run), "--edits", edits, "--no-progress"]) == 0
+    left = pd.read_csv(run / QUEUE)["path"]
+    assert len(left)
+    assert first not in set(left)
 
 
 def test_edits_reach_the_page_the_assignments_and_the_log(run, tmp_path, capsys):

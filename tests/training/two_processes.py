@@ -40,7 +40,7 @@ def train_all(world: World, out: Path, rank: int) -> None:
     for name, (method, settings) in CASES.items():
         compute = Compute.on("cpu", "fp64")
         cache = world.cache(out / "cache", compute=compute) if name.startswith("cached") else None
-        loop = world.loop(method, epochs=3, compute=compute, settings=settings, cache=cache)
+        loop = world.loop(method, epochs=2, compute=compute, settings=settings, cache=cache)
         placed = loop.fit()
         tensors = {**loop.model_tensors(), "placed": placed.category}
         save_file({k: v.contiguous() for k, v in tensors.items()}, out / f"{name}-{rank}.safetensors")

@@ -19,6 +19,8 @@ def command(argv: Sequence[str]) -> int:
     from holotype.categories.corrections import apply_log
     from holotype.categories.edits import LOG, append_edits, read_edits
     from holotype.categories.found import Discovery
+    from holotype.categories.queue import FILE as QUEUE
+    from holotype.categories.queue import write_queue
     from holotype.discovery.moved import settle
     from holotype.discovery.rounds import edits_at_home, how_many, play
     from holotype.machine.locks import hold
@@ -44,6 +46,8 @@ def command(argv: Sequence[str]) -> int:
             print(f"- {problem}")
         for line in next_round(folder, outcome):
             print(line)
+        if (folder / QUEUE).is_file():  # answers take questions off it
+            write_queue(folder, outcome.discovery)
         print(f"Report: {build_report(outcome.discovery, folder, progress=progress)}")
         if given.zip:
             print(zipped_words(write_zip(folder, Path(given.zip)), given.zip))
