@@ -27,6 +27,7 @@ from script import one_sentence, read_record
 from holotype.cluster.class_size import COVERAGE
 from holotype.cluster.count import pick_k, settle
 from holotype.cluster.search import estimate_by_curve
+from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.machine.files import write_text
 from holotype.runs.prepared import Shelf, make_compute
@@ -39,15 +40,17 @@ Data = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Features (N, D), true classes (N,), labels (N,) with "" = unlabelled."""
 
 
-def load(dataset: str, root: str | None, backbone: str, folder: Path) -> Data:
-    """From the file of an earlier run, or embedded now."""
-    file = folder / f"{dataset}.npz"
+def load(dataset: str, root: str | None, backbone: str, folder: Path, per_class: int | None) -> Data:
+    """From the file of an earlier run, or embedded now. per_class: so many images of each class, or all."""
+    file = folder / f"{called(dataset, per_class)}.npz"
     if not file.is_file():
         experiment = resolve(
             "kmeans", dataset, overrides={"root": root, "backbone.name": backbone, "progress": False}
         )
         compute = make_compute(experiment)
         prepared = Shelf().get(experiment, compute)
+        if per_class:
+            prepared.data.table = prepared.data.table.take(some_of_each(prepared.data.table, per_class))
         source, table = FreshViews(prepared.images, Encoder(prepared.backbone, compute)), prepared.data.table
         with torch.no_grad():
             features = evaluation_features(source, torch.arange(len(table))).float().cpu().numpy()
@@ -56,6 +59,20 @@ def load(dataset: str, root: str | None, backbone: str, folder: Path) -> Data:
         np.savez(file, f=features.astype(np.float16), truth=truth, label=label)
     stored = np.load(file)
     return stored["f"].astype(np.float32), stored["truth"], stored["label"]
+
+
+def called(dataset: str, per_class: int | None) -> str:
+    return f"{dataset}-{per_class}" if per_class else dataset
+
+
+def some_of_each(table: Table, per_class: int) -> np.ndarray:
+    """Rows of so many images of each class, drawn at random, in their order."""
+    truth, draw = np.asarray(table.truth), np.random.default_rng(0)
+    return np.sort(
+        np.concatenate(
+            [draw.permutation(np.flatnonzero(truth == one))[:per_class] for one in np.unique(truth)]
+        )
+    )
 
 
 def estimate(features: np.ndarray, problem: Problem, curve: bool) -> dict[str, Any]:
@@ -96,8 +113,8 @@ def tables(records: Sequence[dict[str, Any]]) -> str:
             lines.append(f"| {' | '.join(map(str, cells))} |")
     lines += [
         "",
-        "| random problems | backbone | n | by curve alone | off in the mean | bias | range holds truth | its width |",
-        "|---|---|---:|---:|---:|---:|---:|---:|",
+        "| random problems | of | backbone | n | off in the mean | bias | range holds truth | its width |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
     ]
     for record in records:
         drawn = [one for one in record["problems"] if " " in one["name"]]
@@ -107,7 +124,8 @@ def tables(records: Sequence[dict[str, Any]]) -> str:
             ("all", drawn),
         ):
             if some:
-                lines.append(f"| {kind} | {record['backbone']} | {_summary(some)} |")
+                sets = ", ".join(dict.fromkeys(one["name"].split()[0] for one in some))
+                lines.append(f"| {kind} | {sets} | {record['backbone']} | {_summary(some)} |")
     return "\n".join(lines)
 
 
@@ -117,7 +135,6 @@ def _summary(problems: Sequence[dict[str, Any]]) -> str:
     width = np.median([(one["high"] / one["low"]) ** 0.5 - 1 for one in problems])
     cells = (
         str(len(problems)),
-        str(sum(one["by"] == "curve" for one in problems)),
         f"{100 * np.abs(off).mean():.1f} %",
         f"{100 * off.mean():+.1f} %",
         f"{100 * holds:.0f} %",
@@ -138,6 +155,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--problems", type=int, default=20, help="random problems of each data set of 20 classes or more"
     )
+    parser.add_argument("--per-class", type=int, help="images of each class that are used (default: all)")
     parser.add_argument("--first", type=int, default=0, help="number of the first random problem")
     parser.add_argument("--curve", action="store_true", help="the curve of k-means for whole data sets too")
     parser.add_argument("--out", type=Path)
@@ -158,7 +176,8 @@ def main(words: Sequence[str] | None = None) -> int:
         "problems": [],
     }
     for dataset in given.datasets:
-        features, truth, label = load(dataset, given.root, given.backbone, given.features)
+        features, truth, label = load(dataset, given.root, given.backbone, given.features, given.per_class)
+        dataset = called(dataset, given.per_class)
         drawn = given.problems if len(set(truth)) >= 20 else 0
         numbers = range(given.first, given.first + drawn)
         for problem in (whole(dataset, truth, label), *random_problems(dataset, truth, numbers)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import counting
 import numpy as np
@@ -54,6 +55,13 @@ def test_random_problems_are_told_in_the_mean(tmp_path, capsys) -> None:
     assert [line.split(" | ")[0] for line in lines[-3:]] == ["| equal sizes", "| 10 to 1", "| all"]
     off = np.mean([abs(one["estimate"] / one["k"] - 1) for one in record["problems"][1:]])
     assert f" {100 * off:.1f} % " in lines[-1]
+
+
+def test_the_page_shows_what_was_recorded() -> None:
+    top = Path(__file__).parents[2]
+    records = sorted((top / "experiments" / "results" / "counting").glob("*.json"))
+    shown = counting.tables([json.loads(path.read_text()) for path in records])
+    assert shown in (top / "docs" / "how-many.md").read_text()
 
 
 def test_a_file_to_write_must_be_named(capsys) -> None:
