@@ -24,11 +24,8 @@ LONGER = {"simgcd": 12, "debgcd": 12, "rpc": 12, "protogcd": 12, "rs": 24, "uno"
 """Epochs until the squares are told apart; four are enough for the others."""
 
 
-LIGHT = {**SMALL, "uno": {"heads": 2}, "debgcd": {"arch": "compact"}}
-
-
 def small(name: str) -> dict:
-    return LIGHT.get(name, {})
+    return SMALL.get(name, {})
 
 
 def steps_of(loop):

@@ -20,7 +20,7 @@ from .conftest import weights
 FILE = Path(__file__).with_name("golden_weights.json")
 AS_THEN: dict[str, dict[str, object]] = {
     "simgcd": {"memax_weight": 1.0},
-    "debgcd": {"memax_weight": 1.0},
+    "debgcd": {"memax_weight": 1.0, "arch": "debgcd"},
     "rpc": {"memax_weight": 1.0, "base": "simgcd"},
 }
 """The defaults of the time."""

@@ -66,8 +66,9 @@ def test_resumed_equals_uninterrupted_bit_for_bit(world, name, tmp_path):
     whole = world.loop(TRAINED[name], epochs=3)
     whole.fit()
     ends = list(accumulate(whole.steps * whole.epochs(stage) for stage in whole.stages))
-    # inside the first epoch, inside the second, at its end; between two stages, and inside the next
-    for stop_after in {1, 4, 6, *(end + more for end in ends[:-1] for more in (0, 1))}:
+    # inside the first epoch, inside the second, at its end; or inside one, between two stages, and inside the next
+    within = {1, 4, 6} if len(ends) == 1 else {4}
+    for stop_after in {*within, *(end + more for end in ends[:-1] for more in (0, 1))}:
         out = tmp_path / str(stop_after)
         first = world.loop(TRAINED[name], epochs=3, out=out)
         interrupt_after(first, stop_after)
