@@ -161,14 +161,18 @@ def _failed(others: Others) -> dict[int, int]:
 
 
 def _end_others(others: Others, seconds: float = LAST_SECONDS) -> None:
-    """The others end with this process, by themselves or not; one that failed alone is named."""
-    for number, code in _failed(others).items():
-        if code not in DELIBERATE:
-            print(f"Process {number} of this run failed (exit code {code}).", file=sys.stderr, flush=True)
+    """The others end with this process, by themselves or not; one that failed alone is named.
+
+    Named after it was waited for: the talk with a process breaks off a moment before it counts as ended.
+    """
     deadline = time.monotonic() + seconds
-    for other in others:
-        with contextlib.suppress(subprocess.TimeoutExpired):
+    for number, other in enumerate(others, start=1):
+        try:
             other.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            other.kill()
+            other.wait()
             continue
-        other.kill()
-        other.wait()
+        code = _failed(others).get(number, 0)
+        if code and code not in DELIBERATE:
+            print(f"Process {number} of this run failed (exit code {code}).", file=sys.stderr, flush=True)
