@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holotype.data.columns import is_utf8, read_columns
+from holotype.data.paths import relative
 from holotype.errors import InputError
 from holotype.machine.files import write_beside, write_text
 
@@ -117,7 +117,7 @@ class Table:
 
     def fingerprint(self) -> str:
         """SHA-256 over what a method sees: paths, labels and known classes, not truth and problem."""
-        path = [os.path.relpath(p, self.root).replace(os.sep, "/") if self.root else p for p in self.path]
+        path = relative(self.path, self.root)
         seen = json.dumps([path, list(self.label), list(self.known)])
         return hashlib.sha256(seen.encode("ascii")).hexdigest()
 

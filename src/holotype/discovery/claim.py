@@ -10,12 +10,12 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from holotype.data.paths import relative
 from holotype.data.stamps import stamps
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen, choose_backbone
 from holotype.discovery.collection import read_collection
 from holotype.discovery.config import DiscoverConfig
-from holotype.discovery.paths import relative
 from holotype.errors import InputError
 from holotype.machine.device import pick_device
 from holotype.machine.plain import NotPlain, as_plain, from_plain

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from holotype.data.digests import digests
+from holotype.data.paths import relative
 from holotype.data.stamps import stamps
 from holotype.data.table import Table
-from holotype.discovery.paths import relative
 from holotype.errors import InputError
 from holotype.machine.files import write_beside
 

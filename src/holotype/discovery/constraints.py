@@ -20,8 +20,8 @@ import numpy as np
 from holotype.categories.corrections import Applied
 from holotype.categories.found import Discovery
 from holotype.categories.standing import CONFIRMED, MOVED, REJECTED
+from holotype.data.paths import relative
 from holotype.data.table import Table
-from holotype.discovery.paths import relative
 
 TYPICAL = 9
 """Images of a part of a merged or split category that become labels, at most."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from holotype.categories.edits import Edit, append_edits, run_ids
 from holotype.categories.found import Discovery
+from holotype.data.paths import relative
 from holotype.data.table import Table
 from holotype.discovery.asked import Asked, read_asked
 from holotype.discovery.classes import Words, understand
@@ -23,7 +24,6 @@ from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.difference import Difference, compare, compare_labels, shown, with_marks
 from holotype.discovery.moved import STAMPS, Moves, follow, settle
-from holotype.discovery.paths import relative
 from holotype.discovery.rounds import (
     Begun,
     Played,

@@ -20,8 +20,8 @@ from typing import Any
 from holotype.categories.edits import LOG, Edit, read_log, to_csv
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Category, Discovery
+from holotype.data.paths import relative
 from holotype.discovery.collection import read_collection
-from holotype.discovery.paths import relative
 from holotype.machine.files import folder_beside, write_text
 from holotype.report.mailed import short_names
 

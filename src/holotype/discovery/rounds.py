@@ -26,11 +26,11 @@ from holotype.categories.edits import Edit, append_edits, read_edits, read_log
 from holotype.categories.features import FEATURES
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Discovery
+from holotype.data.paths import relative
 from holotype.discovery.asked import Asked, read_asked
 from holotype.discovery.collection import Collection, read_collection
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.moved import at_home, read_earlier
-from holotype.discovery.paths import relative
 from holotype.discovery.taking_part import Account
 from holotype.errors import InputError
 from holotype.machine.files import write_beside, write_text

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from holotype.categories.edits import ACTIONS, Edit
+from holotype.data.paths import relative
 from holotype.data.sources import with_readable_classes
 from holotype.data.table import Table
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.difference import shown
-from holotype.discovery.paths import relative
 
 DONE = {"rename": "renamed", "merge": "merged", "move": "moved", "reject": "rejected", "confirm": "confirmed"}
 """What each action is called once it is done."""

@@ -80,13 +80,7 @@ def _tell_copies(table: Table, same: Sequence[int], found: Embeddings) -> None:
 
 
 def _facts(backbone: Backbone) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "backbone": backbone.name,
-        "backbone_digest": backbone.digest,
-        "image_size": backbone.image_size,
-        "dim": backbone.dim,
-    }
+    return {"format": FORMAT, **embed.network_facts(backbone)}
 
 
 def _agree(folder: Path, wanted: dict[str, Any]) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor
 
 from holotype.data.ingest import Decoded, in_order
+from holotype.data.paths import relative
 from holotype.data.stamps import stamps
 from holotype.data.store import CROP_SHARE
 from holotype.data.table import Table
@@ -166,21 +166,26 @@ def _facts(table: Table, backbone: Backbone) -> dict[str, Any]:
     unlabelled = dataclasses.replace(table, label=np.full(len(table), "", dtype=object), known=())
     return {
         "format": FORMAT,
-        "backbone": backbone.name,
-        "backbone_digest": backbone.digest,
-        "image_size": backbone.image_size,
-        "dim": backbone.dim,
+        **network_facts(backbone),
         "images": unlabelled.fingerprint(),
         "n": len(table),
         "root": table.root,
     }
 
 
+def network_facts(backbone: Backbone) -> dict[str, Any]:
+    """What decides the features of an image, and the network's name."""
+    return {
+        "backbone": backbone.name,
+        "backbone_digest": backbone.digest,
+        "image_size": backbone.image_size,
+        "dim": backbone.dim,
+    }
+
+
 def relative_paths(table: Table) -> list[str]:
     """The paths as seen from the table's root; as they are where it has none."""
-    if not table.root:
-        return list(table.path)
-    return [os.path.relpath(path, table.root).replace(os.sep, "/") for path in table.path]
+    return relative(table.path, table.root)
 
 
 def _agree(folder: Path, wanted: dict[str, Any]) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 
-def relative(paths: Sequence[str], root: str) -> list[str]:
+def relative(paths: Iterable[str], root: str) -> list[str]:
     """Paths as seen from the root, with slashes, as Table.fingerprint sees them; as they are where there is no root."""
     return [os.path.relpath(path, root).replace(os.sep, "/") if root else path for path in paths]

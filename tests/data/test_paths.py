@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holotype.discovery.paths import relative
+from holotype.data.paths import relative
 
 
 def test_paths_are_seen_from_the_root() -> None:
