@@ -37,6 +37,23 @@ def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture(scope="module", autouse=True)
+def narrow_heads(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Small heads, in this process.
+
+    A file of tests that needs the published ones, for known answers or because a command that it starts reads what
+    is trained here, says so with PUBLISHED_HEADS = True.
+    """
+    from holotype.models import heads
+
+    from .narrow import HIDDEN
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not getattr(request.module, "PUBLISHED_HEADS", False):
+            patch.setattr(heads, "HIDDEN", HIDDEN)
+        yield
+
+
 @pytest.fixture(scope="session")
 def tiny_backbone_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A vision transformer of 0.4 M random weights at 32 pixels, as a local file."""

@@ -26,6 +26,8 @@ from holotype.models.tails import AbsorbedTail, WholeTail
 _torchvision.cure()
 import timm  # noqa: E402
 
+PUBLISHED_HEADS = True
+
 GROUPS = dict(np.load(Path(__file__).parent.parent / "parity" / "param_groups.npz", allow_pickle=False))
 TINY = "vit_tiny_patch16_224"
 

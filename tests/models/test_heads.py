@@ -16,6 +16,8 @@ from holotype.models.heads import (
     Projector,
 )
 
+PUBLISHED_HEADS = True
+
 GOLDEN = dict(np.load(Path(__file__).parent.parent / "parity" / "heads.npz", allow_pickle=False))
 ATOL = 1e-9
 

@@ -242,8 +242,10 @@ def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_sound_state(world, 
 
 KILLED = """
 from pathlib import Path
+from tests.narrow import narrow
 from tests.training.conftest import World, draw_squares
 from holotype.data.store import ImageStore
+narrow()
 table = draw_squares(Path({images!r}))
 world = World(table, ImageStore.decode(list(table.path), 32, progress=False))
 print("ready", flush=True)

@@ -22,6 +22,12 @@ def test_one_process_gathers_nothing():
     sum_gradients([torch.nn.Parameter(x)], [])
 
 
+def start_two(job, *given):
+    """job(rank, *given) in two processes, forked from one that has imported what they need."""
+    mp.set_forkserver_preload(["tests.training.two_processes"])
+    mp.start_processes(job, args=given, nprocs=2, start_method="forkserver")
+
+
 @pytest.mark.processes
 @pytest.mark.xdist_group("processes")
 def test_two_processes_give_the_weights_of_one(world, tmp_path):
@@ -30,7 +36,7 @@ def test_two_processes_give_the_weights_of_one(world, tmp_path):
         (tmp_path / "images" / str(rank)).mkdir(parents=True)
     (tmp_path / "one").mkdir()
     train_all(world, tmp_path / "one", 0)
-    mp.spawn(worker, args=(2, str(tmp_path / "images"), str(tmp_path)), nprocs=2)
+    start_two(worker, 2, str(tmp_path / "images"), str(tmp_path))
     for name in CASES:
         one = load_file(tmp_path / "one" / f"{name}-0.safetensors")
         for rank in range(2):
@@ -48,7 +54,7 @@ def test_two_processes_give_the_weights_of_one(world, tmp_path):
 
 def run_two(job, tmp_path):
     """`job` of two_processes.py in two processes; returns what each of them noted."""
-    mp.spawn(job, args=(str(tmp_path),), nprocs=2)
+    start_two(job, str(tmp_path))
     return [json.loads((tmp_path / f"noted-{rank}.json").read_text()) for rank in range(2)]
 
 

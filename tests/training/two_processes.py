@@ -21,6 +21,7 @@ from holotype.machine.processes import found_by_first, processes_here, told_by_a
 from holotype.methods import METHODS
 from holotype.training import caching
 from holotype.training.journal import Journal, Position, State
+from tests.narrow import narrow
 
 from .conftest import World, draw_squares
 from .explodes import Explodes
@@ -48,6 +49,7 @@ def train_all(world: World, out: Path, rank: int) -> None:
 
 
 def worker(rank: int, size: int, images: str, out: str) -> None:
+    narrow()
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{out}/meeting", rank=rank, world_size=size)
     folder = Path(images)
@@ -83,6 +85,7 @@ def restarts(rank: int, out: str) -> None:
 
 
 def meet(rank: int, out: str) -> None:
+    narrow()
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{out}/meeting", rank=rank, world_size=2)
 

@@ -17,6 +17,8 @@ from torch.nn import functional as F
 from holotype.losses.precision import unit
 
 OVA_TEMPERATURE = 0.1
+HIDDEN = 2048
+"""Width of the hidden layers of projectors and detectors, as published."""
 
 
 def mlp(*widths: int) -> nn.Sequential:
@@ -31,10 +33,14 @@ def mlp(*widths: int) -> nn.Sequential:
 
 
 class Projector(nn.Module):
-    """The projector g: (..., dim) features -> (..., out), not normalised (the losses normalise)."""
+    """The projector g: (..., dim) features -> (..., out), not normalised (the losses normalise).
 
-    def __init__(self, dim: int, hidden: int = 2048, out: int = 256) -> None:
+    hidden: width of its layers; by default as published.
+    """
+
+    def __init__(self, dim: int, hidden: int | None = None, out: int = 256) -> None:
         super().__init__()
+        hidden = hidden or HIDDEN
         self.mlp = mlp(dim, hidden, hidden, out)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -78,8 +84,9 @@ class DetectorOVA(nn.Module):
     class", rows C .. 2C-1 "this class". A softmax over the two is the sigmoid of their difference.
     """
 
-    def __init__(self, dim: int, n_known: int, hidden: int = 2048, bottleneck: int = 256) -> None:
+    def __init__(self, dim: int, n_known: int, hidden: int | None = None, bottleneck: int = 256) -> None:
         super().__init__()
+        hidden = hidden or HIDDEN
         self.mlp = mlp(dim, hidden, hidden, hidden, hidden, bottleneck)
         self.classifier = CosineClassifier(bottleneck, 2 * n_known)
 
@@ -94,7 +101,9 @@ class GCDHead(nn.Module):
     out = None stops at the bottleneck, which is far cheaper and not what the paper trained.
     """
 
-    def __init__(self, dim: int, hidden: int = 2048, bottleneck: int = 256, out: int | None = 65_536) -> None:
+    def __init__(
+        self, dim: int, hidden: int | None = None, bottleneck: int = 256, out: int | None = 65_536
+    ) -> None:
         super().__init__()
         self.projector = Projector(dim, hidden, bottleneck)
         self.classifier = None if out is None else CosineClassifier(bottleneck, out)
@@ -133,9 +142,9 @@ class MultiHead(nn.Module):
     (V, B, dim) -> (V, heads, B, k) cosines. Batch norm sees one view at a time.
     """
 
-    def __init__(self, heads: int, dim: int, k: int, hidden: int = 2048, out: int = 256) -> None:
+    def __init__(self, heads: int, dim: int, k: int, hidden: int | None = None, out: int = 256) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, hidden = heads, hidden or HIDDEN
         self.first = nn.Linear(dim, heads * hidden)
         self.norm = nn.BatchNorm1d(heads * hidden)
         bound = 1 / math.sqrt(hidden)
