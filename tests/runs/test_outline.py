@@ -20,7 +20,7 @@ def test_an_outline_finds_its_own_run_and_no_other(method: str, preset: str) -> 
     told = outline(experiment)
     own = made_identity(experiment)
     assert fits(own, told)
-    changes: dict[str, Any] = {"engine": 9, "method.name": "x", "method.revision": 9, "data.name": "scars"}
+    changes: dict[str, Any] = {"engine": 9, "method.name": "x", "method.revision": 9, "data.name": "scars", "data.k": 194}
     changes |= {"backbone.name": "x", "backbone.train_blocks": 7, "views": "3+3"}
     changes |= {"method.settings.added": 1} | ({"train.lr": 9.0} if method != "kmeans" else {"train.lr": 0.1})
     for key, value in changes.items():
@@ -39,7 +39,9 @@ def test_an_outline_finds_its_own_run_and_no_other(method: str, preset: str) -> 
 
 def test_an_outline_says_what_is_asked_for_and_leaves_open_what_is_not() -> None:
     plain = outline(resolve("rpc", "cub"))
-    assert not {"views", "data.k", "backbone.image_size", "train.precision"} & set(plain)
+    assert not {"views", "backbone.image_size", "train.precision"} & set(plain)
+    assert plain["data.k"] == 200  # as the data set has it: a run with a number that was counted is another row's
+    assert "data.k" not in outline(resolve("rpc", "cub", overrides={"k": "auto"}))
     asked = {"k": 7, "cache_views": "off", "backbone.image_size": 64, "train.precision": "fp64"}
     told = outline(resolve("rpc", "birds/table.csv", overrides=asked))
     assert (told["views"], told["data.k"], told["data.name"]) == ("off", 7, "table")

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from holotype.data.benchmarks import BENCHMARKS
+from holotype.data.benchmarks import BENCHMARKS, read_facts
 from holotype.data.sources import collection_name
 from holotype.errors import InputError
 from holotype.methods import find_method
@@ -169,7 +169,10 @@ def outline(experiment: Experiment) -> dict[str, Any]:
         exact = experiment.cache_views == "off"
         views = drawn(experiment, None if exact else CacheViews.parse(experiment.cache_views))
         told["views"] = str(views) if views else "off"
-    told |= {"data.k": experiment.k} if isinstance(experiment.k, int) else {}
+    if isinstance(experiment.k, int):
+        told["data.k"] = experiment.k
+    elif experiment.k is None and dataset in BENCHMARKS:
+        told["data.k"] = read_facts(dataset).classes  # and not a number that was counted, or another one given
     told |= {"backbone.image_size": own.image_size} if own.image_size else {}
     told |= {"train.precision": experiment.train.precision} if experiment.train.precision != "auto" else {}
     return told
