@@ -23,6 +23,7 @@ from holotype.discovery.best_backbone import Chosen
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.plan import draw_sample, make_plan, pick_preset, resolved, spread_epochs
+from holotype.discovery.shots import take_shots
 from holotype.discovery.taking_part import seen_classes, unread_labels
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
@@ -66,6 +67,8 @@ class Round:
     """Ids and names of the categories of the rounds before."""
     digests: tuple[str, ...] = ()
     """(N,) of the contents of the images (data/digests.py)."""
+    columns: dict[str, np.ndarray] = field(default_factory=dict)
+    """(N,) what else is known of the images, for their table: from the heads of the files, for one."""
     progress: bool = False
     clock: Clock = field(default_factory=Clock)
 
@@ -92,10 +95,19 @@ def run_round(round: Round) -> None:
             round.folder / "embeddings",
             progress=round.progress,
         )
+    take_occasions(round)
     take_classes(round, embedded)
     check_embedded(round.table, embedded.features, round.out)
     k, count = choose_k(round, embedded.features)
     find_categories(round, embedded, k, count)
+
+
+def take_occasions(round: Round) -> None:
+    """Let the round know when, where and with which camera its images were taken, as far as the files say it."""
+    shots = take_shots(round.folder, round.table, round.digests, round.progress)
+    round.columns |= shots.columns()
+    if words := shots.words():
+        log.info(words)
 
 
 def take_classes(round: Round, embedded: Embeddings) -> None:
@@ -196,7 +208,8 @@ def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEsti
         )
         counted = count.as_dict() if count else None
         run_id = f"{uuid.uuid4().hex[:12]}-{round.number}"
-        told = Told(run_id, about, counted, round.before, round.given.names, round.taken, embedded.features)
+        given = round.given.names, round.taken, embedded.features
+        told = Told(run_id, about, counted, round.before, *given, columns=round.columns)
         rest = Rest(table, rows, embedded.note, round.out)
         finish(run, prediction, run.loop.seconds(), parallel=1, rest=rest, told=told)
 

@@ -22,6 +22,7 @@ from holotype.categories.facts import Facts
 from holotype.categories.found import Category, Discovery
 from holotype.categories.purity import in_words, told
 from holotype.data.containers import split_container
+from holotype.report.occasions import occasions
 
 FORMAT = 1
 LIMIT = 20_000
@@ -182,6 +183,7 @@ def _columns(frame: pd.DataFrame, discovery: Discovery) -> dict[str, Any]:
         **_map(frame),
         "problem": _sparse(frame["problem"]),
         "note": _sparse(frame["note"]),
+        **occasions(frame),
     }
 
 

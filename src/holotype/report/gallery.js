@@ -41,6 +41,7 @@ function describe(i) {
   if (images.label[i] >= 0) parts.push(`labelled ${nameOf(images.labels[images.label[i]])}`);
   if (now.confirmed.has(i)) parts.push(`confirmed as ${labelOf(i)}`);
   if (now.doubtful[i]) parts.push("doubtful");
+  if (images.taken?.[i]) parts.push(`taken ${whenTaken(i)}`);
   return parts.join(", ");
 }
 

@@ -134,7 +134,7 @@ const categoryAt = (id) => findCategory(id) || novel()[0] || alive()[0];
 function categoryView(id) {
   const category = categoryAt(id);
   if (!category) return h("p", {}, "There are no categories.");
-  const list = now.members[category.index].filter(FILTERS[wish.filter][1]).sort(SORTS[wish.sort][1]);
+  const list = sieved(now.members[category.index].filter(FILTERS[wish.filter][1])).sort(SORTS[wish.sort][1]);
   const gallery = new Gallery(list, { title: `Images in ${category.name}` });
   const choice = (key, table, label) => h("label", {}, label, h("select", { onchange: (event) => {
     wish[key] = event.target.value;
@@ -146,7 +146,7 @@ function categoryView(id) {
     categoryHead(category),
     category.borderline.length ? h("details", { class: "border" }, h("summary", {}, `On the border (${category.borderline.length}): they fit another category almost as well`),
       new Gallery(category.borderline, { title: "Images on the border", caption: guess }).element) : null,
-    h("div", { class: "tools" }, choice("sort", SORTS, "Sort "), choice("filter", FILTERS, "Show "),
+    h("div", { class: "tools" }, choice("sort", SORTS, "Sort "), choice("filter", FILTERS, "Show "), sieveTools(),
       h("button", { type: "button", class: "quiet", onclick: () => { list.forEach((i) => selected.add(i)); showSelection(); } }, `Select all ${number(list.length)}`)),
     list.length ? gallery.element : h("p", { class: "soft" }, "No image of this kind."),
     category.n > now.members[category.index].length ? h("p", { class: "soft" }, `${number(category.n - now.members[category.index].length)} more are in assignments.csv.`) : null));
@@ -200,13 +200,13 @@ function rejectCategory(category) {
 // -- the rest -----------------------------------------------------------------------------------------
 
 function doubtfulView() {
-  const list = doubtful();
+  const list = sieved(doubtful());
   const rejected = [...now.note].filter(([, note]) => note === "rejected").map(([i]) => i);
   const caption = (i) => [glyph(now.categories[now.category[i]]?.kind), `${now.categories[now.category[i]]?.name ?? "none"}`,
     guess(i) ? h("span", { class: "soft" }, ` ${guess(i)}`) : null];
   return [
     h("h1", {}, plural(list.length, "doubtful image")), h("p", { class: "lead" }, LEAD.doubtful),
-    list.length ? h("div", { class: "tools" }, h("button", { type: "button", class: "quiet", onclick: () => { list.forEach((i) => selected.add(i)); showSelection(); } }, `Select all ${number(list.length)}`)) : null,
+    list.length || sieveOn() ? h("div", { class: "tools" }, sieveTools(), h("button", { type: "button", class: "quiet", onclick: () => { list.forEach((i) => selected.add(i)); showSelection(); } }, `Select all ${number(list.length)}`)) : null,
     new Gallery(list, { title: "Doubtful images", caption }).element,
     rejected.length ? section("Rejected", new Gallery(rejected, { title: "Rejected images" }).element) : null,
   ];

@@ -67,6 +67,8 @@ class Told:
     """Ids and names of all rounds before, which mean something else than a category that nobody has seen yet."""
     embedded: np.ndarray | None = None
     """(N, D) features of the frozen backbone, for a second opinion of where images were placed."""
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Of the table of images: (N,) what else is known of each (categories/found.py, OPTIONAL)."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,7 @@ def put_together(placed: Placed, ids: list[str], told: Told) -> Discovery:
     )
     # known classes in their order, then new-01, new-02, ...: the largest first
     order = sorted(described.categories, key=lambda c: (c.kind == "novel", c.id if c.kind == "novel" else ""))
-    images = make_frame(placed, ids, described, told.names)
+    images = make_frame(placed, ids, described, told.names).assign(**told.columns)
     if placed.opinion is not None:
         said = np.where(placed.fixed, np.nan, placed.said.probability.numpy())
         points = curve(said, placed.opinion) if placed.opinion.labelled else ()
