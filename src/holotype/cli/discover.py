@@ -119,7 +119,9 @@ def add_settings(parser: Parser, settings: type, skip: set[str]) -> None:
 
 
 def summary(found: Discovery, folder: Path) -> str:
-    """What a person wants to see at the end."""
+    """What a person wants to see at the end. Of bursts, an image that is alone counts as one."""
+    from holotype.categories.bursts import in_words, occasions
+
     images, facts = found.images, found.facts
     unread = int((images.problem != "").sum())
     novel = [c for c in found.categories if c.kind == "novel"]
@@ -127,7 +129,8 @@ def summary(found: Discovery, folder: Path) -> str:
         several(len(found.known), "known class", "known classes"),
         several(len(novel), "new category", "new categories"),
     )
-    lines = ["", f"{several(len(images), 'image')}, {known}, {new}"]
+    frames, times = in_words(images["group"]) if "group" in images else "", occasions(images)
+    lines = ["", f"{several(len(images), 'image')}{f' ({frames})' if frames else ''}, {known}, {new}"]
     lines[-1] += f"; {several(unread, 'image')} could not be read" if unread else ""
     if count := found.count:
         lines.append(
@@ -137,7 +140,10 @@ def summary(found: Discovery, folder: Path) -> str:
     width = max((len(c.name) for c in found.categories[:MOST_LINES]), default=0)
     lines += [
         "",
-        *(f"  {c.name:<{width}} {c.n:>7,}  {c.words}".rstrip() for c in found.categories[:MOST_LINES]),
+        *(
+            f"  {c.name:<{width}} {c.n:>7,}{f' in {times[c.id]:>5,} bursts' if times else ''}  {c.words}".rstrip()
+            for c in found.categories[:MOST_LINES]
+        ),
     ]
     if len(found.categories) > MOST_LINES:
         lines.append(f"  and {len(found.categories) - MOST_LINES} more in the report")

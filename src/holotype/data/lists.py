@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holotype.data.columns import bare, read_lines
@@ -30,13 +30,16 @@ class Listed:
     """The column `truth`, for scoring only; None = there is none."""
     line: list[int]
     """Of the file; of a Parquet file the row."""
+    group: list[str] | None = None
+    """The column `group`: the burst that each image is a frame of, "" = none; None = there is no such column."""
 
     def take(self, rows: Sequence[int]) -> Listed:
         def some(values: list[str]) -> list[str]:
             return [values[row] for row in rows]
 
-        hidden = None if self.hidden is None else some(self.hidden)
-        return Listed(self.file, some(self.path), some(self.label), hidden, [self.line[row] for row in rows])
+        hidden, group = (None if values is None else some(values) for values in (self.hidden, self.group))
+        line = [self.line[row] for row in rows]
+        return Listed(self.file, some(self.path), some(self.label), hidden, line, group)
 
     def where(self, row: int) -> str:
         unit = "row" if self.file.suffix.lower() == ".parquet" else "line"
@@ -69,7 +72,8 @@ def read_list(file: Path) -> Listed:
         given = [bare(value) for value in given]
     label = [unquoted(value) for value in given]
     hidden = [unquoted(value) for value in columns["truth"]] if "truth" in columns else None
-    listed = Listed(file, path, label, hidden, line)
+    group = [unquoted(value) for value in columns["group"]] if "group" in columns else None
+    listed = Listed(file, path, label, hidden, line, group)
     empty = [row for row, given in enumerate(path) if not given.strip()]
     if empty:
         where = listed.where(empty[0]).capitalize()
@@ -110,7 +114,7 @@ def match(
         )
     kept = _once(listed, found, there)
     matched = listed.take(kept)
-    return Listed(listed.file, [str(found[row]) for row in kept], matched.label, matched.hidden, matched.line)
+    return replace(matched, path=[str(found[row]) for row in kept])
 
 
 def _once(listed: Listed, found: Sequence[str | None], rows: Sequence[int]) -> list[int]:

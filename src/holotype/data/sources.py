@@ -41,10 +41,10 @@ def from_folder(root: Path) -> Table:
 def from_csv(file: Path, root: Path | None = None, *, skip_missing: bool = False) -> Table:
     """Rows of a CSV, TSV or Parquet file with the columns `path` (or `file_name`) and `label`.
 
-    An empty label means unlabelled; a file with a path column only is unlabelled throughout. A column
-    `truth` is kept for scoring. Relative paths start at `root`, or at the file's own folder; those of another machine
-    are seen through (matching.py). The apostrophe that keeps a label in a CSV file from being a formula is dropped;
-    nothing else is interpreted: "NA" and "001" are names. skip_missing: rows without an image are left out.
+    An empty label means unlabelled; a file with a path column only is unlabelled throughout. A column `truth` is kept
+    for scoring, and one `group` for bursts. Relative paths start at `root`, or at the file's own folder; those of
+    another machine are seen through (matching.py). The apostrophe that keeps a label in a CSV file from being a formula
+    is dropped; nothing else is interpreted: "NA" and "001" are names. skip_missing: rows without an image are left out.
     """
     file = Path(file)
     if root is not None and not Path(root).is_dir():
@@ -59,7 +59,9 @@ def from_csv(file: Path, root: Path | None = None, *, skip_missing: bool = False
     if not listed.path:
         raise InputError(f"None of the images that {file} lists is there; relative paths start at {base}.")
     known = tuple(sorted(set(listed.label) - {""}))
-    return _table(file, listed.path, listed.label, known, root=str(base), truth=listed.hidden)
+    return _table(
+        file, listed.path, listed.label, known, root=str(base), truth=listed.hidden, group=listed.group
+    )
 
 
 def load_table(
@@ -147,12 +149,14 @@ def _table(
     *,
     root: str,
     truth: Sequence[str] | None = None,
+    group: Sequence[str] | None = None,
 ) -> Table:
     return Table(
         path=np.array(path, dtype=object),
         label=np.array(label, dtype=object),
         known=known,
         truth=None if truth is None else np.array(truth, dtype=object),
+        group=None if group is None else np.array(group, dtype=object),
         name=collection_name(source),
         root=root,
     )
@@ -189,7 +193,6 @@ def _folder_label(file: Path) -> str:
 def _with_labels(source: Path, labels: Path, skip_missing: bool) -> Table:
     base, files = _images(source)
     images = {str(base / file): "" for file in files}
-    true = dict.fromkeys(images, "")
     starts = (base, Path(os.path.abspath(labels.parent)))
     missing = f"images that {labels} labels are not in {source}"
     listed = match(
@@ -200,10 +203,14 @@ def _with_labels(source: Path, labels: Path, skip_missing: bool) -> Table:
         missing=missing,
         skip_missing=skip_missing,
     )
-    images.update(zip(listed.path, listed.label, strict=True))
-    if listed.hidden is not None:
-        true.update(zip(listed.path, listed.hidden, strict=True))
-    values = list(images.values())
-    known = tuple(sorted(set(values) - {""}))
-    truth = None if listed.hidden is None else list(true.values())
-    return _table(base, list(images), values, known, root=str(base), truth=truth)
+
+    def of_all(values: list[str] | None) -> list[str] | None:
+        """What the list says of its images, and "" of the others."""
+        return (
+            None if values is None else list((images | dict(zip(listed.path, values, strict=True))).values())
+        )
+
+    label = of_all(listed.label) or []
+    known = tuple(sorted(set(label) - {""}))
+    truth, group = of_all(listed.hidden), of_all(listed.group)
+    return _table(base, list(images), label, known, root=str(base), truth=truth, group=group)

@@ -17,13 +17,16 @@ from holotype.categories.facts import Facts
 from holotype.categories.found import Discovery
 from holotype.categories.standing import REJECTED
 from holotype.cluster.count import CountEstimate, count_key, estimate_table, pick_k, write_count
+from holotype.data.bursts import count_units, once
 from holotype.data.sources import check_trainable
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen
+from holotype.discovery.bursting import NOTE as OF_BURST
+from holotype.discovery.bursting import check_enough, draws_itself, take_bursts
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.plan import draw_sample, make_plan, pick_preset, resolved, spread_epochs
-from holotype.discovery.shots import take_shots
+from holotype.discovery.shots import Shots, take_shots
 from holotype.discovery.taking_part import seen_classes, unread_labels
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
@@ -95,19 +98,27 @@ def run_round(round: Round) -> None:
             round.folder / "embeddings",
             progress=round.progress,
         )
-    take_occasions(round)
+    shots = take_shots(round.folder, round.table, round.digests, round.progress)
     take_classes(round, embedded)
+    take_occasions(round, shots, embedded)
     check_embedded(round.table, embedded.features, round.out)
     k, count = choose_k(round, embedded.features)
+    check_enough(round.active, k)
     find_categories(round, embedded, k, count)
 
 
-def take_occasions(round: Round) -> None:
-    """Let the round know when, where and with which camera its images were taken, as far as the files say it."""
-    shots = take_shots(round.folder, round.table, round.digests, round.progress)
+def take_occasions(round: Round, shots: Shots, embedded: Embeddings) -> None:
+    """Let the round know when, where and with which camera its images were taken, and which are frames of one burst."""
     round.columns |= shots.columns()
-    if words := shots.words():
-        log.info(words)
+    spread, lines = take_bursts(round.table, round.config.bursts, shots.each, embedded.features, round.out)
+    round.table = spread.table
+    for row in spread.rows:
+        embedded.note[row] = "; ".join(part for part in (embedded.note[row], OF_BURST) if part)
+    for line in (shots.words(), *lines):
+        if line:
+            log.info(line)
+    if lines and draws_itself(round.config.method):
+        log.info(f"{round.config.method} draws its images itself, so that in its steps every frame counts.")
 
 
 def take_classes(round: Round, embedded: Embeddings) -> None:
@@ -162,8 +173,9 @@ def choose_k(round: Round, features: np.ndarray) -> tuple[int, CountEstimate | N
 def count_categories(round: Round, features: np.ndarray) -> CountEstimate:
     """Estimate k from the embeddings, or read what an earlier call with the same input found."""
     table, config = round.table, round.config
-    if round.out.any():
-        table, features = table.take(~round.out), features[~round.out]
+    kept = ~round.out & once(table)
+    if not kept.all():
+        table, features = table.take(kept), features[kept]
     content = hashlib.sha256(" ".join(round.digests).encode()).hexdigest()  # a repaired image looks otherwise
     key = count_key(table, round.chosen.backbone.digest, config.seed) | {"content": content}
     path = round.folder / COUNT
@@ -217,7 +229,7 @@ def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEsti
 def make_experiment(round: Round, sample: Table, k: int) -> Experiment:
     """The training of a discovery, in the words of `holotype train`."""
     config, device = round.config, pick_device(round.config.device)
-    plan = make_plan(len(sample), resolved(config)["steps"], device)
+    plan = make_plan(count_units(sample), resolved(config)["steps"], device)
     # no recipe: a folder called aircraft is no benchmark
     experiment = default_experiment(config.method, "images", pick_preset(config.method, device))
     if experiment.preset != "default":

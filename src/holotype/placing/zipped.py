@@ -14,6 +14,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 import numpy as np
 import pandas as pd
 
+from holotype.categories.bursts import about
 from holotype.categories.found import TEXTS, Discovery, safe_texts
 from holotype.errors import InputError
 from holotype.placing.ours import check_own, write_own
@@ -108,7 +109,10 @@ def _tables(found: Discovery, run: Path, hide: Hider) -> Iterator[tuple[str, byt
         "suggested",
     ]
     texts = ["category_id", "category", "nearest", "words", "suggested"]
-    yield "categories.csv", _csv(safe_texts(pd.DataFrame(rows, columns=columns), texts))
+    table = pd.DataFrame(rows, columns=columns).assign(
+        **about(found.images, [c.id for c in found.categories])
+    )
+    yield "categories.csv", _csv(safe_texts(table, texts))
     changes = run / "rounds" / str(found.facts.round) / "changes.csv"
     if changes.is_file():
         yield "changes.csv", BOM.encode() + changes.read_bytes()

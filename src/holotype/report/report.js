@@ -164,14 +164,14 @@ function show() {
 function navigation(view) {
   document.getElementById("nav").replaceChildren(...MENU.map((key) =>
     h("a", { href: `#${key}`, "aria-current": key === view ? "page" : null }, VIEWS[key][0],
-      key === "doubtful" ? h("span", { class: "n" }, number(doubtful().length)) : null)));
+      key === "doubtful" ? h("span", { class: "n" }, number(onePerBurst(doubtful()).length)) : null)));
   document.querySelector("#nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   const button = document.getElementById("edits-button");
   button.textContent = edits.length ? plural(edits.length, "edit") : "No edits";
   button.classList.toggle("some", edits.length > 0);
 }
 
-const SHORTCUTS = { m: moveSelected, n: splitSelected, c: confirmSelected, r: rejectSelected, u: undo, l: toggleLasso, "/": () => findField().focus(), Escape: escape };
+const SHORTCUTS = { m: moveSelected, n: splitSelected, c: confirmSelected, r: rejectSelected, b: selectBursts, u: undo, l: toggleLasso, "/": () => findField().focus(), Escape: escape };
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;

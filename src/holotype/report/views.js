@@ -163,7 +163,7 @@ function categoryHead(category) {
   return h("div", { class: `head ${category.kind}` },
     h("div", { class: "who" },
       h("h1", {}, glyph(category.kind), category.name),
-      h("p", {}, h("span", { class: "chip" }, new_ ? "new category" : "known class"), ` ${plural(category.n, "image")}`,
+      h("p", {}, h("span", { class: "chip" }, new_ ? "new category" : "known class"), ` ${plural(category.n, "image")}${inBursts(category)}`,
         category.name !== category.id ? h("span", { class: "soft" }, ` · found as ${category.id}`) : null),
       new_ && category.suggested && category.name === category.id ? h("p", { class: "suggested" }, `Suggested name: ${category.suggested}`) : null,
       category.words ? h("p", { class: "words" }, category.words) : null,
@@ -200,12 +200,13 @@ function rejectCategory(category) {
 // -- the rest -----------------------------------------------------------------------------------------
 
 function doubtfulView() {
-  const list = sieved(doubtful());
+  const every = sieved(doubtful());
+  const list = onePerBurst(every);
   const rejected = [...now.note].filter(([, note]) => note === "rejected").map(([i]) => i);
   const caption = (i) => [glyph(now.categories[now.category[i]]?.kind), `${now.categories[now.category[i]]?.name ?? "none"}`,
     guess(i) ? h("span", { class: "soft" }, ` ${guess(i)}`) : null];
   return [
-    h("h1", {}, plural(list.length, "doubtful image")), h("p", { class: "lead" }, LEAD.doubtful),
+    h("h1", {}, plural(every.length, "doubtful image")), h("p", { class: "lead" }, LEAD.doubtful, burstLead(every, list)),
     list.length || sieveOn() ? h("div", { class: "tools" }, sieveTools(), h("button", { type: "button", class: "quiet", onclick: () => { list.forEach((i) => selected.add(i)); showSelection(); } }, `Select all ${number(list.length)}`)) : null,
     new Gallery(list, { title: "Doubtful images", caption }).element,
     rejected.length ? section("Rejected", new Gallery(rejected, { title: "Rejected images" }).element) : null,
@@ -251,11 +252,12 @@ const WORDS = {
   typicality: "how close the image is to the centre of its category, from 0 to 1",
   doubtful: "less than 60 % probable, far from the centre of its category, or at odds with its label; look at these first",
   "uniform, fairly uniform, mixed": "at least 90 %, at least 70 %, less than 70 % of its images are estimated to be right",
+  ...(images?.group ? { burst: "frames that one camera took within seconds of each other, and that look alike; it counts once" } : {}),
   cohesion: "mean likeness of a category's images to their centre; 1 = all alike",
   separation: "distance of a category's centre to the nearest other one; 0 = they coincide",
 };
 const KEYS = [
   ["1 … 6", "go to a view"], ["arrow keys", "from image to image, in galleries and on the map"], ["Space", "select or unselect"],
   ["Enter", "look closer"], ["s", "more like this image"], ["/", "find by file name"], ["l", "the lasso on the map"], ["m", "move the selected images"], ["n", "split them off as a new category"], ["c", "confirm them"],
-  ["r", "reject them"], ["Esc", "unselect, close"], ["u", "undo the last edit"], ["Ctrl P", "print, with pictures"],
+  ["r", "reject them"], ...(images?.group ? [["b", "select the other frames of their bursts too"]] : []), ["Esc", "unselect, close"], ["u", "undo the last edit"], ["Ctrl P", "print, with pictures"],
 ];
