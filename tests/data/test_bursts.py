@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from holotype.data.bursts import (
     SECONDS,
@@ -18,6 +20,7 @@ from holotype.data.bursts import (
     with_groups,
 )
 from holotype.data.exif import NOTHING, Shot
+from holotype.data.sources import from_csv, load_table
 from holotype.data.table import Table
 
 TRAP = "trap 7"
@@ -136,3 +139,14 @@ def test_frames_take_the_label_of_their_burst(out: bool) -> None:
     assert spread.rows.tolist() == ([] if out else [1])
     assert spread.torn == ["2"]
     assert spread_labels(made(list("ab")), np.zeros(2, bool)).torn == []
+
+
+def test_a_column_group_names_bursts(tmp_path: Path) -> None:
+    for name in ("a.png", "b.png", "c.png"):
+        Image.new("RGB", (4, 4)).save(tmp_path / name)
+    (tmp_path / "list.csv").write_text('path,label,group\na.png,fox,"seq 1"\nb.png,,seq 1\n')
+    assert list(from_csv(tmp_path / "list.csv").group) == ["seq 1", "seq 1"]
+    both = load_table(tmp_path, tmp_path / "list.csv")
+    assert list(both.group) == ["seq 1", "seq 1", ""]
+    (tmp_path / "plain.csv").write_text("path,label\na.png,fox\n")
+    assert from_csv(tmp_path / "plain.csv").group is None

@@ -248,16 +248,6 @@ def test_labels_that_do_not_fit_the_folder(text: str, message: str, tmp_path: Pa
         load_table(tmp_path / "photos", write(tmp_path / "l.csv", text))
 
 
-def test_a_column_group_names_bursts(tmp_path: Path) -> None:
-    touch(tmp_path, "a.png", "b.png", "c.png")
-    (tmp_path / "list.csv").write_text('path,label,group\na.png,fox,"seq 1"\nb.png,,seq 1\n')
-    assert list(from_csv(tmp_path / "list.csv").group) == ["seq 1", "seq 1"]
-    both = load_table(tmp_path, tmp_path / "list.csv")
-    assert list(both.group) == ["seq 1", "seq 1", ""]
-    (tmp_path / "plain.csv").write_text("path,label\na.png,fox\n")
-    assert from_csv(tmp_path / "plain.csv").group is None
-
-
 def test_load_table_takes_each_kind(tmp_path: Path) -> None:
     touch(tmp_path / "photos", "a/1.png")
     file = write(tmp_path / "l.csv", "path,label\nphotos/a/1.png,b\n")

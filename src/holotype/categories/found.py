@@ -32,13 +32,13 @@ COLUMNS = (
 )
 """Of the table of images. category: the name as it stands; category_id: what it was when it was found. x and y are
 NaN until a report is built."""
-OPTIONAL = ("taken", "latitude", "longitude", "camera", "group", "box")
+OPTIONAL = ("taken", "latitude", "longitude", "camera", "group", "file", "box")
 """Columns that are there where something is known: what the heads of the files say (data/exif.py), the burst that an
-image is a frame of (data/bursts.py), and the part of the picture that it is (data/boxes.py)."""
+image is a frame of (data/bursts.py), and the picture and the part of it that the image is (data/boxes.py)."""
 ADDED = {"purity": math.nan, "purity_low": math.nan, "purity_high": math.nan}
 """Of a category: what files of this format did not always have. The same of the facts:"""
 ADDED_FACTS = {"calibration": "", "calibration_curve": []}
-TEXTS = ("path", "label", "category", "category_id", "problem", "note", "camera", "group")
+TEXTS = ("path", "label", "category", "category_id", "problem", "note", "camera", "group", "file")
 """Those that hold whatever users called things."""
 
 

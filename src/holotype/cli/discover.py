@@ -7,7 +7,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_labels_flag, add_running_flags, several, speaks
+from holotype.cli.words import (
+    Parser,
+    add_box_flags,
+    add_labels_flag,
+    add_running_flags,
+    boxes_of,
+    several,
+    speaks,
+)
 
 if TYPE_CHECKING:
     from holotype.categories.found import Discovery
@@ -27,7 +35,11 @@ def command(argv: Sequence[str]) -> int:
 
     labels = Path(given.labels) if given.labels else None
     table = load_table(
-        Path(given.images), labels, unlabelled=given.unlabelled, skip_missing=given.skip_missing
+        Path(given.images),
+        labels,
+        unlabelled=given.unlabelled,
+        skip_missing=given.skip_missing,
+        **boxes_of(given.boxes, given.box_confidence),
     )
     if given.dry_run:
         return first_look(table, config, given.out, Path(given.images), progress=not given.no_progress)
@@ -94,8 +106,11 @@ def make_parser() -> Parser:
         help="folder, or label, that is a heap and no class; may be given several times",
     )
     parser.add_argument(
-        "--skip-missing", action="store_true", help="leave out rows of a file whose images are missing"
+        "--skip-missing",
+        action="store_true",
+        help="leave out rows of a file whose images are missing, and boxes that cannot be",
     )
+    add_box_flags(parser)
     parser.add_argument("--edits", metavar="FILE", help="edits.csv as exported from the report of this run")
     add_running_flags(parser)
     add_settings(parser, DiscoverConfig, skip={"device"})  # the running flags have it

@@ -104,13 +104,14 @@ class Table:
         """(N,) bool: can the image be used?"""
         return np.array([problem == "" for problem in self.problem], dtype=bool)
 
-    def take(self, rows: np.ndarray | Sequence[int]) -> Table:
-        """The given rows (indices, or a bool mask) in the given order; the known classes stay."""
+    def take(self, rows: np.ndarray | Sequence[int], path: np.ndarray | None = None) -> Table:
+        """The given rows (indices, or a bool mask) in the given order; the known classes stay. path: what the rows are
+        called then, where several are made of one."""
         rows = np.asarray(rows)
         if rows.size == 0:
             rows = rows.astype(np.int64)
         some = {name: values[rows] for name, values in self._columns().items()}
-        return replace(self, **some)
+        return replace(self, **(some if path is None else some | {"path": path}))
 
     def with_problems(self, problem: np.ndarray | Sequence[str]) -> Table:
         """The same images with another `problem` column (N,)."""

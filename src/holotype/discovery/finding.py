@@ -17,6 +17,7 @@ from holotype.categories.facts import Facts
 from holotype.categories.found import Discovery
 from holotype.categories.standing import REJECTED
 from holotype.cluster.count import CountEstimate, count_key, estimate_table, pick_k, write_count
+from holotype.data import boxed
 from holotype.data.bursts import count_units, once
 from holotype.data.sources import check_trainable
 from holotype.data.table import Table
@@ -109,7 +110,7 @@ def run_round(round: Round) -> None:
 
 def take_occasions(round: Round, shots: Shots, embedded: Embeddings) -> None:
     """Let the round know when, where and with which camera its images were taken, and which are frames of one burst."""
-    round.columns |= shots.columns()
+    round.columns |= shots.columns() | boxed.columns([str(path) for path in round.table.path])
     spread, lines = take_bursts(round.table, round.config.bursts, shots.each, embedded.features, round.out)
     round.table = spread.table
     for row in spread.rows:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from PIL import Image
 
+from holotype.data.boxes import split_box
 from holotype.data.containers import read_array, split_container
 from holotype.data.decode import ORIENTATION_TAG
 from holotype.data.exif import EXIF_IFD, has_head, taken_at
@@ -54,7 +55,9 @@ def read_heads(paths: Sequence[str], progress: bool) -> Iterator[Head]:
 
 
 def read_head(path: str) -> Head:
-    """Whatever cannot be read is left out; an image inside a container has the time of its container."""
+    """Whatever cannot be read is left out; an image inside a container has the time of its container, a box the head of
+    its picture."""
+    path, _ = split_box(path)
     if part := split_container(path):
         return Head(*_array_size(*part), "image/png", _file_time(part[0]), FILE)
     size, mediatype, taken = (0, 0), "", None

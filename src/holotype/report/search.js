@@ -30,7 +30,7 @@ function whereThey(list) {
 const whereAndWhat = (i) => {
   const category = now.categories[now.category[i]];
   return [h("span", { class: "where" }, glyph(category?.kind), category ? category.name : "in no category"),
-    h("span", { class: "soft what" }, relativeName(i))];
+    h("span", { class: "soft what" }, legible(relativeName(i)))];
 };
 
 function findView(words) {
