@@ -96,6 +96,14 @@ def with_box(path: str, box: Box) -> str:
     return path + box.ending
 
 
+def overlap(one: Box, other: Box) -> float:
+    """What two boxes share, as a share of what both cover."""
+    width = min(one.x + one.w, other.x + other.w) - max(one.x, other.x)
+    height = min(one.y + one.h, other.y + other.h) - max(one.y, other.y)
+    both = max(width, 0.0) * max(height, 0.0)
+    return both / (one.w * one.h + other.w * other.h - both)
+
+
 # -- numbers --------------------------------------------------------------------------------------------
 
 
