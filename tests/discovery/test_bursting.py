@@ -12,6 +12,7 @@ import pytest
 
 from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import Discovery
+from holotype.cluster import count
 from holotype.data.sources import load_table
 from holotype.discovery import finding
 from holotype.discovery.bursting import NOTE, check_enough, draws_itself, take_bursts
@@ -95,17 +96,17 @@ def test_methods_that_draw_their_images_themselves() -> None:
 def test_a_discovery_of_bursts(photos: Path, tmp_path: Path, small, caplog, monkeypatch, method: str) -> None:
     caplog.set_level("INFO")
     counted, trained = [], []
-    estimate, start = finding.estimate_table, finding.begin
+    estimate, start = count.estimate_count, finding.begin
 
-    def counting(table, *given, **how):
-        counted.append(len(table))
-        return estimate(table, *given, **how)
+    def counting(features, *given, **how):
+        counted.append(len(features))
+        return estimate(features, *given, **how)
 
     def starting(experiment, shelf):
         trained.append(start(experiment, shelf))
         return trained[-1]
 
-    monkeypatch.setattr(finding, "estimate_table", counting)
+    monkeypatch.setattr(count, "estimate_count", counting)
     monkeypatch.setattr(finding, "begin", starting)
     found = discover_table(
         load_table(photos), small(method=method, k="auto"), tmp_path / "run", progress=False

@@ -18,7 +18,7 @@ from holotype.categories.found import Discovery
 from holotype.categories.standing import REJECTED
 from holotype.cluster.count import CountEstimate, count_key, estimate_table, pick_k, write_count
 from holotype.data import boxed
-from holotype.data.bursts import count_units, once
+from holotype.data.bursts import count_units
 from holotype.data.sources import check_trainable
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen
@@ -174,9 +174,8 @@ def choose_k(round: Round, features: np.ndarray) -> tuple[int, CountEstimate | N
 def count_categories(round: Round, features: np.ndarray) -> CountEstimate:
     """Estimate k from the embeddings, or read what an earlier call with the same input found."""
     table, config = round.table, round.config
-    kept = ~round.out & once(table)
-    if not kept.all():
-        table, features = table.take(kept), features[kept]
+    if round.out.any():
+        table, features = table.take(~round.out), features[~round.out]
     content = hashlib.sha256(" ".join(round.digests).encode()).hexdigest()  # a repaired image looks otherwise
     key = count_key(table, round.chosen.backbone.digest, config.seed) | {"content": content}
     path = round.folder / COUNT

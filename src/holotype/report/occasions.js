@@ -22,9 +22,9 @@ function byTime(taken, names) {
 }
 
 if (images?.taken) SORTS.time = ["by time", byTime(images.taken, images.path)];
-if (images?.camera) {
+if (images?.cameras?.length > 1) {
   const within = images.taken ? byTime(images.taken, images.path) : SORTS.name[1];
-  SORTS.camera = ["by camera", (a, b) => images.cameras.length && images.camera[a] !== images.camera[b]
+  SORTS.camera = ["by camera", (a, b) => images.camera[a] !== images.camera[b]
     ? (images.camera[a] + 1 || Infinity) - (images.camera[b] + 1 || Infinity) : within(a, b)];
 }
 
