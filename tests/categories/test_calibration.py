@@ -116,3 +116,23 @@ def test_scores_of_later_images_are_read_off_a_rising_curve() -> None:
     assert later[:3] == pytest.approx([0.16, 0.49, 0.95], abs=0.05)
     assert np.isnan(later[3])
     assert read_off(said, ()) is said
+
+
+def test_frames_are_not_judged_by_their_own_burst() -> None:
+    """Five near copies of each image make nobody surer of it, and count once."""
+    embedded, category, target, truth = world(2, apart=0.7, n_each=60)
+    copies = np.repeat(np.arange(len(truth)), 5)
+    near = embedded[copies] + 0.01 * np.random.default_rng(0).normal(size=(len(copies), 24)).astype(
+        np.float32
+    )
+    once = calibrate(embedded, category, target, K)
+    kept = calibrate(near, category[copies], target[copies], K, unit=copies)
+    torn = calibrate(near, category[copies], target[copies], K)
+    assert kept.labelled == once.labelled
+    free = target < 0
+    right = (category == truth)[free]
+    of_burst = kept.probability.reshape(-1, 5)
+    assert np.ptp(of_burst[free], axis=1).max() < 0.1  # one fold, one judge
+    assert calibration_error(of_burst.mean(1)[free], right) < 0.1
+    assert abs(of_burst[free].mean() - once.probability[free].mean()) < 0.03
+    assert torn.probability.reshape(-1, 5)[free].mean() > once.probability[free].mean() + 0.03

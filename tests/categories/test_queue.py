@@ -49,6 +49,19 @@ def test_what_is_nearly_alike_is_asked_once() -> None:
     assert [q.path for q in questions(found()) if q.why == LEAST][:2] == ["00.png", "01.png"]
 
 
+def test_a_burst_is_asked_about_once() -> None:
+    discovery = found()
+    group = [""] * 30
+    group[19] = group[29] = "torn"  # the surest of both new categories
+    group[0] = group[1] = group[2] = "three"
+    group[10], group[15], discovery.images.loc[15, "note"] = "answered", "answered", "confirmed by hand"
+    discovery.images["group"] = group
+    asked = [q.path for q in questions(discovery, features())]
+    assert asked == ["29.png", "00.png", "03.png", "11.png", "12.png", "20.png", "21.png"]
+    discovery.images.loc[15, "note"] = ""
+    assert [q.path for q in questions(discovery, features())][:2] == ["19.png", "28.png"]
+
+
 def test_nobody_is_asked_what_was_said_already() -> None:
     discovery = found()
     discovery.images.loc[0, "label"] = "a"

@@ -56,6 +56,10 @@ def test_numbers_may_come_as_text_or_as_numpy_has_them() -> None:
         ({"backbone": None}, "backbone is None"),
         ({"method": 3}, "method is 3"),
         ({"arch": 1}, "arch is 1"),
+        ({"bursts": "often"}, "bursts is 'often', which is neither auto, no nor a number of seconds"),
+        ({"bursts": 0}, "bursts is 0"),
+        ({"bursts": "nan"}, "bursts is 'nan'"),
+        ({"bursts": True}, "bursts is True"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(settings: dict, says: str) -> None:
@@ -63,6 +67,16 @@ def test_what_cannot_be_is_one_sentence(settings: dict, says: str) -> None:
         DiscoverConfig(**settings)
     assert says in str(told.value)
     assert "\n" not in str(told.value)
+
+
+def test_bursts_are_auto_no_or_seconds() -> None:
+    assert [DiscoverConfig(bursts=value).bursts for value in ("AUTO", "no", "5", 5.0, 2.5)] == [
+        "auto",
+        "no",
+        "5",
+        "5",
+        "2.5",
+    ]
 
 
 def test_the_network_is_the_one_that_was_taken() -> None:

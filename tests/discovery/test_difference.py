@@ -120,6 +120,23 @@ def test_labels_are_new_changed_or_taken_away() -> None:
     assert {seen.label for seen in marked.images.values()} == {"red"}
 
 
+def test_boxes_that_a_detector_has_moved_a_little_are_the_same() -> None:
+    def box(*numbers: float) -> str:
+        return "a.jpg#xywh=percent:" + ",".join(map(str, numbers))
+
+    def seen(*boxes: str) -> Collection:
+        return Collection("photos", {one: Seen("1-1", f"digest of {one}") for one in boxes})
+
+    fox, hare = box(10, 10, 30, 30), box(60, 10, 20, 20)
+    found = compare(
+        seen(fox, hare, "b.jpg"), seen(box(61, 9, 20, 21), box(11, 11, 30, 29), box(0, 80, 9, 9), "b.jpg")
+    )
+    assert found.moves == {fox: box(11, 11, 30, 29), hare: box(61, 9, 20, 21)}
+    assert found.words == "1 image new, 2 repaired"
+    found = compare(seen(fox), seen(box(35, 35, 30, 30)))
+    assert found.words == "1 image new, 1 gone"
+
+
 def test_a_few_are_shown() -> None:
     assert shown(["a", "b"]) == "a, b"
     assert shown("abcde") == "a, b, c and 2 more"

@@ -74,6 +74,28 @@ def test_nothing_of_this_machine_is_in_it(run, tmp_path):
             assert not Image.open(io.BytesIO(content)).getexif()
 
 
+def test_places_boxes_and_bursts(run, tmp_path):
+    found = Discovery.load(run)
+    plain = list(found.images.path)
+    found.images["path"] = [f"{path}#xywh=percent:25,25,50,50" for path in plain]
+    found.images["file"], found.images["box"] = plain, "0.25,0.25,0.5,0.5"
+    found.images["group"] = [plain[0]] * 3 + [""] * 37
+    found.images["taken"], found.images["camera"] = "2024-05-31T08:25:38", "HP2X 7"
+    found.images["latitude"], found.images["longitude"] = 52.123456, 4.654321
+    found.save(run)
+    assert command([str(run), "--zip", str(tmp_path / "mail.zip"), "--no-progress"]) == 0
+    inside = parts(tmp_path / "mail.zip")
+    for content in inside.values():
+        assert str(tmp_path).encode() not in content
+        assert b"52.123456" not in content
+    table = pd.read_csv(io.BytesIO(inside["mail/assignments.csv"]), encoding="utf-8-sig")
+    assert table.file.iloc[4] == "my pictures/picture 00004.png"
+    assert table.taken.eq("2024-05-31T08:25:38").all()
+    categories = pd.read_csv(io.BytesIO(inside["mail/categories.csv"]), encoding="utf-8-sig")
+    assert categories.cameras.eq(1).all()
+    assert categories.bursts.sum() < 40
+
+
 def test_the_same_run_gives_the_same_file_which_is_replaced(run, tmp_path):
     file = tmp_path / "a.zip"
     command([str(run), "--zip", str(file), "--no-progress"])

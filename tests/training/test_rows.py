@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 
+from holotype.data.sampling import keyed_generator
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.training.rows import index_rows
@@ -58,3 +61,28 @@ def test_a_batch_that_cannot_be_shared_evenly_is_refused(table, monkeypatch):
     assert index_rows(table, 4).steps == 2
     with pytest.raises(InputError, match="batch size 3 cannot be shared evenly by 2 processes"):
         index_rows(table, 3)
+
+
+def test_of_a_burst_one_frame_is_drawn_an_epoch() -> None:
+    group = ["a"] * 4 + ["b"] * 3 + [""] * 5
+    label = ["x"] * 4 + [""] * 8
+    table = Table(
+        path=np.array([f"{i}" for i in range(12)], dtype=object),
+        label=np.array(label, dtype=object),
+        known=("x",),
+        group=np.array(group, dtype=object),
+    )
+    rows = index_rows(table, 2)
+    assert rows.steps == 3  # seven units
+    seen = set()
+    for epoch in range(30):
+        labelled, unlabelled = rows.drawn(lambda epoch=epoch: keyed_generator(0, epoch))
+        assert len(labelled) == 1
+        assert len(unlabelled) == 6
+        assert {7, 8, 9, 10, 11} < set(unlabelled.tolist())
+        seen |= {*labelled.tolist(), *unlabelled.tolist()}
+    assert seen == set(range(12))
+    with pytest.raises(InputError, match="larger than the 7 usable images of , each burst counted once"):
+        index_rows(table, 8)
+    plain = index_rows(dataclasses.replace(table, group=None), 2)
+    assert plain.drawn(lambda: pytest.fail("a generator"))[0] is plain.labelled

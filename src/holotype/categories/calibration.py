@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from holotype.categories.breadth import largest_share
+from holotype.data.bursts import first_frames
 
 FOLDS = 10
 SHRINK = 0.3
@@ -57,30 +58,34 @@ class Calibrated:
     """For the reader of a table: what the probability was learned from, or why it is none."""
 
 
-def calibrate(embedded: np.ndarray, category: np.ndarray, target: np.ndarray, k: int) -> Calibrated:
+def calibrate(
+    embedded: np.ndarray, category: np.ndarray, target: np.ndarray, k: int, unit: np.ndarray | None = None
+) -> Calibrated:
     """The second opinion of every image.
 
     embedded: (N, D) features of the frozen backbone. category: (N,) below k, -1 = in none. target: (N,) index of the
-    class that an image is labelled with, -1 = it has no label.
+    class that an image is labelled with, -1 = it has no label. unit: (N,) equal for the frames of one burst: it counts
+    once, and none of its frames is judged by what was learned from another one.
     """
     placed = np.asarray(category).astype(np.int64)
     target = np.where(placed >= 0, target, -1)
-    opinion, told = Opinion(embedded, placed, k), enough(target)
-    labels = np.bincount(target[target >= 0], minlength=k)
+    opinion = Opinion(embedded, placed, k, unit)
+    asked = opinion.once(target)
+    told, labels = enough(asked), np.bincount(asked[asked >= 0], minlength=k)
     strangers = (target < 0) & np.append(labels >= ALONE, False)[placed]
     probability, heat = np.ones(len(placed)), np.ones(k)
     for _ in range(2):
         weight = np.where(target >= 0, 1.0, np.maximum(np.nan_to_num(probability), LEAST))
         opinion.learn(np.where(strangers, 0.0, weight))
-        heat[:] = opinion.temperature(placed)
+        heat[:] = opinion.temperature(opinion.once(placed))
         if told:  # labels may say that it is less sure than it seems, never that it is surer
-            heat = np.maximum(heat, opinion.temperature(target))
+            heat = np.maximum(heat, opinion.temperature(asked))
         probability = opinion.own(heat)
-    n = int((target >= 0).sum())
+    n = int((asked >= 0).sum())
     if told:
-        blind = Opinion(embedded, placed, k)
+        blind = Opinion(embedded, placed, k, unit)
         blind.learn(np.where(target >= 0, 0.0, np.maximum(np.nan_to_num(probability), LEAST)))
-        new = np.maximum(heat, blind.temperature(target))
+        new = np.maximum(heat, blind.temperature(asked))
         taught = opinion.taught
         share = largest_share(opinion.unit(taught), placed[taught], target[taught], k)
         probability = opinion.own(np.where(labels > 0, heat, new)) * np.append(share, np.nan)[placed]
@@ -146,14 +151,28 @@ class Judge(NamedTuple):
 class Opinion:
     """A linear discriminant per fold, which judges the images of its fold and has seen none of them."""
 
-    def __init__(self, embedded: np.ndarray, placed: np.ndarray, k: int) -> None:
+    def __init__(
+        self, embedded: np.ndarray, placed: np.ndarray, k: int, unit: np.ndarray | None = None
+    ) -> None:
+        """unit: (N,) equal for the frames of one burst, which lie in one fold, and of which the first is learned from;
+        None where there are none."""
         self.embedded, self.placed, self.k = embedded, placed, k
         random = np.random.default_rng(0)
-        rows = np.flatnonzero(placed >= 0)
+        self.rows = rows = first_frames(unit, np.flatnonzero(placed >= 0))
         self.taught = np.sort(random.permutation(rows)[:LEARN_FROM])
         self.fold = folds(placed, k, random)
+        if unit is not None:
+            own = np.full(int(unit.max(initial=-1)) + 1, -1)
+            own[unit[rows]] = self.fold[rows]
+            self.fold = np.where(placed >= 0, own[unit], -1)
         self.middle = np.asarray(embedded[self.taught], np.float64).mean(axis=0) if len(rows) else 0.0
         self.judges: list[Judge] = []
+
+    def once(self, values: np.ndarray) -> np.ndarray:
+        """(N,) the values of the images that count, -1 for the other frames of their bursts."""
+        found = np.full(len(values), -1)
+        found[self.rows] = values[self.rows]
+        return found
 
     def learn(self, weight: np.ndarray) -> None:
         """weight: (N,) how much each image counts."""

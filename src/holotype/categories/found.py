@@ -32,10 +32,13 @@ COLUMNS = (
 )
 """Of the table of images. category: the name as it stands; category_id: what it was when it was found. x and y are
 NaN until a report is built."""
+OPTIONAL = ("taken", "latitude", "longitude", "camera", "group", "file", "box")
+"""Columns that are there where something is known: what the heads of the files say (data/exif.py), the burst that an
+image is a frame of (data/bursts.py), and the picture and the part of it that the image is (data/boxes.py)."""
 ADDED = {"purity": math.nan, "purity_low": math.nan, "purity_high": math.nan}
 """Of a category: what files of this format did not always have. The same of the facts:"""
 ADDED_FACTS = {"calibration": "", "calibration_curve": []}
-TEXTS = ("path", "label", "category", "category_id", "problem", "note")
+TEXTS = ("path", "label", "category", "category_id", "problem", "note", "camera", "group", "file")
 """Those that hold whatever users called things."""
 
 
@@ -45,8 +48,9 @@ def safe_cell(text: str) -> str:
 
 
 def safe_texts(frame: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
-    """The frame with safe cells in `columns`, for a CSV file."""
-    return frame.assign(**{name: [safe_cell(cell) for cell in frame[name]] for name in columns})
+    """The frame with safe cells in `columns`, as far as it has them, for a CSV file."""
+    there = [name for name in columns if name in frame.columns]
+    return frame.assign(**{name: [safe_cell(cell) for cell in frame[name]] for name in there})
 
 
 @dataclass
@@ -90,7 +94,8 @@ class Discovery:
     run_id: str
     known: tuple[str, ...]
     images: pd.DataFrame
-    """One row per image with the columns COLUMNS; category is "" for an image that could not be read."""
+    """One row per image with the columns COLUMNS, and those of OPTIONAL of which something is known; category is "" for
+    an image that could not be read."""
     categories: list[Category]
     count: dict[str, Any] | None = None
     """How many categories: CountEstimate as a dictionary, None where --k was given."""
@@ -115,7 +120,7 @@ class Discovery:
 
     def save(self, folder: Path) -> None:
         """Write it; a kill at any moment leaves whole files."""
-        frame = self.images[list(COLUMNS)]
+        frame = self.images[[*COLUMNS, *(name for name in OPTIONAL if name in self.images.columns)]]
         write_beside(folder / "assignments.parquet", lambda beside: frame.to_parquet(beside, index=False))
         safe = safe_texts(frame, TEXTS)
         write_beside(folder / "assignments.csv", lambda beside: safe.to_csv(beside, index=False))

@@ -2,7 +2,8 @@
 
 First the surest image of each new category that nobody has said anything about: its answer names the whole category.
 Then the least sure images, at most two of a category, none nearly like another one that is asked about: their answers
-tell categories apart. What people have labelled, confirmed, moved or rejected is not asked again.
+tell categories apart. What people have labelled, confirmed, moved or rejected is not asked again, nor are the other
+frames of its burst: one answer serves a whole burst.
 """
 
 from __future__ import annotations
@@ -55,8 +56,10 @@ def questions(discovery: Discovery, features: np.ndarray | None = None, most: in
     most: questions about doubtful images, beside one for each new category without an answer.
     """
     pool = _Pool(discovery)
-    first = [row for row in map(pool.surest, pool.unnamed()) if row is not None]
-    asked = Asked(features, first)
+    first: list[int] = []
+    for id in pool.unnamed():
+        first += pool.surest(id, first)
+    asked = Asked(features, first, pool.group)
     count: Counter[str] = Counter()
     for row in pool.least_sure():
         if len(asked.rows) - len(first) >= most:
@@ -82,6 +85,11 @@ class _Pool:
         self.typicality = images["typicality"].fillna(0).to_numpy(float)
         note, label = images["note"].fillna(""), images["label"].fillna("")
         self.told = ((label != "") | note.isin((MOVED, CONFIRMED, REJECTED))).to_numpy(bool)
+        self.group = images["group"].fillna("").to_numpy(object) if "group" in images.columns else None
+        if self.group is not None:
+            answered = (label != "") | note.isin((MOVED, CONFIRMED))
+            bursts = set(self.group[answered.to_numpy(bool)]) - {""}
+            self.told = self.told | np.array([group in bursts for group in self.group], dtype=bool)
         there = [category.id for category in discovery.categories]
         placed = images["category_id"].isin(there).to_numpy(bool)
         self.free = placed & ~self.told & np.isfinite(self.probability)
@@ -92,11 +100,13 @@ class _Pool:
         answered = set(self.id[self.told])
         return [id for id in self.novel if id not in answered]
 
-    def surest(self, id: str) -> int | None:
-        """Row of the likeliest image of a category, of equal ones the most typical."""
+    def surest(self, id: str, asked: Sequence[int]) -> list[int]:
+        """Row of the likeliest image of a category, of equal ones the most typical, and of no burst that is asked about
+        already; none where there is none."""
         rows = np.flatnonzero(self.free & (self.id == id))
-        order = np.lexsort((-self.typicality[rows], -self.probability[rows]))
-        return int(rows[order[0]]) if len(rows) else None
+        order = rows[np.lexsort((-self.typicality[rows], -self.probability[rows]))]
+        bursts = set() if self.group is None else {self.group[row] for row in asked} - {""}
+        return [int(row) for row in order if self.group is None or self.group[row] not in bursts][:1]
 
     def least_sure(self) -> np.ndarray:
         """Rows, the least probable first."""
@@ -107,12 +117,17 @@ class _Pool:
 class Asked:
     """Rows that are asked about, no two of them nearly alike."""
 
-    def __init__(self, features: np.ndarray | None, rows: Sequence[int]) -> None:
-        self.features, self.rows = features, [int(row) for row in rows]
+    def __init__(
+        self, features: np.ndarray | None, rows: Sequence[int], group: np.ndarray | None = None
+    ) -> None:
+        """group: (N,) the burst of each image, "" = none; None where there are no bursts."""
+        self.features, self.rows, self.group = features, [int(row) for row in rows], group
         self.seen = [self._unit(row) for row in self.rows]
 
     def add(self, row: int) -> bool:
-        """False where it is one of them, or nearly like one."""
+        """False where it is one of them, a frame of the same burst, or nearly like one."""
+        if self.group is not None and self.group[row] in {self.group[other] for other in self.rows} - {""}:
+            return False
         own = self._unit(row)
         if row in self.rows or any(float(own @ other) >= ALIKE for other in self.seen):
             return False

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from holotype.categories.found import Category
+from holotype.data.bursts import first_frames
 
 CHUNK = 8192
 """Images looked at together: a million of them are never copied at once."""
@@ -46,12 +47,14 @@ def describe(
     probability: np.ndarray,
     path: Sequence[str],
     called: Sequence[str] | None = None,
+    burst: np.ndarray | None = None,
 ) -> Described:
     """Categories with their relations in numbers and in words; typicality and doubt of every image.
 
     features: (N, D); a row with NaN counts as not placed. category: (N,) index into ids, -1 = not placed.
     ids: the known classes, in the order of `known`, then the others. label: (N,) "" = none.
-    probability: (N,), NaN where nothing was said. path: (N,). called: what people call the known classes.
+    probability: (N,), NaN where nothing was said. path: (N,). called: what people call the known classes. burst: (N,)
+    equal for the frames of one burst, of which a category shows one.
     """
     readable = finite_rows(features)
     placed = np.where(readable, np.asarray(category), -1).astype(np.int64)
@@ -69,7 +72,7 @@ def describe(
     categories = []
     for k in (int(k) for k in np.flatnonzero(n)):
         rows = np.flatnonzero(placed == k)
-        exemplars, borderline = shown(rows, cosine[rows], margin[rows])
+        exemplars, borderline = shown(rows, cosine[rows], margin[rows], burst)
         separation, nearest = neighbour(k, centres, n > 0)
         found = Category(ids[k], ids[k], "known" if k < len(known) else "novel", len(rows))
         found.exemplars, found.borderline = [path[i] for i in exemplars], [path[i] for i in borderline]
@@ -162,10 +165,15 @@ def typicality(cosine: np.ndarray, placed: np.ndarray) -> np.ndarray:
     return typical
 
 
-def shown(rows: np.ndarray, cosine: np.ndarray, margin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the most typical images and of the borderline ones (least margin), best and most doubtful first."""
-    exemplars = rows[np.argsort(-np.round(cosine, 6), kind="stable")][:EXEMPLARS]
-    order = rows[np.argsort(margin, kind="stable")][: np.isfinite(margin).sum()]
+def shown(
+    rows: np.ndarray, cosine: np.ndarray, margin: np.ndarray, burst: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the most typical images and of the borderline ones (least margin), best and most doubtful first.
+
+    burst: (N,) equal for the frames of one burst, of which one is shown.
+    """
+    exemplars = first_frames(burst, rows[np.argsort(-np.round(cosine, 6), kind="stable")])[:EXEMPLARS]
+    order = first_frames(burst, rows[np.argsort(margin, kind="stable")][: np.isfinite(margin).sum()])
     borderline = order[~np.isin(order, exemplars)][: min(BORDERLINE, len(rows) // 2)]
     return exemplars, borderline
 

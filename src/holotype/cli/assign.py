@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_running_flags, several, speaks
+from holotype.cli.words import Parser, add_box_flags, add_running_flags, boxes_of, several, speaks
 
 if TYPE_CHECKING:
     from holotype.placing.assign import Assigned
@@ -26,6 +26,8 @@ def command(argv: Sequence[str]) -> int:
         copy_to=Path(given.copy_to) if given.copy_to else None,
         device=given.device,
         progress=not given.no_progress,
+        skip_missing=given.skip_missing,
+        **boxes_of(given.boxes, given.box_confidence),
     )
     if speaks():
         print(summary(assigned))
@@ -53,6 +55,12 @@ def make_parser() -> Parser:
     )
     parser.add_argument(
         "--copy-to", metavar="DIR", help="also make a folder of links per category there; overwrites nothing"
+    )
+    add_box_flags(parser)
+    parser.add_argument(
+        "--skip-missing",
+        action="store_true",
+        help="with --boxes and tables: go on without pictures that are missing and boxes that cannot be",
     )
     add_running_flags(parser)
     return parser

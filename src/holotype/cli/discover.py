@@ -7,7 +7,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_labels_flag, add_running_flags, several, speaks
+from holotype.cli.words import (
+    Parser,
+    add_box_flags,
+    add_labels_flag,
+    add_running_flags,
+    boxes_of,
+    several,
+    speaks,
+)
 
 if TYPE_CHECKING:
     from holotype.categories.found import Discovery
@@ -27,7 +35,11 @@ def command(argv: Sequence[str]) -> int:
 
     labels = Path(given.labels) if given.labels else None
     table = load_table(
-        Path(given.images), labels, unlabelled=given.unlabelled, skip_missing=given.skip_missing
+        Path(given.images),
+        labels,
+        unlabelled=given.unlabelled,
+        skip_missing=given.skip_missing,
+        **boxes_of(given.boxes, given.box_confidence),
     )
     if given.dry_run:
         return first_look(table, config, given.out, Path(given.images), progress=not given.no_progress)
@@ -94,8 +106,11 @@ def make_parser() -> Parser:
         help="folder, or label, that is a heap and no class; may be given several times",
     )
     parser.add_argument(
-        "--skip-missing", action="store_true", help="leave out rows of a file whose images are missing"
+        "--skip-missing",
+        action="store_true",
+        help="leave out rows of a file whose images are missing, and boxes that cannot be",
     )
+    add_box_flags(parser)
     parser.add_argument("--edits", metavar="FILE", help="edits.csv as exported from the report of this run")
     add_running_flags(parser)
     add_settings(parser, DiscoverConfig, skip={"device"})  # the running flags have it
@@ -119,7 +134,9 @@ def add_settings(parser: Parser, settings: type, skip: set[str]) -> None:
 
 
 def summary(found: Discovery, folder: Path) -> str:
-    """What a person wants to see at the end."""
+    """What a person wants to see at the end. Of bursts, an image that is alone counts as one."""
+    from holotype.categories.bursts import in_words, occasions
+
     images, facts = found.images, found.facts
     unread = int((images.problem != "").sum())
     novel = [c for c in found.categories if c.kind == "novel"]
@@ -127,7 +144,8 @@ def summary(found: Discovery, folder: Path) -> str:
         several(len(found.known), "known class", "known classes"),
         several(len(novel), "new category", "new categories"),
     )
-    lines = ["", f"{several(len(images), 'image')}, {known}, {new}"]
+    frames, times = in_words(images["group"]) if "group" in images else "", occasions(images)
+    lines = ["", f"{several(len(images), 'image')}{f' ({frames})' if frames else ''}, {known}, {new}"]
     lines[-1] += f"; {several(unread, 'image')} could not be read" if unread else ""
     if count := found.count:
         lines.append(
@@ -137,7 +155,10 @@ def summary(found: Discovery, folder: Path) -> str:
     width = max((len(c.name) for c in found.categories[:MOST_LINES]), default=0)
     lines += [
         "",
-        *(f"  {c.name:<{width}} {c.n:>7,}  {c.words}".rstrip() for c in found.categories[:MOST_LINES]),
+        *(
+            f"  {c.name:<{width}} {c.n:>7,}{f' in {times[c.id]:>5,} bursts' if times else ''}  {c.words}".rstrip()
+            for c in found.categories[:MOST_LINES]
+        ),
     ]
     if len(found.categories) > MOST_LINES:
         lines.append(f"  and {len(found.categories) - MOST_LINES} more in the report")

@@ -10,7 +10,8 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 from holotype.errors import InputError
 from holotype.machine.device import NAMES, is_device_name
@@ -81,6 +82,35 @@ def add_labels_flag(parser: Parser) -> None:
         metavar="FILE",
         help="CSV or Parquet file with the columns path and label (default: sub-folders)",
     )
+
+
+def add_box_flags(parser: Parser) -> None:
+    """Of the commands that may look at parts of pictures."""
+    parser.add_argument(
+        "--boxes",
+        metavar="FILE",
+        help="JSON of MegaDetector, or COCO annotations: the images are the boxes of animals in it",
+    )
+    parser.add_argument(
+        "--box-confidence",
+        metavar="SHARE",
+        help="with --boxes: least confidence of the detector, from 0 to 1 (default: 0.2)",
+    )
+
+
+def boxes_of(boxes: str | None, confidence: str | None) -> dict[str, Any]:
+    """Those flags as load_table takes them; InputError for what cannot be."""
+    if confidence is None:
+        return {"boxes": Path(boxes) if boxes else None}
+    if boxes is None:
+        raise InputError("--box-confidence says nothing without --boxes; name a file of boxes.")
+    try:
+        least = float(confidence)
+    except ValueError:
+        least = -1.0
+    if not 0 <= least <= 1:
+        raise InputError(f"--box-confidence {confidence} is not a number from 0 to 1; give one, such as 0.2.")
+    return {"boxes": Path(boxes), "box_confidence": least}
 
 
 def device_name(text: str) -> str:

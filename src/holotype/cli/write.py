@@ -49,7 +49,7 @@ def make_parser() -> Parser:
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--folders", metavar="DIR", help="every image in a folder of its category, as links")
     forms.add_argument("--labels", metavar="FILE", help="labels.csv for the next holotype discover")
-    forms.add_argument("--coco", metavar="FILE", help="COCO JSON, the whole image as box")
+    forms.add_argument("--coco", metavar="FILE", help="COCO JSON, with the boxes, or the whole image as box")
     forms.add_argument("--camtrap-dp", metavar="DIR", help="a Camtrap DP package for camera traps")
     parser.add_argument(
         "--all",

@@ -35,6 +35,7 @@ from holotype.cluster.curve import (
     with_curve,
 )
 from holotype.cluster.search import Curve, bounds, estimate_by_curve, sample, some
+from holotype.data.bursts import once
 from holotype.machine.bars import counting
 from holotype.machine.device import pick_device
 from holotype.machine.files import write_text
@@ -113,10 +114,11 @@ def estimate_table(
     seed: int = 0,
     progress: bool = False,
 ) -> CountEstimate:
-    """The same for the readable images of a table. features: (N, D) of all of its rows; device: as in --device."""
+    """The same for the readable images of a table, one of each burst. features: (N, D) of all of its rows; device: as
+    in --device."""
     # k-means draws its starts in float64, which MPS does not have
     where = "cuda" if pick_device(device) == "cuda" else "cpu"
-    usable = table.usable
+    usable = table.usable & once(table)
     rows, target = torch.from_numpy(features[usable]).to(where), torch.from_numpy(table.target[usable])
     return estimate_count(rows, target, len(table.known), k_max=k_max, seed=seed, progress=progress)
 

@@ -17,6 +17,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from holotype.data.boxes import split_box
+
 CIFAR_PIXELS = 3 * 32 * 32
 CONTAINER_ENDINGS = (".npz", ".bin")
 CIFAR_BATCH = re.compile(r"data_batch_\d+|test_batch|train|test")
@@ -47,13 +49,14 @@ def split_container(path: str) -> tuple[str, int] | None:
 
 
 def file_of(path: str) -> str:
-    """The file that holds the image: the container for "file#index", else the path itself."""
+    """The file that holds the image: the container for "file#index", the picture for a box, else the path itself."""
+    path, _ = split_box(path)
     part = split_container(path)
     return part[0] if part else path
 
 
 def image_exists(path: str) -> bool:
-    """Is there a file for this path (for "file#index": the container)?"""
+    """Is there a file for this path (for "file#index" the container, for a box the picture)?"""
     return os.path.isfile(file_of(path))
 
 

@@ -17,6 +17,8 @@ from typing import NoReturn
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from holotype.data.boxes import Box as CutBox
+from holotype.data.boxes import Rectangle, split_box
 from holotype.data.containers import ContainerProblem, read_array, split_container
 from holotype.data.kinds import decoders, what_to_install
 
@@ -72,8 +74,9 @@ def read_image(path: str) -> tuple[Image.Image, str]:
 class OpenImage:
     """An image whose file is open. What decoding takes is known; the pixels come on demand, upright and as RGB."""
 
-    def __init__(self, image: Image.Image, path: str, nbytes: int) -> None:
-        self._image, self._path = image, path
+    def __init__(self, image: Image.Image, path: str, nbytes: int, part: CutBox | None = None) -> None:
+        """part: the box that is wanted of it; None = the whole."""
+        self._image, self._path, self._wanted = image, path, part
         self._orientation = 1
         self.nbytes = nbytes
         """Memory that `load` and `rgb` take, at most."""
@@ -104,19 +107,26 @@ class OpenImage:
     @property
     def size(self) -> tuple[int, int]:
         """Width and height, upright."""
-        width, height = self._image.size
-        return (width, height) if self._orientation < 5 else (height, width)
+        left, top, right, bottom = self._cut
+        return right - left, bottom - top
+
+    @property
+    def _cut(self) -> Rectangle:
+        """What is wanted of the upright image."""
+        width, height = self._image.size if self._orientation < 5 else self._image.size[::-1]
+        return self._wanted.cut((width, height)) if self._wanted else (0, 0, width, height)
 
     def rgb(self) -> Image.Image:
-        """The whole image."""
-        width, height = self.size
-        if _is_rgb(self._image) and self._orientation == 1:
+        """The whole image, or the box of it."""
+        left, first, right, last = self._cut
+        if _is_rgb(self._image) and self._orientation == 1 and self._wanted is None:
             return self._image
+        width, height = self.size
         if width * height <= STRIP:
-            return self._part(0, 0, width, height)
+            return self._part(left, first, right, last)
         whole = Image.new("RGB", self.size)
         for top, bottom in _strips(width, height):
-            whole.paste(self._part(0, top, width, bottom), (0, top))
+            whole.paste(self._part(left, first + top, right, first + bottom), (0, top))
         return whole
 
     def resized(
@@ -154,31 +164,34 @@ class OpenImage:
 
 @contextlib.contextmanager
 def opened(path: str, about: int | None = None) -> Iterator[OpenImage]:
-    """The image at `path`, "file" or "file#index". Whatever goes wrong before it is closed becomes an ImageProblem.
+    """The image at `path`, "file" or "file#index", each with a box or without. Whatever goes wrong before it is closed
+    becomes an ImageProblem.
 
     about: a JPEG may be decoded smaller and quicker, with sides of at least so many pixels.
     """
     try:
-        part = split_container(path)
+        name, box = split_box(path)
+        part = split_container(name)
         if part is not None:
             image = Image.fromarray(read_array(*part))
-            yield OpenImage(image, path, decoding_bytes(image, image.size))
+            yield OpenImage(image, path, decoding_bytes(image, image.size, box), box)
             return
-        if not os.path.isfile(path):
+        if not os.path.isfile(name):
             raise ImageProblem(f"{path} is not a file.")
-        if os.path.getsize(path) == 0:
+        if os.path.getsize(name) == 0:
             raise ImageProblem(f"{path} is empty (0 bytes).")
-        with Image.open(path, formats=decoders()) as file:
+        with Image.open(name, formats=decoders()) as file:
             size = file.size
             if about and file.format == "JPEG" and file.mode == "RGB":
-                file.draft("RGB", (about, about))
-            nbytes = decoding_bytes(file, size)
+                least = math.ceil(about / min(box.w, box.h)) if box else about
+                file.draft("RGB", (least, least))
+            nbytes = decoding_bytes(file, size, box)
             if math.prod(size) > MOST_PIXELS or nbytes > MOST_BYTES:
                 raise ImageProblem(
                     f"{path} is too large ({size[0]:,} x {size[1]:,} pixels, {nbytes / 1e9:.1f} GB to decode); "
                     "shrink it first."
                 )
-            yield OpenImage(file, path, nbytes)
+            yield OpenImage(file, path, nbytes, box)
     except ImageProblem:
         raise
     except Exception as error:  # decoders fail in many ways on damaged files; none may stop a run
@@ -204,8 +217,9 @@ def _explain(error: Exception, path: str) -> NoReturn:
     raise ImageProblem(told) from error
 
 
-def decoding_bytes(image: Image.Image, size: tuple[int, int]) -> int:
-    """Memory that an open image takes at most until it is RGB, from what its head says. size: as it is in the file."""
+def decoding_bytes(image: Image.Image, size: tuple[int, int], box: CutBox | None = None) -> int:
+    """Memory that an open image, or a box of it, takes at most until it is RGB, from what its head says. size: as it is
+    in the file."""
     kept = math.prod(image.size) * SMALL_MODES.get(image.mode, 4)
     decoding = kept
     if image.format in COSTLY:
@@ -220,7 +234,7 @@ def decoding_bytes(image: Image.Image, size: tuple[int, int]) -> int:
         decoding += size[0] * min(size[1], lines if isinstance(lines, int) else size[1]) * 5
     # A PNG file may have EXIF data behind the pixels, and asking for them would decode it.
     head_only = image.format == "PNG" and "exif" not in image.info
-    ready = _is_rgb(image) and (head_only or _orientation(image)[0] == 1)
+    ready = _is_rgb(image) and box is None and (head_only or _orientation(image)[0] == 1)
     return max(decoding, kept if ready else kept + 4 * math.prod(image.size))
 
 

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from holotype.data.boxes import Box, split_box
 from holotype.data.containers import ContainerProblem, read_array, split_container
 from holotype.machine.bars import counting
 from holotype.machine.device import processors
@@ -25,7 +26,7 @@ Mark = tuple[str, str]
 def digests(
     paths: Sequence[str], stamp: Sequence[str], known: Sequence[Mark | None], progress: bool = False
 ) -> list[str]:
-    """(n,) hexadecimal, "" for a file that cannot be read. paths: "file", or "file#index" in a container.
+    """(n,) hexadecimal, "" for a file that cannot be read. paths: "file", "file#index" in a container, or with a box.
 
     stamp: (n,) of the files as they are. known: (n,) what was written down of each the last time.
     """
@@ -33,14 +34,25 @@ def digests(
         mark[1] if mark is not None and mark[0] == now else "" for now, mark in zip(stamp, known, strict=True)
     ]
     unread = [row for row, digest in enumerate(found) if not digest]
+    parts = [split_box(paths[row]) for row in unread]
+    files = list(dict.fromkeys(file for file, _ in parts))  # a picture is read once for all its boxes
     with (
-        counting("Reading images", len(unread), progress and bool(unread)) as advance,
+        counting("Reading images", len(files), progress and bool(unread)) as advance,
         ThreadPoolExecutor(processors()) as pool,
     ):
-        for row, digest in zip(unread, pool.map(digest_of, [paths[row] for row in unread]), strict=True):
-            found[row] = digest
+        read = {}
+        for file, digest in zip(files, pool.map(digest_of, files), strict=True):
+            read[file] = digest
             advance(1)
+    for row, (file, box) in zip(unread, parts, strict=True):
+        found[row] = read[file] if box is None else _of_box(read[file], box)
     return found
+
+
+def _of_box(digest: str, box: Box) -> str:
+    """Of a part of the content."""
+    whole = f"{digest}{box.ending}".encode()
+    return hashlib.blake2b(whole, digest_size=BYTES).hexdigest() if digest else ""
 
 
 def digest_of(path: str) -> str:

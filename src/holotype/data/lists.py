@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from holotype.data.boxed import read_column
+from holotype.data.boxes import split_box
 from holotype.data.columns import bare, read_lines
 from holotype.data.matching import find_images, unquoted
 from holotype.errors import InputError
@@ -30,13 +32,19 @@ class Listed:
     """The column `truth`, for scoring only; None = there is none."""
     line: list[int]
     """Of the file; of a Parquet file the row."""
+    group: list[str] | None = None
+    """The column `group`: the burst that each image is a frame of, "" = none; None = there is no such column."""
+    box: list[str] | None = None
+    """The column `box`, or the boxes behind the paths: x, y, w, h, "" = none; None = there are no boxes."""
 
     def take(self, rows: Sequence[int]) -> Listed:
         def some(values: list[str]) -> list[str]:
             return [values[row] for row in rows]
 
-        hidden = None if self.hidden is None else some(self.hidden)
-        return Listed(self.file, some(self.path), some(self.label), hidden, [self.line[row] for row in rows])
+        more = (self.hidden, self.group, self.box)
+        hidden, group, box = (None if values is None else some(values) for values in more)
+        line = [self.line[row] for row in rows]
+        return Listed(self.file, some(self.path), some(self.label), hidden, line, group, box)
 
     def where(self, row: int) -> str:
         unit = "row" if self.file.suffix.lower() == ".parquet" else "line"
@@ -69,12 +77,26 @@ def read_list(file: Path) -> Listed:
         given = [bare(value) for value in given]
     label = [unquoted(value) for value in given]
     hidden = [unquoted(value) for value in columns["truth"]] if "truth" in columns else None
-    listed = Listed(file, path, label, hidden, line)
+    group = [unquoted(value) for value in columns["group"]] if "group" in columns else None
+    path, box = _boxes(path, columns.get("box"))
+    listed = Listed(file, path, label, hidden, line, group, box)
     empty = [row for row, given in enumerate(path) if not given.strip()]
     if empty:
         where = listed.where(empty[0]).capitalize()
         raise InputError(f"{where} of {file} has no path; fill it in or remove the row.")
     return listed
+
+
+def _boxes(path: list[str], column: list[str] | None) -> tuple[list[str], list[str] | None]:
+    """The pictures, and the box of each: from its column, or else from behind its path, as results have it."""
+    parts = [split_box(one) for one in path]
+    if column is None and not any(box for _, box in parts):
+        return path, None
+    given = column or [""] * len(path)
+    box = [
+        cell if cell.strip() or own is None else own.text for cell, (_, own) in zip(given, parts, strict=True)
+    ]
+    return [file for file, _ in parts], box
 
 
 def match(
@@ -85,13 +107,14 @@ def match(
     *,
     missing: str,
     skip_missing: bool = False,
+    whole: bool = False,
 ) -> Listed:
     """The rows with the absolute paths of their images, each image once; starts, exists, others: of find_images.
 
-    missing: the words of a complaint about rows without an image. skip_missing: these rows are left out instead.
+    missing: the words of a complaint about rows without an image. skip_missing: these rows are left out instead, and
+    so are those whose box is none. whole: where there are boxes, pictures without one stay.
     """
     found, guessed = find_images(listed.path, starts, exists, others)
-    there = [row for row, path in enumerate(found) if path is not None]
     absent = [row for row, path in enumerate(found) if path is None]
     if absent and not skip_missing:
         raise InputError(
@@ -108,9 +131,24 @@ def match(
             f"{len(guessed):,} paths of {listed.file} were found by their last parts, for example "
             f"{listed.some(guessed[:1])} is {found[guessed[0]]}."
         )
-    kept = _once(listed, found, there)
+    if listed.box is not None:
+        found = _cut(listed, listed.box, found, skip_missing, whole)
+    kept = _once(listed, found, [row for row, path in enumerate(found) if path is not None])
     matched = listed.take(kept)
-    return Listed(listed.file, [str(found[row]) for row in kept], matched.label, matched.hidden, matched.line)
+    return replace(matched, path=[str(found[row]) for row in kept])
+
+
+def _cut(
+    listed: Listed, cells: Sequence[str], found: Sequence[str | None], skip: bool, whole: bool
+) -> list[str | None]:
+    """The pictures with their boxes; None for what is left out."""
+    cut = read_column(cells, found, lambda row: f"{listed.where(row)} of {listed.file}", skip)
+    plain = [row for row, cell in enumerate(cells) if not cell.strip() and found[row] is not None]
+    if whole:
+        return [found[row] if row in set(plain) else path for row, path in enumerate(cut)]
+    if plain:
+        log.info(f"Left out: {len(plain):,} of the {len(cells):,} rows of {listed.file}, which have no box.")
+    return cut
 
 
 def _once(listed: Listed, found: Sequence[str | None], rows: Sequence[int]) -> list[int]:

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from holotype.data.containers import image_exists
+from holotype.data.boxed import cut_out
+from holotype.data.containers import file_of, image_exists
+from holotype.data.detections import CONFIDENCE, read_detections
 from holotype.data.kinds import IMAGE_EXTENSIONS
-from holotype.data.lists import match, read_list
+from holotype.data.lists import Listed, match, read_list
 from holotype.data.table import Table
 from holotype.data.walk import walk
 from holotype.errors import InputError
@@ -38,13 +40,16 @@ def from_folder(root: Path) -> Table:
     return _table(base, [str(base / file) for file in files], label, known, root=str(base))
 
 
-def from_csv(file: Path, root: Path | None = None, *, skip_missing: bool = False) -> Table:
+def from_csv(
+    file: Path, root: Path | None = None, *, skip_missing: bool = False, whole: bool = False
+) -> Table:
     """Rows of a CSV, TSV or Parquet file with the columns `path` (or `file_name`) and `label`.
 
-    An empty label means unlabelled; a file with a path column only is unlabelled throughout. A column
-    `truth` is kept for scoring. Relative paths start at `root`, or at the file's own folder; those of another machine
-    are seen through (matching.py). The apostrophe that keeps a label in a CSV file from being a formula is dropped;
-    nothing else is interpreted: "NA" and "001" are names. skip_missing: rows without an image are left out.
+    An empty label means unlabelled; a file with a path column only is unlabelled throughout. A column `truth` is kept
+    for scoring, one `group` for bursts, and one `box` makes parts of pictures the images. Relative paths start at
+    `root`, or at the file's own folder; those of another machine are seen through (matching.py). The apostrophe that
+    keeps a label in a CSV file from being a formula is dropped; nothing else is interpreted: "NA" and "001" are names.
+    skip_missing: rows without an image are left out. whole: where there are boxes, pictures without one stay.
     """
     file = Path(file)
     if root is not None and not Path(root).is_dir():
@@ -55,11 +60,17 @@ def from_csv(file: Path, root: Path | None = None, *, skip_missing: bool = False
         return sorted(str(path) for path in walk(base).images)
 
     missing = f"paths in {file} do not exist"
-    listed = match(read_list(file), (base,), image_exists, others, missing=missing, skip_missing=skip_missing)
+    rows = read_list(file)
+    listed = match(
+        rows, (base,), image_exists, others, missing=missing, skip_missing=skip_missing, whole=whole
+    )
     if not listed.path:
-        raise InputError(f"None of the images that {file} lists is there; relative paths start at {base}.")
+        without = "has a box" if rows.box is not None else f"is there; relative paths start at {base}"
+        raise InputError(f"None of the images that {file} lists {without}.")
     known = tuple(sorted(set(listed.label) - {""}))
-    return _table(file, listed.path, listed.label, known, root=str(base), truth=listed.hidden)
+    return _table(
+        file, listed.path, listed.label, known, root=str(base), truth=listed.hidden, group=listed.group
+    )
 
 
 def load_table(
@@ -68,17 +79,30 @@ def load_table(
     *,
     unlabelled: Sequence[str] = (),
     skip_missing: bool = False,
+    boxes: Path | None = None,
+    box_confidence: float = CONFIDENCE,
 ) -> Table:
     """Images from a folder or a table file; with `labels`, the folder gives the images and the file
     `labels` all labels (folder names then mean nothing, and images it does not list are unlabelled).
 
     unlabelled: labels, or folders that would be labels, which mean none. skip_missing: rows of a file without an image
-    are left out.
+    are left out. boxes: MegaDetector's output or COCO annotations; then the images are the boxes, of at least this
+    confidence where a detector tells one.
     """
-    source = Path(source)
+    table = _whole(Path(source), labels, skip_missing, boxes is not None)
+    if boxes is not None:
+        found = read_detections(Path(boxes), box_confidence)
+        starts = (Path(table.root), Path(os.path.abspath(Path(boxes).parent)))
+        table = cut_out(table, found, starts, skip_missing)
+    return _without_labels(table, unlabelled)
+
+
+def _whole(source: Path, labels: Path | None, skip_missing: bool, whole: bool) -> Table:
+    """Images before a file of boxes counts. whole: where a list has boxes, pictures without one stay."""
+    if source.is_dir() and labels is None:
+        return from_folder(source)
     if source.is_dir():
-        table = from_folder(source) if labels is None else _with_labels(source, Path(labels), skip_missing)
-        return _without_labels(table, unlabelled)
+        return _with_labels(source, Path(str(labels)), skip_missing, whole)
     if not source.exists():
         raise InputError(f"{source} does not exist; give a folder of images or a CSV or Parquet file.")
     if source.suffix.lower() not in TABLE_EXTENSIONS:
@@ -87,7 +111,7 @@ def load_table(
         )
     if labels is not None:
         raise InputError(f"{source} holds labels already; give a folder of images together with {labels}.")
-    return _without_labels(from_csv(source, skip_missing=skip_missing), unlabelled)
+    return from_csv(source, skip_missing=skip_missing, whole=whole)
 
 
 def _without_labels(table: Table, names: Sequence[str]) -> Table:
@@ -147,12 +171,14 @@ def _table(
     *,
     root: str,
     truth: Sequence[str] | None = None,
+    group: Sequence[str] | None = None,
 ) -> Table:
     return Table(
         path=np.array(path, dtype=object),
         label=np.array(label, dtype=object),
         known=known,
         truth=None if truth is None else np.array(truth, dtype=object),
+        group=None if group is None else np.array(group, dtype=object),
         name=collection_name(source),
         root=root,
     )
@@ -186,24 +212,43 @@ def _folder_label(file: Path) -> str:
     return "" if first.lower() in UNLABELLED_FOLDERS else first
 
 
-def _with_labels(source: Path, labels: Path, skip_missing: bool) -> Table:
+def _with_labels(source: Path, labels: Path, skip_missing: bool, whole: bool) -> Table:
     base, files = _images(source)
-    images = {str(base / file): "" for file in files}
-    true = dict.fromkeys(images, "")
+    pictures = {str(base / file): "" for file in files}
     starts = (base, Path(os.path.abspath(labels.parent)))
     missing = f"images that {labels} labels are not in {source}"
     listed = match(
         read_list(labels),
         starts,
-        images.__contains__,
-        lambda: list(images),
+        pictures.__contains__,
+        lambda: list(pictures),
         missing=missing,
         skip_missing=skip_missing,
+        whole=whole,
     )
-    images.update(zip(listed.path, listed.label, strict=True))
-    if listed.hidden is not None:
-        true.update(zip(listed.path, listed.hidden, strict=True))
-    values = list(images.values())
-    known = tuple(sorted(set(values) - {""}))
-    truth = None if listed.hidden is None else list(true.values())
-    return _table(base, list(images), values, known, root=str(base), truth=truth)
+    images = _with_boxes(pictures, listed, whole)
+
+    def of_all(values: list[str] | None) -> list[str] | None:
+        """What the list says of its images, and "" of the others."""
+        return (
+            None if values is None else list((images | dict(zip(listed.path, values, strict=True))).values())
+        )
+
+    label = of_all(listed.label) or []
+    known = tuple(sorted(set(label) - {""}))
+    truth, group = of_all(listed.hidden), of_all(listed.group)
+    return _table(base, list(images), label, known, root=str(base), truth=truth, group=group)
+
+
+def _with_boxes(pictures: dict[str, str], listed: Listed, whole: bool) -> dict[str, str]:
+    """The images of a folder whose list may have boxes. whole: pictures without a box stay."""
+    if listed.box is None:
+        return pictures
+    images = dict.fromkeys(listed.path, "")
+    if whole:
+        return pictures | images
+    if left := len(pictures) - len({file_of(path) for path in listed.path}):
+        log.info(f"Left out: {left:,} of the {len(pictures):,} pictures, which have no box in {listed.file}.")
+    if not images:
+        raise InputError(f"No picture has a box in {listed.file}; fill in the column box, or remove it.")
+    return images

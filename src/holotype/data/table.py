@@ -1,7 +1,7 @@
 """The Table: one row per image, the only thing that crosses module borders as a whole.
 
-A row holds the image's path, the label a method may see ("" = unlabelled), what went wrong with the
-image ("" = nothing) and, for benchmarks, the true class, which only evaluate.py reads.
+A row holds the image's path, the label a method may see ("" = unlabelled), what went wrong with the image ("" =
+nothing), the burst that it is a frame of and, for benchmarks, the true class, which only evaluate.py reads.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ class Table:
     """True class of every image, for scoring only; None where nobody knows it."""
     problem: np.ndarray = field(default_factory=_nothing)
     """Why the image cannot be used; "" = it can. Given empty: every image is fine."""
+    group: np.ndarray | None = None
+    """The burst that each image is a frame of, "" = it is alone; None where there are no bursts (bursts.py)."""
     name: str = ""
     """Name of the data set, for records."""
     root: str = ""
@@ -55,6 +57,7 @@ class Table:
         n = len(self.path)
         problem: Sequence[str] | np.ndarray = self.problem if len(self.problem) else [""] * n
         columns = {"path": self.path, "label": self.label, "problem": problem, "truth": self.truth}
+        columns["group"] = self.group
         for name, values in columns.items():
             if values is not None:
                 object.__setattr__(self, name, _text_column(name, values, n))
@@ -101,28 +104,28 @@ class Table:
         """(N,) bool: can the image be used?"""
         return np.array([problem == "" for problem in self.problem], dtype=bool)
 
-    def take(self, rows: np.ndarray | Sequence[int]) -> Table:
-        """The given rows (indices, or a bool mask) in the given order; the known classes stay."""
+    def take(self, rows: np.ndarray | Sequence[int], path: np.ndarray | None = None) -> Table:
+        """The given rows (indices, or a bool mask) in the given order; the known classes stay. path: what the rows are
+        called then, where several are made of one."""
         rows = np.asarray(rows)
         if rows.size == 0:
             rows = rows.astype(np.int64)
-        truth = None if self.truth is None else self.truth[rows]
-        return replace(
-            self, path=self.path[rows], label=self.label[rows], problem=self.problem[rows], truth=truth
-        )
+        some = {name: values[rows] for name, values in self._columns().items()}
+        return replace(self, **(some if path is None else some | {"path": path}))
 
     def with_problems(self, problem: np.ndarray | Sequence[str]) -> Table:
         """The same images with another `problem` column (N,)."""
         return replace(self, problem=_text_column("problem", problem, len(self)))
 
     def fingerprint(self) -> str:
-        """SHA-256 over what a method sees: paths, labels and known classes, not truth and problem."""
+        """SHA-256 over what a method sees: paths, labels, known classes and bursts, not truth and problem."""
         path = relative(self.path, self.root)
-        seen = json.dumps([path, list(self.label), list(self.known)])
+        bursts = [] if self.group is None else [list(self.group)]
+        seen = json.dumps([path, list(self.label), list(self.known), *bursts])
         return hashlib.sha256(seen.encode("ascii")).hexdigest()
 
     def to_frame(self) -> pd.DataFrame:
-        """Columns path, label, problem, and truth where there is one."""
+        """Columns path, label, problem, and truth and group where there are such."""
         import pandas as pd
 
         return pd.DataFrame(self._columns(), dtype=object)
@@ -172,7 +175,8 @@ class Table:
 
     def _columns(self) -> dict[str, np.ndarray]:
         columns = {"path": self.path, "label": self.label, "problem": self.problem}
-        return columns if self.truth is None else {**columns, "truth": self.truth}
+        more = {"truth": self.truth, "group": self.group}
+        return columns | {name: values for name, values in more.items() if values is not None}
 
     @classmethod
     def _from_columns(
@@ -188,6 +192,7 @@ class Table:
             known=tuple(sorted(set(columns["label"]) - {""})) if known is None else tuple(known),
             truth=columns.get("truth"),
             problem=columns.get("problem", _nothing()),
+            group=columns.get("group"),
             name=name,
             root=root,
         )

@@ -15,6 +15,8 @@ from holotype.machine.files import write_text
 from holotype.machine.plain import NotPlain, as_plain, from_plain
 
 FILE = "begun.json"
+ADDED = {"bursts": "auto"}
+"""What rounds of an older version were not asked, and what they were as if they had been."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,10 @@ class Asked:
     def others(self, before: Asked) -> list[str]:
         """What was asked for otherwise than before: --k 12 (was 10). Where only the device has changed: nothing."""
         return [
-            f"{_flag(name, value)} (was {_shown(before.settings.get(name))})"
+            f"{_flag(name, value)} (was {_shown(before.settings.get(name, ADDED.get(name)))})"
             for name, value in self.settings.items()
-            if value != before.settings.get(name) and self.taken[name] != before.taken.get(name)
+            if value != before.settings.get(name, ADDED.get(name))
+            and self.taken[name] != before.taken.get(name, ADDED.get(name))
         ]
 
     def save(self, folder: Path) -> None:

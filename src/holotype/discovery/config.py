@@ -4,6 +4,7 @@ parameters of `Discoverer` and the arguments of `discover` are its fields."""
 from __future__ import annotations
 
 import dataclasses
+import math
 import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 COUNTS = ("steps", "sample", "image_size")
 """Settings that are numbers of something, or None."""
 TEXTS = ("method", "backbone", "device")
+AUTO, NO = "auto", "no"
+"""Of `bursts`."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,9 @@ class DiscoverConfig:
     """Images to train on at most, by default 5,000 on a CPU and 200,000 on a GPU; the rest is placed afterwards."""
     long_tail: bool = False
     """Expect categories of very different sizes."""
+    bursts: str = AUTO
+    """Frames that one camera took within seconds of each other, and that look alike, count as one image: auto finds
+    those at most 10 seconds apart, a number sets the seconds, no counts every image; a column group tells them."""
     seed: int = 0
     """Seed of everything random."""
     device: str = "auto"
@@ -55,6 +61,7 @@ class DiscoverConfig:
             set_field(self, name, text(name, getattr(self, name)))
         if self.arch is not None:
             set_field(self, "arch", text("arch", self.arch))
+        set_field(self, "bursts", bursts(self.bursts))
         if not isinstance(self.long_tail, bool):
             raise InputError(
                 f"long_tail is {self.long_tail!r}, which is not true or false; give one of these."
@@ -93,3 +100,17 @@ def text(name: str, value: Any) -> str:
     if not found:
         raise InputError(f"{name} is {value!r}, which is not a name; give one.")
     return found
+
+
+def bursts(value: Any) -> str:
+    """auto, no, or a positive number of seconds as text."""
+    given = str(value).strip().lower() if not isinstance(value, bool) else ""
+    if given in (AUTO, NO):
+        return given
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise InputError(f"bursts is {value!r}, which is neither auto, no nor a number of seconds; give one.")
+    return f"{seconds:g}"

@@ -1,8 +1,9 @@
 """What has changed in a collection: which images are the same, and what came, went, was renamed, repaired, labelled.
 
 An image is the same where path and content are the same; else where its content lies at another path (renamed or
-moved); else where other content lies at its path (repaired or replaced). What edits said of a repaired image still
-counts. Where an image went and, later, another one came to its path, the two are different images.
+moved); else where other content lies at its path (repaired or replaced), or nearly the same box of its picture. What
+edits said of a repaired image still counts. Where an image went and, later, another one came to its path, the two are
+different images.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from holotype.data.boxes import overlap, split_box
 from holotype.discovery.collection import Collection, Seen
 
 Fits = Callable[[Seen, Seen], bool]
@@ -19,6 +21,8 @@ PARKED = " (gone {digest})"
 """Follows the path of an image that is gone, where another one has its path now."""
 NAMED = 3
 """Examples of a line."""
+SAME_BOX = 0.5
+"""Share of two boxes that makes them boxes of the same thing."""
 
 
 @dataclass
@@ -93,7 +97,7 @@ def compare(before: Collection, now: Collection) -> Difference:
     pairs = _Pairs(before, now)
     pairs.by_path(_is_same)
     pairs.by_content()
-    changed = pairs.by_path(lambda then, _: then.here)
+    changed = [*pairs.by_path(lambda then, _: then.here), *pairs.by_box()]
     found = Difference(then={there: path for path, there in pairs.found.items()}, repaired=sorted(changed))
     for path, there in pairs.found.items():
         if not before.images[path].here:
@@ -148,6 +152,28 @@ class _Pairs:
                     self.join(path, there)
                     joined.append(there)
                     break
+        return joined
+
+    def by_box(self) -> list[str]:
+        """Join boxes of one picture that are nearly the same: a detector that is run again moves them a little. Returns
+        the paths now."""
+        free: dict[str, list[str]] = {}
+        for there in self.free:
+            if split_box(there)[1] is not None:
+                free.setdefault(split_box(there)[0], []).append(there)
+        shares = [
+            (overlap(box, other), path, there)
+            for path, (file, box) in ((path, split_box(path)) for path in self.left)
+            if box is not None and self.before.images[path].here
+            for place in self.places(file)
+            for there, (_, other) in ((there, split_box(there)) for there in free.get(place, ()))
+            if other is not None
+        ]
+        joined = []
+        for share, path, there in sorted(shares, reverse=True):
+            if share >= SAME_BOX and path in self.left and there in self.free:
+                self.join(path, there)
+                joined.append(there)
         return joined
 
     def by_content(self) -> None:

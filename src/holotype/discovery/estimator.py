@@ -62,6 +62,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
     steps: training steps; None is 1,000 on a CPU and 6,000 on a GPU.
     sample: most images to train on; None is 5,000 on a CPU and 200,000 on a GPU.
     long_tail: expect categories of very different sizes.
+    bursts: "auto", "no", or the seconds between two frames of a burst, which counts as one image.
     seed: of everything random.
     device: auto, cpu, cuda or mps.
     out: run folder with report; a run that was begun there goes on. None: a temporary one, which goes with the object.
@@ -92,6 +93,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         steps: int | None = None,
         sample: int | None = None,
         long_tail: bool = False,
+        bursts: str = "auto",
         seed: int = 0,
         device: str = "auto",
         out: str | Path | None = None,
@@ -105,6 +107,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         self.steps = steps
         self.sample = sample
         self.long_tail = long_tail
+        self.bursts = bursts
         self.seed = seed
         self.device = device
         self.out = out

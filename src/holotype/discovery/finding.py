@@ -17,12 +17,17 @@ from holotype.categories.facts import Facts
 from holotype.categories.found import Discovery
 from holotype.categories.standing import REJECTED
 from holotype.cluster.count import CountEstimate, count_key, estimate_table, pick_k, write_count
+from holotype.data import boxed
+from holotype.data.bursts import count_units
 from holotype.data.sources import check_trainable
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen
+from holotype.discovery.bursting import NOTE as OF_BURST
+from holotype.discovery.bursting import check_enough, draws_itself, take_bursts
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.plan import draw_sample, make_plan, pick_preset, resolved, spread_epochs
+from holotype.discovery.shots import Shots, take_shots
 from holotype.discovery.taking_part import seen_classes, unread_labels
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
@@ -66,6 +71,8 @@ class Round:
     """Ids and names of the categories of the rounds before."""
     digests: tuple[str, ...] = ()
     """(N,) of the contents of the images (data/digests.py)."""
+    columns: dict[str, np.ndarray] = field(default_factory=dict)
+    """(N,) what else is known of the images, for their table: from the heads of the files, for one."""
     progress: bool = False
     clock: Clock = field(default_factory=Clock)
 
@@ -92,10 +99,27 @@ def run_round(round: Round) -> None:
             round.folder / "embeddings",
             progress=round.progress,
         )
+    shots = take_shots(round.folder, round.table, round.digests, round.progress)
     take_classes(round, embedded)
+    take_occasions(round, shots, embedded)
     check_embedded(round.table, embedded.features, round.out)
     k, count = choose_k(round, embedded.features)
+    check_enough(round.active, k)
     find_categories(round, embedded, k, count)
+
+
+def take_occasions(round: Round, shots: Shots, embedded: Embeddings) -> None:
+    """Let the round know when, where and with which camera its images were taken, and which are frames of one burst."""
+    round.columns |= shots.columns() | boxed.columns([str(path) for path in round.table.path])
+    spread, lines = take_bursts(round.table, round.config.bursts, shots.each, embedded.features, round.out)
+    round.table = spread.table
+    for row in spread.rows:
+        embedded.note[row] = "; ".join(part for part in (embedded.note[row], OF_BURST) if part)
+    for line in (shots.words(), *lines):
+        if line:
+            log.info(line)
+    if lines and draws_itself(round.config.method):
+        log.info(f"{round.config.method} draws its images itself, so that in its steps every frame counts.")
 
 
 def take_classes(round: Round, embedded: Embeddings) -> None:
@@ -196,7 +220,8 @@ def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEsti
         )
         counted = count.as_dict() if count else None
         run_id = f"{uuid.uuid4().hex[:12]}-{round.number}"
-        told = Told(run_id, about, counted, round.before, round.given.names, round.taken, embedded.features)
+        given = round.given.names, round.taken, embedded.features
+        told = Told(run_id, about, counted, round.before, *given, columns=round.columns)
         rest = Rest(table, rows, embedded.note, round.out)
         finish(run, prediction, run.loop.seconds(), parallel=1, rest=rest, told=told)
 
@@ -204,7 +229,7 @@ def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEsti
 def make_experiment(round: Round, sample: Table, k: int) -> Experiment:
     """The training of a discovery, in the words of `holotype train`."""
     config, device = round.config, pick_device(round.config.device)
-    plan = make_plan(len(sample), resolved(config)["steps"], device)
+    plan = make_plan(count_units(sample), resolved(config)["steps"], device)
     # no recipe: a folder called aircraft is no benchmark
     experiment = default_experiment(config.method, "images", pick_preset(config.method, device))
     if experiment.preset != "default":

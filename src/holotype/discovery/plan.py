@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from holotype.data.bursts import first_frames, units
 from holotype.data.table import Table
 from holotype.discovery.config import DiscoverConfig
 from holotype.machine.device import pick_device
@@ -49,12 +50,14 @@ def resolved(config: DiscoverConfig) -> dict[str, Any]:
         "sample": config.sample or SAMPLE.get(device, SAMPLE_ELSEWHERE),
         "method": config.method,
         "long_tail": config.long_tail,
+        "bursts": config.bursts,
         "seed": config.seed,
     }
 
 
 def make_plan(n: int, steps: int, device: str) -> Plan:
-    """For n images. Small collections get small batches, so that an epoch has at least four steps."""
+    """For n images, each burst counted once. Small collections get small batches, so that an epoch has at least four
+    steps."""
     largest = BATCH_SIZE.get(device, BATCH_SIZE_ELSEWHERE)
     batch_size = max(2, min(largest, n // 4))
     epochs = math.ceil(steps / max(n // batch_size, 1))
@@ -87,9 +90,11 @@ def draw_sample(table: Table, limit: int, seed: int) -> np.ndarray:
     """(n,) sorted rows to train on: all usable ones, or about `limit` of them where there are more.
 
     Every class keeps its share of labelled images, but at least ten of them where it has so many, and unlabelled
-    images keep theirs.
+    images keep theirs. Of each burst at most one frame is drawn, where not all are taken.
     """
     usable = np.flatnonzero(table.usable)
+    if len(usable) > limit:
+        usable = first_frames(units(table), usable)
     if len(usable) <= limit:
         return usable
     generator = np.random.default_rng(seed)

@@ -21,6 +21,7 @@ from typing import Any
 
 from holotype.categories.found import Discovery
 from holotype.categories.queue import write_queue
+from holotype.data.detections import CONFIDENCE
 from holotype.data.sources import check_trainable, load_table
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen, choose_backbone
@@ -54,12 +55,14 @@ def discover(
     progress: bool = True,
     unlabelled: Sequence[str] = (),
     skip_missing: bool = False,
+    boxes: Path | str | None = None,
+    box_confidence: float = CONFIDENCE,
     **settings: Any,
 ) -> Discovery:
     """Find the categories in a folder, a CSV or a Parquet file of images; the same as `holotype discover`.
 
-    out: run folder. edits: file of edits. unlabelled, skip_missing: as in load_table. settings: fields of
-    DiscoverConfig.
+    out: run folder. edits: file of edits. unlabelled, skip_missing, boxes, box_confidence: as in load_table. settings:
+    fields of DiscoverConfig.
     """
     try:
         config = DiscoverConfig(**settings)
@@ -68,7 +71,14 @@ def discover(
             f"discover does not take this setting ({error}); its settings are those of DiscoverConfig."
         ) from error
     given = None if labels is None else Path(labels)
-    table = load_table(Path(images), given, unlabelled=unlabelled, skip_missing=skip_missing)
+    table = load_table(
+        Path(images),
+        given,
+        unlabelled=unlabelled,
+        skip_missing=skip_missing,
+        boxes=Path(boxes) if boxes else None,
+        box_confidence=box_confidence,
+    )
     folder = Path(out) if out else find_folder(default_folder(Path(images)), table)
     return discover_table(table, config, folder, progress=progress, edits=Path(edits) if edits else None)
 

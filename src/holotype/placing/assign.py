@@ -7,9 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holotype.categories.found import safe_texts
+from holotype.data.boxed import columns
+from holotype.data.boxes import split_box
+from holotype.data.detections import CONFIDENCE
 from holotype.data.sources import IMAGE_EXTENSIONS, load_table
 from holotype.errors import InputError
 from holotype.machine.files import write_beside
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from holotype.placing.corrected import Corrected
     from holotype.runs.trained import Read
 
+BOXES = ("file", "box")
+"""Further columns, where some of the images are boxes: the picture, and x, y, w, h as shares of it."""
 COLUMNS = (
     *("path", "category", "category_id", "kind"),
     *("probability", "known_score", "typicality", "fits", "problem"),
@@ -61,18 +66,22 @@ def assign_images(
     copy_to: Path | None = None,
     device: str = "auto",
     progress: bool = False,
+    boxes: Path | None = None,
+    box_confidence: float = CONFIDENCE,
+    skip_missing: bool = False,
 ) -> Assigned:
     """Place the images of a folder, a table file or one image file with the model in the folder `run`.
 
     out: .csv or .parquet, by default run/assigned/NAME.csv. copy_to: folder that gets a folder of links per category.
+    boxes, box_confidence, skip_missing: as in load_table.
     """
     from holotype.placing.corrected import corrected
     from holotype.runs.trained import load_trained
 
     images, out = Path(images), Path(out or Path(run) / "assigned" / f"{_stem(Path(images))}.csv")
-    sink = _sink(out)
     trained = load_trained(run, device)
-    paths = image_paths(images)
+    paths = image_paths(images, boxes=boxes, box_confidence=box_confidence, skip_missing=skip_missing)
+    sink = _sink(out, boxed=any(split_box(path)[1] for path in paths))
     _check_apart(images, copy_to)
     model = corrected(Path(run), trained)
     folders = Folders(copy_to) if copy_to else None
@@ -96,7 +105,7 @@ def placed(model: Corrected, paths: Sequence[str], part: Read) -> pd.DataFrame:
     """The rows (COLUMNS) of some images."""
     frame = model.place(part.features)
     frame["path"], frame["problem"] = list(paths), list(part.problem)
-    return frame[list(COLUMNS)]
+    return frame[list(COLUMNS)].assign(**columns(paths))
 
 
 def link(folders: Folders, frame: pd.DataFrame) -> None:
@@ -108,11 +117,11 @@ def link(folders: Folders, frame: pd.DataFrame) -> None:
             folders.add(path, category if fits else UNFIT)
 
 
-def image_paths(source: Path) -> list[str]:
-    """Absolute paths of what the user points at."""
-    if source.is_file() and source.suffix.lower() in IMAGE_EXTENSIONS:
+def image_paths(source: Path, *, boxes: Path | None = None, **how: Any) -> list[str]:
+    """Absolute paths of what the user points at, with the boxes that are wanted of them. how: of load_table."""
+    if boxes is None and source.is_file() and source.suffix.lower() in IMAGE_EXTENSIONS:
         return [os.path.abspath(source)]
-    return [str(path) for path in load_table(source).path]
+    return [str(path) for path in load_table(source, boxes=boxes, **how).path]
 
 
 def _stem(images: Path) -> str:
@@ -136,9 +145,13 @@ def _check_apart(images: Path, copy_to: Path | None) -> None:
 Sink = Callable[[Path, Iterator["pd.DataFrame"]], None]
 
 
-def _sink(out: Path) -> Sink:
+def _sink(out: Path, *, boxed: bool = False) -> Sink:
     """How frames are written to a file of this name, one after the other."""
-    sinks: dict[str, Sink] = {".csv": _write_csv, ".parquet": _write_parquet}
+
+    def write_parquet(file: Path, frames: Iterator[pd.DataFrame]) -> None:
+        _write_parquet(file, frames, (*COLUMNS, *BOXES) if boxed else COLUMNS)
+
+    sinks: dict[str, Sink] = {".csv": _write_csv, ".parquet": write_parquet}
     if out.suffix.lower() not in sinks:
         raise InputError(f"--out must end in .csv or .parquet, not as {out.name!r} does.")
     return sinks[out.suffix.lower()]
@@ -147,17 +160,17 @@ def _sink(out: Path) -> Sink:
 def _write_csv(file: Path, frames: Iterator[pd.DataFrame]) -> None:
     with file.open("w", encoding="utf-8", newline="") as stream:
         for number, frame in enumerate(frames):
-            safe = safe_texts(frame, ("path", "category", "category_id", "problem"))
+            safe = safe_texts(frame, ("path", "category", "category_id", "problem", "file"))
             safe.to_csv(stream, index=False, header=number == 0)
 
 
-def _write_parquet(file: Path, frames: Iterator[pd.DataFrame]) -> None:
+def _write_parquet(file: Path, frames: Iterator[pd.DataFrame], names: Sequence[str]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     text, number = pa.string(), pa.float32()
     kinds = {"probability": number, "known_score": number, "typicality": number, "fits": pa.bool_()}
-    schema = pa.schema([(name, kinds.get(name, text)) for name in COLUMNS])
+    schema = pa.schema([(name, kinds.get(name, text)) for name in names])
     with pq.ParquetWriter(file, schema) as writer:
         for frame in frames:
             writer.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))

@@ -1,7 +1,7 @@
 """The results of a run as a Camtrap DP package: deployments.csv, media.csv, observations.csv and datapackage.json.
 
-An image is one media file with one observation. The images stay where they are and are named by their addresses, or
-are copied into media/, so that the package can be handed on.
+A picture is one media file with one observation, or one for each of its boxes; a burst is an event. The pictures stay
+where they are and are named by their addresses, or are copied into media/, so that the package can be handed on.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from holotype import __version__
 from holotype.categories.edits import quoted
+from holotype.data.boxes import Box
 from holotype.data.columns import guarded
 from holotype.data.containers import split_container
 from holotype.errors import InputError
@@ -91,10 +92,12 @@ class Packed:
 
 @dataclass(frozen=True)
 class _Media:
-    """What is known of the M images whose files are there; lists of length M."""
+    """What is known of the M pictures whose files are there; lists of length M."""
 
     row: list[int]
-    """Of the results."""
+    """Of the results, the first one of each picture."""
+    rows: list[list[int]]
+    """All of them: several where a picture has several boxes."""
     id: list[str]
     deployment: list[str]
     time: list[str]
@@ -126,7 +129,7 @@ def write_camtrap(
         _write_table(run, folder / "deployments.csv", DEPLOYMENTS, _guarded_ids(rows), changed=True)
         _write_package(run, folder / PACKAGE, content)
     packed = Packed(len(media.row), len(found), Counter(media.clock), sorted(used), 0, sum(map(bool, files)))
-    packed.gone, packed.missing = len(results) - packed.images, missing(content)
+    packed.gone, packed.missing = len(results) - sum(map(len, media.rows)), missing(content)
     if any(without_place(rows)):
         packed.missing.insert(0, "latitude and longitude in deployments.csv")
     return packed
@@ -145,18 +148,18 @@ def _check_folder(run: Path, folder: Path) -> None:
 
 def _read_media(results: Results, of: Sequence[str], progress: bool) -> tuple[_Media, dict[str, Deployment]]:
     """Times and kinds from the heads of the files, and what they say of the deployments."""
-    rows = [
-        row
-        for row, (path, there, problem) in enumerate(
-            zip(results.path, results.there, results.problem, strict=True)
-        )
-        if there and not (problem and split_container(path))
-    ]
-    media = _Media(rows, [], [of[row] for row in rows], [], [], [])
+    pictures: dict[str, list[int]] = {}
+    for row, ((path, _), there, problem) in enumerate(
+        zip(results.parts, results.there, results.problem, strict=True)
+    ):
+        if there and not (problem and split_container(path)):
+            pictures.setdefault(path, []).append(row)
+    rows = [some[0] for some in pictures.values()]
+    media = _Media(rows, list(pictures.values()), [], [of[row] for row in rows], [], [], [])
     found: dict[str, Deployment] = {}
-    heads = read_heads([results.path[row] for row in rows], progress)
-    for row, name, head in zip(rows, media.deployment, heads, strict=True):
-        below = results.below_root(results.path[row])
+    heads = read_heads(list(pictures), progress)
+    for path, name, head in zip(pictures, media.deployment, heads, strict=True):
+        below = results.below_root(path)
         media.id.append(hashlib.sha256(below.encode()).hexdigest()[:16])
         media.time.append(head.time.isoformat(timespec="seconds"))
         media.clock.append(head.clock)
@@ -170,7 +173,7 @@ def _put_files(results: Results, media: _Media, folder: Path, copy: bool, progre
 
     Images inside containers have no address of their own, so that they always are.
     """
-    paths = [results.path[row] for row in media.row]
+    paths = [results.parts[row][0] for row in media.row]
     inside = [copy or split_container(path) is not None for path in paths]
     root = folder / "media"
     if not any(inside) and not root.exists():
@@ -187,7 +190,7 @@ def _put_files(results: Results, media: _Media, folder: Path, copy: bool, progre
 
 def _media_rows(results: Results, media: _Media, files: Sequence[str]) -> Iterator[dict[str, str]]:
     for i, row in enumerate(media.row):
-        path = results.path[row]
+        path = results.parts[row][0]
         notes = (CLOCKS.get(media.clock[i], ""), results.problem[row])
         yield {
             "mediaID": media.id[i],
@@ -208,19 +211,22 @@ def _observations(results: Results, media: _Media, names: dict[str, str]) -> Ite
     of = {category.id: category for category in results.found.categories}
     said = {id: _said(category.name, category.kind) for id, category in of.items()}
     kinds = {id: observation_type(category) for id, category in of.items()}
-    for i, row in enumerate(media.row):
+    events = _events(results, media)
+    for i, number, row in (
+        (i, n, row) for i, rows in enumerate(media.rows) for n, row in enumerate(rows, start=1)
+    ):
         id, probability = results.category_id[row], results.probability[row]
         human, machine = results.by_hand[row] and id in of, not results.by_hand[row] and id in of
         doubtful = " | doubtful:true" if results.doubtful[row] and id in of else ""
         yield {
-            "observationID": f"{media.id[i]}-1",
+            "observationID": f"{media.id[i]}-{number}",
             "deploymentID": guarded(media.deployment[i]),
             "mediaID": media.id[i],
-            "eventStart": media.time[i],
-            "eventEnd": media.time[i],
+            **events.get(results.group[row], {"eventStart": media.time[i], "eventEnd": media.time[i]}),
             "observationLevel": "media",
             "observationType": kinds.get(id, "unclassified"),
             "scientificName": names.get(id, ""),
+            **_box(results.parts[row][1]),
             "classificationMethod": "human" if human else "machine" if machine else "",
             "classifiedBy": by if machine else "",
             "classificationProbability": f"{probability:.6g}"
@@ -229,6 +235,26 @@ def _observations(results: Results, media: _Media, names: dict[str, str]) -> Ite
             "observationTags": said.get(id, "") + doubtful,
             "observationComments": guarded(results.note[row]),
         }
+
+
+def _events(results: Results, media: _Media) -> dict[str, dict[str, str]]:
+    """Of the bursts: an id, and the first and the last time of their frames."""
+    times: dict[str, list[str]] = {}
+    for i, rows in enumerate(media.rows):
+        for row in rows:
+            if group := results.group[row]:
+                times.setdefault(group, []).append(media.time[i])
+    return {
+        group: {"eventID": guarded(group), "eventStart": min(some), "eventEnd": max(some)}
+        for group, some in times.items()
+    }
+
+
+def _box(box: Box | None) -> dict[str, str]:
+    if box is None:
+        return {}
+    values = zip(("X", "Y", "Width", "Height"), box.text.split(","), strict=True)
+    return {f"bbox{name}": value for name, value in values}
 
 
 def _said(name: str, kind: str) -> str:

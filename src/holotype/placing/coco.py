@@ -1,7 +1,7 @@
 """The results of a run as COCO JSON: the object detection annotations of https://cocodataset.org/#format-data.
 
-An image has one annotation, whose box is the whole of it. `score` is no part of that format, but of COCO's results,
-and readers pass over what they do not know.
+A picture has one annotation, whose box is the whole of it, or one for each of its boxes. `score` is no part of that
+format, but of COCO's results, and readers pass over what they do not know.
 """
 
 from __future__ import annotations
@@ -47,26 +47,37 @@ def write_coco(run: Path, file: Path, *, progress: bool = False) -> Coco:
     rows = np.flatnonzero(size[:, 0] > 0).tolist()
     ids = {category.id: number for number, category in enumerate(results.found.categories, start=1)}
     placed = [row for row in rows if results.category_id[row] in ids]
+    pictures = first_rows(results, rows)
 
     def write(part: Path) -> None:
         with part.open("w", encoding="utf-8", newline="\n") as stream:
             stream.write(f'{{"info":{_plain(info(results))},\n"licenses":[],\n')
             _list(stream, "categories", category_rows(results))
-            _list(stream, "images", image_rows(results, size, rows))
-            _list(stream, "annotations", annotation_rows(results, size, placed, ids), last=True)
+            _list(stream, "images", image_rows(results, size, pictures.values()))
+            _list(stream, "annotations", annotation_rows(results, size, placed, ids, pictures), last=True)
             stream.write("}\n")
 
     write_own(run, file, write)
-    return Coco(len(rows), len(placed), len(ids), len(results) - len(rows))
+    return Coco(len(pictures), len(placed), len(ids), len(results) - len(rows))
+
+
+def first_rows(results: Results, rows: Iterable[int]) -> dict[str, int]:
+    """Picture to the first of its rows."""
+    found: dict[str, int] = {}
+    for row in rows:
+        found.setdefault(results.parts[row][0], row)
+    return found
 
 
 def sizes(results: Results, progress: bool) -> np.ndarray:
-    """(N, 2) width and height in pixels, upright; 0 for images that cannot be read."""
+    """(N, 2) width and height of the pictures in pixels, upright; 0 for those that cannot be read."""
     size = np.zeros((len(results), 2), dtype=np.int32)
     there = zip(results.there, results.problem, strict=True)
     rows = [row for row, (here, problem) in enumerate(there) if here and not problem]
-    heads = read_heads([results.path[row] for row in rows], progress)
-    for row, head in zip(rows, heads, strict=True):
+    pictures = list(first_rows(results, rows))
+    heads = dict(zip(pictures, read_heads(pictures, progress), strict=True))
+    for row in rows:
+        head = heads[results.parts[row][0]]
         size[row] = head.width, head.height
     return size
 
@@ -92,23 +103,26 @@ def image_rows(results: Results, size: np.ndarray, rows: Iterable[int]) -> Itera
     """An image's id is its place in the collection, from 1; its name starts at the folder of the images."""
     for row in rows:
         width, height = size[row].tolist()
-        name = results.below_root(results.path[row])
+        name = results.below_root(results.parts[row][0])
         yield {"id": row + 1, "file_name": name, "width": width, "height": height}
 
 
 def annotation_rows(
-    results: Results, size: np.ndarray, rows: Iterable[int], ids: dict[str, int]
+    results: Results, size: np.ndarray, rows: Iterable[int], ids: dict[str, int], pictures: dict[str, int]
 ) -> Iterator[dict[str, Any]]:
-    """score: the model's probability; 1 where a person has said what the image shows."""
+    """score: the model's probability; 1 where a person has said what the image shows. pictures: of first_rows."""
     for number, row in enumerate(rows, start=1):
         width, height = size[row].tolist()
+        file, box = results.parts[row]
+        whole: tuple[float, ...] = (0, 0, width, height)
+        x, y, w, h = whole if box is None else (round(value, 4) for value in box.pixels((width, height)))
         one = {
             "id": number,
-            "image_id": row + 1,
+            "image_id": pictures[file] + 1,
             "category_id": ids[results.category_id[row]],
-            "bbox": [0, 0, width, height],
-            "area": width * height,
-            "segmentation": [[0, 0, width, 0, width, height, 0, height]],
+            "bbox": [x, y, w, h],
+            "area": round(w * h, 4),
+            "segmentation": [[round(v, 4) for v in (x, y, x + w, y, x + w, y + h, x, y + h)]],
             "iscrowd": 0,
         }
         probability = 1.0 if results.by_hand[row] else results.probability[row]

@@ -82,13 +82,14 @@ def _listed(results: Results, file: Path) -> list[str]:
     of: dict[str, str] = {}
     for path, name in zip(columns["path"], columns["deployment"], strict=True):
         of.update((os.path.normpath(os.path.join(start, path)), bare(name.strip())) for start in starts)
-    absent = [path for path in results.path if not of.get(path)]
+    pictures = [file for file, _ in results.parts]
+    absent = [path for path in pictures if not of.get(path)]
     if absent:
         raise InputError(
             f"{file} names no deployment for {len(absent):,} of the {len(results):,} images, for example {absent[0]}; "
             f"add them, with paths relative to {starts[0] or starts[1]}."
         )
-    return [of[path] for path in results.path]
+    return [of[path] for path in pictures]
 
 
 # -- the table -------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import shutil
 from functools import lru_cache
 from pathlib import Path
 
+from holotype.data.boxes import split_box
 from holotype.data.containers import split_container
 from holotype.data.decode import ImageProblem, read_image
 from holotype.errors import InputError
@@ -23,6 +24,9 @@ RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 """Names that mean devices on Windows."""
 LONGEST = 120
 """Bytes of a folder's name, and of a file's without its ending and its number; file systems take 255."""
+FORMATS = dict.fromkeys((".jpg", ".jpeg", ".jpe", ".jfif"), "JPEG")
+"""Of boxes, by the ending of their pictures; others become PNG."""
+QUALITY = 95
 HARD, SYMBOLIC, COPY = "hard link", "symbolic link", "copy"
 """What an image becomes in a folder."""
 
@@ -76,10 +80,11 @@ class Folders:
 def place(path: str, target: Path, *, copy: bool = False) -> str:
     """Make `target` the image at `path`, and return what it became: HARD, SYMBOLIC or COPY.
 
-    An image inside a container has no file to link to: it is written as PNG. Raises FileExistsError where the name is
-    taken, and OSError where nothing could be written; then nothing was.
+    An image inside a container has no file to link to: it is written as PNG; a box as what lies in it, as JPEG where
+    the picture is one. Raises FileExistsError where the name is taken, and OSError where nothing could be written; then
+    nothing was.
     """
-    if split_container(path):
+    if is_part(path):
         _write(path, target)
         return COPY
     source = real(path)  # a hard link to a symbolic link would be one
@@ -126,7 +131,7 @@ def _write(path: str, target: Path) -> None:
     except ImageProblem as problem:
         raise OSError(str(problem)) from problem
     with beside(target) as part:
-        image.save(part, format="PNG")
+        image.save(part, format=FORMATS.get(target.suffix.lower(), "PNG"), quality=QUALITY)
         _reserve(target)
 
 
@@ -163,10 +168,20 @@ def safe_name(name: str) -> str:
 
 def file_name(path: str) -> tuple[str, str]:
     """Stem and ending of the file that an image gets, both safe."""
+    path, box = split_box(path)
+    told = " box " + "-".join(f"{100 * value:.0f}" for value in (box.x, box.y, box.w, box.h)) if box else ""
     if part := split_container(path):
-        return safe_name(f"{os.path.basename(part[0])}-{part[1]}"), ".png"
+        return safe_name(f"{os.path.basename(part[0])}-{part[1]}{told}"), ".png"
     stem, ending = os.path.splitext(os.path.basename(path))
-    return safe_name(stem), UNSAFE.sub("_", ending).rstrip(". ")
+    if box and ending.lower() not in FORMATS:
+        ending = ".png"
+    return safe_name(stem + told), UNSAFE.sub("_", ending).rstrip(". ")
+
+
+def is_part(path: str) -> bool:
+    """Is an image only a part of its file, so that there is nothing to link to?"""
+    file, box = split_box(path)
+    return box is not None or split_container(file) is not None
 
 
 def numbered(stem: str, ending: str, number: int) -> str:

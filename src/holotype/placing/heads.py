@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import mimetypes
 import os
-import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 
 from PIL import Image
 
+from holotype.data.boxes import split_box
 from holotype.data.containers import read_array, split_container
 from holotype.data.decode import ORIENTATION_TAG
+from holotype.data.exif import EXIF_IFD, has_head, taken_at
 from holotype.data.kinds import decoders
 from holotype.machine.bars import counting
 from holotype.machine.device import processors
 
-EXIF_IFD = 0x8769
-TAKEN = ((0x9003, 0x9011), (0x9004, 0x9012))
-"""EXIF tags of a time and of its offset from UTC: when the picture was taken, when it was digitised."""
 AT_ONCE, EACH = 1024, 32
 """Images whose heads are asked for together, and by one thread: threads help where files lie on a slow drive."""
 CAMERA, CAMERA_WITHOUT_ZONE, FILE = "camera", "camera without a time zone", "file"
@@ -57,47 +55,24 @@ def read_heads(paths: Sequence[str], progress: bool) -> Iterator[Head]:
 
 
 def read_head(path: str) -> Head:
-    """Whatever cannot be read is left out; an image inside a container has the time of its container."""
+    """Whatever cannot be read is left out; an image inside a container has the time of its container, a box the head of
+    its picture."""
+    path, _ = split_box(path)
     if part := split_container(path):
         return Head(*_array_size(*part), "image/png", _file_time(part[0]), FILE)
     size, mediatype, taken = (0, 0), "", None
     try:
         with Image.open(path, formats=decoders()) as image:
             size, mediatype = image.size, Image.MIME.get(image.format or "", "")
-            # not where there are none: a PNG file may have them behind its pixels, and would be decoded for them
-            if "exif" in image.info or image.format == "TIFF":
+            if has_head(image):
                 exif = image.getexif()
                 size = size[::-1] if exif.get(ORIENTATION_TAG) in (5, 6, 7, 8) else size
-                taken = _taken(exif.get_ifd(EXIF_IFD))
+                taken = taken_at(exif.get_ifd(EXIF_IFD))
     except Exception:  # decoders fail in many ways on damaged files, and EXIF data are often odd
         pass
     clock = FILE if taken is None else CAMERA if taken.tzinfo else CAMERA_WITHOUT_ZONE
     time = _file_time(path) if taken is None else _with_zone(taken)
     return Head(*size, mediatype if mediatype.startswith("image/") else _by_ending(path), time, clock)
-
-
-def _taken(exif: dict[int, object]) -> datetime | None:
-    for when, offset in TAKEN:
-        try:  # 2024:05:31 08:25:38
-            time = datetime(*map(int, re.split("[: ]", _text(exif.get(when)))))  # type: ignore[arg-type]
-        except (ValueError, TypeError):  # none, or a clock that was never set: 0000:00:00
-            continue
-        return time.replace(tzinfo=_zone(_text(exif.get(offset))))
-    return None
-
-
-def _text(value: object) -> str:
-    text = value.decode("latin-1") if isinstance(value, bytes) else str(value or "")
-    return text.strip("\0 ")
-
-
-def _zone(text: str) -> timezone | None:
-    """+02:00 -> the zone; None for anything else."""
-    try:
-        sign, hours, minutes = {"+": 1, "-": -1}[text[0]], int(text[1:3]), int(text[4:6])
-        return timezone(sign * timedelta(hours=hours, minutes=minutes))
-    except (KeyError, ValueError, IndexError):
-        return None
 
 
 def _with_zone(time: datetime) -> datetime:

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holotype.data.containers import file_of, image_exists, split_container
+from holotype.data.containers import file_of, image_exists
 from holotype.errors import InputError
 from holotype.machine.bars import counting
 from holotype.machine.locks import hold
-from holotype.placing.folders import COPY, file_name, free_name, numbered, place, safe_name
+from holotype.placing.folders import COPY, file_name, free_name, is_part, numbered, place, safe_name
 from holotype.placing.manifest import Made, Manifest, entries, read_manifest, stamp
 
 
@@ -216,8 +216,8 @@ class _Sorting:
 
 def _expected(path: str) -> Made | None:
     """A file before it is made: it will have the size and the time of its image. None where the image is gone."""
-    if split_container(path):
-        return Made(path)
+    if is_part(path):
+        return Made(path) if image_exists(path) else None
     try:
         now = stamp(os.stat(path))
     except OSError:

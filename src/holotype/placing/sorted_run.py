@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holotype.data.containers import split_container
-from holotype.placing.folders import free_name
+from holotype.placing.folders import free_name, is_part
 from holotype.placing.kept_folders import Sorted, Wanted, sort_images
 from holotype.placing.written import Results, read_results
 
@@ -23,7 +22,7 @@ def write_folders(run: Path, folder: Path, *, copy: bool = False, progress: bool
 
 
 def wanted(results: Results) -> list[Wanted]:
-    """Where each image belongs. An image inside a container that cannot be read is no file, and is left out."""
+    """Where each image belongs. A part of a file that cannot be read is no file, and is left out."""
     taken = {name.casefold() for name in (*set(results.category), UNREADABLE, REJECTED)}
     apart = {name: free_name(name, taken) for name in (UNREADABLE, REJECTED)}  # categories of such names
     found = []
@@ -32,6 +31,6 @@ def wanted(results: Results) -> list[Wanted]:
             found.append(Wanted(path, apart.get(category, category)))
         elif not problem:
             found.append(Wanted(path, REJECTED))
-        elif not split_container(path):
+        elif not is_part(path):
             found.append(Wanted(path, UNREADABLE))
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from pathlib import Path
 from holotype.categories.edits import quoted
 from holotype.categories.found import UNNAMED, Category, Discovery
 from holotype.categories.standing import Standing
+from holotype.data.boxes import Box, split_box
 from holotype.data.columns import FORMULA, guarded
 from holotype.data.containers import image_exists
 from holotype.errors import InputError
@@ -43,6 +44,8 @@ class Results:
     doubtful: list[bool]
     problem: list[str]
     note: list[str]
+    group: list[str]
+    """The burst that an image is a frame of; "" = it is alone."""
 
     def __len__(self) -> int:
         return len(self.path)
@@ -52,6 +55,11 @@ class Results:
         """Has a person said what the image shows?"""
         pairs = zip(self.label, self.note, strict=True)
         return [label != "" or note in BY_HAND for label, note in pairs]
+
+    @cached_property
+    def parts(self) -> list[tuple[str, Box | None]]:
+        """The picture of each image, and the box of it that the image is."""
+        return [split_box(path) for path in self.path]
 
     @cached_property
     def there(self) -> list[bool]:
@@ -84,9 +92,9 @@ def read_results(run: Path) -> Results:
         for name in ("path", "label", "category", "category_id", "problem", "note")
     }
     probability = images["probability"].astype(float).tolist()
-    return Results(
-        run, found, **texts, probability=probability, doubtful=images["doubtful"].astype(bool).tolist()
-    )
+    doubtful = images["doubtful"].astype(bool).tolist()
+    group = images["group"].fillna("").astype(str).tolist() if "group" in images else [""] * len(images)
+    return Results(run, found, **texts, probability=probability, doubtful=doubtful, group=group)
 
 
 # -- labels ---------------------------------------------------------------------------------------------
@@ -102,7 +110,8 @@ class Labelled:
 
 
 def write_labels(run: Path, file: Path, *, every: bool = False) -> Labelled:
-    """A CSV file of paths and labels, as `holotype discover --labels` reads it.
+    """A CSV file of paths and labels, as `holotype discover --labels` reads it; with the boxes and the groups that
+    people have told, where there are such.
 
     Of images that came with a label or were confirmed; every: of all that are in a category.
     """
@@ -118,8 +127,10 @@ def write_labels(run: Path, file: Path, *, every: bool = False) -> Labelled:
 
     def write(part: Path) -> None:
         with part.open("w", encoding="utf-8", newline="") as stream:
-            stream.write(f"{BOM}path,label\n")
-            stream.writelines(_lines(results, label))
+            columns = _columns(results, label)
+            stream.write(f"{BOM}{','.join(columns)}\n")
+            for row in zip(*columns.values(), strict=True):
+                stream.write(",".join(map(quoted, row)) + "\n")
 
     write_own(run, file, write)
     return Labelled(by_class.total(), by_class)
@@ -159,9 +170,17 @@ def class_names(categories: Sequence[Category]) -> dict[str, str]:
     return names
 
 
-def _lines(results: Results, label: Sequence[str]) -> Iterator[str]:
-    for path, name in zip(results.path, label, strict=True):
-        if name:
-            below = results.below_root(path)
-            here = f"./{below}" if below.startswith(FORMULA) else below  # the same file, and no formula
-            yield f"{quoted(here)},{quoted(guarded(name))}\n"
+def _columns(results: Results, label: Sequence[str]) -> dict[str, list[str]]:
+    """Of the images that have a label."""
+    rows = [row for row, name in enumerate(label) if name]
+    below = [results.below_root(results.parts[row][0]) for row in rows]
+    columns = {
+        # the same file, and no formula
+        "path": [f"./{path}" if path.startswith(FORMULA) else path for path in below],
+        "label": [guarded(label[row]) for row in rows],
+    }
+    if any(box for _, box in results.parts):
+        columns["box"] = [box.text if box else "" for _, box in (results.parts[row] for row in rows)]
+    if set(results.group) - {"", *map(results.below_root, results.path)}:  # found ones are found again
+        columns["group"] = [guarded(results.group[row]) for row in rows]
+    return columns

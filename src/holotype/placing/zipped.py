@@ -1,6 +1,6 @@
 """One zip to mail: the report of a run with its thumbnails, and tables that open in a spreadsheet.
 
-It holds no originals and no path of this machine. The same run gives the same file to the byte.
+It holds no originals, no places and no path of this machine. The same run gives the same file to the byte.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 import numpy as np
 import pandas as pd
 
+from holotype.categories.bursts import about
 from holotype.categories.found import TEXTS, Discovery, safe_texts
+from holotype.data.boxes import split_box
 from holotype.errors import InputError
 from holotype.placing.ours import check_own, write_own
 from holotype.placing.written import BOM
 from holotype.report.build import read_data, script_of
-from holotype.report.mailed import Hider, hider, mailed
+from holotype.report.mailed import PRIVATE, Hider, hider, mailed
 from holotype.report.thumbs import GRID, sheet_name
 
 WHEN = (1980, 1, 1, 0, 0, 0)
@@ -91,6 +93,11 @@ def _tables(found: Discovery, run: Path, hide: Hider) -> Iterator[tuple[str, byt
         path=[hide.image(str(path)) for path in found.images["path"]],
         problem=[hide(text) for text in found.images["problem"].fillna("").astype(str)],
     )
+    images = images.drop(columns=[name for name in PRIVATE if name in images])
+    if "file" in images:
+        images = images.assign(file=[split_box(path)[0] for path in images["path"]])
+    if "group" in images:
+        images = images.assign(group=[hide(text) for text in images["group"].fillna("").astype(str)])
     yield "assignments.csv", _csv(safe_texts(images, TEXTS))
     rows = [
         (c.id, c.name, c.kind, c.n, c.cohesion, c.separation, c.nearest, c.words, c.suggested)
@@ -108,7 +115,10 @@ def _tables(found: Discovery, run: Path, hide: Hider) -> Iterator[tuple[str, byt
         "suggested",
     ]
     texts = ["category_id", "category", "nearest", "words", "suggested"]
-    yield "categories.csv", _csv(safe_texts(pd.DataFrame(rows, columns=columns), texts))
+    table = pd.DataFrame(rows, columns=columns).assign(
+        **about(found.images, [c.id for c in found.categories])
+    )
+    yield "categories.csv", _csv(safe_texts(table, texts))
     changes = run / "rounds" / str(found.facts.round) / "changes.csv"
     if changes.is_file():
         yield "changes.csv", BOM.encode() + changes.read_bytes()

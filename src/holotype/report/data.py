@@ -21,7 +21,9 @@ from holotype.categories.edits import Edit
 from holotype.categories.facts import Facts
 from holotype.categories.found import Category, Discovery
 from holotype.categories.purity import in_words, told
+from holotype.data.boxes import split_box
 from holotype.data.containers import split_container
+from holotype.report.occasions import occasions
 
 FORMAT = 1
 LIMIT = 20_000
@@ -182,6 +184,7 @@ def _columns(frame: pd.DataFrame, discovery: Discovery) -> dict[str, Any]:
         **_map(frame),
         "problem": _sparse(frame["problem"]),
         "note": _sparse(frame["note"]),
+        **occasions(frame),
     }
 
 
@@ -217,8 +220,9 @@ def _links(chosen: Chosen, folder: Path) -> dict[str, Any]:
     root = _common(chosen.paths)
     top = _common(chosen.files)
     names = [path[len(root) :] for path in chosen.paths]
-    rest = [file[len(top) :].replace(os.sep, "/") for file in chosen.files]
-    inside = [i for i, file in enumerate(chosen.files) if split_container(file) is not None]
+    files = [split_box(file)[0] for file in chosen.files]
+    rest = [file[len(top) :].replace(os.sep, "/") for file in files]
+    inside = [i for i, file in enumerate(files) if split_container(file) is not None]
     return {
         "root": root,
         "path": names,

@@ -41,6 +41,8 @@ function describe(i) {
   if (images.label[i] >= 0) parts.push(`labelled ${nameOf(images.labels[images.label[i]])}`);
   if (now.confirmed.has(i)) parts.push(`confirmed as ${labelOf(i)}`);
   if (now.doubtful[i]) parts.push("doubtful");
+  if (images.taken?.[i]) parts.push(`taken ${whenTaken(i)}`);
+  if (framesOf(i).length > 1) parts.push(`one of ${framesOf(i).length} frames of a burst`);
   return parts.join(", ");
 }
 
@@ -167,6 +169,7 @@ function showSelection() {
     h("span", { class: "few" }, first.map((i) => thumb(i, { cover: true, lazy: false }))),
     h("strong", {}, `${number(selected.size)} selected`),
     h("span", { class: "buttons" },
+      burstButton(),
       h("button", { type: "button", onclick: moveSelected }, "Move to…"),
       h("button", { type: "button", onclick: splitSelected }, "New category…"),
       h("button", { type: "button", onclick: confirmSelected, title: "They belong where they are: use as labels in the next round" }, "Confirm"),

@@ -15,6 +15,8 @@ from typing import Any
 
 DROPPED = ("command", "root", "earlier_roots")
 """Facts that say where things lie, and nothing else that a reader needs."""
+PRIVATE = ("place", "latitude", "longitude")
+"""Of the images: where a rare animal lives is for its owner to tell."""
 ABSOLUTE = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:[\\/]|~?/)[^\s'\"(),;]*")
 """A path in a sentence, as far as it has no blanks."""
 
@@ -69,9 +71,9 @@ def hider(paths: Sequence[str], root: str, run: Path) -> Hider:
 
 
 def mailed(data: Mapping[str, Any], hide: Hider) -> dict[str, Any]:
-    """The data of a page (report/data.py) with short names, without links to the originals, and with no path of this
-    machine."""
-    images = data["images"]
+    """The data of a page (report/data.py) with short names, without links to the originals, without places, and with no
+    path of this machine."""
+    images = {key: value for key, value in data["images"].items() if key not in PRIVATE}
     names = [hide.image(images["root"] + rest) for rest in images["path"]]
     texts = {column: hide.everywhere(images[column]) for column in ("problem", "note")}
     return {

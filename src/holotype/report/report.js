@@ -84,20 +84,26 @@ function showImage(list, position) {
   turn(0);
 }
 
+/** The whole picture with a frame around the part that the image is. */
+const framed = (picture, [left, top, width, height]) => h("div", { class: "framed" }, picture,
+  h("span", { class: "box", "aria-hidden": "true", style: { left: `${left}%`, top: `${top}%`, width: `${width}%`, height: `${height}%` } }));
+
 function closeLook(i, position, n, turn) {
   const category = now.categories[now.category[i]];
   const where = address(i);
   const fallback = h("div", { class: "large" }, thumb(i, { lazy: false }));
-  const picture = where ? h("img", { class: "large", src: where, alt: describe(i), onerror: (event) => event.target.replaceWith(fallback) }) : fallback;
+  const picture = where ? h("img", { class: "large", src: where, alt: describe(i), onerror: (event) => (event.target.closest(".framed") ?? event.target).replaceWith(fallback) }) : fallback;
+  const shown = where && boxOf(i) ? framed(picture, boxOf(i)) : picture;
   const facts = [
     ["Category", category ? h("a", { href: link(category), onclick: (event) => event.target.closest("dialog").close() }, glyph(category.kind), " ", category.name) : "none"],
     ["Could also be", images.second[i] >= 0 && now.categories[images.second[i]].index !== now.category[i] ? now.categories[images.second[i]].name : null],
     ["Probability", share(images.probability[i])], ["Known score", share(images.known_score[i])], ["Typicality", share(images.typicality[i])],
     ["Label", images.label[i] >= 0 ? nameOf(images.labels[images.label[i]]) : "none"], ["Confirmed as", labelOf(i) || null],
-    ["Doubtful", now.doubtful[i] ? "yes" : null], ["Note", now.note.get(i) || null], ["Problem", images.problem[i] || null],
-    ["File", where ? h("a", { href: where, target: "_blank", rel: "noopener" }, name(i)) : name(i)],
+    ...occasionFacts(i), ["Doubtful", now.doubtful[i] ? "yes" : null], ["Note", now.note.get(i) || null], ["Problem", images.problem[i] || null],
+    ["File", where ? h("a", { href: where, target: "_blank", rel: "noopener" }, legible(name(i))) : legible(name(i))],
+    ["Box", boxOf(i) ? `${boxOf(i).join(", ")} % (left, top, width, height)` : null],
   ];
-  return [closer(), picture, h("div", { class: "text" },
+  return [closer(), shown, h("div", { class: "text" },
     h("dl", { class: "facts" }, facts.filter(([, value]) => value !== null).map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))),
     h("div", { class: "buttons" },
       h("button", { type: "button", disabled: position === 0, onclick: () => turn(-1), "aria-label": "Previous image" }, "‹"),
@@ -127,7 +133,7 @@ function showEdits() {
     h("ol", { class: "log" }, shortened.map(([edit, problem]) => h("li", {}, editWords(edit), problem ? h("em", {}, ` ${problem}`) : null))));
 }
 
-const editWords = (edit) => [h("strong", {}, edit.action), ` ${edit.image ? edit.image.split(/[\\/]/).pop() : edit.category}`, edit.value ? ` → ${edit.value}` : ""];
+const editWords = (edit) => [h("strong", {}, edit.action), ` ${edit.image ? legible(edit.image.split(/[\\/]/).pop()) : edit.category}`, edit.value ? ` → ${edit.value}` : ""];
 
 // -- navigation ---------------------------------------------------------------------------------------
 
@@ -164,14 +170,14 @@ function show() {
 function navigation(view) {
   document.getElementById("nav").replaceChildren(...MENU.map((key) =>
     h("a", { href: `#${key}`, "aria-current": key === view ? "page" : null }, VIEWS[key][0],
-      key === "doubtful" ? h("span", { class: "n" }, number(doubtful().length)) : null)));
+      key === "doubtful" ? h("span", { class: "n" }, number(onePerBurst(doubtful()).length)) : null)));
   document.querySelector("#nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   const button = document.getElementById("edits-button");
   button.textContent = edits.length ? plural(edits.length, "edit") : "No edits";
   button.classList.toggle("some", edits.length > 0);
 }
 
-const SHORTCUTS = { m: moveSelected, n: splitSelected, c: confirmSelected, r: rejectSelected, u: undo, l: toggleLasso, "/": () => findField().focus(), Escape: escape };
+const SHORTCUTS = { m: moveSelected, n: splitSelected, c: confirmSelected, r: rejectSelected, b: selectBursts, u: undo, l: toggleLasso, "/": () => findField().focus(), Escape: escape };
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;

@@ -30,11 +30,11 @@ function whereThey(list) {
 const whereAndWhat = (i) => {
   const category = now.categories[now.category[i]];
   return [h("span", { class: "where" }, glyph(category?.kind), category ? category.name : "in no category"),
-    h("span", { class: "soft what" }, relativeName(i))];
+    h("span", { class: "soft what" }, legible(relativeName(i)))];
 };
 
 function findView(words) {
-  const hits = findNames(namesOfAll(), words);
+  const hits = sieved(findNames(namesOfAll(), words));
   const sample = data.total.shown < data.total.images
     ? ` Only the ${number(data.total.shown)} images of this page are searched; all ${number(data.total.images)} are in assignments.csv.` : "";
   if (!words.trim()) {
@@ -44,6 +44,7 @@ function findView(words) {
   return [
     h("h1", {}, `${plural(hits.length, "image")} with “${words.trim()}” in the name`),
     h("p", { class: "lead", role: "status" }, hits.length ? [whereThey(hits), "."] : "Upper and lower case do not matter; try a shorter part of the name.", sample),
+    hits.length || sieveOn() ? h("div", { class: "tools" }, sieveTools()) : null,
     hits.length ? new Gallery(hits, { title: "Images found", caption: whereAndWhat }).element : null,
   ];
 }

@@ -26,7 +26,12 @@ const share = (thousandths) => (thousandths === null ? "?" : (thousandths / 1000
 const fixed = (value) => (value === null || value === undefined ? "?" : value.toFixed(2));
 
 const name = (i) => images.root + images.path[i];
-const shortName = (i) => images.path[i].split(/[\\/]/).pop();
+const BOX = /#xywh=percent:([\d.]+),([\d.]+),([\d.]+),([\d.]+)$/;
+/** Left, top, width and height in percent of the picture that an image is a part of; null where it is the whole. */
+const boxOf = (i) => images.path[i].match(BOX)?.slice(1).map(Number) ?? null;
+/** A path as people read it, without the box behind it. */
+const legible = (path) => path.replace(BOX, (_, ...numbers) => ` (box at ${numbers.slice(0, 2).map((n) => Math.round(n)).join(", ")} %)`);
+const shortName = (i) => legible(images.path[i].split(/[\\/]/).pop());
 
 /** The path below the folder of all images, as people know it. */
 function relativeName(i) {

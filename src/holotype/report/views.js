@@ -134,7 +134,7 @@ const categoryAt = (id) => findCategory(id) || novel()[0] || alive()[0];
 function categoryView(id) {
   const category = categoryAt(id);
   if (!category) return h("p", {}, "There are no categories.");
-  const list = now.members[category.index].filter(FILTERS[wish.filter][1]).sort(SORTS[wish.sort][1]);
+  const list = sieved(now.members[category.index].filter(FILTERS[wish.filter][1])).sort(SORTS[wish.sort][1]);
   const gallery = new Gallery(list, { title: `Images in ${category.name}` });
   const choice = (key, table, label) => h("label", {}, label, h("select", { onchange: (event) => {
     wish[key] = event.target.value;
@@ -146,7 +146,7 @@ function categoryView(id) {
     categoryHead(category),
     category.borderline.length ? h("details", { class: "border" }, h("summary", {}, `On the border (${category.borderline.length}): they fit another category almost as well`),
       new Gallery(category.borderline, { title: "Images on the border", caption: guess }).element) : null,
-    h("div", { class: "tools" }, choice("sort", SORTS, "Sort "), choice("filter", FILTERS, "Show "),
+    h("div", { class: "tools" }, choice("sort", SORTS, "Sort "), choice("filter", FILTERS, "Show "), sieveTools(),
       h("button", { type: "button", class: "quiet", onclick: () => { list.forEach((i) => selected.add(i)); showSelection(); } }, `Select all ${number(list.length)}`)),
     list.length ? gallery.element : h("p", { class: "soft" }, "No image of this kind."),
     category.n > now.members[category.index].length ? h("p", { class: "soft" }, `${number(category.n - now.members[category.index].length)} more are in assignments.csv.`) : null));
@@ -163,7 +163,7 @@ function categoryHead(category) {
   return h("div", { class: `head ${category.kind}` },
     h("div", { class: "who" },
       h("h1", {}, glyph(category.kind), category.name),
-      h("p", {}, h("span", { class: "chip" }, new_ ? "new category" : "known class"), ` ${plural(category.n, "image")}`,
+      h("p", {}, h("span", { class: "chip" }, new_ ? "new category" : "known class"), ` ${plural(category.n, "image")}${inBursts(category)}`,
         category.name !== category.id ? h("span", { class: "soft" }, ` · found as ${category.id}`) : null),
       new_ && category.suggested && category.name === category.id ? h("p", { class: "suggested" }, `Suggested name: ${category.suggested}`) : null,
       category.words ? h("p", { class: "words" }, category.words) : null,
@@ -200,13 +200,14 @@ function rejectCategory(category) {
 // -- the rest -----------------------------------------------------------------------------------------
 
 function doubtfulView() {
-  const list = doubtful();
+  const every = sieved(doubtful());
+  const list = onePerBurst(every);
   const rejected = [...now.note].filter(([, note]) => note === "rejected").map(([i]) => i);
   const caption = (i) => [glyph(now.categories[now.category[i]]?.kind), `${now.categories[now.category[i]]?.name ?? "none"}`,
     guess(i) ? h("span", { class: "soft" }, ` ${guess(i)}`) : null];
   return [
-    h("h1", {}, plural(list.length, "doubtful image")), h("p", { class: "lead" }, LEAD.doubtful),
-    list.length ? h("div", { class: "tools" }, h("button", { type: "button", class: "quiet", onclick: () => { list.forEach((i) => selected.add(i)); showSelection(); } }, `Select all ${number(list.length)}`)) : null,
+    h("h1", {}, plural(every.length, "doubtful image")), h("p", { class: "lead" }, LEAD.doubtful, burstLead(every, list)),
+    list.length || sieveOn() ? h("div", { class: "tools" }, sieveTools(), h("button", { type: "button", class: "quiet", onclick: () => { list.forEach((i) => selected.add(i)); showSelection(); } }, `Select all ${number(list.length)}`)) : null,
     new Gallery(list, { title: "Doubtful images", caption }).element,
     rejected.length ? section("Rejected", new Gallery(rejected, { title: "Rejected images" }).element) : null,
   ];
@@ -251,11 +252,12 @@ const WORDS = {
   typicality: "how close the image is to the centre of its category, from 0 to 1",
   doubtful: "less than 60 % probable, far from the centre of its category, or at odds with its label; look at these first",
   "uniform, fairly uniform, mixed": "at least 90 %, at least 70 %, less than 70 % of its images are estimated to be right",
+  ...(images?.group ? { burst: "frames that one camera took within seconds of each other, and that look alike; it counts once" } : {}),
   cohesion: "mean likeness of a category's images to their centre; 1 = all alike",
   separation: "distance of a category's centre to the nearest other one; 0 = they coincide",
 };
 const KEYS = [
   ["1 … 6", "go to a view"], ["arrow keys", "from image to image, in galleries and on the map"], ["Space", "select or unselect"],
   ["Enter", "look closer"], ["s", "more like this image"], ["/", "find by file name"], ["l", "the lasso on the map"], ["m", "move the selected images"], ["n", "split them off as a new category"], ["c", "confirm them"],
-  ["r", "reject them"], ["Esc", "unselect, close"], ["u", "undo the last edit"], ["Ctrl P", "print, with pictures"],
+  ["r", "reject them"], ...(images?.group ? [["b", "select the other frames of their bursts too"]] : []), ["Esc", "unselect, close"], ["u", "undo the last edit"], ["Ctrl P", "print, with pictures"],
 ];

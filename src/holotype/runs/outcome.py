@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from holotype.categories.bursts import tell_bursts
 from holotype.categories.calibration import Calibrated, calibrate, curve
 from holotype.categories.facts import Facts
 from holotype.categories.found import Discovery, category_name
@@ -22,6 +23,7 @@ from holotype.categories.matching import match
 from holotype.categories.purity import set_purity
 from holotype.categories.relations import Described, describe
 from holotype.categories.standing import REJECTED
+from holotype.data.bursts import units
 from holotype.data.table import Table
 from holotype.methods import Prediction
 from holotype.models.backbone import Backbone, state_digest
@@ -67,6 +69,8 @@ class Told:
     """Ids and names of all rounds before, which mean something else than a category that nobody has seen yet."""
     embedded: np.ndarray | None = None
     """(N, D) features of the frozen backbone, for a second opinion of where images were placed."""
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Of the table of images: (N,) what else is known of each (categories/found.py, OPTIONAL)."""
 
 
 @dataclass(frozen=True)
@@ -224,10 +228,11 @@ def put_together(placed: Placed, ids: list[str], told: Told) -> Discovery:
         placed.probability,
         list(table.path),
         called=[told.names.get(id, id) for id in table.known],
+        burst=units(table),
     )
     # known classes in their order, then new-01, new-02, ...: the largest first
     order = sorted(described.categories, key=lambda c: (c.kind == "novel", c.id if c.kind == "novel" else ""))
-    images = make_frame(placed, ids, described, told.names)
+    images = make_frame(placed, ids, described, told.names).assign(**told.columns)
     if placed.opinion is not None:
         said = np.where(placed.fixed, np.nan, placed.said.probability.numpy())
         points = curve(said, placed.opinion) if placed.opinion.labelled else ()
@@ -242,7 +247,8 @@ def with_opinion(placed: Placed, embedded: np.ndarray | None) -> Placed:
     if embedded is None:
         return placed
     target = np.where(placed.fixed, placed.table.target, -1)
-    return dataclasses.replace(placed, opinion=calibrate(embedded, placed.category, target, placed.k))
+    opinion = calibrate(embedded, placed.category, target, placed.k, units(placed.table))
+    return dataclasses.replace(placed, opinion=opinion)
 
 
 def make_frame(
@@ -256,6 +262,10 @@ def make_frame(
         "; ".join(x for x in (own, f"the model would say {called[index]}" if other else "") if x)
         for own, index, other in zip(placed.note, said, disagrees, strict=True)
     ]
+    doubtful = described.doubtful | disagrees
+    if table.group is not None:
+        note, odd = tell_bursts(note, table.group, category, table.labelled, called)
+        doubtful |= odd
     rejected = table.problem == REJECTED
     kind = np.where(category < 0, "", np.where(category < len(table.known), "known", "novel"))
     import pandas as pd
@@ -269,11 +279,12 @@ def make_frame(
             "probability": placed.probability,
             "known_score": placed.said.known_score.numpy(),
             "typicality": described.typicality,
-            "doubtful": described.doubtful | disagrees,
+            "doubtful": doubtful,
             "x": np.nan,
             "y": np.nan,
             "category_id": name[category],
             "problem": np.where(rejected, "", table.problem),
             "note": np.where(rejected, REJECTED, np.array(note, dtype=object)),
+            **({} if table.group is None else {"group": table.group}),
         }
     )

@@ -17,6 +17,7 @@ from functools import cached_property
 
 import torch
 
+from holotype.data.bursts import once
 from holotype.data.placement import place
 from holotype.data.scratch import Spill
 from holotype.data.sources import check_trainable
@@ -147,7 +148,7 @@ class Prepared:
 
         source = FreshViews(self.images, Encoder(self.backbone, self.compute))
         table = self.data.table
-        usable = torch.from_numpy(table.usable.copy()).nonzero().flatten()
+        usable = torch.from_numpy(table.usable & once(table)).nonzero().flatten()
         with torch.no_grad():
             features = evaluation_features(source, usable).float().cpu()
         label = torch.from_numpy(table.target)[usable]

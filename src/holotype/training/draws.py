@@ -77,7 +77,8 @@ class StageDraws:
         if own is not None:
             return check_rows(own, self.rows, type(self.method).__name__)
         sampler, n = SAMPLERS[self.stage.sampler], steps * self.batch_size
-        drawn = sampler(self.rows.labelled, self.rows.unlabelled, n, keyed_generator(*key))
+        pools = self.rows.drawn(lambda: keyed_generator(*self.key, number, "frames"))
+        drawn = sampler(*pools, n, keyed_generator(*key))
         return drawn.view(steps, -1)
 
     def draw(self, rows: Tensor, number: int, first: int = 0) -> Iterator[Drawn]:

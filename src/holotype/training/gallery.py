@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from holotype.data.bursts import first_frames
 from holotype.data.sampling import keyed_generator
 from holotype.machine.device import Compute
 from holotype.methods.base import Images, Method, Prediction
@@ -35,9 +36,15 @@ class Gallery:
 
     @torch.no_grad()
     def finish(self, method: Method, features: Tensor, key: Key) -> Prediction:
-        """The end of a training: the method's last work, and where it places every image. features: (N, D)."""
-        n_rows = len(self.rows.target)
-        method.finish(Images(self.row, self.label, n_rows, keyed_generator(*key), lambda: features[self.row]))
+        """The end of a training: the method's last work, and where it places every image. features: (N, D).
+
+        What it clusters holds one frame of each burst.
+        """
+        n_rows, row = len(self.rows.target), self.row
+        if self.rows.unit is not None:
+            row = torch.from_numpy(first_frames(self.rows.unit, self.rows.usable.numpy())).to(row.device)
+        label = self.rows.target.to(row.device)[row]
+        method.finish(Images(row, label, n_rows, keyed_generator(*key), lambda: features[row]))
         return place(method, features, self.rows.usable)
 
     @torch.no_grad()

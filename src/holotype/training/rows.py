@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from holotype.data.bursts import first_frames, units
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.machine.processes import world_size
@@ -25,16 +28,29 @@ class Rows:
     target: Tensor
     """(N,) class index of every row of the table, -1 where it has none or cannot be read."""
     steps: int
-    """Full batches in as many draws as there are usable rows."""
+    """Full batches in as many draws as there are usable rows; a burst counts as one."""
+    unit: np.ndarray | None = None
+    """(N,) equal for the frames of one burst; None where there are no bursts (data/bursts.py)."""
+
+    def drawn(self, generator: Callable[[], torch.Generator]) -> tuple[Tensor, Tensor]:
+        """The labelled and the unlabelled rows of an epoch: all of them, or one frame of each burst, drawn blindly."""
+        if self.unit is None:
+            return self.labelled, self.unlabelled
+        order = self.usable[torch.randperm(len(self.usable), generator=generator())].numpy()
+        rows = torch.from_numpy(np.sort(first_frames(self.unit, order)))
+        labelled = self.target[rows] >= 0
+        return rows[labelled], rows[~labelled]
 
 
 def index_rows(table: Table, batch_size: int) -> Rows:
     usable = torch.from_numpy(table.usable.copy())
     target = torch.where(usable, torch.from_numpy(table.target.copy()), -1)
-    rows = usable.nonzero().flatten()
-    if batch_size > len(rows):
+    rows, unit = usable.nonzero().flatten(), units(table)
+    n = len(first_frames(unit, rows.numpy()))
+    if batch_size > n:
+        once = "" if unit is None else ", each burst counted once"
         raise InputError(
-            f"the batch size {batch_size} is larger than the {len(rows)} usable images of {table.name}; "
+            f"the batch size {batch_size} is larger than the {n} usable images of {table.name}{once}; "
             "lower it with --train.batch_size."
         )
     if batch_size % world_size():
@@ -47,7 +63,8 @@ def index_rows(table: Table, batch_size: int) -> Rows:
         labelled=(usable & (target >= 0)).nonzero().flatten(),
         unlabelled=(usable & (target < 0)).nonzero().flatten(),
         target=target,
-        steps=len(rows) // batch_size,
+        steps=n // batch_size,
+        unit=unit,
     )
 
 

@@ -1,0 +1,163 @@
+"""When, where and with which camera a picture was taken, from the head of its file. No pixels are read.
+
+What a camera writes is often odd. Nothing of it stops anything: what makes no sense is left out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from PIL import Image
+
+from holotype.data.containers import file_of, split_container
+from holotype.data.kinds import decoders
+from holotype.machine.bars import counting
+from holotype.machine.device import processors
+
+MAKE, MODEL, EXIF_IFD, GPS_IFD = 0x010F, 0x0110, 0x8769, 0x8825
+SERIAL = 0xA431
+TAKEN = ((0x9003, 0x9011), (0x9004, 0x9012))
+"""EXIF tags of a time and of its offset from UTC: when the picture was taken, when it was digitised."""
+LATITUDE, LONGITUDE = (1, 2, 90.0), (3, 4, 180.0)
+"""GPS tags of N, S, E or W and of degrees, minutes and seconds; and the largest number of degrees."""
+LONGEST = 80
+"""Letters of a camera's name."""
+AT_ONCE = 32
+"""Heads that one thread reads: threads help where files lie on a slow drive."""
+
+# Pillow warns of every odd tag, and nobody can do anything about it.
+warnings.filterwarnings("ignore", category=UserWarning, module="PIL.TiffImagePlugin")
+
+
+@dataclass(frozen=True)
+class Shot:
+    """What the head of a file says of its picture."""
+
+    taken: str = ""
+    """ISO 8601 to the second, with the offset from UTC where the camera tells it; "" = not known."""
+    latitude: float = math.nan
+    """Degrees, north is positive; NaN = not known."""
+    longitude: float = math.nan
+    """Degrees, east is positive."""
+    camera: str = ""
+    """Make, model and serial number, as far as they are known."""
+    serial: bool = False
+    """Is there a serial number in it? Then no two cameras share the name."""
+
+
+NOTHING = Shot()
+
+
+def read_shots(paths: Sequence[str], progress: bool = False) -> Iterator[Shot]:
+    """In the order of the paths. Several images of one file are one look at it, where they follow each other."""
+    parts = [paths[first : first + AT_ONCE] for first in range(0, len(paths), AT_ONCE)]
+    with (
+        counting("Reading heads of images", len(paths), progress and bool(parts)) as advance,
+        ThreadPoolExecutor(min(8, 2 * processors())) as pool,
+    ):
+        for shots in pool.map(_read_part, parts):
+            yield from shots
+            advance(len(shots))
+
+
+def _read_part(paths: Sequence[str]) -> list[Shot]:
+    known: dict[str, Shot] = {}
+    for path in paths:
+        file = file_of(path)
+        if file not in known:
+            known[file] = read_shot(path)
+    return [known[file_of(path)] for path in paths]
+
+
+def read_shot(path: str) -> Shot:
+    """Of one image; an image inside a container has no head of its own."""
+    if split_container(path):
+        return NOTHING
+    try:
+        with Image.open(file_of(path), formats=decoders()) as image:
+            return shot_of(image.getexif()) if has_head(image) else NOTHING
+    except Exception:  # decoders fail in many ways on damaged files
+        return NOTHING
+
+
+def has_head(image: Image.Image) -> bool:
+    """Does an open file have EXIF data in front? A PNG file may have them behind its pixels, and would be decoded for
+    them."""
+    return "exif" in image.info or image.format == "TIFF"
+
+
+def shot_of(exif: Image.Exif) -> Shot:
+    """From EXIF data, each part by itself: a broken one takes no other with it."""
+    told, place = _ifd(exif, EXIF_IFD), _ifd(exif, GPS_IFD)
+    time = taken_at(told)
+    latitude, longitude = _degrees(place, *LATITUDE), _degrees(place, *LONGITUDE)
+    if (
+        math.isnan(latitude) or math.isnan(longitude) or latitude == longitude == 0
+    ):  # a receiver without a fix
+        latitude = longitude = math.nan
+    serial = text_of(told.get(SERIAL))
+    camera = " ".join(part for part in (_model(exif), serial) if part)[:LONGEST]
+    written = "" if time is None else time.isoformat(timespec="seconds")
+    return Shot(written, latitude, longitude, camera, bool(serial))
+
+
+def _ifd(exif: Image.Exif, tag: int) -> dict[int, Any]:
+    try:
+        return dict(exif.get_ifd(tag))
+    except Exception:  # a table that leads nowhere
+        return {}
+
+
+def _model(exif: Image.Exif) -> str:
+    """`Canon EOS 80D`: most models begin with the maker's name, and the others get it."""
+    try:
+        make, model = text_of(exif.get(MAKE)), text_of(exif.get(MODEL))
+    except Exception:  # the same
+        return ""
+    first = make.split(" ")[0].casefold()
+    return model if model.casefold().startswith(first) else f"{make} {model}".strip()
+
+
+def taken_at(exif: dict[int, Any]) -> datetime | None:
+    """When a picture was taken, or else digitised; with a time zone where the camera tells it. exif: of EXIF_IFD."""
+    for when, offset in TAKEN:
+        try:  # 2024:05:31 08:25:38
+            time = datetime(*map(int, re.split("[: ]", text_of(exif.get(when)))))  # type: ignore[arg-type]
+        except (ValueError, TypeError):  # none, or a clock that was never set: 0000:00:00
+            continue
+        return time.replace(tzinfo=_zone(text_of(exif.get(offset))))
+    return None
+
+
+def text_of(value: object) -> str:
+    """The text of a tag in one line, "" for none; what cannot be printed is left out."""
+    text = value.decode("latin-1") if isinstance(value, bytes) else str(value or "")
+    plain = "".join(sign if sign.isprintable() else " " for sign in text.split("\0")[0])
+    return " ".join(plain.encode("utf-8", "ignore").decode().split())
+
+
+def _zone(text: str) -> timezone | None:
+    """+02:00 -> the zone; None for anything else."""
+    try:
+        sign, hours, minutes = {"+": 1, "-": -1}[text[0]], int(text[1:3]), int(text[4:6])
+        return timezone(sign * timedelta(hours=hours, minutes=minutes))
+    except (KeyError, ValueError, IndexError):
+        return None
+
+
+def _degrees(gps: dict[int, Any], side: int, tag: int, most: float) -> float:
+    """Degrees with their sign, rounded to a decimetre; NaN where they are none."""
+    try:
+        parts = [float(part) for part in gps[tag]]
+        sign = {"N": 1, "E": 1, "S": -1, "W": -1}[text_of(gps[side])[:1].upper()]
+        value = sum(part / 60**power for power, part in enumerate(parts[:3]))
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        return math.nan
+    return round(sign * value, 6) if 0 <= value <= most else math.nan

@@ -1,0 +1,101 @@
+"""When, where and with which camera the images of a discovery were taken: `shots.parquet` in the run folder.
+
+What the head of a file says belongs to its content, so that it is kept by content and read once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from holotype.data.exif import NOTHING, Shot, read_shots
+from holotype.data.table import Table
+from holotype.machine.files import write_beside
+
+FILE = "shots.parquet"
+COLUMNS = tuple(one.name for one in dataclasses.fields(Shot))
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Shots:
+    """Of the N images of a table."""
+
+    each: list[Shot]
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """The columns of a table of images of which anything is known: (N,) object text, (N,) float."""
+        found = {
+            "taken": np.array([shot.taken for shot in self.each], dtype=object),
+            "latitude": np.array([shot.latitude for shot in self.each], dtype=float),
+            "longitude": np.array([shot.longitude for shot in self.each], dtype=float),
+            "camera": np.array([shot.camera for shot in self.each], dtype=object),
+        }
+        return {name: values for name, values in found.items() if _tells(values)}
+
+    def words(self) -> str:
+        """In one line, "" where no head says anything."""
+        times = sorted(shot.taken for shot in self.each if shot.taken)
+        cameras = {shot.camera for shot in self.each if shot.camera}
+        placed = sum(shot.latitude == shot.latitude for shot in self.each)
+        if not times and not cameras and not placed:
+            return ""
+        told = [
+            f"when {len(times):,} of {len(self.each):,} images were taken ({times[0][:10]} to {times[-1][:10]})"
+        ]
+        parts = told if times else []
+        parts += [f"where {placed:,} were"] if placed else []
+        parts += (
+            [f"with which of {len(cameras):,} cameras" if len(cameras) > 1 else "with which camera"]
+            if cameras
+            else []
+        )
+        return f"The files say {', '.join(parts)}."
+
+
+def _tells(values: np.ndarray) -> bool:
+    return bool(np.isfinite(values).any() if values.dtype == float else (values != "").any())
+
+
+def take_shots(folder: Path, table: Table, digest: Sequence[str], progress: bool = False) -> Shots:
+    """Read the heads of the images whose content is new, and keep what they say. digest: (N,) (data/digests.py)."""
+    known = _read(folder)
+    new = [row for row, own in enumerate(digest) if own not in known]
+    found = dict(zip(new, read_shots([str(table.path[row]) for row in new], progress), strict=True))
+    fresh = {digest[row]: shot for row, shot in found.items() if digest[row]}
+    if fresh:
+        _write(folder, known | fresh)
+    each = [found[row] if row in found else known[own] for row, own in enumerate(digest)]
+    return Shots(each or [NOTHING] * len(table))
+
+
+def _read(folder: Path) -> dict[str, Shot]:
+    """By digest; nothing where it cannot be read, since it is all in the files."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not (folder / FILE).is_file():
+        return {}
+    try:
+        table = pq.read_table(folder / FILE)
+        rows = zip(*(table[name].to_pylist() for name in COLUMNS), strict=True)
+        return {own: Shot(*row) for own, row in zip(table["digest"].to_pylist(), rows, strict=True)}
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+        log.warning(f"{folder / FILE} cannot be read, and is made anew.")
+        return {}
+
+
+def _write(folder: Path, shots: dict[str, Shot]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = zip(*(dataclasses.astuple(shot) for shot in shots.values()), strict=True)
+    columns = {"digest": list(shots), **dict(zip(COLUMNS, rows, strict=True))}
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    write_beside(folder / FILE, lambda beside: pq.write_table(table, beside))

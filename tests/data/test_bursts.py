@@ -1,0 +1,152 @@
+"""Bursts: which frames belong together, what counts once, and whose labels they take."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from holotype.data.bursts import (
+    SECONDS,
+    count_units,
+    find_bursts,
+    first_frames,
+    once,
+    spread_labels,
+    units,
+    with_groups,
+)
+from holotype.data.exif import NOTHING, Shot
+from holotype.data.sources import from_csv, load_table
+from holotype.data.table import Table
+
+TRAP = "trap 7"
+
+
+def made(paths: list[str], label: list[str] | None = None, group: list[str] | None = None) -> Table:
+    label = label or [""] * len(paths)
+    return Table(
+        path=np.array([f"/photos/{path}" for path in paths], dtype=object),
+        label=np.array(label, dtype=object),
+        known=tuple(sorted(set(label) - {""})),
+        group=None if group is None else np.array(group, dtype=object),
+        root="/photos",
+    )
+
+
+def shots(*seconds: float | None, camera: str = TRAP, serial: bool = True) -> list[Shot]:
+    def one(at: float | None) -> Shot:
+        if at is None:
+            return NOTHING
+        return Shot(
+            f"2024-05-01T{int(at) // 3600:02d}:{int(at) // 60 % 60:02d}:{int(at) % 60:02d}",
+            camera=camera,
+            serial=serial,
+        )
+
+    return [one(at) for at in seconds]
+
+
+def looks(*kinds: int) -> np.ndarray:
+    """(n, 8) features: one direction for each kind, nearly."""
+    noise = np.random.default_rng(0).normal(0, 0.05, (len(kinds), 8))
+    return (np.eye(8)[list(kinds)] + noise).astype(np.float32)
+
+
+def test_frames_of_one_camera_within_seconds_that_look_alike() -> None:
+    paths = [f"{name}.jpg" for name in "abcdefg"]
+    found = find_bursts(made(paths), shots(0, 2, 4, 30, 31, 32, 200), looks(0, 0, 0, 1, 1, 2, 3))
+    assert found == ["a.jpg", "a.jpg", "a.jpg", "d.jpg", "d.jpg", "", ""]
+
+
+def test_frames_need_not_come_in_their_order() -> None:
+    found = find_bursts(made(["c.jpg", "a.jpg", "b.jpg", "x.jpg"]), shots(4, 0, 2, 900), looks(0, 0, 0, 1))
+    assert found == ["a.jpg", "a.jpg", "a.jpg", ""]
+
+
+def test_the_seconds_can_be_told() -> None:
+    table, taken, features = made(["a.jpg", "b.jpg", "c.jpg"]), shots(0, 30, 900), looks(0, 0, 1)
+    assert find_bursts(table, taken, features) == ["", "", ""]
+    assert find_bursts(table, taken, features, seconds=30) == ["a.jpg", "a.jpg", ""]
+
+
+def test_a_camera_that_never_rests_is_no_single_burst() -> None:
+    paths = [f"{n:03d}.jpg" for n in range(40)] + ["x.jpg"]
+    found = find_bursts(made(paths), shots(*(5 * n for n in range(40)), 9000), looks(*[0] * 40, 1))
+    assert 3 <= len(set(found) - {""}) <= 5
+    assert max(found.count(name) for name in set(found)) <= 6 * SECONDS / 5 + 1
+
+
+def test_other_cameras_and_folders_are_other_bursts() -> None:
+    two = [*shots(0, 1, camera="trap 1"), *shots(0, 1, camera="trap 2"), *shots(9000)]
+    table = made(["a.jpg", "b.jpg", "c.jpg", "d.jpg", "x.jpg"])
+    assert find_bursts(table, two, looks(0, 0, 0, 0, 1)) == ["a.jpg", "a.jpg", "c.jpg", "c.jpg", ""]
+    nameless = shots(0, 1, 0, 1, 9000, camera="HP2X", serial=False)
+    table = made(["north/a.jpg", "north/b.jpg", "south/a.jpg", "south/b.jpg", "x.jpg"])
+    found = find_bursts(table, nameless, looks(0, 0, 0, 0, 1))
+    assert found == ["north/a.jpg", "north/a.jpg", "south/a.jpg", "south/a.jpg", ""]
+
+
+def test_folders_of_labels_part_no_burst() -> None:
+    table = made(["fox/north/a.jpg", "unlabelled/north/b.jpg", "deer/x.jpg"], ["fox", "", "deer"])
+    found = find_bursts(table, shots(0, 1, 9000, camera="HP2X", serial=False), looks(0, 0, 1))
+    assert found == ["fox/north/a.jpg", "fox/north/a.jpg", ""]
+
+
+def test_different_labels_are_never_one_burst() -> None:
+    table = made(["a.jpg", "b.jpg", "c.jpg", "x.jpg"], ["fox", "", "deer", "deer"])
+    assert find_bursts(table, shots(0, 1, 2, 9000), looks(0, 0, 0, 1)) == ["a.jpg", "a.jpg", "", ""]
+
+
+def test_what_cannot_be_read_or_has_no_time_is_alone() -> None:
+    table = made(["a.jpg", "b.jpg", "c.jpg", "x.jpg"]).with_problems(["", "cut off", "", ""])
+    assert find_bursts(table, shots(0, 1, None, 9000), looks(0, 0, 0, 1)) == ["", "", "", ""]
+
+
+def test_a_burst_counts_once() -> None:
+    table = made(list("abcdef"), ["fox", "fox", "", "deer", "", ""], ["1", "1", "", "1", "2", "2"])
+    assert units(table).tolist() == [0, 0, 1, 2, 3, 3]
+    assert once(table).tolist() == [True, False, True, True, True, False]
+    assert count_units(table) == 4
+    assert first_frames(units(table), np.array([5, 4, 1, 0])).tolist() == [5, 1]
+    broken = table.with_problems(["cut off", "", "", "", "", ""])
+    assert once(broken).tolist() == [False, True, True, True, True, False]
+    alone = made(list("ab"))
+    assert units(alone) is None
+    assert once(alone).all()
+    assert count_units(alone) == 2
+
+
+def test_a_table_carries_its_groups(tmp_path) -> None:
+    table = made(list("abc"), group=["1", "1", ""])
+    assert list(table.take([2, 0]).group) == ["", "1"]
+    plain = dataclasses.replace(table, group=None)
+    assert table.fingerprint() != plain.fingerprint()
+    table.save(tmp_path / "t.parquet")
+    assert list(Table.load(tmp_path / "t.parquet").group) == ["1", "1", ""]
+    assert with_groups(table, ["1", "2", ""]).group is None
+    assert with_groups(table.with_problems(["", "cut off", ""]), ["1", "1", ""]).group is None
+
+
+@pytest.mark.parametrize("out", [False, True])
+def test_frames_take_the_label_of_their_burst(out: bool) -> None:
+    table = made(list("abcdefg"), ["fox", "", "", "fox", "deer", "", ""], ["1", "1", "", "2", "2", "2", ""])
+    spread = spread_labels(table, np.array([False, out, *[False] * 5]))
+    assert list(spread.table.label) == ["fox", "" if out else "fox", "", "fox", "deer", "", ""]
+    assert spread.rows.tolist() == ([] if out else [1])
+    assert spread.torn == ["2"]
+    assert spread_labels(made(list("ab")), np.zeros(2, bool)).torn == []
+
+
+def test_a_column_group_names_bursts(tmp_path: Path) -> None:
+    for name in ("a.png", "b.png", "c.png"):
+        Image.new("RGB", (4, 4)).save(tmp_path / name)
+    (tmp_path / "list.csv").write_text('path,label,group\na.png,fox,"seq 1"\nb.png,,seq 1\n')
+    assert list(from_csv(tmp_path / "list.csv").group) == ["seq 1", "seq 1"]
+    both = load_table(tmp_path, tmp_path / "list.csv")
+    assert list(both.group) == ["seq 1", "seq 1", ""]
+    (tmp_path / "plain.csv").write_text("path,label\na.png,fox\n")
+    assert from_csv(tmp_path / "plain.csv").group is None

@@ -1,0 +1,88 @@
+"""Time, place and camera of a collection: read once for each content, kept, and in the tables of the run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL.TiffImagePlugin import IFDRational
+
+from holotype.categories.found import COLUMNS, Discovery
+from holotype.data.exif import Shot
+from holotype.data.sources import load_table
+from holotype.discovery import shots
+from holotype.discovery.shots import FILE, Shots, take_shots
+from holotype.discovery.workflow import discover_table
+from tests.conftest import COLOURS, KNOWN
+from tests.data.cameras import photograph
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Ten coloured squares of each kind, half of those of known kinds labelled, as two cameras take them."""
+    noise = np.random.default_rng(0)
+    for kind, (name, colour) in enumerate(COLOURS.items()):
+        for number in range(10):
+            pixels = np.clip(np.array(colour) + noise.integers(-30, 30, (40, 40, 3)), 0, 255).astype(np.uint8)
+            folder = name if name in KNOWN and number < 5 else "unlabelled"
+            photograph(
+                tmp_path / "photos" / folder / f"{name}-{number}.jpg", pixels,
+                taken=f"2024:05:{number + 1:02d} 0{kind}:00:00", model=f"trap {number % 2}",
+                gps={1: "N", 2: (IFDRational(52),) * 3, 3: "E", 4: (IFDRational(4),) * 3} if number else None,
+            )  # fmt: skip
+    return tmp_path / "photos"
+
+
+def test_heads_are_read_once_for_each_content(photos: Path, tmp_path: Path, monkeypatch) -> None:
+    table = load_table(photos)
+    digest = [f"d{row}" for row in range(len(table))]
+    first = take_shots(tmp_path / "run", table, digest)
+    assert first.each[0].taken.startswith("2024-05-")
+    assert math.isfinite(first.each[1].latitude)
+    asked = []
+    monkeypatch.setattr(
+        shots, "read_shots", lambda paths, _: [asked.append(path) or Shot("new") for path in paths]
+    )
+    assert take_shots(tmp_path / "run", table, digest) is not None
+    assert asked == []
+    again = take_shots(tmp_path / "run", table, ["other", *digest[1:]])
+    assert asked == [table.path[0]]
+    assert [shot.taken for shot in again.each] == ["new", *(shot.taken for shot in first.each[1:])]
+    (tmp_path / "run" / FILE).write_bytes(b"no")
+    take_shots(tmp_path / "run", table, digest)
+    assert len(asked) == 1 + len(table)
+
+
+def test_only_what_is_known_becomes_a_column() -> None:
+    assert Shots([Shot(), Shot()]).columns() == {}
+    assert Shots([Shot(), Shot()]).words() == ""
+    found = Shots([Shot("2024-05-01T00:00:00"), Shot(camera="trap")])
+    assert list(found.columns()) == ["taken", "camera"]
+    assert list(found.columns()["taken"]) == ["2024-05-01T00:00:00", ""]
+    assert (
+        found.words()
+        == "The files say when 1 of 2 images were taken (2024-05-01 to 2024-05-01), with which camera."
+    )
+
+
+def test_the_tables_of_a_discovery(photos: Path, tmp_path: Path, small, caplog) -> None:
+    caplog.set_level("INFO")
+    found = discover_table(load_table(photos), small(method="kmeans"), tmp_path / "run", progress=False)
+    assert (
+        "The files say when 40 of 40 images were taken (2024-05-01 to 2024-05-10), where 36 were"
+        in caplog.text
+    )
+    table = pd.read_csv(tmp_path / "run" / "assignments.csv")
+    assert list(table.columns) == [*COLUMNS, "taken", "latitude", "longitude", "camera"]
+    blue = table[table.path.str.endswith("blue-3.jpg")].iloc[0]
+    assert (blue.taken, blue.camera) == ("2024-05-04T02:00:00", "trap 1")
+    assert blue.latitude == pytest.approx(52.881111)
+    assert Discovery.load(tmp_path / "run").images.latitude.isna().sum() == 4
+    assert found.images.camera.nunique() == 2
+
+
+def test_without_heads_the_table_is_as_it_was(run: Path) -> None:
+    assert list(pd.read_csv(run / "assignments.csv").columns) == list(COLUMNS)
