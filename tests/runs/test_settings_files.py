@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as tried
 from hypothesis import strategies as st
 
 from holotype.errors import InputError
@@ -62,6 +63,7 @@ def changes(experiment: Experiment) -> st.SearchStrategy[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("method", "preset"), EVERY)
+@tried(max_examples=20)  # of each of two dozen methods and presets
 @given(data=st.data())
 def test_text_and_files_give_back_every_setting(method: str, preset: str, data, tmp_path_factory) -> None:
     asked = data.draw(changes(default_experiment(method, "cub", preset)))
