@@ -12,6 +12,7 @@ from holotype.errors import InputError
 from holotype.training import journal as journal_module
 from holotype.training.guard import Restart
 from holotype.training.journal import Journal, Position, State
+from holotype.training.state import STATE
 
 
 def lines(folder):
@@ -96,3 +97,14 @@ def test_a_state_of_another_run_is_refused(tmp_path):
     for other in (Journal(tmp_path, "two"), Journal(tmp_path)):
         with pytest.raises(InputError, match=r"state\.json is the training state of another run"):
             other.resume()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"epoch": None}, {"step": "2"}, {"begun": 1}, {"seconds": "long"}, {"guard": []}, {"stage": [0]}],
+)
+def test_a_state_with_something_else_in_it_is_told_by_its_file(tmp_path, change):
+    Journal(tmp_path).save(state(5, 2))
+    STATE.write(tmp_path / "state.json", STATE.read(tmp_path / "state.json") | change)
+    with pytest.raises(InputError, match=r"state\.json cannot be read \(.*train from the start"):
+        Journal(tmp_path).resume()

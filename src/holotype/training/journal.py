@@ -13,8 +13,9 @@ from torch import Tensor
 
 from holotype.errors import InputError
 from holotype.machine.files import write_text
+from holotype.machine.plain import NotPlain, from_plain
 from holotype.machine.processes import found_by_first, rank
-from holotype.training.state import load_tensors, read_facts, save_state
+from holotype.training.state import FACTS, STATE, load_tensors, read_facts, save_state
 
 log = logging.getLogger("holotype")
 
@@ -126,6 +127,22 @@ class Journal:
         facts = read_facts(self.folder, self.identity) if self.folder else None
         if self.folder is None or facts is None:
             return None
-        tensors = load_tensors(self.folder, facts)
-        position = Position(**{name: facts[name] for name in vars(Position())})
-        return State(position, facts["seconds"], tensors, facts.get("guard", {}))
+        try:
+            own = {name: facts[name] for name in vars(Position()) if name in facts}
+            told = from_plain(_Told, {"seconds": facts.get("seconds"), "guard": facts.get("guard", {})})
+            position = from_plain(Position, own)
+        except NotPlain as problem:
+            raise self.broken(problem) from problem
+        return State(position, told.seconds, load_tensors(self.folder, facts), told.guard)
+
+    def broken(self, reason: Exception | str) -> InputError:
+        """The sentence about a state that cannot be gone on from."""
+        return STATE.broken((self.folder or Path()) / FACTS, reason)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What state.json says beside the position."""
+
+    seconds: float
+    guard: dict[str, Any]

@@ -15,6 +15,7 @@ from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.machine.device import Compute
 from holotype.machine.memory import ran_out
+from holotype.machine.plain import NotPlain
 from holotype.machine.processes import any_process, rank, world_size
 from holotype.methods.base import Method, Moment, Prediction, Stage
 from holotype.models.backbone import Backbone
@@ -274,7 +275,10 @@ class Loop:
             self.guard.keep(self.position, self.modules.state_dict())
             return {}
         self.started -= state.seconds
-        return self._load(self.guard.unpack(state))
+        try:
+            return self._load(self.guard.unpack(state, len(self.stages)))
+        except (NotPlain, KeyError) as problem:
+            raise self.journal.broken(problem) from problem
 
     def _load(self, state: State) -> dict[str, Tensor]:
         self.modules.load_state_dict({name: state.tensors[name] for name in self.modules.state_dict()})
