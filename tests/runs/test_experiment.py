@@ -18,6 +18,7 @@ from holotype.data.protocol import gcd_split
 from holotype.data.sources import load_table
 from holotype.data.table import Table
 from holotype.errors import InputError, Stopped
+from holotype.machine.sealed import read_sealed
 from holotype.methods import METHODS
 from holotype.runs import parts as module
 from holotype.runs.experiment import Experiment
@@ -132,8 +133,8 @@ def test_a_run_leaves_its_folder_and_its_record(tiny, monkeypatch):
     out = experiment.folder
     names = {file.name for file in out.iterdir()}
     assert names == FILES  # the state of a finished run is gone
-    assert json.loads((out / "scores.json").read_text()) == record.as_dict()
-    assert json.loads((out / "identity.json").read_text()) == record.identity.as_dict()
+    assert read_sealed(out / "scores.json") == record.as_dict()
+    assert read_sealed(out / "identity.json") == record.identity.as_dict()
 
     scores, r = record.scores, record.scores.share_old
     assert (scores.n, r, record.made.epochs) == (48, 1 / 3, 2)

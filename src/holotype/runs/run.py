@@ -19,6 +19,7 @@ from holotype.cluster.evaluate import has_truth
 from holotype.errors import InputError
 from holotype.machine.locks import hold
 from holotype.machine.processes import rank
+from holotype.machine.sealed import Form
 from holotype.methods import Method, Prediction
 from holotype.models.cache import CacheViews, TokenCache
 from holotype.runs.experiment import Experiment
@@ -46,6 +47,7 @@ from holotype.training.state import clear_state
 
 CACHE = "cache.json"
 """Names the views that a run trains on, so that a resumed run takes the same."""
+VIEWS = Form(1, "restore it from a copy, or choose another --out", older=(None,))
 
 log = logging.getLogger(__name__)
 
@@ -146,20 +148,18 @@ def take_cache(
     they are not counted for a method that draws none, so that it is the same run alone and in a sweep.
     """
     fixed = None
-    if (folder.path / CACHE).exists():
-        stored = folder.read_json(CACHE)
+    file = folder.path / CACHE
+    if file.exists():
+        told = VIEWS.read(file).get("views")
         try:
-            fixed = CacheViews.parse(stored["views"])
-        except (TypeError, KeyError, InputError) as error:
-            raise InputError(
-                f"{folder.path / CACHE} does not say which views the run was trained on ({error}); restore it "
-                "from a copy, or choose another --out."
-            ) from error
+            fixed = CacheViews.parse(str(told))
+        except InputError as error:
+            raise VIEWS.broken(file, "it does not say which views the run was trained on") from error
     cache = prepared.cache(wanted, method, fixed)
     needs = views_needed([method])
     views = cache.views if needs and needs.strong else CacheViews(cache.views.weak, 0)
     if fixed is None and rank() == 0:
-        folder.write_json(CACHE, {"views": str(views)})
+        VIEWS.write(file, {"views": str(views)})
     return cache, views
 
 

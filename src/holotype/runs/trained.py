@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +31,7 @@ from holotype.machine.bars import counting
 from holotype.machine.device import Compute
 from holotype.machine.files import write_bytes, write_text
 from holotype.machine.plain import from_plain
+from holotype.machine.sealed import sealed
 from holotype.methods import Method, find_method
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
 from holotype.runs.experiment import Experiment
@@ -176,7 +176,7 @@ def save_trained(
         weights=hashlib.sha256(weights).hexdigest(),
     )
     write_bytes(folder / WEIGHTS, weights)
-    write_text(folder / FILE, json.dumps(sheet.as_dict(), indent=1, ensure_ascii=False) + "\n")
+    write_text(folder / FILE, sealed(sheet.as_dict()))
 
 
 def _lasting_name(name: str, backbone: Backbone) -> str:
