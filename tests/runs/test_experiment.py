@@ -68,12 +68,15 @@ def test_the_folder_is_named_after_the_run():
 # -- data ---------------------------------------------------------------------------------------------
 
 
-def test_the_number_of_categories_must_be_given_and_be_enough(squares_folder, tiny):
+def test_the_number_of_categories_must_be_given_and_possible(squares_folder, tiny):
     found = tiny(k=None)
     with pytest.raises(InputError, match=r"squares\.csv does not say how many categories.*--k"):
         load_data(found)
     found.k = 1
     with pytest.raises(InputError, match=r"--k 1 is smaller than the 2 known classes"):
+        load_data(found)
+    found.k = 65
+    with pytest.raises(InputError, match=r"--k 65 is more than the 64 images of .*; lower it"):
         load_data(found)
     found.k = 2
     assert load_data(found).k == 2

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.cli.words import Parser, add_labels_flag, add_running_flags, speaks
+from holotype.cli.words import Parser, add_labels_flag, add_running_flags, of_kind, speaks
+from holotype.machine.rules import Count
 
 if TYPE_CHECKING:
     from holotype.data.table import Table
@@ -70,9 +71,9 @@ def add_image_flags(parser: Parser) -> None:
     parser.add_argument(
         "--image-size",
         "--backbone.image-size",
-        type=int,
+        type=of_kind("--image-size", Count),
         metavar="PIXELS",
-        help="side of the backbone's input",
+        help="side of the backbone's input, at least 1",
     )
     add_running_flags(parser)
 

@@ -165,7 +165,3 @@ def check_table(table: Table, config: DiscoverConfig) -> None:
     check_trainable(table)
     if config.k != "auto":
         check_k(config.k, table, table.name)
-        if config.k > len(table):
-            raise InputError(
-                f"--k {config.k} is more than the {len(table)} images of {table.name}; lower it."
-            )
