@@ -6,11 +6,11 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from holotype.errors import Stopped
+from holotype.errors import Stopped, signal_of
 
 
 class Clock:
-    """Seconds by step. Ctrl-C within a step becomes a stop that can be gone on from."""
+    """Seconds by step. Ctrl-C or another signal within a step becomes a stop that can be gone on from."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -21,5 +21,5 @@ class Clock:
         try:
             yield
         except KeyboardInterrupt as stop:
-            raise Stopped(name) from stop
+            raise Stopped(name, signal_of(stop)) from stop
         self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - started, 1)

@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 
 from holotype.errors import InputError
+from holotype.machine.signals import STOPPING
 
 PARENT = "HOLOTYPE_PARENT"
 """Process that started this one; without it there is nothing to do."""
@@ -29,8 +30,8 @@ LOOPBACK = "127.0.0.1"
 SECONDS_BETWEEN_LOOKS = 1.0
 LONGEST_WAIT = timedelta(hours=6)
 """For each other. One process may have to write a token cache for all of them; one that is gone is noticed sooner."""
-DELIBERATE = (2, 130)
-"""Exit codes of bad input and of Ctrl-C, which all processes come to by themselves."""
+DELIBERATE = (2, *(128 + number for number in STOPPING))
+"""Exit codes of bad input and of a stop, which all processes come to by themselves."""
 GRACE = {True: 120.0, False: 4.0}
 """Seconds that the first process has to end by itself after another has, deliberately or not: it may be writing the
 state, or about to say what is wrong."""

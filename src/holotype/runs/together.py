@@ -47,17 +47,17 @@ def _run_together(
             found.started, runs[name] = started, found
         else:
             outcome[name] = found
-    stopped = []
+    stopped: list[Stopped] = []
     for name, end in train_in_turns({name: run.loop for name, run in runs.items()}).items():
         if isinstance(end.outcome, Stopped):
-            stopped.append(f"{name}: {end.outcome}")
+            stopped.append(Stopped(f"{name}: {end.outcome}", end.outcome.number))
             continue
         try:
             outcome[name] = finish(runs[name], end.prediction(), end.seconds, parallel=len(runs))
         except InputError as error:
             outcome[name] = error
     if stopped:
-        raise Stopped("; ".join(stopped))
+        raise Stopped("; ".join(map(str, stopped)), stopped[0].number)
     return [outcome[name] for name in names]
 
 
