@@ -16,6 +16,7 @@ from holotype.categories.found import COLUMNS, Discovery
 from holotype.discovery.estimator import Discoverer
 from holotype.errors import InputError, Stopped
 from holotype.machine.locks import hold
+from holotype.runs import run as module
 from holotype.runs.experiment import Experiment
 from holotype.runs.run import run_experiment
 from holotype.runs.settings import default_experiment
@@ -132,6 +133,41 @@ def test_a_state_of_another_run_is_not_gone_on_from(tiny, tmp_path, monkeypatch)
     assert "\n" not in str(told.value)
     shutil.rmtree(tiny().folder)
     assert run_experiment(tiny(seed=0)).identity.seed == 0
+
+
+def test_a_run_that_ends_with_one_category_says_so(tiny, monkeypatch, caplog) -> None:
+    place = module.place_own
+
+    def collapsed(loop, prediction, *rest):
+        prediction.category[:] = 3
+        return place(loop, prediction, *rest)
+
+    monkeypatch.setattr(module, "place_own", collapsed)
+    run_experiment(tiny("kmeans"))
+    assert "unlabelled images were put into one new category, so that nothing was found" in caplog.text
+
+
+def test_a_kill_right_after_the_scores_leaves_nothing_behind(tiny, monkeypatch) -> None:
+    """The run is finished: the next command finds it so, and takes away what was still to go."""
+
+    class Killed(BaseException):
+        pass
+
+    def dies(folder):
+        raise Killed
+
+    monkeypatch.setattr(module, "tidy", dies)
+    with pytest.raises(Killed):
+        run_experiment(tiny())
+    monkeypatch.undo()
+    run = tiny().folder
+    (run / "rest").mkdir()
+    (run / f".scores.json.{'0' * 16}.part").write_text("half")
+    assert list(run.glob("state*"))
+    assert run_experiment(tiny()).scores is not None
+    assert not list(run.glob("state*"))
+    assert not (run / "rest").exists()
+    assert not list(run.glob(".*"))
 
 
 def test_a_folder_in_which_somebody_works_is_left_alone(tiny) -> None:

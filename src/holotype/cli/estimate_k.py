@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from holotype.cli.embed import Collection, add_image_flags, embed, read_collection
 from holotype.cli.words import Parser, of_kind, speaks
+from holotype.machine.files import sweep_tree
+from holotype.machine.locks import hold
 from holotype.machine.rules import Count, Seed
 
 if TYPE_CHECKING:
@@ -24,10 +26,12 @@ def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     collection = read_collection(given)
     folder = Path(given.out) if given.out else Path("runs") / f"{collection.name}-estimate-k"
-    embedded, digest = embed(collection.table, given, folder / "embeddings")
-    table = collection.table.with_problems(embedded.problem)
-    estimate = _estimate(table, embedded, given)
-    path = _write(folder, estimate, table, digest, given)
+    with hold(folder):
+        sweep_tree(folder)
+        embedded, digest = embed(collection.table, given, folder / "embeddings")
+        table = collection.table.with_problems(embedded.problem)
+        estimate = _estimate(table, embedded, given)
+        path = _write(folder, estimate, table, digest, given)
     if speaks():
         print(summary(estimate, collection))
         print(f"The curve as numbers: {path}")

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable
 from dataclasses import fields
 from functools import cached_property
@@ -31,7 +30,7 @@ from holotype.data.table import Table
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.labels import as_labels
 from holotype.errors import InputError
-from holotype.machine.files import write_bytes
+from holotype.machine.files import TemporaryFolder, write_bytes
 from holotype.machine.sealed import Form
 
 if TYPE_CHECKING:
@@ -145,8 +144,8 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     def _make_temporary(self) -> Path:
         """A folder that is kept as long as the object, and removed with it."""
-        self._temporary = tempfile.TemporaryDirectory(prefix="holotype-")
-        return Path(self._temporary.name)
+        self._temporary = TemporaryFolder()
+        return self._temporary.path
 
     def fit_predict(self, X: Iterable[Picture], y: Iterable[Any] | None = None, **_: Any) -> np.ndarray:
         """Category ids (n,) of the images X."""

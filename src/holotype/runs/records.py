@@ -50,9 +50,9 @@ class Records:
             self.by_key.get(record.key), record, f"The record of {record.identity.name} in {self.folder}"
         )
         path = self.path(record.key)
-        write_text(path, sealed(record.as_dict()))
-        if per_class:
+        if per_class:  # first: a run whose record is there is not looked at again
             self._add_classes(record, per_class)
+        write_text(path, sealed(record.as_dict()))
         self.by_key[record.key] = record
         return path
 

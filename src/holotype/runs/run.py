@@ -17,6 +17,7 @@ from holotype.categories.facts import Facts
 from holotype.categories.features import write_features
 from holotype.cluster.evaluate import has_truth
 from holotype.errors import InputError
+from holotype.machine.files import sweep_tree
 from holotype.machine.locks import hold
 from holotype.machine.processes import rank
 from holotype.machine.sealed import Form
@@ -32,6 +33,7 @@ from holotype.runs.outcome import (
     Told,
     carry_ids,
     name_categories,
+    one_category,
     place_own,
     place_rest,
     put_together,
@@ -75,6 +77,7 @@ def run_experiment(experiment: Experiment, shelf: Shelf | None = None) -> Record
     """
     started = time.monotonic()
     with hold(experiment.folder):
+        sweep_tree(experiment.folder)
         found = begin(experiment, shelf or Shelf())
         if not isinstance(found, Run):
             return found
@@ -97,6 +100,8 @@ def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) ->
     identity = identify(experiment, prepared.data, prepared.backbone, drawn(experiment, wanted))
     folder.claim(identity)
     if record := folder.finished():
+        if rank() == 0:
+            tidy(folder)  # a kill may have come right after the scores
         return record
     for sentence in said:
         log.info(sentence)
@@ -184,6 +189,8 @@ def finish(
         placed = place_rest(
             placed, rest, loop, prepared.backbone, folder.path / REST, run.experiment.progress
         )
+    if (alike := one_category(placed)) and rank() == 0:
+        log.warning(alike)
     scores = score_table(placed.table, placed.said)
     test = score_held_out(loop, *prepared.held_out) if prepared.held_out is not None else None
     if rank() == 0:
@@ -202,9 +209,14 @@ def finish(
         if scores["per_class"]:
             folder.write_per_class(scores["per_class"])
         folder.write_json(SCORES, record.as_dict())
-        shutil.rmtree(folder.path / REST, ignore_errors=True)
-        clear_state(folder.path)  # a finished run is not gone on with, and its state is twice its model
+        tidy(folder)
     return record
+
+
+def tidy(folder: RunFolder) -> None:
+    """Remove what a run needs to go on: one that is finished does not, and its state is twice its model."""
+    shutil.rmtree(folder.path / REST, ignore_errors=True)
+    clear_state(folder.path)
 
 
 def write_outcome(run: Run, placed: Placed, told: Told, seconds: dict[str, float]) -> None:

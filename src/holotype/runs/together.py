@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 
 from holotype.errors import InputError, Stopped
+from holotype.machine.files import sweep_tree
 from holotype.machine.locks import hold
 from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf, sharing_key
@@ -39,6 +40,7 @@ def _run_together(
     for name, experiment in zip(names, experiments, strict=True):
         try:
             locks.enter_context(hold(experiment.folder))
+            sweep_tree(experiment.folder)
             found = begin(experiment, shelf, keep_caches=bool(runs))
         except InputError as error:
             outcome[name] = error
