@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,10 @@ from holotype.runs import run as module
 from holotype.runs.experiment import Experiment
 from holotype.runs.run import run_experiment
 from holotype.runs.settings import default_experiment
+from holotype.runs.status import read_status
 from holotype.runs.together import run_together
 from holotype.runs.trained import load_trained
+from holotype.training.journal import Journal
 from tests.cli.test_bad_input import pressed
 
 FOLDER = {
@@ -145,6 +148,26 @@ def test_a_run_that_ends_with_one_category_says_so(tiny, monkeypatch, caplog) ->
     monkeypatch.setattr(module, "place_own", collapsed)
     run_experiment(tiny("kmeans"))
     assert "unlabelled images were put into one new category, so that nothing was found" in caplog.text
+
+
+def test_a_run_can_be_watched_and_leaves_no_trace_of_that(tiny, monkeypatch) -> None:
+    seen, save = [], Journal.save
+
+    def watched(self, state) -> None:
+        save(self, state)
+        time.sleep(0.1)  # the heart beats
+        seen.extend(read_status(tiny().folder))
+
+    monkeypatch.setattr("holotype.machine.heartbeat.SECONDS", 0.02)
+    monkeypatch.setattr("holotype.training.journal.SECONDS", 0.0)
+    monkeypatch.setattr(Journal, "save", watched)
+    run_experiment(tiny())
+    assert {(one.state, one.phase, one.stage) for one in seen} == {("running", "training", "train")}
+    assert (seen[-1].epoch, seen[-1].epochs, seen[-1].step, seen[-1].steps) == (2, 2, 8, 8)
+    assert seen[-1].loss > 0
+    assert seen[-1].last_save
+    assert not (tiny().folder / "heartbeat.json").exists()
+    assert read_status(tiny().folder)[0].state == "finished"
 
 
 def test_a_kill_right_after_the_scores_leaves_nothing_behind(tiny, monkeypatch) -> None:

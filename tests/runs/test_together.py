@@ -213,5 +213,5 @@ def test_a_run_that_began_with_fewer_views_keeps_to_them(tiny, monkeypatch, tmp_
 def test_views_that_cannot_be_read_are_refused(tiny, content):
     tiny().folder.mkdir()
     (tiny().folder / "cache.json").write_text(content)
-    with pytest.raises(InputError, match=r"cache\.json does not say which views"):
+    with pytest.raises(InputError, match=r"cache\.json cannot be read \(it "):
         run_experiment(tiny())

@@ -29,6 +29,7 @@ COMMANDS = {
     "estimate-k": "say how many categories there may be",
     "embed": "write the backbone's features of every image",
     "export": "write the trained model of a run as ONNX",
+    "status": "say how a run, a sweep or a discovery stands, also after it died",
     "train": "train one method on one data set and score it",
     "bench": "methods x data sets x seeds, collected in one table",
     "methods": "list the methods, or say what one of them does",

@@ -5,19 +5,25 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from holotype.errors import Stopped, signal_of
+from holotype.machine.heartbeat import tell
 
 
 class Clock:
     """Seconds by step. Ctrl-C or another signal within a step becomes a stop that can be gone on from."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
+        """folder: of the discovery, whose heartbeat names the step."""
+        self.folder = folder
         self.seconds: dict[str, float] = {}
 
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[None]:
         started = time.monotonic()
+        if self.folder is not None:
+            tell(self.folder, phase=name)
         try:
             yield
         except KeyboardInterrupt as stop:

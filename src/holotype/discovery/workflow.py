@@ -35,6 +35,7 @@ from holotype.discovery.timing import Clock
 from holotype.errors import InputError
 from holotype.machine.device import pick_device
 from holotype.machine.files import sweep_tree
+from holotype.machine.heartbeat import beating
 from holotype.machine.locks import hold
 from holotype.machine.plain import as_plain
 from holotype.methods import find_method
@@ -93,7 +94,7 @@ def discover_table(
     """
     folder = Path(folder)
     check_table(table, config)
-    with hold(folder):
+    with hold(folder), beating(folder):
         sweep_tree(folder)
         config, chosen = claim(folder, table, config)
         now = catch_up(folder, table, config, edits, progress)
@@ -129,13 +130,14 @@ def begin(folder: Path, now: Now, config: DiscoverConfig, chosen: Chosen, progre
         taken=played.taken,
         digests=now.digests,
         progress=progress,
+        clock=Clock(folder),
     )
 
 
 def write_result(folder: Path, progress: bool) -> Discovery:
     """Apply the log of edits to the last round, and write model, discovery, assignments and report."""
     number = last_round(folder)
-    with Clock().step("the map"):
+    with Clock(folder).step("the map"):
         with_map(round_folder(folder, number), progress=progress)
     applied = play(folder).applied
     assert applied is not None  # a round has come to its end
@@ -146,7 +148,7 @@ def write_result(folder: Path, progress: bool) -> Discovery:
     write_queue(folder, applied.discovery)
     for line in write_changes(folder, number):
         log.info(line)
-    with Clock().step("the report"):
+    with Clock(folder).step("the report"):
         build_report(applied.discovery, folder, progress=progress)
     return applied.discovery
 

@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def hold(folder: Path, within: FolderLock | None = None) -> FolderLock:
     returned here holds nothing of its own. Of the processes of one run the first alone holds.
     """
     folder = Path(folder)
-    if _is_follower() or (within is not None and within.folder.resolve() == folder.resolve()):
+    if is_follower() or (within is not None and within.folder.resolve() == folder.resolve()):
         return FolderLock(folder)
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
@@ -197,23 +198,52 @@ def _sign(descriptor: int) -> None:
         os.pwrite(descriptor, (json.dumps(facts, ensure_ascii=False) + "\n").encode(), 0)
 
 
+@dataclass(frozen=True)
+class Holder:
+    """Who has signed a lock file. It may be dead: then the lock is free."""
+
+    pid: int
+    host: str
+    command: str
+    time: str
+    """Since when, ISO 8601."""
+
+
+def read_holder(folder: Path) -> Holder | None:
+    """Who has signed the lock of a folder; None where nobody has. The lock itself is not touched."""
+    try:
+        return _holder((folder / LOCK).read_bytes()[: 1 << 16])
+    except (OSError, ValueError):
+        return None
+
+
+def _holder(text: bytes) -> Holder:
+    """Raises ValueError where somebody else has written it, or nobody yet."""
+    try:
+        facts = json.loads(text)
+        found = Holder(int(facts["pid"]), str(facts["host"]), str(facts["command"]), str(facts["time"]))
+        datetime.fromisoformat(found.time)
+        return found
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError("not signed") from error
+
+
 def _in_use(descriptor: int) -> str:
     """By whom, as the lock file tells."""
     try:
-        facts = json.loads(os.pread(descriptor, 1 << 16, 0))
-        pid, host, command = int(facts["pid"]), str(facts["host"]), str(facts["command"])
-        since = datetime.fromisoformat(facts["time"]).astimezone()
-    except (ValueError, KeyError, TypeError, OSError):  # it has not signed yet
+        holder = _holder(os.pread(descriptor, 1 << 16, 0))
+    except (ValueError, OSError):  # it has not signed yet
         return "in use by another process"
-    if (pid, host) == (os.getpid(), socket.gethostname()):
+    if (holder.pid, holder.host) == (os.getpid(), socket.gethostname()):
         return "in use by another run of this very process"
+    since = datetime.fromisoformat(holder.time).astimezone()
     today = since.date() == datetime.now().date()
     when = f"{since:%H:%M}" if today else f"{since:%Y-%m-%d %H:%M}"
-    short = command if len(command) <= 200 else command[:200] + " ..."
-    return f"in use by process {pid} on {host} since {when} ({short})"
+    short = holder.command if len(holder.command) <= 200 else holder.command[:200] + " ..."
+    return f"in use by process {holder.pid} on {holder.host} since {when} ({short})"
 
 
-def _is_follower() -> bool:
+def is_follower() -> bool:
     """Whether this is one of the further processes of a run, in the environment that launchers set."""
     return "WORLD_SIZE" in os.environ and os.environ.get("RANK", "0") != "0"
 

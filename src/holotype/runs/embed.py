@@ -29,6 +29,7 @@ from holotype.errors import InputError
 from holotype.machine.bars import counting
 from holotype.machine.device import Compute
 from holotype.machine.files import write_text
+from holotype.machine.heartbeat import tell
 from holotype.machine.sealed import Broken, read_sealed, sealed
 from holotype.machine.sealed_table import read_table, write_table
 from holotype.models.backbone import Backbone
@@ -127,6 +128,7 @@ def embed_rows(
                     rows = wanted[first : first + encoder.chunk]
                     _fill(found, rows, [next(stream) for _ in rows], encoder, size)
                     advance(len(rows))
+                    tell(None, step=done + first + len(rows), steps=len(table))
                     if stop.requested and first + encoder.chunk < len(wanted):
                         stop.leave(f"image {done:,} of {len(table):,}")
                 shards.write(number, found)

@@ -18,6 +18,8 @@ from holotype.categories.features import write_features
 from holotype.cluster.evaluate import has_truth
 from holotype.errors import InputError
 from holotype.machine.files import sweep_tree
+from holotype.machine.heartbeat import FILE as HEARTBEAT
+from holotype.machine.heartbeat import beating, tell
 from holotype.machine.locks import hold
 from holotype.machine.processes import rank
 from holotype.machine.sealed import Form
@@ -78,12 +80,13 @@ def run_experiment(experiment: Experiment, shelf: Shelf | None = None) -> Record
     started = time.monotonic()
     with hold(experiment.folder):
         sweep_tree(experiment.folder)
-        found = begin(experiment, shelf or Shelf())
-        if not isinstance(found, Run):
-            return found
-        found.started = started
-        prediction = found.loop.fit()
-        return finish(found, prediction, found.loop.seconds(), parallel=1)
+        with beating(experiment.folder):
+            found = begin(experiment, shelf or Shelf())
+            if not isinstance(found, Run):
+                return found
+            found.started = started
+            prediction = found.loop.fit()
+            return finish(found, prediction, found.loop.seconds(), parallel=1)
 
 
 def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) -> Run | Record:
@@ -105,6 +108,8 @@ def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) ->
         return record
     for sentence in said:
         log.info(sentence)
+    if rank() == 0:
+        tell(folder.path, phase="preparing")
     images = prepared.images
     facts = describe(prepared.backbone, prepared.data.table, compute) | {"images": prepared.placed}
     if rank() == 0:
@@ -184,6 +189,7 @@ def finish(
     """
     prepared, folder, loop = run.prepared, run.folder, run.loop
     started = time.monotonic()
+    tell(folder.path, phase="placing")
     placed = place_own(loop, prediction, prepared.data.k, prepared.images.note)
     if rest is not None:
         placed = place_rest(
@@ -217,6 +223,7 @@ def tidy(folder: RunFolder) -> None:
     """Remove what a run needs to go on: one that is finished does not, and its state is twice its model."""
     shutil.rmtree(folder.path / REST, ignore_errors=True)
     clear_state(folder.path)
+    (folder.path / HEARTBEAT).unlink(missing_ok=True)  # of a process that was killed
 
 
 def write_outcome(run: Run, placed: Placed, told: Told, seconds: dict[str, float]) -> None:

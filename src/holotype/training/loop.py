@@ -215,6 +215,7 @@ class Loop:
             terms = self.step(draw)
             self.position.step, self.position.counter = step + 1, self.position.counter + 1
             bar.step(dict(zip(self.step.names, terms, strict=True)) if bar.show else {})
+            self.journal.beat(self.position, stage.name, epochs, self.total_steps, terms)
             stopping = any_process(stop.requested, self.device)
             if stopping or time.monotonic() - self.last_save > self.config.save_seconds:
                 self._save()
