@@ -151,7 +151,10 @@ def test_a_record_that_was_changed_by_hand_is_refused(holotype, tiny, tmp_path, 
         path.rename(path.with_name("my-best-run.json"))
     else:
         path.write_text(path.read_text().replace('"n_init": 10', '"n_init": 11'))
-    told = {"renamed": "my-best-run.json holds the record of run", "edited": "it was changed by hand"}[fault]
+    told = {
+        "renamed": "my-best-run.json holds the record of run",
+        "edited": "something has changed it since",
+    }[fault]
     for more in ((), ("--table-only",), ("--results", "new", "--reuse", "results")):
         assert_refused(holotype(*words, *more), told)
     assert not Path("new").exists()
