@@ -77,14 +77,19 @@ class RunFolder:
 
 def read_per_class(path: Path) -> list[dict[str, Any]]:
     """What `write_per_class` wrote; a class without a category has None."""
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [
-        {
-            **row,
-            "n": int(row["n"]),
-            "correct": int(row["correct"]),
-            "category": int(row["category"]) if row["category"] else None,
-        }
-        for row in rows
-    ]
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        return [
+            {
+                **row,
+                "n": int(row["n"]),
+                "correct": int(row["correct"]),
+                "category": int(row["category"]) if row["category"] else None,
+            }
+            for row in rows
+        ]
+    except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
+        raise InputError(
+            f"{path} cannot be read ({error!r}); restore it from a copy, or choose another --out."
+        ) from error

@@ -65,7 +65,7 @@ class Metrics:
         if not self.path.exists():
             return
         kept: list[str] = []
-        for line in self.path.read_text().splitlines():
+        for line in self.path.read_text(errors="replace").splitlines():
             try:
                 entry = json.loads(line)
                 restarts -= entry.get("kind") == RESTART
@@ -73,7 +73,13 @@ class Metrics:
                     break
                 if entry["counter"] <= counter:
                     kept.append(line + "\n")
-            except (ValueError, KeyError):
+            except (
+                ValueError,
+                KeyError,
+                TypeError,
+                AttributeError,
+                RecursionError,
+            ):  # half a line, or not ours
                 continue
         write_text(self.path, "".join(kept))
 
