@@ -60,6 +60,7 @@ COVERED = {
     "cli/demo.py": "discovery/test_demo.py",
     "cli/embed.py": "runs/test_embed.py",
     "cli/export.py": "placing/test_export.py",
+    "cli/status.py": "runs/test_status.py",
     "cli/train.py": "cli/test_cli.py",
     "cli/words.py": "cli/test_bad_input.py",
     "cluster/search.py": "cluster/test_count.py",

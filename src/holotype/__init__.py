@@ -4,8 +4,12 @@ The public names are imported when they are first used, so that `import holotype
 editors see them as plain imports.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+if "HOLOTYPE_PARENT" in os.environ:  # one of several processes, which must not outlive the first
+    import_module("holotype.machine.parent").watch_parent()
 
 __version__ = "0.1.0"
 

@@ -1,5 +1,9 @@
 """The exceptions that speak to users: bad input, said in a sentence, and a stop that was asked for."""
 
+from __future__ import annotations
+
+import signal
+
 
 class InputError(Exception):
     """Something the user gave cannot be used.
@@ -11,3 +15,21 @@ class InputError(Exception):
 
 class Stopped(Exception):
     """Training was asked to stop and saved its state; the message says where."""
+
+    def __init__(self, where: str, number: int = signal.SIGINT) -> None:
+        """number: of the signal that asked."""
+        super().__init__(where)
+        self.number = int(number)
+
+
+class Interrupted(KeyboardInterrupt):
+    """What Ctrl-C is, by another signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = int(number)
+
+
+def signal_of(error: BaseException) -> int:
+    """The signal that a stop was asked for with; Ctrl-C's, where it does not say."""
+    return int(getattr(error, "number", signal.SIGINT))

@@ -10,6 +10,7 @@ import figures
 import pytest
 
 from holotype.errors import InputError
+from holotype.machine.sealed import read_sealed
 from holotype.runs.study import read_study
 from made_study import add_run, write_study
 
@@ -110,7 +111,7 @@ def test_a_score_without_images_has_no_line(study_file: Path) -> None:
 
 def change_scores(study_file: Path, **values: float | None) -> None:
     for path in (study_file.parent / "results" / "runs").glob("*.json"):
-        content = json.loads(path.read_text())
+        content = read_sealed(path)
         content["scores"] |= values
         path.write_text(json.dumps(content))
 

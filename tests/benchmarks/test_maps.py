@@ -17,6 +17,7 @@ import torch
 from tightness import unit
 
 from holotype.errors import InputError
+from holotype.machine.sealed import read_sealed
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import RunFolder
 from holotype.runs.prepared import Shelf
@@ -218,7 +219,7 @@ def test_other_images_or_another_backbone_are_noticed(
     runs, tmp_path: Path, group: str, key: str, message: str
 ) -> None:
     copy = shutil.copytree(runs["simgcd"][0], tmp_path / "copy")
-    identity = json.loads((copy / "identity.json").read_text())
+    identity = read_sealed(copy / "identity.json")
     identity[group][key] = "0"
     (copy / "identity.json").write_text(json.dumps(identity))
     with pytest.raises(InputError, match=message):

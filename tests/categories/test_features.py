@@ -21,3 +21,22 @@ def test_what_is_not_of_these_images_is_not_taken(tmp_path) -> None:
     assert read_features(tmp_path, 5) is None
     (tmp_path / FEATURES).write_bytes(b"cut off")
     assert read_features(tmp_path, 4) is None
+
+
+def test_every_flipped_bit_is_noticed_and_said(tmp_path, caplog) -> None:
+    write_features(tmp_path, np.ones((2, 3)))
+    whole = (tmp_path / FEATURES).read_bytes()
+    for place in range(len(whole)):
+        caplog.clear()
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << place % 8
+        (tmp_path / FEATURES).write_bytes(flipped)
+        assert read_features(tmp_path, 2) is None
+        assert f"{FEATURES} was damaged" in caplog.text
+
+
+def test_features_of_before_there_were_checksums_are_read(tmp_path) -> None:
+    np.save(tmp_path / FEATURES, np.ones((2, 3), np.float16))
+    found = read_features(tmp_path, 2)
+    assert found is not None
+    assert found.tolist() == [[1, 1, 1], [1, 1, 1]]

@@ -11,6 +11,7 @@ import pytest
 from holotype.categories.facts import Facts
 from holotype.categories.found import COLUMNS, FILE, FORMAT, Category, Discovery, category_name
 from holotype.errors import InputError
+from holotype.machine.sealed import read_sealed
 from tests.discovery.made_round import made_discovery
 
 ODD = ["=cmd()", "<script>alert(1)</script>", 'a "quoted", name', "Käfer ✓"]
@@ -81,7 +82,7 @@ def test_what_is_not_a_run_is_one_sentence(tmp_path):
 )
 def test_a_file_of_another_kind_is_one_sentence(tmp_path, change, says):
     small().save(tmp_path)
-    content = json.loads((tmp_path / FILE).read_text())
+    content = read_sealed(tmp_path / FILE)
     assert content["format"] == FORMAT
     (tmp_path / FILE).write_text(json.dumps({**content, **change}))
     with pytest.raises(InputError, match=says) as told:
@@ -93,7 +94,7 @@ def test_a_file_of_another_kind_is_one_sentence(tmp_path, change, says):
 
 def test_a_run_from_before_calibration_is_read(tmp_path):
     small().save(tmp_path)
-    content = json.loads((tmp_path / FILE).read_text())
+    content = read_sealed(tmp_path / FILE)
     for category in content["categories"]:
         for name in ("purity", "purity_low", "purity_high"):
             del category[name]

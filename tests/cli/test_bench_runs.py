@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holotype.machine.sealed import read_sealed
 from holotype.methods.kmeans import KMeans
 from holotype.runs.experiment import Experiment
 from holotype.runs.planned import Planned, batches, plan_runs
@@ -125,7 +126,7 @@ def test_a_conflicting_record_of_another_folder_is_refused(holotype, tiny, tmp_p
     words = ("bench", "--study", tiny("one: {method: kmeans}"), "--no-progress")
     assert holotype(*words).code == 0
     for path in Path("results/runs").iterdir():
-        content = json.loads(path.read_text())
+        content = read_sealed(path)
         content["scores"] |= {"all": 0.5, "old": 0.5, "new": 0.5}
         (Path("theirs/runs") / path.name).parent.mkdir(parents=True, exist_ok=True)
         (Path("theirs/runs") / path.name).write_text(json.dumps(content))
@@ -150,7 +151,10 @@ def test_a_record_that_was_changed_by_hand_is_refused(holotype, tiny, tmp_path, 
         path.rename(path.with_name("my-best-run.json"))
     else:
         path.write_text(path.read_text().replace('"n_init": 10', '"n_init": 11'))
-    told = {"renamed": "my-best-run.json holds the record of run", "edited": "it was changed by hand"}[fault]
+    told = {
+        "renamed": "my-best-run.json holds the record of run",
+        "edited": "something has changed it since",
+    }[fault]
     for more in ((), ("--table-only",), ("--results", "new", "--reuse", "results")):
         assert_refused(holotype(*words, *more), told)
     assert not Path("new").exists()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +17,7 @@ from holotype.cli import COMMANDS
 from holotype.cli.words import messages
 from holotype.data.benchmarks import BENCHMARKS
 from holotype.methods import METHODS
+from holotype.training.loop import Loop
 
 from .test_bad_input import pressed
 
@@ -141,10 +144,33 @@ def test_a_stopped_run_says_where_and_goes_on(
     assert stopped.code == 130
     (line,) = [line for line in stopped.err.splitlines() if "images" not in line]
     assert line.startswith("Stopped at stage train, epoch 1 of 1, step 1; the state is saved")
+    status = holotype("status", tmp_path / "stopped").out
+    assert "stopped, and the same command goes on (stage train, epoch 1 of 1, step 1)" in status
+    assert "last save" in status
     assert holotype(*words, tmp_path / "stopped").code == 0
     assert holotype(*words, tmp_path / "whole").code == 0
     name = "model.safetensors"
     assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_save_as_ctrl_c_does(
+    holotype, squares_folder, tiny_flags, tmp_path, monkeypatch, number
+) -> None:
+    words = ("train", "simgcd", squares_folder / "squares.csv", *tiny_flags, "--out", tmp_path / "run")
+    step = Loop._run_epoch
+
+    def signalled(loop, *given):
+        os.kill(os.getpid(), number)
+        yield from step(loop, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "_run_epoch", signalled)
+        stopped = holotype(*words)
+    assert stopped.code == 128 + number
+    assert "epoch 1 of 1, step 1; the state is saved" in stopped.err
+    assert (tmp_path / "run" / "state.json").exists()
+    assert holotype(*words).code == 0
 
 
 def test_a_loss_that_leaves_its_course(holotype, squares_folder, tiny_flags, tmp_path) -> None:

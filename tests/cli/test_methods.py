@@ -34,7 +34,10 @@ def test_a_card(holotype) -> None:
     flat = " ".join(text.split())
     assert card.line in flat
     assert "L = (1 - lam) L_con_u + lam L_con_s + w(e) L_C" in flat
-    assert "method.concept_weight = 0.4 [a number] Weight of the concept loss once it has grown" in flat
+    assert (
+        "method.concept_weight = 0.4 [a number (at least 0 and finite)] Weight of the concept loss once it has grown"
+        in flat
+    )
     assert "cifar100: method.recluster = 5, method.neighbours = 127, method.least_similarity = 0.5" in flat
     assert "as_run: method.edges = none" in flat
     assert all(f"- {point}" in flat for point in card.differs)

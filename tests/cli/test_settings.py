@@ -42,12 +42,13 @@ def test_help_lists_every_setting_in_two_columns(monkeypatch, method: str, colum
 
 def test_help_shows_the_defaults_of_method_and_data_set(holotype) -> None:
     text = " ".join(holotype("train", "debgcd", "cub", "--help").out.split())
-    assert "a pseudo-label counts (thr). [a number; default 0.65]" in text.replace(
+    assert "a pseudo-label counts (thr). [a number (from 0 to 1); default 0.65]" in text.replace(
         "pseudo- label", "pseudo-label"
     )
     assert "--method.ova.arch" in holotype("train", "rpc", "--help").out
     outcome = holotype("train", "rpc", "cub", "--preset", "reading", "--help")
-    assert "[a number; default 1.0]" in outcome.out.partition("--method.new.sharpen")[2]
+    told = " ".join(outcome.out.partition("--method.new.sharpen")[2].split())
+    assert "[a number (at least 0 and finite); default 1.0]" in told
 
 
 # -- how settings come together -----------------------------------------------------------------------

@@ -31,6 +31,9 @@ def test_the_command_has_the_same_flags_and_defaults() -> None:
     told = " ".join(make_parser().format_help().split())
     assert "--method METHOD" in told
     assert "Number of categories, known and new together; auto estimates it." in told
+    assert "auto estimates it. [a whole number (at least 1) or auto; default auto]" in told
+    assert "Seed of everything random. [a whole number (at least 0 and below 2**63); default 0]" in told
+    assert "Side of the backbone's input in pixels. [a whole number (at least 1)]" in told
 
 
 def test_numbers_may_come_as_text_or_as_numpy_has_them() -> None:
@@ -52,6 +55,7 @@ def test_numbers_may_come_as_text_or_as_numpy_has_them() -> None:
         ({"sample": 1.0}, "sample is 1.0"),
         ({"image_size": "big"}, "image_size is 'big'"),
         ({"seed": -1}, "seed is -1, which is not a whole number of at least 0"),
+        ({"seed": 2**63}, "which is not a whole number of at least 0 and below 2"),
         ({"long_tail": "yes"}, "long_tail is 'yes'"),
         ({"backbone": None}, "backbone is None"),
         ({"method": 3}, "method is 3"),

@@ -19,6 +19,7 @@ from holotype.discovery.collection import look_at
 from holotype.discovery.going_on import foresee
 from holotype.discovery.workflow import default_folder, discover_table
 from holotype.errors import InputError
+from holotype.machine.sealed import read_sealed
 from tests.conftest import COLOURS
 from tests.discovery.made_round import edits_file
 
@@ -267,8 +268,8 @@ def test_a_run_of_the_version_before_goes_on(run, squares_folder, small, caplog)
     (own / "stamps.json").write_text(
         json.dumps({path: seen.stamp for path, seen in look_at(table).images.items()})
     )
-    asked = json.loads((own / "begun.json").read_text())
-    identity = json.loads((run / "identity.json").read_text())
+    asked = read_sealed(own / "begun.json")
+    identity = read_sealed(run / "identity.json")
     (run / "identity.json").write_text(json.dumps({**identity, **asked["taken"], "format": 2}))
     for file in (own / "begun.json", own / "collection.parquet", run / "collection.parquet"):
         file.unlink()

@@ -12,6 +12,7 @@ import pytest
 from holotype.categories.edits import Edit, append_edits, read_log
 from holotype.categories.found import Discovery
 from holotype.discovery.collection import Collection, Seen, read_collection
+from holotype.discovery.given import read_given
 from holotype.discovery.moved import MOVING, Moves, at_home, follow, read_earlier, settle
 from tests.discovery.made_round import PATHS, made_discovery
 
@@ -67,8 +68,8 @@ def test_all_that_was_said_of_an_image_goes_with_its_content(run: Path) -> None:
     paths = list(Discovery.load(own).images.sort_values("typicality").path)
     assert paths == [*PATHS[:4], PATHS[5], PATHS[4], "photos/old/six.png", *PATHS[7:]]
     assert read_log(run)[0].image == PATHS[5]
-    assert json.loads((own / "labels.json").read_text()) == {"05.png": "a"}
-    assert json.loads((own / "rejected.json").read_text()) == ["04.png"]
+    assert read_given(own / "labels.json", dict[str, str]) == {"05.png": "a"}
+    assert read_given(own / "rejected.json", list[str]) == ["04.png"]
     seen = read_collection(own)
     assert seen is not None
     assert {path: one.digest for path, one in seen.images.items()} == {"05.png": "4", "04.png": "5"}
@@ -92,7 +93,7 @@ def test_a_kill_while_files_take_their_places_is_made_good(after: int, run: Path
     for _ in range(2):
         settle(run)
         assert read_log(run)[0].image == PATHS[5]
-        assert json.loads((own / "labels.json").read_text()) == {"05.png": "a"}
+        assert read_given(own / "labels.json", dict[str, str]) == {"05.png": "a"}
         assert "photos/old/six.png" in set(Discovery.load(own).images.path)
         assert not (run / MOVING).exists()
 

@@ -278,6 +278,8 @@ def test_edits_need_a_discovery_of_theirs(tmp_path: Path, caplog) -> None:
 def test_what_a_round_was_given_reads_as_json(tmp_path: Path) -> None:
     begin_round(tmp_path, begun(Constraints({"Käfer.png": "=boots"}, frozenset({"ö.png"}))))
     given = round_folder(tmp_path, 1)
-    assert json.loads((given / "labels.json").read_text(encoding="utf-8")) == {"Käfer.png": "=boots"}
-    assert json.loads((given / "rejected.json").read_text(encoding="utf-8")) == ["ö.png"]
+    assert json.loads((given / "labels.json").read_text(encoding="utf-8"))["by_path"] == {
+        "Käfer.png": "=boots"
+    }
+    assert json.loads((given / "rejected.json").read_text(encoding="utf-8"))["by_path"] == ["ö.png"]
     assert json.loads((given / "begun.json").read_text(encoding="utf-8"))["settings"] == {"k": 4}

@@ -3,7 +3,7 @@
 import pytest
 
 from holotype.discovery.timing import Clock
-from holotype.errors import Stopped
+from holotype.errors import Interrupted, Stopped
 
 
 def test_steps_are_added_up_and_a_stop_names_its_step():
@@ -14,5 +14,8 @@ def test_steps_are_added_up_and_a_stop_names_its_step():
     assert clock.seconds == {"counting": 0.0}
     with pytest.raises(Stopped, match="counting"), clock.step("counting"):
         raise KeyboardInterrupt
+    with pytest.raises(Stopped, match="counting") as stopped, clock.step("counting"):
+        raise Interrupted(15)
+    assert stopped.value.number == 15
     with pytest.raises(ValueError, match="other"), clock.step("counting"):
         raise ValueError("other")

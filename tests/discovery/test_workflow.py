@@ -18,6 +18,7 @@ from holotype.cluster.count import CountEstimate, pick_k
 from holotype.data.sources import load_table
 from holotype.discovery.workflow import discover, discover_table
 from holotype.errors import InputError, Stopped
+from holotype.machine.sealed import read_sealed
 from holotype.runs.folder import RunFolder
 from holotype.runs.trained import load_trained
 from tests.cli.test_bad_input import pressed
@@ -294,7 +295,6 @@ def test_a_folder_of_something_else_is_refused(run, squares_folder, small, tmp_p
     with pytest.raises(InputError, match="No usable image"):
         discover_table(unlabelled, small(), run, progress=False)
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()} == before
-    identity = json.loads((run / "identity.json").read_text())
-    (run / "identity.json").write_text(json.dumps({**identity, "format": 0}))
+    (run / "identity.json").write_text(json.dumps({**read_sealed(run / "identity.json"), "format": 0}))
     with pytest.raises(InputError, match="another kind or version"):
         discover_table(table, small(), run, progress=False)

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +15,15 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.machine import files, locks
-from holotype.machine.files import beside, folder_beside, sweep, write_beside, write_text
+from holotype.machine.files import (
+    TemporaryFolder,
+    beside,
+    folder_beside,
+    sweep,
+    sweep_tree,
+    write_beside,
+    write_text,
+)
 
 WRITERS, TIMES = 4, 50
 
@@ -242,3 +251,47 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path):
         write_beside(tmp_path / "a.txt", full)
     assert names(tmp_path) == ["a.txt"]
     assert (tmp_path / "a.txt").read_text() == "old"
+
+
+def test_what_was_left_deep_in_a_run_goes_and_what_links_point_to_stays(tmp_path):
+    run, other = tmp_path / "run", tmp_path / "other"
+    part = f".scores.json.{'0' * 16}.part"
+    for folder in (run, run / "rounds" / "1" / "corrected", other):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / part).write_text("half")
+        (folder / "scores.json").write_text("whole")
+    (run / "link").symlink_to(other)
+    sweep_tree(run)
+    assert not list(run.rglob("*.part"))
+    assert len(list(run.rglob("scores.json"))) >= 2
+    assert (other / part).exists()
+
+
+def test_a_temporary_folder_goes_with_its_block_and_is_nobody_elses(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with TemporaryFolder() as folder:
+        (folder / "photo.png").write_text("")
+        assert folder.stat().st_mode & 0o77 == 0
+        kept = TemporaryFolder()  # sweeps, and leaves the one in use alone
+        assert (folder / "photo.png").exists()
+    assert list(tmp_path.iterdir()) == [kept.path]
+    kept.cleanup()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_temporary_folder_of_a_killed_process_is_swept_away(tmp_path, monkeypatch):
+    words = (
+        "import time; from holotype.machine.files import TemporaryFolder\n"
+        "with TemporaryFolder() as f: (f / 'a').write_text('x'); print(f, flush=True); time.sleep(60)"
+    )
+    command, place = [sys.executable, "-c", words], os.environ | {"TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(command, env=place, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    left = Path(process.stdout.readline().strip())
+    process.kill()
+    process.communicate()
+    assert (left / "a").exists()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / f".another.{'0' * 16}.part").mkdir()
+    TemporaryFolder().cleanup()
+    assert [path.name for path in tmp_path.iterdir()] == [f".another.{'0' * 16}.part"]

@@ -21,13 +21,17 @@ SECONDS = 30
 SCRIPT = """
 import os, sys, time
 from pathlib import Path
+case, folder = sys.argv[1], Path(sys.argv[2])
+first = os.environ.get("RANK", "0") == "0"
+if case == "slow start" and not first:
+    (folder / "1.pid").write_text(str(os.getpid()))
+    import holotype
+    time.sleep(600)
 import torch
 torch.set_num_threads(1)
 from holotype.machine.launch import launch
 from holotype.machine.processes import any_process, rank, world_size
 
-case, folder = sys.argv[1], Path(sys.argv[2])
-first = os.environ.get("RANK", "0") == "0"
 if case == "never joins" and not first:
     sys.exit(3)
 launch(2, "gloo")
@@ -105,6 +109,20 @@ def test_the_others_end_when_the_first_is_killed(start, tmp_path, case):
     assert first == process.pid
     process.kill()
     process.wait()
+    wait_until(lambda: not is_alive(second))
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.3, 1.0])
+@together
+def test_the_others_end_when_the_first_is_killed_at_their_start(start, tmp_path, seconds):
+    """They have not met yet, and are about to import torch or somebody's own slow modules."""
+    process = start("slow start")
+    wait_until(lambda: (tmp_path / "1.pid").exists(), 120)
+    time.sleep(seconds)
+    process.kill()
+    process.wait()
+    second = int((tmp_path / "1.pid").read_text())
+    assert second != process.pid
     wait_until(lambda: not is_alive(second))
 
 

@@ -12,6 +12,7 @@ from PIL import Image
 
 from holotype.data.sources import from_folder
 from holotype.errors import InputError
+from holotype.machine.sealed import read_sealed
 from holotype.placing.folders import COPY, HARD, SYMBOLIC
 from holotype.placing.kept_folders import Sorted, Wanted, sort_images
 from holotype.placing.manifest import MANIFEST
@@ -200,7 +201,7 @@ def test_another_run_and_another_version_are_refused(tmp_path, images) -> None:
     assert sort(out, images, "cat cat dog dog").images == 4  # r1 is the round before r2
     with pytest.raises(InputError, match=r"of another run \(r2\)"):
         sort_images(out, ("r3",), [Wanted(images[0], "cat")])
-    content = json.loads((out / MANIFEST).read_text())
+    content = read_sealed(out / MANIFEST)
     (out / MANIFEST).write_text(json.dumps(content | {"format": 9}))
     with pytest.raises(InputError, match="format 9"):
         sort(out, images, "cat cat dog dog")

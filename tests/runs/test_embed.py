@@ -22,6 +22,8 @@ from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError, Stopped
 from holotype.machine.device import Compute
+from holotype.machine.locks import hold
+from holotype.machine.sealed import read_sealed
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
 from holotype.runs.embed import embed_table
 from holotype.training.encode import Encoder
@@ -184,7 +186,7 @@ def test_a_shard_of_other_images_is_no_shard(own, network, compute, tmp_path, as
 def test_what_an_older_version_wrote_is_made_anew(own, network, compute, tmp_path, asked, caplog) -> None:
     first = embed_table(own, network, compute, tmp_path / "e", images_per_shard=2)
     manifest = tmp_path / "e" / "manifest.json"
-    facts = json.loads(manifest.read_text())
+    facts = read_sealed(manifest)
     for shard in (tmp_path / "e").glob("part-*"):
         pq.write_table(pq.read_table(shard).drop_columns(["stamp"]), shard)
     manifest.write_text(json.dumps(facts | {"format": 1}))
@@ -266,3 +268,14 @@ def test_command_takes_a_benchmark(holotype, tiny_backbone_file: Path, tmp_path:
     )
     assert outcome.code == 0, outcome.err
     assert "1,000 images" in outcome.out
+
+
+def test_of_two_commands_in_a_folder_one_runs(
+    holotype, squares_folder: Path, tiny_backbone_file, tmp_path
+) -> None:
+    words = ("--backbone", tiny_backbone_file, "--device", "cpu", "--no-progress", "--out", tmp_path / "o")
+    for command in ("embed", "estimate-k"):
+        with hold(tmp_path / "o"):
+            outcome = holotype(command, squares_folder, *words)
+        assert outcome.code == 2
+        assert "in use by" in outcome.err

@@ -18,6 +18,7 @@ from holotype.data.protocol import gcd_split
 from holotype.data.sources import load_table
 from holotype.data.table import Table
 from holotype.errors import InputError, Stopped
+from holotype.machine.sealed import read_sealed
 from holotype.methods import METHODS
 from holotype.runs import parts as module
 from holotype.runs.experiment import Experiment
@@ -67,12 +68,15 @@ def test_the_folder_is_named_after_the_run():
 # -- data ---------------------------------------------------------------------------------------------
 
 
-def test_the_number_of_categories_must_be_given_and_be_enough(squares_folder, tiny):
+def test_the_number_of_categories_must_be_given_and_possible(squares_folder, tiny):
     found = tiny(k=None)
     with pytest.raises(InputError, match=r"squares\.csv does not say how many categories.*--k"):
         load_data(found)
     found.k = 1
     with pytest.raises(InputError, match=r"--k 1 is smaller than the 2 known classes"):
+        load_data(found)
+    found.k = 65
+    with pytest.raises(InputError, match=r"--k 65 is more than the 64 images of .*; lower it"):
         load_data(found)
     found.k = 2
     assert load_data(found).k == 2
@@ -132,8 +136,8 @@ def test_a_run_leaves_its_folder_and_its_record(tiny, monkeypatch):
     out = experiment.folder
     names = {file.name for file in out.iterdir()}
     assert names == FILES  # the state of a finished run is gone
-    assert json.loads((out / "scores.json").read_text()) == record.as_dict()
-    assert json.loads((out / "identity.json").read_text()) == record.identity.as_dict()
+    assert read_sealed(out / "scores.json") == record.as_dict()
+    assert read_sealed(out / "identity.json") == record.identity.as_dict()
 
     scores, r = record.scores, record.scores.share_old
     assert (scores.n, r, record.made.epochs) == (48, 1 / 3, 2)

@@ -107,6 +107,15 @@ def test_the_classes_come_back_as_they_were_written(tmp_path):
     assert list(frame.columns) == ["class", "kind", "n", "correct", "accuracy", "category"]
 
 
+@pytest.mark.parametrize(
+    "content", ["class,kind\na,known\n", "class,n,correct,category\na,many,1,0\n", "n\n\x00\n"]
+)
+def test_classes_that_cannot_be_read_are_told(tmp_path, content):
+    (tmp_path / "per_class.csv").write_text(content)
+    with pytest.raises(InputError, match=r"per_class\.csv cannot be read"):
+        read_per_class(tmp_path / "per_class.csv")
+
+
 def test_the_config_reads_as_plain_yaml(tmp_path):
     config = {"dataset": "Käfer: 1", "k": None, "train": {"lr": 1e-5, "sizes": [1, 2]}, "progress": True}
     RunFolder(tmp_path).write_config(config)
@@ -155,6 +164,18 @@ def test_rewinding_drops_what_came_after_the_state(tmp_path):
     lines = [json.loads(line) for line in metrics.path.read_text().splitlines()]
     assert [line["counter"] for line in lines] == [3, 6, 6, 7]
     assert lines[0]["loss"] == 0.1 + 0.2
+
+
+def test_lines_that_are_not_ours_are_dropped(tmp_path):
+    metrics = Metrics(tmp_path / "metrics.jsonl")
+    metrics.append(kind="epoch", counter=1)
+    whole = metrics.path.read_bytes()
+    with metrics.path.open("ab") as file:
+        file.write(
+            b'5\n[1]\nnull\n{"counter": "two"}\n{"counter": null}\n\xff\xfe\n' + b"[" * 100_000 + b"\n"
+        )
+    metrics.rewind(6)
+    assert metrics.path.read_bytes() == whole
 
 
 def test_rewinding_keeps_the_lines_as_they_were(tmp_path):

@@ -22,6 +22,7 @@ from holotype.runs.outcome import (
     leave_out,
     make_frame,
     name_categories,
+    one_category,
     place_own,
     place_rest,
     put_together,
@@ -48,6 +49,20 @@ def test_new_categories_are_numbered_by_size_and_empty_ones_come_last() -> None:
     category = np.array([0, 1, 4, 4, 2, -1])
     assert name_categories(category, ("a", "b"), 5) == ["a", "b", "new-02", "new-03", "new-01"]
     assert name_categories(np.array([0, 1]), ("a", "b"), 2) == ["a", "b"]
+
+
+def test_a_run_that_found_nothing_says_so() -> None:
+    """Labels do not count: they lie in their classes whatever the method says."""
+    assert one_category(placed([0, 1, 2, 2, 1, -1])) == ""
+    said = one_category(placed([0, 1, 2, 2, 2, -1]))
+    assert said.startswith(
+        "All 3 unlabelled images were put into one new category, so that nothing was found"
+    )
+    assert "--train.lr" in said
+    assert "All 3 unlabelled images were put into the known class b" in one_category(
+        placed([0, 0, 1, 1, 1, -1])
+    )
+    assert one_category(placed([0, 1, 2, -1, -1, -1])) == ""  # of a single image there is nothing to say
 
 
 def test_ids_of_earlier_rounds_stay_or_are_left_alone() -> None:

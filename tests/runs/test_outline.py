@@ -40,7 +40,9 @@ def test_an_outline_finds_its_own_run_and_no_other(method: str, preset: str) -> 
 def test_an_outline_says_what_is_asked_for_and_leaves_open_what_is_not() -> None:
     plain = outline(resolve("rpc", "cub"))
     assert not {"views", "backbone.image_size", "train.precision"} & set(plain)
-    assert plain["data.k"] == 200  # as the data set has it: a run with a number that was counted is another row's
+    assert (
+        plain["data.k"] == 200
+    )  # as the data set has it: a run with a number that was counted is another row's
     assert "data.k" not in outline(resolve("rpc", "cub", overrides={"k": "auto"}))
     asked = {"k": 7, "cache_views": "off", "backbone.image_size": 64, "train.precision": "fp64"}
     told = outline(resolve("rpc", "birds/table.csv", overrides=asked))

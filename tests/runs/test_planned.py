@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holotype.errors import InputError
+from holotype.machine.sealed import read_sealed
 from holotype.methods.rpc import RPC
 from holotype.runs.experiment import Experiment
 from holotype.runs.planned import Planned, plan_runs, run_planned
@@ -136,7 +137,7 @@ def test_a_record_that_was_tampered_with_stops_the_sweep(
 ) -> None:
     (mine,) = run(plan(tiny(), results=folder)).values()
     path = Records(tmp_path / folder).path(mine.key)
-    content = json.loads(path.read_text())
+    content = read_sealed(path)
     if fault == "edited":
         content["identity"]["method"]["settings"]["n_init"] = 77
     if fault == "unlawful":

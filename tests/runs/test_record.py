@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from holotype.cluster.evaluate import SCORES, clustering_accuracy, score
 from holotype.data.sources import load_table
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
+from holotype.machine.sealed import read_sealed
 from holotype.methods import Prediction
 from holotype.runs.prepared import Shelf
 from holotype.runs.record import (
@@ -159,7 +159,7 @@ def test_a_record_says_what_was_run_and_how_it_was_scored(made, tmp_path):
     assert found.placed.known + found.placed.novel == 48
     assert found.test is None
     assert found.key == (identity.hash, 3)
-    assert json.loads((tmp_path / "one" / "scores.json").read_text()) == found.as_dict()
+    assert read_sealed(tmp_path / "one" / "scores.json") == found.as_dict()
     other_seed, other_rate = (
         made(seed=4, out=str(tmp_path / "two")),
         made(seed=3, train__lr=0.7, out=str(tmp_path / "three")),

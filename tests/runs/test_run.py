@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,14 @@ from holotype.categories.found import COLUMNS, Discovery
 from holotype.discovery.estimator import Discoverer
 from holotype.errors import InputError, Stopped
 from holotype.machine.locks import hold
+from holotype.runs import run as module
 from holotype.runs.experiment import Experiment
 from holotype.runs.run import run_experiment
 from holotype.runs.settings import default_experiment
+from holotype.runs.status import read_status
 from holotype.runs.together import run_together
 from holotype.runs.trained import load_trained
+from holotype.training.journal import Journal
 from tests.cli.test_bad_input import pressed
 
 FOLDER = {
@@ -132,6 +136,61 @@ def test_a_state_of_another_run_is_not_gone_on_from(tiny, tmp_path, monkeypatch)
     assert "\n" not in str(told.value)
     shutil.rmtree(tiny().folder)
     assert run_experiment(tiny(seed=0)).identity.seed == 0
+
+
+def test_a_run_that_ends_with_one_category_says_so(tiny, monkeypatch, caplog) -> None:
+    place = module.place_own
+
+    def collapsed(loop, prediction, *rest):
+        prediction.category[:] = 3
+        return place(loop, prediction, *rest)
+
+    monkeypatch.setattr(module, "place_own", collapsed)
+    run_experiment(tiny("kmeans"))
+    assert "unlabelled images were put into one new category, so that nothing was found" in caplog.text
+
+
+def test_a_run_can_be_watched_and_leaves_no_trace_of_that(tiny, monkeypatch) -> None:
+    seen, save = [], Journal.save
+
+    def watched(self, state) -> None:
+        save(self, state)
+        time.sleep(0.1)  # the heart beats
+        seen.extend(read_status(tiny().folder))
+
+    monkeypatch.setattr("holotype.machine.heartbeat.SECONDS", 0.02)
+    monkeypatch.setattr("holotype.training.journal.SECONDS", 0.0)
+    monkeypatch.setattr(Journal, "save", watched)
+    run_experiment(tiny())
+    assert {(one.state, one.phase, one.stage) for one in seen} == {("running", "training", "train")}
+    assert (seen[-1].epoch, seen[-1].epochs, seen[-1].step, seen[-1].steps) == (2, 2, 8, 8)
+    assert seen[-1].loss > 0
+    assert seen[-1].last_save
+    assert not (tiny().folder / "heartbeat.json").exists()
+    assert read_status(tiny().folder)[0].state == "finished"
+
+
+def test_a_kill_right_after_the_scores_leaves_nothing_behind(tiny, monkeypatch) -> None:
+    """The run is finished: the next command finds it so, and takes away what was still to go."""
+
+    class Killed(BaseException):
+        pass
+
+    def dies(folder):
+        raise Killed
+
+    monkeypatch.setattr(module, "tidy", dies)
+    with pytest.raises(Killed):
+        run_experiment(tiny())
+    monkeypatch.undo()
+    run = tiny().folder
+    (run / "rest").mkdir()
+    (run / f".scores.json.{'0' * 16}.part").write_text("half")
+    assert list(run.glob("state*"))
+    assert run_experiment(tiny()).scores is not None
+    assert not list(run.glob("state*"))
+    assert not (run / "rest").exists()
+    assert not list(run.glob(".*"))
 
 
 def test_a_folder_in_which_somebody_works_is_left_alone(tiny) -> None:

@@ -116,6 +116,14 @@ def test_a_key_like_no_other(key: str) -> None:
         ("train.epochs", 0, "train.epochs must be at least 1, not 0."),
         ("train.batch-size", "-1", "train.batch_size must be at least 1, not '-1'."),
         ("devices", 0, "devices must be at least 1, not 0."),
+        ("train.lr", "0", "train.lr must be above 0 and finite, not '0'."),
+        ("train.lr", "-1e-3", "train.lr must be above 0 and finite, not '-1e-3'."),
+        ("train.lr", "inf", "train.lr must be above 0 and finite, not 'inf'."),
+        ("train.momentum", 1.0, "train.momentum must be at least 0 and below 1, not 1.0."),
+        ("train.weight_decay", -0.1, "train.weight_decay must be at least 0 and finite, not -0.1."),
+        ("train.save_seconds", "-1", "train.save_seconds must be at least 0 and finite, not '-1'."),
+        ("seed", 2**63, f"seed must be at least 0 and below 2**63, not {2**63}."),
+        ("backbone.image_size", 0, "backbone.image_size must be at least 1, not 0."),
         ("k", 0, "k must be at least 1, not 0."),
         ("k", "all", "k must be a whole number, auto or null, not 'all'."),
         ("memory.disk_gb", "nan", "memory.disk_gb must be a number or null, not 'nan'."),
@@ -206,7 +214,7 @@ def test_every_setting_has_a_sentence_of_help(method: str, preset: str) -> None:
 def test_help_tells_type_default_and_group() -> None:
     rows = {row.key: row for row in describe(resolve("rpc", "cub"))}
     assert rows["k"][1:3] == ("a whole number (at least 1), auto or null", "null")
-    assert rows["method.debias.threshold"][1:3] == ("a number or null", "null")
+    assert rows["method.debias.threshold"][1:3] == ("a number (from 0 to 1) or null", "null")
     assert rows["method.debias.threshold"].help.startswith("Smallest classifier probability")
     assert [rows[key].group for key in ("seed", "train.lr", "method.lam", "method.new.tau")] == [
         "Everything that decides a run",
@@ -246,3 +254,11 @@ def test_a_key_of_a_preset_that_does_not_exist_is_refused_with_the_nearest(
         resolve("brief", "cub", "brief")
     assert f"The setting {full!r} in the preset brief of brief is unknown" in str(refused.value)
     assert close in str(refused.value)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_number_of_a_method_says_what_it_may_be(method) -> None:
+    """A number without a range is one that nobody has thought about: 0, -1 and inf are refused where they are none."""
+    for row in describe(default_experiment(method, "images")):
+        if "number" in row.type:
+            assert "(" in row.type, row.key

@@ -14,7 +14,7 @@ from holotype.models.cache import CacheViews
 from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf, load_backbone
 from holotype.runs.record import Record
-from holotype.runs.run import run_experiment
+from holotype.runs.run import VIEWS, run_experiment
 from holotype.runs.settings import default_experiment
 from holotype.runs.together import name_runs, run_together
 from holotype.training.loop import Loop
@@ -146,7 +146,7 @@ def test_the_record_says_which_views_were_drawn(tiny):
     assert (cached.identity.views, exact.identity.views) == ("4+2", "off")
     assert cached.identity.hash != exact.identity.hash
     assert exact.made.cache_seconds == 0
-    assert json.loads((tiny("rpc", "cached").folder / "cache.json").read_text()) == {"views": "4+2"}
+    assert VIEWS.read(tiny("rpc", "cached").folder / "cache.json") == {"views": "4+2"}
     assert not (tiny("rpc", "exact").folder / "cache.json").exists()
     facts = json.loads((tiny("rpc", "cached").folder / "provenance.json").read_text())
     assert facts["images"].startswith("64 images, ")
@@ -213,5 +213,5 @@ def test_a_run_that_began_with_fewer_views_keeps_to_them(tiny, monkeypatch, tmp_
 def test_views_that_cannot_be_read_are_refused(tiny, content):
     tiny().folder.mkdir()
     (tiny().folder / "cache.json").write_text(content)
-    with pytest.raises(InputError, match=r"cache\.json does not say which views"):
+    with pytest.raises(InputError, match=r"cache\.json cannot be read \(it "):
         run_experiment(tiny())

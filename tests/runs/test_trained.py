@@ -13,6 +13,7 @@ from PIL import Image
 
 from holotype.errors import InputError
 from holotype.machine.plain import from_plain
+from holotype.machine.sealed import read_sealed
 from holotype.methods import METHODS
 from holotype.runs.sheet import FILE, WEIGHTS
 from holotype.runs.trained import load_trained
@@ -122,7 +123,7 @@ def test_a_folder_without_a_model_is_one_sentence(tmp_path) -> None:
     ],
 )
 def test_a_model_of_something_else_is_one_sentence(copied, change, says) -> None:
-    sheet = json.loads((copied / FILE).read_text())
+    sheet = read_sealed(copied / FILE)
     (copied / FILE).write_text(json.dumps({**sheet, **change}))
     with pytest.raises(InputError, match=says):
         load_trained(copied, "cpu")
@@ -141,7 +142,7 @@ def test_damaged_files_are_one_sentence(copied) -> None:
 
 
 def test_a_backbone_that_is_gone_is_one_sentence(copied) -> None:
-    sheet = json.loads((copied / FILE).read_text())
+    sheet = read_sealed(copied / FILE)
     sheet["backbone"]["name"] = str(copied / "gone.safetensors")
     (copied / FILE).write_text(json.dumps(sheet))
     with pytest.raises(InputError, match="There is no backbone file"):

@@ -55,3 +55,8 @@ def test_what_is_not_yaml_is_said_on_one_line(text: str, word: str) -> None:
 def test_what_is_written_is_read_back() -> None:
     content = {"a": "off", "b": "1e5", "c": "grün", "d": None, "e": {"f": "null x"}, "g": ["yes", "3"]}
     assert parse_yaml(write_yaml(content)) == content
+
+
+def test_what_is_too_deep_is_no_yaml():
+    with pytest.raises(ValueError, match="recursion"):
+        parse_yaml("[" * 20_000)

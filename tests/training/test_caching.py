@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 import torch
 
+from holotype.errors import InputError
 from holotype.machine.device import Compute
 from holotype.machine.memory import Budget, MemoryConfig
 from holotype.methods import Views
-from holotype.models.cache import CacheViews
+from holotype.models.cache import CacheViews, file_bytes
 from holotype.training import caching
 from holotype.training.caching import draw_strong, draw_view, open_cache
 
@@ -98,6 +101,55 @@ def test_a_deleted_or_cut_file_is_made_again(world, tmp_path, passes):
     assert len(passes) == 3
 
 
+def test_a_damaged_file_is_noticed_when_it_is_read_and_made_again(world, tmp_path, passes):
+    """A bit of one view has flipped: views beside it are fine, and the sentence says what to do about this one."""
+    content = build(world, tmp_path).tokens.clone()
+    (file,) = (tmp_path / "tokens").iterdir()
+    damaged = bytearray(file.read_bytes())
+    damaged[5 * content[0].numel() * 2 + 3] ^= 16
+    file.write_bytes(damaged)
+    found = build(world, tmp_path)
+    assert torch.equal(found.take(torch.tensor([0, 4, 6])), content[[0, 4, 6]])
+    with pytest.raises(InputError, match=rf"{file}.*entry 5.*run the same command again"):
+        found.take(torch.tensor([6, 5]))
+    assert not file.exists()
+    assert torch.equal(build(world, tmp_path).tokens, content)
+    assert len(passes) == 2
+
+
+def test_damaged_checksums_are_noticed_at_once(world, tmp_path, passes, caplog):
+    content = build(world, tmp_path).tokens.clone()
+    (file,) = (tmp_path / "tokens").iterdir()
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    assert torch.equal(build(world, tmp_path).tokens, content)
+    assert f"{file} was damaged since it was written" in caplog.text
+    assert len(passes) == 2
+
+
+def test_of_two_commands_that_need_a_cache_the_second_waits_and_finds_it(
+    world, tmp_path, passes, monkeypatch
+):
+    """Two threads: each has a lock of its own, as two processes have."""
+    fill, inside, go = caching.fill, threading.Event(), threading.Event()
+
+    def slow(*given):
+        inside.set()
+        assert go.wait(60)
+        fill(*given)
+
+    monkeypatch.setattr(caching, "fill", slow)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(build, world, tmp_path)
+        assert inside.wait(60)
+        second = pool.submit(build, world, tmp_path)
+        time.sleep(0.5)
+        assert not second.done()
+        go.set()
+        assert torch.equal(first.result().tokens, second.result().tokens)
+    assert len(passes) == 1
+    assert [path.suffix for path in (tmp_path / "tokens").iterdir()] == [".tokens"]
+
+
 def room_beside_the_images(world, nbytes: int) -> float:
     """GB of host memory that leave so many bytes for tokens; the images are there already."""
     return (world.store.nbytes + nbytes) / 1e9
@@ -161,7 +213,7 @@ def test_the_bound_of_the_folder_is_kept(world, tmp_path):
         build(world, tmp_path, views=CacheViews(weak, 2), disk_gb=320e-6)
     kept = [file.stat().st_size for file in (tmp_path / "tokens").iterdir()]
     assert sum(kept) <= 320_000
-    assert np.prod((48, 9, 6, 32)) * 2 in kept  # the newest is among them
+    assert file_bytes((48 * 9, 6, 32)) in kept  # the newest is among them
 
 
 def test_on_a_gpu_nothing_is_kept_unless_a_folder_is_named():

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from holotype.errors import InputError
+from holotype.machine.plain import NotPlain
 from holotype.training.guard import SETTLED, Course, Guard, LeftCourse, Restart, all_finite
 from holotype.training.journal import Position, State
 
@@ -159,3 +160,24 @@ def test_a_state_of_before_there_was_a_guard_is_gone_back_to():
     assert guard.unpack(state) is state
     found = guard.go_back(LeftCourse({}), "train", Position(1, 2, 3, 11, True), 0.1)
     assert (found.position, guard.restarts[0].back_to) == (state.position, 2)
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        {"course": {"stage": 0, "epochs": "5"}},
+        {"course": 7},
+        {"restarts": [{"stage": "train"}]},
+        {"sound": [{"stage": 0}]},
+        {"more": 1},
+    ],
+)
+def test_a_state_whose_guard_says_something_else_is_told(guard):
+    with pytest.raises(NotPlain):
+        Guard().unpack(State(Position(), 1.0, {}, guard))
+
+
+@pytest.mark.parametrize("position", [Position(2), Position(-1), Position(0, -1), Position(0, 0, 0, -3)])
+def test_a_state_of_a_step_that_there_is_not_is_told(position):
+    with pytest.raises(NotPlain, match="there is no step"):
+        Guard().unpack(State(position, 1.0, {}), stages=2)

@@ -12,6 +12,7 @@ from holotype.errors import InputError
 from holotype.training import journal as journal_module
 from holotype.training.guard import Restart
 from holotype.training.journal import Journal, Position, State
+from holotype.training.state import STATE
 
 
 def lines(folder):
@@ -90,9 +91,38 @@ def test_of_several_processes_the_first_writes_and_all_read(tmp_path, monkeypatc
     assert not (tmp_path / "metrics.jsonl").exists()
 
 
+def test_the_heartbeat_is_told_at_most_once_a_second(tmp_path, monkeypatch):
+    now, told = [100.0], []
+    monkeypatch.setattr(journal_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(journal_module, "tell", lambda folder, **facts: told.append(facts))
+    journal = Journal(tmp_path)
+    for step in range(1, 101):  # ten a second
+        now[0] += 0.1
+        journal.beat(Position(0, 2, step, step), "train", 9, 400, torch.tensor([1.0, 0.5]))
+    assert 9 <= len(told) <= 11
+    last = told[-1]
+    assert (last["phase"], last["stage"], last["epoch"], last["epochs"]) == ("training", "train", 3, 9)
+    assert (last["steps"], last["loss"]) == (400, 1.5)
+    assert last["seconds_left"] == pytest.approx((400 - last["step"]) / 10, abs=0.2)
+    assert told[0]["seconds_left"] is None
+    Journal(None).beat(Position(), "train", 9, 400, [])
+    assert len(told) <= 11
+
+
 def test_a_state_of_another_run_is_refused(tmp_path):
     Journal(tmp_path, "one").save(state(5, 2))
     assert Journal(tmp_path, "one").resume().position.counter == 5
     for other in (Journal(tmp_path, "two"), Journal(tmp_path)):
         with pytest.raises(InputError, match=r"state\.json is the training state of another run"):
             other.resume()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"epoch": None}, {"step": "2"}, {"begun": 1}, {"seconds": "long"}, {"guard": []}, {"stage": [0]}],
+)
+def test_a_state_with_something_else_in_it_is_told_by_its_file(tmp_path, change):
+    Journal(tmp_path).save(state(5, 2))
+    STATE.write(tmp_path / "state.json", STATE.read(tmp_path / "state.json") | change)
+    with pytest.raises(InputError, match=r"state\.json cannot be read \(.*train from the start"):
+        Journal(tmp_path).resume()

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from holotype.errors import Stopped
+from holotype.errors import Stopped, signal_of
 from holotype.training import progress
 from holotype.training.progress import StopRequest, TrainingBar, score_line
 
@@ -24,7 +24,7 @@ def caught():
         signal.signal(number, handler)
 
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -48,9 +48,29 @@ def test_whoever_asks_again_after_a_while_is_not_made_to_wait(caught, monkeypatc
         os.kill(os.getpid(), number)
         assert stop.requested
         now[0] += 2
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt) as ended:
             os.kill(os.getpid(), number)
+    assert signal_of(ended.value) == number
     assert caught == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_stop_knows_its_signal(caught, number):
+    with StopRequest() as stop:
+        os.kill(os.getpid(), number)
+        with pytest.raises(Stopped) as stopped:
+            stop.leave("epoch 3")
+    assert (str(stopped.value), stopped.value.number) == ("epoch 3", number)
+
+
+def test_what_nohup_ignores_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopRequest() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stop.requested
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_afterwards_signals_reach_whom_they_reached_before(caught):

@@ -159,7 +159,7 @@ def test_a_state_written_after_the_restart_never_takes_the_place_of_one_before(w
         after_step()
         if loop.guard.restarts and loop.position.counter + 1 == before["counter"]:
             loop.config.save_seconds = -1.0
-            monkeypatch.setattr("holotype.training.state.write_text", dies)
+            monkeypatch.setattr("holotype.machine.sealed.write_text", dies)
 
     loop.method.after_step = due
     with pytest.raises(Killed):

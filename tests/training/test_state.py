@@ -1,13 +1,16 @@
 """The state on disk survives full disks, kills between two writes, and damage is reported."""
 
 import errno
+import json
 import os
+import shutil
 
 import pytest
 import torch
+from safetensors import safe_open
 
 from holotype.errors import InputError
-from holotype.training.state import clear_state, load_tensors, read_facts, save_state
+from holotype.training.state import STATE, clear_state, load_tensors, read_facts, save_state
 
 
 def save(folder, counter):
@@ -73,7 +76,70 @@ def test_damage_is_reported_in_a_sentence(tmp_path):
     with pytest.raises(InputError, match="missing or damaged"):
         load_tensors(tmp_path, facts)
     (tmp_path / "state.json").write_text('{"counter": 1')
-    with pytest.raises(InputError, match="cannot be read as a training state"):
+    with pytest.raises(
+        InputError, match=r"state\.json cannot be read \(it is not whole.*delete it to train from the"
+    ):
+        read_facts(tmp_path)
+
+
+def test_every_flipped_bit_of_a_state_is_noticed_or_changes_nothing(tmp_path):
+    """In both files; the sentence names the file and says what to do."""
+    save_state(tmp_path, {"a": torch.arange(4.0)}, {"counter": 3, "identity": "one", "seconds": 0.5})
+    facts = read_facts(tmp_path, "one")
+    for name in ("state.json", facts["tensors"]):
+        whole, said = (tmp_path / name).read_bytes(), []
+        for place in range(len(whole)):
+            flipped = bytearray(whole)
+            flipped[place] ^= 1 << place % 8
+            (tmp_path / name).write_bytes(flipped)
+            try:
+                found = read_facts(tmp_path, "one")
+                assert {key: found[key] for key in facts} == facts
+                assert load_tensors(tmp_path, found)["a"].tolist() == [0, 1, 2, 3]
+            except InputError as told:
+                said.append(str(told))
+        (tmp_path / name).write_bytes(whole)
+        assert len(said) > (len(whole) * 3) // 4
+        assert all(name in sentence and "from the start" in sentence for sentence in said)
+    assert len(said) == len(whole)  # of the tensors, every one
+
+
+def test_tensors_of_another_state_are_refused(tmp_path):
+    """Two runs have a state of the same step, under the same name."""
+    mine, theirs = tmp_path / "mine", tmp_path / "theirs"
+    for folder, value in ((mine, 1.0), (theirs, 2.0)):
+        save_state(folder, {"a": torch.full((4,), value)}, {"counter": 3, "identity": folder.name})
+    facts = read_facts(mine, "mine")
+    shutil.copy(theirs / facts["tensors"], mine / facts["tensors"])
+    with pytest.raises(
+        InputError, match=r"not the file that state\.json was written with.*train from the start"
+    ):
+        load_tensors(mine, facts)
+    with safe_open(theirs / facts["tensors"], "pt") as file:
+        assert file.metadata()["identity"] == "theirs"
+
+
+def test_a_state_of_before_there_were_checksums_is_gone_on_from(tmp_path):
+    save(tmp_path, 1)
+    facts = read_facts(tmp_path)
+    old = {key: value for key, value in facts.items() if key != "digest"}
+    (tmp_path / "state.json").write_text(json.dumps(old, indent=1))
+    assert loaded(tmp_path) == (1.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"tensors": "../other/state-00000001.safetensors"}, "lie in another folder"),
+        ({"tensors": None}, "no training state: tensors is None"),
+        ({"counter": "3"}, "no training state: counter is '3'"),
+        ({"digest": 7}, "no training state: digest is 7"),
+    ],
+)
+def test_a_state_that_somebody_has_written_by_hand_is_told(tmp_path, change, said):
+    save(tmp_path, 1)
+    STATE.write(tmp_path / "state.json", read_facts(tmp_path) | change)
+    with pytest.raises(InputError, match=said):
         read_facts(tmp_path)
 
 

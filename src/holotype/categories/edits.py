@@ -20,16 +20,10 @@ from pathlib import Path
 from holotype.data.columns import bare, guarded
 from holotype.errors import InputError
 from holotype.machine.files import write_text
-
-try:
-    import fcntl
-except ImportError:  # Windows has none: there, two commands on one run folder are not kept apart
-    fcntl = None  # type: ignore[assignment]
+from holotype.machine.locks import waiting_for
 
 LOG = "edits.csv"
 """The log in a run folder. Lines are added and never changed."""
-LOCK = ".edits.lock"
-"""An empty file beside the log. Who holds its lock may change the log."""
 FORMAT = 1
 """Raised when a column changes its meaning. It stands in the last column; a file without it is of format 1."""
 COLUMNS = ("run_id", "time", "action", "image", "category", "value")
@@ -149,20 +143,13 @@ def append_edits(folder: Path, edits: Sequence[Edit]) -> list[Edit]:
 
 @contextmanager
 def log_locked(folder: Path) -> Iterator[None]:
-    """Hold the log of a run folder; whoever else wants it waits. A killed process lets go of it."""
-    try:
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
+    """Hold the log of a run folder; whoever has it is named and waited for. A killed process lets go of it."""
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise InputError(
-            f"The log of edits in {folder} cannot be written ({error.strerror or error}); "
-            "name a run folder that can be written to."
-        ) from error
-    try:
-        if fcntl is not None:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            f"The log of edits in {folder} cannot be written; name a run folder that can be written to."
+        )
+    with waiting_for(folder / LOG, "the log of edits"):
         yield
-    finally:
-        os.close(lock)
 
 
 def run_ids(folder: Path) -> list[str]:

@@ -1,31 +1,59 @@
-"""`features.npy`: the trained features of every image of a run, where they are kept."""
+"""`features.npy`: the trained features of every image of a run, where they are kept. A checksum follows the array."""
 
 from __future__ import annotations
 
+import io
+import logging
+import zlib
 from pathlib import Path
 
 import numpy as np
 
-from holotype.machine.files import write_beside
+from holotype.machine.files import write_bytes
 
 FEATURES = "features.npy"
 """(N, D) float16 of every image after training; NaN for those that cannot be read."""
+MARK = b"holotype"
+"""Between the array and the checksum of both; NumPy reads no further than the array. Older files end with it."""
+
+log = logging.getLogger(__name__)
 
 
 def write_features(folder: Path, features: np.ndarray) -> None:
     """features: (N, D)."""
-
-    def write(beside: Path) -> None:
-        with beside.open("wb") as file:
-            np.save(file, features.astype(np.float16))
-
-    write_beside(folder / FEATURES, write)
+    content = io.BytesIO()
+    np.save(content, features.astype(np.float16))
+    own = content.getvalue()
+    write_bytes(folder / FEATURES, own + MARK + zlib.crc32(own).to_bytes(4, "little"))
 
 
 def read_features(folder: Path, n: int) -> np.ndarray | None:
-    """(n, D) float16 of the n images of a run; None where they were not kept, or are of something else."""
+    """(n, D) float16 of the n images of a run; None where they were not kept, are of something else, or were damaged,
+    which is said."""
+    file = folder / FEATURES
     try:
-        features: np.ndarray = np.load(folder / FEATURES, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError):
+        features: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        return None
+    except Exception:  # NumPy takes the header for Python: damage ends in errors of many kinds
+        _say(file)
+        return None
+    if not _is_whole(file, features):
+        _say(file)
         return None
     return features if features.ndim == 2 and len(features) == n else None
+
+
+def _is_whole(file: Path, features: np.ndarray) -> bool:
+    with file.open("rb") as stream:
+        content = memoryview(stream.read())
+    start = getattr(features, "offset", 0)
+    own, tail = content[: start + features.nbytes], bytes(content[start + features.nbytes :])
+    return not tail or tail == MARK + zlib.crc32(own).to_bytes(4, "little")
+
+
+def _say(file: Path) -> None:
+    log.warning(
+        f"{file} was damaged since it was written, and is not used; delete it, and holotype report makes it anew where "
+        "it is needed."
+    )

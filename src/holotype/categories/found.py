@@ -6,7 +6,6 @@ On disk (docs/formats.md): `assignments.parquet` and `assignments.csv` hold the 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -19,6 +18,8 @@ from holotype.data.columns import FORMULA
 from holotype.errors import InputError
 from holotype.machine.files import write_beside, write_text
 from holotype.machine.plain import NotPlain, from_plain
+from holotype.machine.sealed import Broken, read_sealed, sealed
+from holotype.machine.sealed_table import read_table, write_table
 
 if TYPE_CHECKING:  # pandas takes half a second to import
     import pandas as pd
@@ -26,6 +27,7 @@ if TYPE_CHECKING:  # pandas takes half a second to import
 FORMAT = 2
 """Raised when a file of an older version can no longer be read."""
 FILE = "discovery.json"
+ASSIGNMENTS = "assignments.parquet"
 COLUMNS = (
     *("path", "label", "category", "kind", "probability", "known_score", "typicality", "doubtful", "x", "y"),
     *("category_id", "problem", "note"),
@@ -121,7 +123,7 @@ class Discovery:
     def save(self, folder: Path) -> None:
         """Write it; a kill at any moment leaves whole files."""
         frame = self.images[[*COLUMNS, *(name for name in OPTIONAL if name in self.images.columns)]]
-        write_beside(folder / "assignments.parquet", lambda beside: frame.to_parquet(beside, index=False))
+        _write_images(folder / ASSIGNMENTS, frame)
         safe = safe_texts(frame, TEXTS)
         write_beside(folder / "assignments.csv", lambda beside: safe.to_csv(beside, index=False))
         content = {
@@ -132,7 +134,7 @@ class Discovery:
             "count": self.count,
             "facts": self.facts.as_dict(),
         }
-        write_text(folder / FILE, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        write_text(folder / FILE, sealed(content))
 
     @classmethod
     def load(cls, folder: Path) -> Discovery:
@@ -141,7 +143,7 @@ class Discovery:
         if not path.is_file():
             raise InputError(_why_not(folder))
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_sealed(path)
             version = content.pop("format")
             if version == FORMAT:
                 told = from_plain(_Told, _with_added(content))
@@ -149,7 +151,8 @@ class Discovery:
                     told.run_id, told.known, _read_images(folder), told.categories, told.count, told.facts
                 )
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-            reason = str(error) if isinstance(error, NotPlain) else f"{type(error).__name__}: {error}"
+            plain = isinstance(error, NotPlain | Broken)
+            reason = str(error) if plain else f"{type(error).__name__}: {error}"
             raise InputError(
                 f"{path} or the assignments beside it cannot be read ({' '.join(reason.split())[:200]}); restore "
                 "them from a copy, or make the run again in another folder."
@@ -181,10 +184,17 @@ def _with_added(content: dict[str, Any]) -> dict[str, Any]:
     return {**content, "categories": categories, "facts": facts}
 
 
+def _write_images(file: Path, frame: pd.DataFrame) -> None:
+    import pyarrow as pa
+
+    write_table(file, pa.Table.from_pandas(frame, preserve_index=False))
+
+
 def _read_images(folder: Path) -> pd.DataFrame:
     import pandas as pd
 
-    images = pd.read_parquet(folder / "assignments.parquet")
+    read_table(folder / ASSIGNMENTS)  # raises where something has changed it
+    images = pd.read_parquet(folder / ASSIGNMENTS)
     absent = [name for name in COLUMNS if name not in images.columns]
     if absent:
         raise NotPlain(f"assignments.parquet has no column {absent[0]}")

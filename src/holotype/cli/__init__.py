@@ -1,7 +1,8 @@
 """The command line: `holotype COMMAND ...`.
 
 Nothing heavy is imported here, so that --help and --version answer at once; each command imports what
-it needs. Exit codes: 0 done, 2 bad input (one sentence on stderr), 130 stopped with Ctrl-C.
+it needs. Exit codes: 0 done, 2 bad input (one sentence on stderr), 128 + n stopped by signal n: 130 with Ctrl-C, 143
+with SIGTERM, 129 with SIGHUP.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import sys
 from collections.abc import Sequence
 
 from holotype import __version__
-from holotype.errors import InputError, Stopped
+from holotype.errors import InputError, Stopped, signal_of
+from holotype.machine.signals import interrupting
 
-DONE, BAD_INPUT, STOPPED = 0, 2, 130
+DONE, BAD_INPUT, STOPPED = 0, 2, 128
+"""The last one and the number of the signal."""
 
 COMMANDS = {
     "demo": "discover categories in the embedded sample, with no data and no network",
@@ -26,6 +29,7 @@ COMMANDS = {
     "estimate-k": "say how many categories there may be",
     "embed": "write the backbone's features of every image",
     "export": "write the trained model of a run as ONNX",
+    "status": "say how a run, a sweep or a discovery stands, also after it died",
     "train": "train one method on one data set and score it",
     "bench": "methods x data sets x seeds, collected in one table",
     "methods": "list the methods, or say what one of them does",
@@ -38,17 +42,16 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     words = list(sys.argv[1:] if words is None else words)
     try:
-        return _dispatch(words)
+        with interrupting():
+            return _dispatch(words)
     except InputError as error:
         return _say(str(error), BAD_INPUT)
     except Stopped as stopped:
-        return _say(
-            f"Stopped at {stopped}; the state is saved, and the same command goes on from it.", STOPPED
-        )
-    except KeyboardInterrupt:
-        return _say(
-            "Stopped at once; the same command goes on from what was saved before, if anything was.", STOPPED
-        )
+        sentence = f"Stopped at {stopped}; the state is saved, and the same command goes on from it."
+        return _say(sentence, STOPPED + signal_of(stopped))
+    except KeyboardInterrupt as stop:
+        sentence = "Stopped at once; the same command goes on from what was saved before, if anything was."
+        return _say(sentence, STOPPED + signal_of(stop))
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, speaks
+from holotype.cli.words import Parser, of_kind, speaks
 from holotype.errors import InputError
+from holotype.machine.rules import Count
 from holotype.runs.study import Study, read_study
 
 if TYPE_CHECKING:
@@ -218,9 +219,10 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--parallel",
         metavar="R",
-        type=int,
+        type=of_kind("--parallel", Count),
         default=1,
-        help="train R runs at once, where they share data set, backbone, device, precision and store (default: 1)",
+        help="train R runs at once, at least 1, where they share data set, backbone, device, precision and store "
+        "(default: 1)",
     )
     parser.add_argument(
         "--results",

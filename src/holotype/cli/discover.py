@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from holotype.cli.words import (
     Parser,
@@ -118,10 +118,11 @@ def make_parser() -> Parser:
 
 
 def add_settings(parser: Parser, settings: type, skip: set[str]) -> None:
-    """A flag for each field of a dataclass whose fields have a sentence under them."""
+    """A flag for each field of a dataclass whose fields have a sentence under them; the help says what it may be."""
+    from holotype.runs.casting import describe_type
     from holotype.runs.docstrings import field_docs
 
-    told = field_docs(settings)
+    told, kinds = field_docs(settings), get_type_hints(settings, include_extras=True)
     for one in fields(settings):
         flag, help = f"--{one.name.replace('_', '-')}", told[one.name]
         if one.name in skip:
@@ -129,8 +130,16 @@ def add_settings(parser: Parser, settings: type, skip: set[str]) -> None:
         if isinstance(one.default, bool):
             parser.add_argument(flag, action="store_true", help=help)
             continue
-        shown = "" if one.default is None else f" (default: {one.default})"
-        parser.add_argument(flag, default=one.default, metavar=one.name.upper(), help=f"{help}{shown}")
+        shown = "" if one.default is None else f"; default {one.default}"
+        kind = describe_type(without_none(kinds[one.name]), rules=True)
+        text = f"{help} [{kind}{shown}]"
+        parser.add_argument(flag, default=one.default, metavar=one.name.upper(), help=text)
+
+
+def without_none(hint: Any) -> Any:
+    """The type of a flag: none is what it has where it is not given."""
+    parts = [part for part in get_args(hint) if part is not type(None)]
+    return parts[0] if type(None) in get_args(hint) and len(parts) == 1 else hint
 
 
 def summary(found: Discovery, folder: Path) -> str:

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.cli.words import Parser, add_labels_flag, add_running_flags, speaks
+from holotype.cli.words import Parser, add_labels_flag, add_running_flags, of_kind, speaks
+from holotype.machine.files import sweep_tree
+from holotype.machine.locks import hold
+from holotype.machine.rules import Count
 
 if TYPE_CHECKING:
     from holotype.data.table import Table
@@ -29,7 +32,9 @@ def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     collection = read_collection(given)
     folder = Path(given.out) if given.out else Path("runs") / f"{collection.name}-embeddings"
-    embedded, _ = embed(collection.table, given, folder)
+    with hold(folder):
+        sweep_tree(folder)
+        embedded, _ = embed(collection.table, given, folder)
     if speaks():
         print(summary(embedded, folder))
     return 0
@@ -70,9 +75,9 @@ def add_image_flags(parser: Parser) -> None:
     parser.add_argument(
         "--image-size",
         "--backbone.image-size",
-        type=int,
+        type=of_kind("--image-size", Count),
         metavar="PIXELS",
-        help="side of the backbone's input",
+        help="side of the backbone's input, at least 1",
     )
     add_running_flags(parser)
 

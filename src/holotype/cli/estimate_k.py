@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holotype.cli.embed import Collection, add_image_flags, embed, read_collection
-from holotype.cli.words import Parser, speaks
+from holotype.cli.words import Parser, of_kind, speaks
+from holotype.machine.files import sweep_tree
+from holotype.machine.locks import hold
+from holotype.machine.rules import Count, Seed
 
 if TYPE_CHECKING:
     from holotype.cluster.count import CountEstimate, CountPoint
@@ -23,10 +26,12 @@ def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     collection = read_collection(given)
     folder = Path(given.out) if given.out else Path("runs") / f"{collection.name}-estimate-k"
-    embedded, digest = embed(collection.table, given, folder / "embeddings")
-    table = collection.table.with_problems(embedded.problem)
-    estimate = _estimate(table, embedded, given)
-    path = _write(folder, estimate, table, digest, given)
+    with hold(folder):
+        sweep_tree(folder)
+        embedded, digest = embed(collection.table, given, folder / "embeddings")
+        table = collection.table.with_problems(embedded.problem)
+        estimate = _estimate(table, embedded, given)
+        path = _write(folder, estimate, table, digest, given)
     if speaks():
         print(summary(estimate, collection))
         print(f"The curve as numbers: {path}")
@@ -42,12 +47,18 @@ def make_parser() -> Parser:
     add_image_flags(parser)
     parser.add_argument(
         "--k-max",
-        type=int,
+        type=of_kind("--k-max", Count),
         metavar="N",
-        help="largest number to consider (default: two images in each, and at most the larger of 1,000 and twice the "
-        "known classes)",
+        help="largest number to consider, at least 1 (default: two images in each, and at most the larger of 1,000 and "
+        "twice the known classes)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of k-means (default: 0)")
+    parser.add_argument(
+        "--seed",
+        type=of_kind("--seed", Seed),
+        default=0,
+        metavar="N",
+        help="seed of k-means, at least 0 and below 2**63 (default: 0)",
+    )
     parser.add_argument(
         "--out", metavar="DIR", help="folder for embeddings and count.json (default: runs/NAME-estimate-k)"
     )

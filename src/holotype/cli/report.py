@@ -23,6 +23,7 @@ def command(argv: Sequence[str]) -> int:
     from holotype.categories.queue import write_queue
     from holotype.discovery.moved import settle
     from holotype.discovery.rounds import edits_at_home, how_many, play
+    from holotype.machine.files import sweep_tree
     from holotype.machine.locks import hold
     from holotype.placing.zipped import check_zip, write_zip
     from holotype.report import build_report
@@ -33,6 +34,7 @@ def command(argv: Sequence[str]) -> int:
     if given.zip:
         check_zip(folder, Path(given.zip))
     with hold(folder):
+        sweep_tree(folder)
         settle(folder)
         with_map(folder, device=given.device, progress=progress)
         new = None

@@ -9,7 +9,7 @@ import difflib
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -117,6 +117,20 @@ def device_name(text: str) -> str:
     if not is_device_name(text):
         raise InputError(f"--device {text} is unknown; use {NAMES}.")
     return text
+
+
+def of_kind(flag: str, hint: Any) -> Callable[[str], Any]:
+    """Reads the value of a flag as a type with its rules (machine/rules.py); what it cannot be is one sentence."""
+
+    def read(text: str) -> Any:
+        from holotype.runs.casting import Unfit, cast
+
+        try:
+            return cast(text, hint)
+        except Unfit as error:
+            raise InputError(f"{flag} must be {error}, not {text!r}.") from error
+
+    return read
 
 
 def add_running_flags(parser: Parser) -> None:

@@ -15,7 +15,6 @@ size is known; a geometric grid finds the region before Brent's search, which lo
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +38,7 @@ from holotype.data.bursts import once
 from holotype.machine.bars import counting
 from holotype.machine.device import pick_device
 from holotype.machine.files import write_text
+from holotype.machine.sealed import sealed
 
 if TYPE_CHECKING:
     from holotype.data.table import Table
@@ -136,7 +136,7 @@ def count_key(table: Table, digest: str, seed: int, k_max: int | None = None) ->
 
 def write_count(path: Path, estimate: CountEstimate, key: dict[str, Any]) -> None:
     """Keep an estimate with what it is of, so that the same need not be estimated again."""
-    write_text(path, json.dumps(estimate.as_dict() | {"of": key}, indent=1) + "\n")
+    write_text(path, sealed(estimate.as_dict() | {"of": key}))
 
 
 def _refine(curve: Curve) -> None:

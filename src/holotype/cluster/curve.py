@@ -12,6 +12,7 @@ import numpy as np
 
 from holotype.cluster.class_size import COVERAGE, ClassSize
 from holotype.errors import InputError
+from holotype.machine.plain import NotPlain, from_plain
 
 RUNS = 4
 """k-means runs per K, each from one greedy k-means++ start."""
@@ -72,10 +73,10 @@ class CountEstimate:
                 {key: math.nan if value is None else value for key, value in point.items()}
                 for point in content["points"]
             ]
-            curve = tuple(CountPoint(**point) for point in points)
-            ends = (content["best"], content["low"], content["high"])
-            return cls(*ends, curve, content["words"], content.get("by", "curve"))
-        except (KeyError, TypeError, AttributeError) as error:
+            told = {key: content[key] for key in ("best", "low", "high", "words")}
+            told |= {"points": points, "by": content.get("by", "curve")}
+            return from_plain(cls, told, every=False)
+        except (KeyError, TypeError, AttributeError, NotPlain) as error:
             raise InputError(
                 f"The estimate of the number of categories cannot be read ({error!r}); remove it and estimate again."
             ) from error

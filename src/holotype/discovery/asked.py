@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.plan import resolved
-from holotype.errors import InputError
 from holotype.machine.device import pick_device
-from holotype.machine.files import write_text
-from holotype.machine.plain import NotPlain, as_plain, from_plain
+from holotype.machine.plain import as_plain
+from holotype.machine.sealed import Form
 
 FILE = "begun.json"
 ADDED = {"bursts": "auto"}
 """What rounds of an older version were not asked, and what they were as if they had been."""
+BEGUN = Form(1, "restore it from a copy, or run holotype discover with another --out", older=(None,))
 
 
 @dataclass(frozen=True)
@@ -47,21 +46,13 @@ class Asked:
         ]
 
     def save(self, folder: Path) -> None:
-        write_text(folder / FILE, json.dumps(as_plain(self), indent=1, ensure_ascii=False) + "\n")
+        BEGUN.write(folder / FILE, as_plain(self))
 
 
 def read_asked(folder: Path) -> Asked | None:
     """Of the round in `folder`; None where an older version has written it."""
     file = folder / FILE
-    if not file.is_file():
-        return None
-    try:
-        return from_plain(Asked, json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        reason = str(error) if isinstance(error, NotPlain) else f"{type(error).__name__}: {error}"
-        raise InputError(
-            f"{file} cannot be read ({reason}); restore it from a copy, or run holotype discover with another --out."
-        ) from error
+    return BEGUN.make(file, Asked) if file.is_file() else None
 
 
 def _flag(name: str, value: Any) -> str:

@@ -16,7 +16,7 @@ from holotype.data.paths import relative
 from holotype.data.stamps import stamps
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.files import write_beside
+from holotype.machine.sealed_table import read_table, write_table
 
 FILE = "collection.parquet"
 META_KEY = b"holotype"
@@ -68,14 +68,13 @@ class Collection:
 
     def save(self, folder: Path) -> None:
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         told = {"root": self.root, "means": self.means}
         rows = [(path, s.stamp, s.digest, s.label, s.here, s.relabelled) for path, s in self.images.items()]
         columns = zip(COLUMNS, zip(*rows, strict=True), strict=True) if rows else ()
         table = pa.table({name: pa.array(values) for name, values in columns})
         table = table.replace_schema_metadata({META_KEY: json.dumps(told)})
-        write_beside(folder / FILE, lambda beside: pq.write_table(table, beside))
+        write_table(folder / FILE, table)
 
 
 def read_collection(folder: Path) -> Collection | None:
@@ -83,15 +82,12 @@ def read_collection(folder: Path) -> Collection | None:
     file = folder / FILE
     if not file.is_file():
         return None
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
-        table = pq.read_table(file)
+        table = read_table(file)
         told = json.loads((table.schema.metadata or {})[META_KEY])
         rows = zip(*(table[name].to_pylist() for name in COLUMNS), strict=True) if table.num_rows else ()
         return Collection(str(told["root"]), {path: Seen(*rest) for path, *rest in rows}, dict(told["means"]))
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{file} cannot be read ({' '.join(str(error).split())[:200]}); restore it from a copy, or run holotype "
             "discover with another --out."

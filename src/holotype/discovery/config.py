@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from holotype.errors import InputError
+from holotype.machine.rules import Count, Seed
 
 if TYPE_CHECKING:
     from holotype.models.backbone import BackboneConfig
@@ -25,7 +26,7 @@ AUTO, NO = "auto", "no"
 class DiscoverConfig:
     """Settings of a discovery; a value that cannot be is an InputError."""
 
-    k: int | Literal["auto"] = "auto"
+    k: Count | Literal["auto"] = "auto"
     """Number of categories, known and new together; auto estimates it."""
     method: str = "rpc"
     """Method that finds the categories: a name from `holotype methods`, or one of your own as package.module:Class."""
@@ -33,18 +34,18 @@ class DiscoverConfig:
     """The network: auto takes the best that can be had; embedded, timm's name, or a .safetensors file."""
     arch: str | None = None
     """timm's name of the network in a .safetensors file."""
-    image_size: int | None = None
+    image_size: Count | None = None
     """Side of the backbone's input in pixels."""
-    steps: int | None = None
+    steps: Count | None = None
     """Training steps; by default 1,000 on a CPU and 6,000 on a GPU."""
-    sample: int | None = None
+    sample: Count | None = None
     """Images to train on at most, by default 5,000 on a CPU and 200,000 on a GPU; the rest is placed afterwards."""
     long_tail: bool = False
     """Expect categories of very different sizes."""
     bursts: str = AUTO
     """Frames that one camera took within seconds of each other, and that look alike, count as one image: auto finds
     those at most 10 seconds apart, a number sets the seconds, no counts every image; a column group tells them."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of everything random."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda or mps."""
@@ -56,7 +57,8 @@ class DiscoverConfig:
         for name in COUNTS:
             if getattr(self, name) is not None:
                 set_field(self, name, whole(name, getattr(self, name), "not a number of at least 1"))
-        set_field(self, "seed", whole("seed", self.seed, "not a whole number of at least 0", least=0))
+        told = "not a whole number of at least 0 and below 2**63"
+        set_field(self, "seed", whole("seed", self.seed, told, least=0, most=2**63 - 1))
         for name in TEXTS:
             set_field(self, name, text(name, getattr(self, name)))
         if self.arch is not None:
@@ -80,7 +82,7 @@ class DiscoverConfig:
         return dataclasses.replace(self, backbone=network.name, arch=network.arch, image_size=size)
 
 
-def whole(name: str, value: Any, complaint: str, least: int = 1) -> int:
+def whole(name: str, value: Any, complaint: str, least: int = 1, most: int | None = None) -> int:
     """The whole number that was given, as a number or as text; 2.5, True and `many` are told."""
     try:
         if isinstance(value, str):
@@ -89,7 +91,7 @@ def whole(name: str, value: Any, complaint: str, least: int = 1) -> int:
             number = least - 1 if isinstance(value, bool) else operator.index(value)
     except TypeError:
         number = least - 1
-    if number < least:
+    if number < least or (most is not None and number > most):
         raise InputError(f"{name} is {value!r}, which is {complaint}; give one.")
     return number
 

@@ -10,11 +10,9 @@ folder, so that the report can show them.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable
 from dataclasses import fields
 from functools import cached_property
@@ -32,7 +30,8 @@ from holotype.data.table import Table
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.labels import as_labels
 from holotype.errors import InputError
-from holotype.machine.files import write_bytes, write_text
+from holotype.machine.files import TemporaryFolder, write_bytes
+from holotype.machine.sealed import Form
 
 if TYPE_CHECKING:
     from holotype.placing.corrected import Corrected
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
 FILE = "estimator.json"
 """Beside a saved model: the parameters of the estimator."""
+PARAMETERS = Form(1, "save the model again", older=(None,))
 MODEL, WEIGHTS = "model.json", "model.safetensors"
 SAVED = (MODEL, WEIGHTS, "discovery.json", "assignments.parquet", "assignments.csv", "features.npy", FILE)
 """What `save` takes along; images, embeddings and the training state stay behind."""
@@ -147,8 +147,8 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     def _make_temporary(self) -> Path:
         """A folder that is kept as long as the object, and removed with it."""
-        self._temporary = tempfile.TemporaryDirectory(prefix="holotype-")
-        return Path(self._temporary.name)
+        self._temporary = TemporaryFolder()
+        return self._temporary.path
 
     def fit_predict(self, X: Iterable[Picture], y: Iterable[Any] | None = None, **_: Any) -> np.ndarray:
         """Category ids (n,) of the images X."""
@@ -267,7 +267,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
                 raise InputError(
                     f"{folder} could not be written ({error.strerror}); choose another."
                 ) from error
-        write_text(folder / FILE, json.dumps(parameters, indent=1) + "\n")
+        PARAMETERS.write(folder / FILE, parameters)
         return folder
 
     @classmethod
@@ -275,15 +275,11 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         """Read what `save` wrote, or the folder of any run, be it of holotype discover or of holotype train."""
         folder = Path(folder)
         discovery = Discovery.load(folder)
-        parameters = {}
         if (folder / FILE).is_file():
             try:
-                parameters = dict(json.loads((folder / FILE).read_text(encoding="utf-8")))
-                found = cls(**parameters)
-            except (ValueError, TypeError, OSError) as error:
-                raise InputError(
-                    f"{folder / FILE} cannot be read ({error}); save the model again."
-                ) from error
+                found = cls(**PARAMETERS.read(folder / FILE))
+            except TypeError as error:
+                raise PARAMETERS.broken(folder / FILE, error) from error
         else:
             found = cls()
         found.discovery_, found.run_folder_ = discovery, folder

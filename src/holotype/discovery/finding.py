@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import logging
 import uuid
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from holotype.discovery.taking_part import seen_classes, unread_labels
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
 from holotype.machine.device import Compute, pick_device
+from holotype.machine.sealed import read_sealed
 from holotype.methods import METHODS, find_method
 from holotype.runs.by_content import embed_by_content
 from holotype.runs.embed import Embeddings
@@ -181,10 +181,10 @@ def count_categories(round: Round, features: np.ndarray) -> CountEstimate:
     path = round.folder / COUNT
     if path.is_file():
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_sealed(path)
             if content.get("of") == key:
                 return CountEstimate.from_dict(content)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, AttributeError, InputError):
             log.warning(f"{path} cannot be read, and is made anew.")
     count = estimate_table(table, features, config.device, seed=config.seed, progress=round.progress)
     write_count(path, count, key)

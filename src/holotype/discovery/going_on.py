@@ -7,7 +7,6 @@ edits are taken in, and labels get their meaning. Nothing is trained here.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from holotype.discovery.collection import Collection, Seen, look_at, read_collec
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.difference import Difference, compare, compare_labels, shown, with_marks
+from holotype.discovery.given import read_given
 from holotype.discovery.moved import STAMPS, Moves, follow, settle
 from holotype.discovery.rounds import (
     Begun,
@@ -36,6 +36,7 @@ from holotype.discovery.rounds import (
     take_edits,
 )
 from holotype.errors import InputError
+from holotype.machine.sealed import read_sealed
 from holotype.runs.folder import IDENTITY
 
 
@@ -258,16 +259,12 @@ def seen_by(folder: Path, number: int, now: Collection) -> Collection:
 
 
 def read_stamps(own: Path) -> dict[str, str]:
-    try:
-        content = json.loads((own / STAMPS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        content = None
-    if not isinstance(content, dict):
+    if not (own / STAMPS).is_file():
         raise InputError(
             f"{own} does not say which images it was begun with (no collection.parquet); restore it from a copy, or "
             "run holotype discover with another --out."
         )
-    return content
+    return read_given(own / STAMPS, dict[str, str])
 
 
 def asked_of(folder: Path, number: int) -> Asked | None:
@@ -277,7 +274,7 @@ def asked_of(folder: Path, number: int) -> Asked | None:
     if (asked := read_asked(round_folder(folder, number))) is not None:
         return asked
     try:
-        content = json.loads((folder / IDENTITY).read_text(encoding="utf-8"))
+        content = read_sealed(folder / IDENTITY)
         taken = {name: content[name] for name in ("k", "steps", "sample", "method", "long_tail", "seed")}
     except (OSError, ValueError, KeyError, TypeError):
         return None

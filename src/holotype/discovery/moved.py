@@ -9,19 +9,18 @@ next command.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from holotype.categories.edits import LOG, Edit, read_log, to_csv
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Category, Discovery
 from holotype.data.paths import relative
 from holotype.discovery.collection import read_collection
+from holotype.discovery.given import read_given, write_given
 from holotype.machine.files import folder_beside, write_text
 from holotype.report.mailed import short_names
 
@@ -33,8 +32,12 @@ Earlier = dict[str, list[str]]
 """The content of that file."""
 STAMPS = "stamps.json"
 """Of a round of an older version: size and time of every image file, by path from the root."""
-LISTS = ("labels.json", "rejected.json", STAMPS)
-"""What a round was given, by path from the root."""
+LISTS: dict[str, type[dict[str, str]] | type[list[str]]] = {
+    "labels.json": dict[str, str],
+    "rejected.json": list[str],
+    STAMPS: dict[str, str],
+}
+"""What a round was given, by path from the root, and its type."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ def follow(folder: Path, rounds: Sequence[Path], root: str, where: Moves) -> Non
             write_text(part / LOG, to_csv(edits))
         for own in (folder, *rounds):
             _write_moved(own, part / own.relative_to(folder), where)
-        write_text(part / EARLIER, _as_text(_with_moves(read_earlier(folder), where.moves)))
+        write_given(part / EARLIER, _with_moves(read_earlier(folder), where.moves))
     settle(folder)
 
 
@@ -90,11 +93,12 @@ def _write_moved(own: Path, place: Path, where: Moves) -> None:
         moved(Discovery.load(own), where).save(place)
     if (seen := read_collection(own)) is not None:
         seen.moved(where.moves, where.root).save(place)
-    for name in [name for name in LISTS if (own / name).is_file()]:
-        content = json.loads((own / name).read_text(encoding="utf-8"))
-        now = [where.moves.get(path, path) for path in content]
-        is_map = isinstance(content, dict)
-        write_text(place / name, _as_text(dict(zip(now, content.values(), strict=True)) if is_map else now))
+    for name, kind in LISTS.items():
+        if (own / name).is_file():
+            content = read_given(own / name, kind)
+            now = [where.moves.get(path, path) for path in content]
+            mapped = dict(zip(now, content.values(), strict=True)) if isinstance(content, dict) else now
+            write_given(place / name, mapped)
 
 
 def moved(found: Discovery, where: Moves) -> Discovery:
@@ -135,20 +139,12 @@ def _elsewhere(edit: Edit, image: str) -> Edit:
     return dataclasses.replace(edit, image=image)
 
 
-def _as_text(content: Any) -> str:
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-
-
 # -- files of edits that speak of the time before ---------------------------------------------------------
 
 
 def read_earlier(folder: Path) -> Earlier:
     """The content of `earlier.json`; empty where no image was renamed."""
-    try:
-        content = json.loads((folder / EARLIER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+    return read_given(folder / EARLIER, Earlier) if (folder / EARLIER).is_file() else {}
 
 
 def at_home(edits: Sequence[Edit], rounds: Sequence[Discovery], earlier: Earlier) -> list[Edit]:

@@ -12,14 +12,12 @@ begun.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
 
 from holotype.categories.corrections import Applied, apply_edits
 from holotype.categories.edits import Edit, append_edits, read_edits, read_log
@@ -30,10 +28,11 @@ from holotype.data.paths import relative
 from holotype.discovery.asked import Asked, read_asked
 from holotype.discovery.collection import Collection, read_collection
 from holotype.discovery.constraints import Constraints
+from holotype.discovery.given import read_given, write_given
 from holotype.discovery.moved import at_home, read_earlier
 from holotype.discovery.taking_part import Account
 from holotype.errors import InputError
-from holotype.machine.files import write_beside, write_text
+from holotype.machine.files import write_beside
 from holotype.runs.sheet import FILE as MODEL
 from holotype.runs.sheet import WEIGHTS
 
@@ -47,8 +46,6 @@ CORRECTED = "corrected"
 """Folder in that of a round: what it found with the edits that there were when the next one began."""
 SHARED = (WEIGHTS, MODEL, FEATURES, "provenance.json", SCORES)
 """What the run folder has of its last round."""
-
-Kind = TypeVar("Kind", dict[str, str], list[str])
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +90,7 @@ class Begun:
     def save(self, to: Path) -> None:
         """begun.json comes last: what has none was stopped on its way."""
         for name, content in ((LABELS, self.given.labels), (REJECTED, sorted(self.given.rejected))):
-            write_text(to / name, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+            write_given(to / name, content)
         self.seen.save(to)
         self.asked.save(to)
 
@@ -128,23 +125,8 @@ def given_to(folder: Path, number: int) -> Constraints:
 
 
 def _given_in(own: Path) -> Constraints:
-    rejected = _read(own / REJECTED, list) if (own / REJECTED).is_file() else []
-    return Constraints(labels=_read(own / LABELS, dict), rejected=frozenset(rejected))
-
-
-def _read(path: Path, kind: type[Kind]) -> Kind:
-    """A list of texts, or a dictionary of them."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{path} cannot be read ({error}); run holotype discover with another --out."
-        ) from error
-    if isinstance(content, kind):
-        texts = content.values() if isinstance(content, dict) else content
-        if all(isinstance(text, str) for text in texts):
-            return content
-    raise InputError(f"{path} is not that of a round; run holotype discover with another --out.")
+    rejected = read_given(own / REJECTED, list[str]) if (own / REJECTED).is_file() else []
+    return Constraints(labels=read_given(own / LABELS, dict[str, str]), rejected=frozenset(rejected))
 
 
 def share_round(folder: Path, number: int) -> None:

@@ -35,6 +35,8 @@ from holotype.discovery.rounds import begin_round, keep_corrected, last_round, p
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
 from holotype.machine.device import pick_device
+from holotype.machine.files import sweep_tree
+from holotype.machine.heartbeat import beating
 from holotype.machine.locks import hold
 from holotype.machine.plain import as_plain
 from holotype.methods import find_method
@@ -102,7 +104,8 @@ def discover_table(
     """
     folder = Path(folder)
     check_table(table, config)
-    with hold(folder):
+    with hold(folder), beating(folder):
+        sweep_tree(folder)
         config, chosen = claim(folder, table, config)
         now = catch_up(folder, table, config, edits, progress)
         for line in now.lines:
@@ -137,13 +140,14 @@ def begin(folder: Path, now: Now, config: DiscoverConfig, chosen: Chosen, progre
         taken=played.taken,
         digests=now.digests,
         progress=progress,
+        clock=Clock(folder),
     )
 
 
 def write_result(folder: Path, progress: bool) -> Discovery:
     """Apply the log of edits to the last round, and write model, discovery, assignments and report."""
     number = last_round(folder)
-    with Clock().step("the map"):
+    with Clock(folder).step("the map"):
         with_map(round_folder(folder, number), progress=progress)
     applied = play(folder).applied
     assert applied is not None  # a round has come to its end
@@ -154,7 +158,7 @@ def write_result(folder: Path, progress: bool) -> Discovery:
     write_queue(folder, applied.discovery)
     for line in write_changes(folder, number):
         log.info(line)
-    with Clock().step("the report"):
+    with Clock(folder).step("the report"):
         build_report(applied.discovery, folder, progress=progress)
     return applied.discovery
 
@@ -175,7 +179,3 @@ def check_table(table: Table, config: DiscoverConfig) -> None:
     check_trainable(table)
     if config.k != "auto":
         check_k(config.k, table, table.name)
-        if config.k > len(table):
-            raise InputError(
-                f"--k {config.k} is more than the {len(table)} images of {table.name}; lower it."
-            )

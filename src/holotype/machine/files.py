@@ -13,7 +13,9 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +27,9 @@ NAME_KEPT = 40
 """Characters of a file's name that are found in the name of its part: names have at most 255 bytes."""
 OURS = re.compile(r"\..+\.[0-9a-f]{16}\.part", re.DOTALL)
 """Names of parts. Others know files that end in .part as well."""
+DEEPEST = 4
+"""Folders within folders in which a run writes: rounds/1/corrected, and one more."""
+TEMPORARY = "holotype"
 LEFT_OVER = 24 * 3600.0
 """Seconds without a change after which a part is left-over where files cannot be locked."""
 
@@ -110,13 +115,56 @@ def sweep(folder: Path, *, again: bool = False) -> None:
                 _remove_left_over(folder / name)
 
 
-def _make_part(path: Path, *, folder: bool = False) -> tuple[Path, int]:
-    """A new file or folder beside `path`, and its descriptor, which is locked where that can be."""
+def sweep_tree(folder: Path) -> None:
+    """The same in the folders of a run as well, however deep they lie there. Links are not followed."""
+    top = len(folder.parts)
+    for place, names, _ in os.walk(folder):
+        sweep(Path(place), again=True)
+        if len(Path(place).parts) - top >= DEEPEST:
+            names.clear()
+
+
+class TemporaryFolder:
+    """A folder for this process alone, gone with `cleanup`, the object, or a `with` block.
+
+    What a killed process left of its own is swept away by the next one that makes one.
+    """
+
+    def __init__(self) -> None:
+        place = Path(tempfile.gettempdir())
+        with contextlib.suppress(OSError):
+            for name in os.listdir(place):
+                if name.startswith(f".{TEMPORARY}.") and OURS.fullmatch(name):
+                    _remove_left_over(place / name)
+        self.path, descriptor = _make_part(place / TEMPORARY, folder=True, mode=0o700)
+        self._end = weakref.finalize(self, _remove_own, self.path, descriptor)
+
+    def cleanup(self) -> None:
+        self._end()
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        self.cleanup()
+
+
+def _remove_own(path: Path, descriptor: int) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    if descriptor >= 0:
+        os.close(descriptor)
+
+
+def _make_part(path: Path, *, folder: bool = False, mode: int = 0o777) -> tuple[Path, int]:
+    """A new file or folder beside `path`, and its descriptor, which is locked where that can be.
+
+    mode: of a folder, less what the user takes off.
+    """
     while True:
         part = path.with_name(f".{path.name[:NAME_KEPT]}.{secrets.token_hex(8)}.part")
         try:
             if folder:
-                part.mkdir()
+                part.mkdir(mode)
                 # elsewhere a folder cannot be opened, nor locked
                 descriptor = os.open(part, os.O_RDONLY | NO_FOLLOW) if os.name == "posix" else -1
             else:

@@ -22,15 +22,14 @@ import torch
 import torch.distributed as dist
 
 from holotype.errors import InputError
+from holotype.machine.parent import PARENT, SECONDS_BETWEEN_LOOKS, watch_parent
+from holotype.machine.signals import STOPPING
 
-PARENT = "HOLOTYPE_PARENT"
-"""Process that started this one; without it there is nothing to do."""
 LOOPBACK = "127.0.0.1"
-SECONDS_BETWEEN_LOOKS = 1.0
 LONGEST_WAIT = timedelta(hours=6)
 """For each other. One process may have to write a token cache for all of them; one that is gone is noticed sooner."""
-DELIBERATE = (2, 130)
-"""Exit codes of bad input and of Ctrl-C, which all processes come to by themselves."""
+DELIBERATE = (2, *(128 + number for number in STOPPING))
+"""Exit codes of bad input and of a stop, which all processes come to by themselves."""
 GRACE = {True: 120.0, False: 4.0}
 """Seconds that the first process has to end by itself after another has, deliberately or not: it may be writing the
 state, or about to say what is wrong."""
@@ -73,8 +72,7 @@ def launch(asked: int, backend: str) -> None:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) if _was_launched() else 0)
     if not _was_launched():
         store = _start_others(processes)
-    elif PARENT in os.environ:
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+    elif watch_parent():
         store = dist.TCPStore(LOOPBACK, int(os.environ["MASTER_PORT"]), processes, timeout=LONGEST_WAIT)
     else:
         store = None
@@ -130,14 +128,6 @@ def _this_command(processes: int) -> list[str]:
             "one device."
         )
     return [sys.executable, *sys.orig_argv[1:]]
-
-
-def _end_with_parent() -> None:
-    """In a further process: end when the one that started it is gone."""
-    parent = int(os.environ[PARENT])
-    while os.getppid() == parent:
-        time.sleep(SECONDS_BETWEEN_LOOKS)
-    os._exit(1)
 
 
 def _end_with_any(others: Others) -> None:

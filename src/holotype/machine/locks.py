@@ -1,6 +1,8 @@
-"""One command at a time in a folder: a lock file that the system frees when its process ends, however it ends.
+"""One command at a time in a folder, one writer of a file: locks that the system frees when their process ends,
+however it ends.
 
-The lock is `flock`'s, on FOLDER/.lock, whose text says who holds it. The file goes with the lock; one that a killed
+A lock is `flock`'s, on FOLDER/.lock, whose text says who holds it; a second command in the folder is refused. Of a
+file it is on .NAME.lock beside it, and a second writer waits. The file goes with the lock; one that a killed
 process left is free, and the next holder takes it over. Windows and some network drives have no such locks: there the
 work goes on without one, which is said once.
 """
@@ -15,6 +17,10 @@ import os
 import shlex
 import socket
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -25,6 +31,7 @@ log = logging.getLogger(__name__)
 LOCK = ".lock"
 WITHOUT = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.EBADF)
 """What a file system answers that has no locks; EBADF: none on files that are open for reading alone."""
+SECONDS_BETWEEN_LOOKS = 0.2
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 _warned = False
@@ -67,15 +74,50 @@ def hold(folder: Path, within: FolderLock | None = None) -> FolderLock:
     returned here holds nothing of its own. Of the processes of one run the first alone holds.
     """
     folder = Path(folder)
-    if _is_follower() or (within is not None and within.folder.resolve() == folder.resolve()):
+    if is_follower() or (within is not None and within.folder.resolve() == folder.resolve()):
         return FolderLock(folder)
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        descriptor = _take(folder)
+        descriptor = _take(folder / LOCK)
+    except _Held as held:
+        raise InputError(f"{folder} is {held}; wait for it to end, or choose another --out.") from held
     except NoLocks as error:
         _warn(folder, error)
         return FolderLock(folder, made=made)
     return FolderLock(folder, descriptor, made)
+
+
+@contextmanager
+def waiting_for(file: Path, wanted: str) -> Iterator[None]:
+    """Hold a file for the time of a block, once nobody else does; whoever does is named in the log.
+
+    wanted: what the file is, as in `the log of edits`. The folder must be there. Where nobody can lock, nobody waits.
+    """
+    path, said = file.with_name(f".{file.name}.lock"), False
+    while True:
+        try:
+            descriptor = _take(path)
+            break
+        except NoLocks as error:
+            _warn(file.parent, error)
+            descriptor = None
+            break
+        except _Held as held:
+            if not said:
+                log.info("Waiting for %s, which is %s (%s).", wanted, held, file)
+            said = True
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            os.close(descriptor)
+
+
+class _Held(Exception):
+    """Somebody else has the lock: `in use by ...`."""
 
 
 def try_lock(descriptor: int) -> bool:
@@ -104,24 +146,26 @@ def is_same(descriptor: int, path: Path) -> bool:
     return os.path.samestat(os.fstat(descriptor), there)
 
 
-def _take(folder: Path) -> int | None:
-    """The descriptor of the locked file; None in a folder where nothing can be written, so nothing can be harmed."""
-    path = folder / LOCK
+def _take(path: Path) -> int | None:
+    """The descriptor of the locked file; None in a folder where nothing can be written, so nothing can be harmed.
+
+    Raises _Held where somebody else has it.
+    """
     while True:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = _open(path)
         except FileNotFoundError:  # its last holder has just removed the empty folder
             continue
         except OSError as error:
             raise InputError(
-                f"The folder {folder} cannot be used ({error.strerror or error}); choose another --out."
+                f"The folder {path.parent} cannot be used ({error.strerror or error}); choose another --out."
             ) from error
         if descriptor is None:
             return None
         try:
             if not try_lock(descriptor):
-                raise InputError(_in_use(folder, descriptor))
+                raise _Held(_in_use(descriptor))
             if is_same(descriptor, path):  # else its last holder has just removed it
                 _sign(descriptor)
                 return descriptor
@@ -154,24 +198,52 @@ def _sign(descriptor: int) -> None:
         os.pwrite(descriptor, (json.dumps(facts, ensure_ascii=False) + "\n").encode(), 0)
 
 
-def _in_use(folder: Path, descriptor: int) -> str:
-    """The sentence about a folder that somebody else holds."""
-    advice = "wait for it to end, or choose another --out."
+@dataclass(frozen=True)
+class Holder:
+    """Who has signed a lock file. It may be dead: then the lock is free."""
+
+    pid: int
+    host: str
+    command: str
+    time: str
+    """Since when, ISO 8601."""
+
+
+def read_holder(folder: Path) -> Holder | None:
+    """Who has signed the lock of a folder; None where nobody has. The lock itself is not touched."""
     try:
-        facts = json.loads(os.pread(descriptor, 1 << 16, 0))
-        pid, host, command = int(facts["pid"]), str(facts["host"]), str(facts["command"])
-        since = datetime.fromisoformat(facts["time"]).astimezone()
-    except (ValueError, KeyError, TypeError, OSError):  # it has not signed yet
-        return f"{folder} is in use by another process; {advice}"
-    if (pid, host) == (os.getpid(), socket.gethostname()):
-        return f"{folder} is in use by another run of this very process; {advice}"
+        return _holder((folder / LOCK).read_bytes()[: 1 << 16])
+    except (OSError, ValueError):
+        return None
+
+
+def _holder(text: bytes) -> Holder:
+    """Raises ValueError where somebody else has written it, or nobody yet."""
+    try:
+        facts = json.loads(text)
+        found = Holder(int(facts["pid"]), str(facts["host"]), str(facts["command"]), str(facts["time"]))
+        datetime.fromisoformat(found.time)
+        return found
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError("not signed") from error
+
+
+def _in_use(descriptor: int) -> str:
+    """By whom, as the lock file tells."""
+    try:
+        holder = _holder(os.pread(descriptor, 1 << 16, 0))
+    except (ValueError, OSError):  # it has not signed yet
+        return "in use by another process"
+    if (holder.pid, holder.host) == (os.getpid(), socket.gethostname()):
+        return "in use by another run of this very process"
+    since = datetime.fromisoformat(holder.time).astimezone()
     today = since.date() == datetime.now().date()
     when = f"{since:%H:%M}" if today else f"{since:%Y-%m-%d %H:%M}"
-    short = command if len(command) <= 200 else command[:200] + " ..."
-    return f"{folder} is in use by process {pid} on {host} since {when} ({short}); {advice}"
+    short = holder.command if len(holder.command) <= 200 else holder.command[:200] + " ..."
+    return f"in use by process {holder.pid} on {holder.host} since {when} ({short})"
 
 
-def _is_follower() -> bool:
+def is_follower() -> bool:
     """Whether this is one of the further processes of a run, in the environment that launchers set."""
     return "WORLD_SIZE" in os.environ and os.environ.get("RANK", "0") != "0"
 

@@ -29,6 +29,11 @@ def from_plain(cls: type[T], content: Any, *, every: bool = True) -> T:
     return typing.cast(T, _dataclass(cls, content, "", every))
 
 
+def from_value(kind: type[T], value: Any) -> T:
+    """The same of another type, such as dict[str, list[str]]."""
+    return typing.cast(T, _value(kind, value, "the content", every=True))
+
+
 def _dataclass(cls: type[Any], content: Any, key: str, every: bool) -> Any:
     if not isinstance(content, Mapping):
         raise NotPlain(f"{key or 'the content'} is {_short(content)}, not a group of keys")

@@ -29,6 +29,14 @@ Share = Annotated[float, Rule("from 0 to 1", lambda part: 0 <= part <= 1)]
 """A part of something."""
 Times = Annotated[float, Rule("above 0 and finite", lambda factor: 0 < factor < math.inf)]
 """How many times something is taken."""
+Positive = Annotated[float, Rule("above 0 and finite", lambda value: 0 < value < math.inf)]
+"""A rate or a temperature."""
+Weight = Annotated[float, Rule("at least 0 and finite", lambda value: 0 <= value < math.inf)]
+"""How much something counts, or how long it lasts."""
+Momentum = Annotated[float, Rule("at least 0 and below 1", lambda part: 0 <= part < 1)]
+"""What is kept of the past."""
+Cosine = Annotated[float, Rule("from -1 to 1", lambda value: -1 <= value <= 1)]
+"""How alike two directions are."""
 Gigabytes = Annotated[float, Rule("above 0 GB and finite", lambda gb: gb > 0 and math.isfinite(gb))]
 """An amount of memory."""
 Seed = Annotated[int, Rule("at least 0 and below 2**63", lambda seed: 0 <= seed < 2**63)]

@@ -36,7 +36,7 @@ from holotype.cluster.concepts import concept_means, find_concepts, tell_few
 from holotype.cluster.neighbours import Edges
 from holotype.data.concepts import rows_with_concepts
 from holotype.losses.concepts import concept_nce, follow
-from holotype.machine.rules import Count
+from holotype.machine.rules import Cosine, Count, Positive, Share, Weight
 from holotype.methods.base import Batch, Card, Images, Moment, Now, Rate, Stage, Task
 from holotype.methods.gcd import GCD, GCDConfig
 from holotype.methods.limits import tell_shrunk
@@ -54,15 +54,15 @@ CIFAR_100 = {"method.recluster": 5, "method.neighbours": 127, "method.least_simi
 class DCCLConfig(GCDConfig):
     """Settings of DCCL."""
 
-    concept_weight: float = 0.4
+    concept_weight: Weight = 0.4
     """Weight of the concept loss once it has grown; it starts at a tenth of it."""
-    tau: float = 0.05
+    tau: Positive = 0.05
     """Temperature of the concept loss."""
-    momentum: float = 0.1
+    momentum: Share = 0.1
     """Share of a concept's old centre that is kept when an image moves it."""
     neighbours: Count = 15
     """Nearest neighbours of an image in the graph, itself counted."""
-    least_similarity: float = 0.6
+    least_similarity: Cosine = 0.6
     """Smallest cosine of two images that are linked."""
     smallest: Count = 5
     """Smallest community that is a concept; images of smaller ones take no part in the concept loss."""

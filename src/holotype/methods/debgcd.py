@@ -24,6 +24,7 @@ from torch import Tensor
 
 from holotype.losses.debiased import debiased_loss
 from holotype.losses.ova import certainty, detector_loss, known_score
+from holotype.machine.rules import Share, Weight
 from holotype.methods.base import Batch, Card, Now, Prediction, Task
 from holotype.methods.simgcd import AS_RUN, RECIPES, Recipes, SimGCD, SimGCDConfig, joined
 from holotype.models.heads import CompactOVA, CosineClassifier, DetectorOVA
@@ -50,13 +51,13 @@ class DebGCDConfig(SimGCDConfig):
     """Detector: the published five-layer head, or the small one that RPC's parameter count implies."""
     decouple_grad: bool = False
     """True: the detector learns at full weight and only its gradient into the backbone is scaled by sdl."""
-    pseudo_share: float = 0.5
+    pseudo_share: Share = 0.5
     """Share of the debiased loss that comes from pseudo-labels; the rest comes from labels."""
-    threshold: float = 0.85
+    threshold: Share = 0.85
     """Smallest classifier probability for which a pseudo-label counts (thr)."""
-    adl: float = 1.0
+    adl: Weight = 1.0
     """Weight of the auxiliary debiased loss."""
-    sdl: float = 0.01
+    sdl: Weight = 0.01
     """Weight of the detector's loss (for `decouple_grad`, of its gradient into the backbone)."""
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from holotype.cluster.kmeans import semi_supervised_centres
 from holotype.losses.contrastive import info_nce, sup_con
-from holotype.machine.rules import Count, Natural
+from holotype.machine.rules import Count, Natural, Share
 from holotype.methods.base import Batch, Card, Images, Now, Task
 from holotype.methods.clustered import Clustered
 from holotype.methods.simgcd import TAU_S, TAU_U
@@ -31,7 +31,7 @@ from holotype.models.heads import GCDHead
 class GCDConfig:
     """Settings of GCD."""
 
-    lam: float = 0.35
+    lam: Share = 0.35
     """Weight of the supervised contrastive term; the unsupervised one gets 1 - lam."""
     proj_out: Natural = 65_536
     """Outputs of the contrastive head; fewer are faster, 0 stops at its bottleneck of 256."""

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holotype.cluster.kmeans import kmeans
+from holotype.machine.rules import Count
 from holotype.methods.base import Card, Images, Prediction, Stage
 from holotype.methods.clustered import SOFTNESS, Clustered
 
@@ -23,9 +24,9 @@ from holotype.methods.clustered import SOFTNESS, Clustered
 class KMeansConfig:
     """Settings of the k-means baseline."""
 
-    n_init: int = 10
+    n_init: Count = 10
     """Number of random starts; the one with the lowest inertia is kept."""
-    max_iter: int = 300
+    max_iter: Count = 300
     """Largest number of iterations of a start."""
 
 

@@ -59,7 +59,7 @@ FEWEST, MOST = 3, 20
 class PromptCALConfig(GCDConfig):
     """Settings of PromptCAL."""
 
-    gamma: float = 0.35
+    gamma: Share = 0.35
     """Weight of the prompts' terms beside those of CLS."""
     affinity_epochs: Times = 0.5
     """Length of the second stage, in times train.epochs."""

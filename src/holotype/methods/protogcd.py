@@ -23,6 +23,7 @@ from holotype.losses.adaptive import adaptive_targets, prototype_separation, tau
 from holotype.losses.classification import mean_entropy_deficit, supervised_cross_entropy
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.losses.precision import unit
+from holotype.machine.rules import Positive, Share, Weight
 from holotype.methods.base import Batch, Card, Images, Method, Moment, Now, Stage, Task
 from holotype.methods.schedule import linear_warmup
 from holotype.methods.simgcd import TAU_S, TAU_U
@@ -34,19 +35,19 @@ from holotype.models.heads import CosineClassifier, Projector
 class ProtoGCDConfig:
     """Settings of ProtoGCD."""
 
-    lam: float = 0.35
+    lam: Share = 0.35
     """Weight of the supervised terms; the unsupervised ones get 1 - lam."""
-    memax_weight: float = 2.0
+    memax_weight: Weight = 2.0
     """Weight of the entropy term, which keeps every category in use."""
-    separation: float = 0.05
+    separation: Weight = 0.05
     """Weight of the term that drives prototypes apart; 0.1 on CIFAR and ImageNet."""
-    tau: float = 0.1
+    tau: Positive = 0.1
     """Temperature of the classifier, and of the separation."""
-    teacher_temp: float = 0.05
+    teacher_temp: Positive = 0.05
     """Temperature of the pseudo-labels."""
-    hard_start: float = 0.0
+    hard_start: Share = 0.0
     """Share of hard pseudo-labels in the first epoch."""
-    hard_ramp: float = 0.5
+    hard_ramp: Share = 0.5
     """Share of training in which the share of hard pseudo-labels grows to 1."""
 
 

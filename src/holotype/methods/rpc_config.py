@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from holotype.machine.rules import Count, Natural, Positive, Share, Weight
 from holotype.methods.simgcd import SimGCDConfig
 
 
@@ -16,7 +17,7 @@ class OVAConfig:
     """Head: the small one that the paper's parameter count implies, or DebGCD's five layers."""
     decouple_grad: bool = True
     """True: the heads learn at full weight and only their gradient into the backbone is scaled by `weight`."""
-    weight: float = 0.005
+    weight: Weight = 0.005
     """Weight beta of the heads' loss (decoupled: of its gradient into the backbone)."""
 
 
@@ -24,13 +25,13 @@ class OVAConfig:
 class DebiasConfig:
     """The debiased classifier of the DebGCD base."""
 
-    threshold: float | None = None
+    threshold: Share | None = None
     """Smallest classifier probability for which a pseudo-label counts; by default that of a lead of 0.6 in cosine over
     all other categories, which depends on their number: 0.98 for 10, 0.80 for 100, 0.67 for 200."""
-    adl: float | None = None
+    adl: Weight | None = None
     """Weight of the debiased loss; by default a fiftieth of the number of categories, so that each of them is pulled as
     hard in a step, whatever their number: 0.2 for 10, 2 for 100, 4 for 200."""
-    pseudo_share: float = 0.5
+    pseudo_share: Share = 0.5
     """Share of the debiased loss that comes from pseudo-labels."""
     waits: bool = field(default=True, metadata={"before": False})
     """Whether the debiased loss rises with the ramp of L_align and L_new: early pseudo-labels are poor, and on few
@@ -41,7 +42,7 @@ class DebiasConfig:
 class PairingConfig:
     """Which unlabelled images are grouped with a labelled anchor."""
 
-    mu: int = 7
+    mu: Count = 7
     """Unlabelled images of the batch that each anchor draws; it keeps the floor(mu * rho) most known ones."""
     filter: Literal["none", "pseudo_match"] = "pseudo_match"
     """none: any unlabelled image. pseudo_match: only those that the classifier puts in the anchor's class."""
@@ -51,9 +52,9 @@ class PairingConfig:
 class NewConfig:
     """The relational consistency loss L_new."""
 
-    tau: float = 0.07
+    tau: Positive = 0.07
     """Temperature of the similarities."""
-    sharpen: float = 6.0
+    sharpen: Weight = 6.0
     """Power of w_new: an image that may be known counts little, so that L_new cannot pull it off its class; 1 as
     printed."""
     space: Literal["signature", "feature"] = "signature"
@@ -66,18 +67,18 @@ class RPCConfig(SimGCDConfig):
 
     base: Literal["simgcd", "debgcd"] = "debgcd"
     """L_baseline: SimGCD's losses, or those plus DebGCD's debiased classifier."""
-    lambda_1: float = 0.5
+    lambda_1: Weight = 0.5
     """Weight of the behaviour alignment L_align."""
-    lambda_2: float = 0.3
+    lambda_2: Weight = 0.3
     """Weight of the relational consistency L_new."""
-    alpha: float = 0.3
+    alpha: Weight = 0.3
     """Strength of the embedding fusion."""
-    ramp_epochs: int = 30
+    ramp_epochs: Natural = 30
     """Epochs over which lambda_1 and lambda_2 rise from 0 to their values; 0 for at once."""
     prototypes: Literal["soft_ema", "ema_mean", "samples"] = "soft_ema"
     """What signatures are measured against: moving class means with soft unlabelled members; for comparison, without
     them, or one labelled image of each class."""
-    prototype_momentum: float = 0.99
+    prototype_momentum: Share = 0.99
     """Momentum of the moving class means."""
     strong_for: Literal["all", "labelled", "unlabelled"] = "all"
     """Whose strong view is strong (for comparison): the other rows' is their second weak one."""

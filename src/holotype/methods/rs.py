@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from holotype.losses.classification import supervised_cross_entropy
 from holotype.losses.ranking import pair_cross_entropy, prediction_mse, same_strongest, true_pairs
-from holotype.machine.rules import Count
+from holotype.machine.rules import Count, Share, Weight
 from holotype.methods.base import Batch, Card, Images, Method, Moment, Now, Rate, Stage, Task
 from holotype.methods.schedule import drops, sigmoid_ramp
 from holotype.methods.tally import Tally
@@ -37,11 +37,11 @@ class RSConfig:
     """Number of strongest features that two images must share to be a pair."""
     label_pairs: bool = True
     """Whether pairs of two labelled images follow their labels; false: their ranks, like all others."""
-    consistency: float = 50.0
+    consistency: Weight = 50.0
     """Weight c of the agreement of the two views after the ramp; 5 on CIFAR-10."""
     consistency_times: Count = 1
     """How often that term is counted."""
-    ramp: float = 0.75
+    ramp: Share = 0.75
     """Share T of training in which the weight rises; 0.25 on CIFAR-10."""
     lr_drops: Literal["once", "twice"] = "once"
     """How often the learning rate falls to a tenth: after 85 % of training, or after 42.5 % as well."""

@@ -25,6 +25,7 @@ from holotype.losses.classification import (
     tempered,
 )
 from holotype.losses.contrastive import info_nce, sup_con
+from holotype.machine.rules import Natural, Positive, Share, Weight
 from holotype.methods.base import Batch, Card, Method, Moment, Now, Stage, Task
 from holotype.methods.schedule import linear_warmup
 from holotype.models.heads import CosineClassifier, Projector
@@ -34,20 +35,20 @@ from holotype.models.heads import CosineClassifier, Projector
 class SimGCDConfig:
     """Settings of SimGCD."""
 
-    lam: float = 0.35
+    lam: Share = 0.35
     """Weight of the supervised terms; the unsupervised ones get 1 - lam."""
-    memax_weight: float = 2.0
+    memax_weight: Weight = 2.0
     """Weight eps of the mean-entropy term, which keeps every category in use; 1 to 4 in the published runs."""
     memax_target: Literal["uniform", "estimated"] = "uniform"
     """What the entropy term pulls the mean prediction to: classes of equal size, or, for a long tail, half-way from
     there to the sizes that the classifier itself finds (docs/long-tail.md)."""
-    tau: float = 0.1
+    tau: Positive = 0.1
     """Temperature of the classifier."""
-    teacher_temp_start: float = 0.07
+    teacher_temp_start: Positive = 0.07
     """Temperature of the sharpened target in the first epoch."""
-    teacher_temp: float = 0.04
+    teacher_temp: Positive = 0.04
     """Temperature of the sharpened target after the warm-up."""
-    teacher_warmup: int = 30
+    teacher_warmup: Natural = 30
     """Epochs from the first teacher temperature to the last."""
 
 

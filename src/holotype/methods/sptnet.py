@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from holotype.errors import InputError
-from holotype.machine.rules import Count, Times
+from holotype.machine.rules import Count, Positive, Times, Weight
 from holotype.methods.base import Batch, Card, Moment, Now, Rate, Stage, Task
 from holotype.methods.schedule import linear_warmup
 from holotype.methods.simgcd import RECIPES, Recipes, SimGCD, SimGCDConfig, joined
@@ -46,11 +46,11 @@ class SPTNetConfig(SimGCDConfig):
 
     prompt: Literal["all", "patch"] = "all"
     """What is added to an image: a frame and the borders of its patches, or the borders alone."""
-    prompt_lr: float = 1.0
+    prompt_lr: Positive = 1.0
     """Learning rate of the prompt; 0.5 to 25 in the published runs."""
-    model_lr: float = 0.05
+    model_lr: Positive = 0.05
     """Learning rate of the network in the second stage; train.lr is that of the first."""
-    prompt_memax_weight: float | None = None
+    prompt_memax_weight: Weight | None = None
     """Weight of the mean-entropy term in the second stage; by default that of the first."""
     prompt_epochs: Times = 5.0
     """Length of the second stage, in times train.epochs."""

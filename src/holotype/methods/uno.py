@@ -28,7 +28,7 @@ from torch import Tensor
 from holotype.errors import InputError
 from holotype.losses.precision import unit
 from holotype.losses.transport import sinkhorn, swapped_prediction
-from holotype.machine.rules import Count, Natural
+from holotype.machine.rules import Count, Natural, Positive
 from holotype.methods.base import Batch, Card, Images, Method, Now, Rate, Stage, Task
 from holotype.methods.limits import tell_shrunk
 from holotype.methods.prototypes import class_means
@@ -46,9 +46,9 @@ class UNOConfig:
     """Number of heads H that learn side by side."""
     over: Count = 3
     """Over-clustering: prototypes for each novel class (f)."""
-    tau: float = 0.1
+    tau: Positive = 0.1
     """Temperature of the predictions."""
-    eps: float = 0.05
+    eps: Positive = 0.05
     """Temperature of the assignment: the smaller, the harder."""
     rounds: Count = 3
     """Rounds of Sinkhorn."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from holotype.errors import InputError
+from holotype.machine.rules import Count
 from holotype.models.networks import blank, check_name, from_hub, outline_of
 from holotype.models.tails import Model, check_blocks, split
 
@@ -40,10 +41,10 @@ class BackboneConfig:
     Hugging Face hub, for example vit_base_patch16_224.dino), or the path of a .safetensors file."""
     arch: str | None = None
     """timm's name of the network in a local file; needed unless the file's metadata says it (key `timm`)."""
-    image_size: int | None = None
+    image_size: Count | None = None
     """Side of the square input in pixels; by default the one the weights were made for. Small DINOv2 and
     DINOv3 runs usually want 224."""
-    train_blocks: int = 1
+    train_blocks: Count = 1
     """How many of the last blocks learn; the rest stays frozen. Papers use 1 or 2."""
 
 

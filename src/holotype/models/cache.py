@@ -4,7 +4,8 @@ An approximation, always marked as such: instead of a fresh crop, a step draws o
 that every image has. One more entry per image holds its centre view, for evaluation. Tokens lie in one
 tensor of (entries, tokens, D), on the device, in host memory or in a memory-mapped file, in 16 bits: float16, or
 bfloat16 where the trunk computes in it, so that a cached view is to the bit what the trunk would return. Files
-are kept for later runs under the hash of all that decides their content; they can be deleted at any time.
+are kept for later runs under the hash of all that decides their content, with a checksum of each entry
+(entry_checks.py); they can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from torch import Tensor
 from holotype.errors import InputError
 from holotype.machine.files import beside, sweep
 from holotype.machine.memory import Level, human
+from holotype.models.entry_checks import EntryChecks, make_tail, tail_bytes
 
 log = logging.getLogger("holotype")
 
@@ -87,6 +89,8 @@ class TokenCache:
     """(N,) int64 on the CPU: place of each row of the table among the cached images; -1 for one left out."""
     seconds: float = 0.0
     """Spent on building or reading it."""
+    checks: EntryChecks | None = None
+    """Of a file that an earlier run left, and that is read as it is used."""
 
     @property
     def mode(self) -> str:
@@ -102,7 +106,9 @@ class TokenCache:
         return self.position[rows] * self.views.entries + view
 
     def take(self, entry: Tensor) -> Tensor:
-        """(n,) entries, where the tokens lie -> (n, tokens, D)."""
+        """(n,) entries, where the tokens lie -> (n, tokens, D). InputError where one is not what was written."""
+        if self.checks is not None:
+            self.checks.look(entry)
         return self.tokens.index_select(0, entry)
 
 
@@ -144,17 +150,31 @@ def cache_file(folder: Path, digest: str) -> Path:
     return folder / f"{digest[:32]}{SUFFIX}"
 
 
+def file_bytes(size: Size) -> int:
+    """What a cache takes in a file."""
+    return BYTES * math.prod(size) + tail_bytes(size[0])
+
+
 def is_whole(file: Path, size: Size) -> bool:
     """Whether `file` is a cache of that size; anything else under its name is made again."""
-    return file.is_file() and file.stat().st_size == BYTES * math.prod(size)
+    return file.is_file() and file.stat().st_size == file_bytes(size)
 
 
-def read_tokens(file: Path, size: Size, dtype: torch.dtype, level: Level, device: torch.device) -> Tensor:
-    """A kept cache; except on a device, nothing is read before it is used."""
+def read_tokens(
+    file: Path, size: Size, dtype: torch.dtype, level: Level, device: torch.device
+) -> tuple[Tensor, EntryChecks | None]:
+    """A kept cache; except on a device, nothing is read before it is used, and is checked then.
+
+    Raises Broken where it was damaged, as far as that is known by now.
+    """
     os.utime(file)  # the one used longest ago is the first to go
     # mode c: pages can be changed in memory and never reach the file
-    tokens = torch.from_numpy(np.memmap(file, np.int16, "c", shape=size)).view(dtype)
-    return tokens.to(device) if level == "device" else tokens
+    mapped = np.memmap(file, np.int16, "c", shape=size)
+    checks, tokens = EntryChecks(file, mapped), torch.from_numpy(mapped).view(dtype)
+    if level != "device":
+        return tokens, checks
+    checks.look_at_all()
+    return tokens.to(device), None
 
 
 @contextmanager
@@ -162,10 +182,13 @@ def writing(file: Path, size: Size, dtype: torch.dtype) -> Iterator[Tensor]:
     """A new file as a tensor to be filled; it gets its name when the block ends, and vanishes if that fails."""
     with beside(file) as part:
         with part.open("r+b") as stream:
-            reserve(stream, BYTES * math.prod(size))
+            reserve(stream, file_bytes(size))
         mapped = np.memmap(part, np.int16, "r+", shape=size)
         yield torch.from_numpy(mapped).view(dtype)
         mapped.flush()
+        with part.open("r+b") as stream:
+            stream.seek(mapped.nbytes)
+            stream.write(make_tail(mapped))
 
 
 def reserve(stream: BinaryIO, nbytes: int) -> None:
@@ -187,7 +210,8 @@ def reserve(stream: BinaryIO, nbytes: int) -> None:
 
 def keep_tokens(tokens: Tensor, file: Path, limit: int) -> None:
     """Write a cache for later runs, unless it is larger than all of them together may be."""
-    nbytes = tokens.numel() * BYTES
+    entries, n_tokens, dim = tokens.shape
+    nbytes = file_bytes((entries, n_tokens, dim))
     if not make_room(file.parent, nbytes, limit):
         log.info(
             "The token cache is not kept for later runs: %s are more than the %s for all of them.",
@@ -196,7 +220,6 @@ def keep_tokens(tokens: Tensor, file: Path, limit: int) -> None:
         )
         return
     try:
-        entries, n_tokens, dim = tokens.shape
         with writing(file, (entries, n_tokens, dim), tokens.dtype) as kept:
             kept.copy_(tokens)
     except OSError as error:

@@ -5,7 +5,6 @@ A file counts as ours while it is what was put there: a link to its image, or a 
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from holotype.data.containers import file_of
 from holotype.errors import InputError
 from holotype.machine.files import OURS, write_text
 from holotype.machine.locks import LOCK
+from holotype.machine.sealed import read_sealed, sealed
 from holotype.placing.folders import real
 
 MANIFEST = ".holotype-folders.json"
@@ -69,8 +69,7 @@ class Manifest:
         files = self.files if before is None else before.files | self.files
         rows = {name: (made.image, made.stamp, made.image_stamp) for name, made in files.items()}
         content = {"format": FORMAT, "run_id": run_id, "folders": folders, "files": rows}
-        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-        write_text(self.root / MANIFEST, text + "\n")
+        write_text(self.root / MANIFEST, sealed(content, indent=None))
 
 
 def read_manifest(root: Path, runs: Sequence[str]) -> Manifest:
@@ -88,7 +87,7 @@ def read_manifest(root: Path, runs: Sequence[str]) -> Manifest:
             )
         return Manifest(root)
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = read_sealed(file)
         version, run = content["format"], content["run_id"]
         if version == FORMAT and run in runs:
             folders = {str(name): str(folder) for name, folder in content["folders"].items()}

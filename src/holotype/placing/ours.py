@@ -6,7 +6,6 @@ RUN/written.json remembers the digests of what was written where.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from holotype.errors import InputError
 from holotype.machine.files import write_beside, write_text
+from holotype.machine.sealed import read_sealed, sealed
 
 FILE = "written.json"
 FORMAT = 1
@@ -66,7 +66,7 @@ def _digest(file: Path) -> str:
 def _read(run: Path) -> dict[str, list[str]]:
     """Digests by file; nothing where the list cannot be read, so that nothing is taken for ours."""
     try:
-        content = json.loads((run / FILE).read_text(encoding="utf-8"))
+        content = read_sealed(run / FILE)
         if content["format"] == FORMAT:
             return {
                 str(file): [str(digest) for digest in digests] for file, digests in content["files"].items()
@@ -80,8 +80,6 @@ def _remember(run: Path, file: Path, digest: str) -> None:
     files = _read(run)
     files[_key(file)] = [*(one for one in files.get(_key(file), []) if one != digest), digest][-KEPT:]
     try:
-        write_text(
-            run / FILE, json.dumps({"format": FORMAT, "files": files}, indent=1, ensure_ascii=False) + "\n"
-        )
+        write_text(run / FILE, sealed({"format": FORMAT, "files": files}))
     except InputError:
         log.warning(f"{run} cannot be written to, so that {file} will not be known as its own next time.")

@@ -6,7 +6,7 @@ to these numbers. Shares are whole thousandths, places on the map whole ten-thou
 
 from __future__ import annotations
 
-import json
+import logging
 import math
 import os
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from holotype.categories.found import Category, Discovery
 from holotype.categories.purity import in_words, told
 from holotype.data.boxes import split_box
 from holotype.data.containers import split_container
+from holotype.machine.sealed import Broken, read_sealed
 from holotype.report.occasions import occasions
 
 FORMAT = 1
@@ -31,6 +32,8 @@ LIMIT = 20_000
 SCALE = 10_000
 SCORES = ("all", "old", "new", "nmi", "ari", "auroc")
 """Those that the page shows."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -120,12 +123,15 @@ def _told(facts: Facts) -> dict[str, Any]:
 def read_scores(folder: Path) -> dict[str, dict[str, Any]]:
     """Scores by method, from scores.json, where the truth is known: of the run, and of what it is compared with."""
     try:
-        record = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
+        record = read_sealed(folder / "scores.json")
         own, method = record["scores"], str(record["identity"]["method"]["name"])
         if own["all"] is None:
             return {}
         compared = {str(name): dict(other) for name, other in record.get("compared", {}).items()}
         return {**compared, method: {key: own.get(key) for key in SCORES}}
+    except Broken as error:
+        log.warning(f"{folder / 'scores.json'} cannot be read ({error}); the report shows no scores.")
+        return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # a report needs no scores
         return {}
 

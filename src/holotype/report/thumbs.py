@@ -5,7 +5,6 @@ A sheet is a square of GRID x GRID cells of CELL pixels; a thumbnail lies in the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from holotype.data.stamps import stamps
 from holotype.machine.bars import counting
 from holotype.machine.device import processors
 from holotype.machine.files import write_beside, write_text
+from holotype.machine.sealed import read_sealed, sealed
 
 FORMAT = 2
 SIDE = 116
@@ -100,7 +100,7 @@ def _make_sheet(number: int, sheets: _Sheets, files: Sequence[str], folder: Path
 
 def _write_manifest(folder: Path, rows: Mapping[str, Sequence[object]]) -> None:
     content = {"format": FORMAT, "cell": CELL, "grid": GRID, "thumbs": rows}
-    write_text(folder / MANIFEST, json.dumps(content))
+    write_text(folder / MANIFEST, sealed(content, indent=None))
 
 
 def sheet_name(number: int) -> str:
@@ -125,7 +125,7 @@ def _kept(paths: Sequence[str], stamp: Sequence[str], folder: Path) -> _Sheets |
     Sheets that are gone, or that show an image which was changed since, have to be made again.
     """
     try:
-        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        content = read_sealed(folder / MANIFEST)
         if (content["format"], content["cell"], content["grid"]) != (FORMAT, CELL, GRID):
             return None
         rows = content["thumbs"]

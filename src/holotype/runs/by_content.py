@@ -7,7 +7,6 @@ may come back. Images that cannot be read are tried again each time: a repair of
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,9 @@ import numpy as np
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.machine.device import Compute
-from holotype.machine.files import write_beside, write_text
+from holotype.machine.files import write_text
+from holotype.machine.sealed import Broken, read_sealed, sealed
+from holotype.machine.sealed_table import read_table, write_table
 from holotype.models.backbone import Backbone
 from holotype.runs import embed
 from holotype.runs.embed import IMAGES_PER_SHARD, LARGEST_SHARD, MANIFEST, Embeddings
@@ -87,8 +88,8 @@ def _agree(folder: Path, wanted: dict[str, Any]) -> None:
     """Write the manifest, or check that the one there is of the same network; what an older version wrote goes."""
     path = folder / MANIFEST
     try:
-        there = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except (ValueError, OSError) as error:
+        there = read_sealed(path) if path.is_file() else {}
+    except (Broken, OSError) as error:
         raise InputError(f"{path} cannot be read ({error}); remove {folder} and run again.") from error
     if isinstance(there, dict) and there.get("format") == FORMAT:
         if any(there.get(key) != wanted[key] for key in ("backbone_digest", "image_size", "dim")):
@@ -101,7 +102,7 @@ def _agree(folder: Path, wanted: dict[str, Any]) -> None:
         log.info(f"The embeddings in {folder} are those of an older version, and are made anew.")
     for file in folder.glob("part-*.parquet"):
         file.unlink()
-    write_text(path, json.dumps(wanted, indent=1) + "\n")
+    write_text(path, sealed(wanted))
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,6 @@ class _Parts:
 
     def write(self, number: int, found: Embeddings) -> None:
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         rows = [row for row in self.missing[number] if self.digest[row] and not found.problem[row]]
         if not rows:
@@ -127,18 +127,14 @@ class _Parts:
             "feature": pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1]),
             "note": pa.array(list(found.note[rows]), pa.string()),
         }
-        file = self.folder / f"part-{number:05d}.parquet"
-        write_beside(file, lambda beside: pq.write_table(pa.table(columns), beside))
+        write_table(self.folder / f"part-{number:05d}.parquet", pa.table(columns))
 
 
 def _read_parts(folder: Path, rows: dict[str, list[int]], found: Embeddings) -> int:
     """Put what the parts hold in its place, and take it out of `rows` (digest to its rows); the next free number.
 
-    A part that somebody has damaged is removed.
+    A part that was damaged is removed, which is said.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     following = 0
     for file in sorted(folder.glob("part-*.parquet")):
         number = file.stem.removeprefix("part-")
@@ -146,12 +142,12 @@ def _read_parts(folder: Path, rows: dict[str, list[int]], found: Embeddings) -> 
             continue
         following = max(following, int(number) + 1)
         try:
-            part = pq.read_table(file, columns=["digest", "feature", "note"])
+            part = read_table(file)
             feature = part["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
             feature = feature.reshape(part.num_rows, found.features.shape[1])
             known, note = part["digest"].to_pylist(), part["note"].to_pylist()
-        except (OSError, ValueError, KeyError, pa.ArrowException):
-            log.warning(f"{file} cannot be read, and is made anew.")
+        except (OSError, ValueError, KeyError) as error:
+            log.warning(f"{file} cannot be read ({error}), and is made anew.")
             file.unlink(missing_ok=True)
             continue
         for place, digest in enumerate(known):

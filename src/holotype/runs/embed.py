@@ -9,7 +9,6 @@ there is whole; a rerun computes those that are missing, and in the others the i
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +28,10 @@ from holotype.data.views import centre_crops
 from holotype.errors import InputError
 from holotype.machine.bars import counting
 from holotype.machine.device import Compute
-from holotype.machine.files import write_beside, write_text
+from holotype.machine.files import write_text
+from holotype.machine.heartbeat import tell
+from holotype.machine.sealed import Broken, read_sealed, sealed
+from holotype.machine.sealed_table import read_table, write_table
 from holotype.models.backbone import Backbone
 from holotype.training.encode import Encoder
 from holotype.training.progress import StopRequest
@@ -126,6 +128,7 @@ def embed_rows(
                     rows = wanted[first : first + encoder.chunk]
                     _fill(found, rows, [next(stream) for _ in rows], encoder, size)
                     advance(len(rows))
+                    tell(None, step=done + first + len(rows), steps=len(table))
                     if stop.requested and first + encoder.chunk < len(wanted):
                         stop.leave(f"image {done:,} of {len(table):,}")
                 shards.write(number, found)
@@ -199,19 +202,20 @@ def _agree(folder: Path, wanted: dict[str, Any]) -> int:
             raise InputError(
                 f"{folder} holds shards but no {MANIFEST}, so that nobody knows of what; remove the folder."
             )
-        write_text(path, json.dumps(wanted, indent=1) + "\n")
+        write_text(path, sealed(wanted))
         return int(wanted["images_per_shard"])
     try:
-        there = json.loads(path.read_text(encoding="utf-8"))
+        there = read_sealed(path)
         each = int(there["images_per_shard"])
     except (ValueError, KeyError, TypeError, OSError) as error:
-        raise InputError(f"{path} cannot be read ({error!r}); remove {folder} and embed again.") from error
+        reason = str(error) if isinstance(error, Broken) else repr(error)
+        raise InputError(f"{path} cannot be read ({reason}); remove {folder} and embed again.") from error
     differs = [told for key, told in TOLD.items() if there.get(key) != wanted[key]]
     if differs == [TOLD["format"]] and there["format"] == FORMAT - 1:
         log.info(f"The embeddings in {folder} are those of an older version, and are made anew.")
         for file in folder.glob("part-*.parquet"):
             file.unlink()
-        write_text(path, json.dumps(wanted, indent=1) + "\n")
+        write_text(path, sealed(wanted))
         return int(wanted["images_per_shard"])
     if differs or each < 1:
         raise InputError(
@@ -219,7 +223,7 @@ def _agree(folder: Path, wanted: dict[str, Any]) -> int:
             f"{', '.join(differs) or 'the size of a shard'}); choose another folder, or remove this one to embed again."
         )
     if there.get("root") != wanted["root"]:  # the images were moved
-        write_text(path, json.dumps(there | {"root": wanted["root"]}, indent=1) + "\n")
+        write_text(path, sealed(there | {"root": wanted["root"]}))
     return each
 
 
@@ -246,7 +250,6 @@ class Shards:
 
     def write(self, number: int, found: Embeddings) -> None:
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         rows = self.rows(number)
         features = found.features[rows]
@@ -257,26 +260,26 @@ class Shards:
             "problem": pa.array(list(found.problem[rows]), pa.string()),
             "note": pa.array(list(found.note[rows]), pa.string()),
         }
-        write_beside(self.file(number), lambda beside: pq.write_table(pa.table(columns), beside))
+        write_table(self.file(number), pa.table(columns))
 
     def read(self, number: int, found: Embeddings) -> np.ndarray:
         """Put a shard in its place in `found`. Returns the rows that it does not hold as the files are now.
 
-        These are all of its rows where it is not there, or somebody has damaged it.
+        These are all of its rows where it is not there, or was damaged, which is said.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         rows = self.rows(number)
         every = np.arange(rows.start, rows.stop)
         try:
-            shard = pq.read_table(self.file(number), columns=["path", "stamp", "feature", "problem", "note"])
+            shard = read_table(self.file(number))
             feature = shard["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
             found.features[rows] = feature.reshape(len(every), found.features.shape[1])
             for name in ("problem", "note"):
                 getattr(found, name)[rows] = np.array(shard[name].to_pylist(), dtype=object)
             there = list(zip(shard["path"].to_pylist(), shard["stamp"].to_pylist(), strict=True))
-        except (OSError, ValueError, KeyError, pa.ArrowException):
+        except FileNotFoundError:
+            return every
+        except (OSError, ValueError, KeyError) as error:
+            log.warning(f"{self.file(number)} cannot be read ({error}), and is made anew.")
             return every
         now = zip(self.path[rows], self.stamp[rows], strict=True)
         changed = np.array([a != b for a, b in zip(there, now, strict=True)], dtype=bool)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ import yaml
 
 from holotype.errors import InputError
 from holotype.machine.files import write_text
+from holotype.machine.sealed import Broken, read_sealed, sealed
 from holotype.runs.identity import Identity
 from holotype.runs.record import Record
 
@@ -61,13 +61,15 @@ class RunFolder:
     def write_config(self, config: dict[str, Any]) -> None:
         write_text(self.path / "config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
 
-    def write_json(self, name: str, content: Any) -> None:
-        write_text(self.path / name, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        """With a checksum."""
+        write_text(self.path / name, sealed(content))
 
     def read_json(self, name: str) -> Any:
+        """Without it, once it was compared."""
         try:
-            return json.loads((self.path / name).read_text(encoding="utf-8"))
-        except (ValueError, OSError) as error:
+            return read_sealed(self.path / name)
+        except (Broken, OSError) as error:
             raise InputError(
                 f"{self.path / name} cannot be read ({error}); restore it from a copy, or choose another --out."
             ) from error
@@ -75,14 +77,19 @@ class RunFolder:
 
 def read_per_class(path: Path) -> list[dict[str, Any]]:
     """What `write_per_class` wrote; a class without a category has None."""
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [
-        {
-            **row,
-            "n": int(row["n"]),
-            "correct": int(row["correct"]),
-            "category": int(row["category"]) if row["category"] else None,
-        }
-        for row in rows
-    ]
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        return [
+            {
+                **row,
+                "n": int(row["n"]),
+                "correct": int(row["correct"]),
+                "category": int(row["category"]) if row["category"] else None,
+            }
+            for row in rows
+        ]
+    except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
+        raise InputError(
+            f"{path} cannot be read ({error!r}); restore it from a copy, or choose another --out."
+        ) from error

@@ -172,7 +172,9 @@ def outline(experiment: Experiment) -> dict[str, Any]:
     if isinstance(experiment.k, int):
         told["data.k"] = experiment.k
     elif experiment.k is None and dataset in BENCHMARKS:
-        told["data.k"] = read_facts(dataset).classes  # and not a number that was counted, or another one given
+        told["data.k"] = read_facts(
+            dataset
+        ).classes  # and not a number that was counted, or another one given
     told |= {"backbone.image_size": own.image_size} if own.image_size else {}
     told |= {"train.precision": experiment.train.precision} if experiment.train.precision != "auto" else {}
     return told

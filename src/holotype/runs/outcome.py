@@ -152,6 +152,20 @@ def place_rest(
     return Placed(rest.table.with_problems(problem), own.k, features, said, note)
 
 
+def one_category(placed: Placed) -> str:
+    """The sentence about a run that has put all that it was free to place into one category; "" for any other."""
+    free = placed.category[~placed.fixed]
+    free = free[free >= 0]
+    if len(free) < 2 or (free != free[0]).any():
+        return ""
+    known = placed.table.known
+    where = f"the known class {known[free[0]]}" if free[0] < len(known) else "one new category"
+    return (
+        f"All {len(free):,} unlabelled images were put into {where}, so that nothing was found in them; look whether "
+        "they differ in truth, then try a lower --train.lr, another --k or another --backbone."
+    )
+
+
 def leave_out(said: Prediction, problem: np.ndarray, out: np.ndarray) -> None:
     """Forget what the method says of the images `out` (N,) bool; to whoever counts, they are no usable images."""
     where = torch.from_numpy(out)

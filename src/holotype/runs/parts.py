@@ -53,12 +53,14 @@ def load_data(experiment: Experiment) -> Data:
 
 
 def check_k(k: int, table: Table, name: str) -> None:
-    """Raise InputError where known classes alone are more than k."""
+    """Raise InputError where known classes alone are more than k, or k is more than there are images."""
     if k < len(table.known):
         raise InputError(
             f"--k {k} is smaller than the {len(table.known)} known classes of {name}; "
             "it counts known and novel categories together."
         )
+    if k > len(table):
+        raise InputError(f"--k {k} is more than the {len(table)} images of {name}; lower it.")
 
 
 def make_method(experiment: Experiment, data: Data, backbone: Backbone) -> Method:

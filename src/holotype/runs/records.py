@@ -6,7 +6,6 @@ classes these are; no table here needs them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from holotype.errors import InputError
 from holotype.machine.files import write_text
+from holotype.machine.sealed import Broken, read_sealed, sealed
 from holotype.runs.record import Record
 from holotype.runs.trees import flat
 
@@ -50,9 +50,9 @@ class Records:
             self.by_key.get(record.key), record, f"The record of {record.identity.name} in {self.folder}"
         )
         path = self.path(record.key)
-        write_text(path, json.dumps(record.as_dict(), indent=1, ensure_ascii=False) + "\n")
-        if per_class:
+        if per_class:  # first: a run whose record is there is not looked at again
             self._add_classes(record, per_class)
+        write_text(path, sealed(record.as_dict()))
         self.by_key[record.key] = record
         return path
 
@@ -64,15 +64,13 @@ class Records:
             content = {"format": CLASSES_FORMAT, "table": table} | {
                 key: [row[key] for row in rows] for key in columns
             }
-            write_text(
-                folder / f"{name}.json", json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n"
-            )
+            write_text(folder / f"{name}.json", sealed(content, indent=None))
 
 
 def read_record(path: Path) -> Record:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = read_sealed(path)
+    except (OSError, Broken) as error:
         raise InputError(
             f"{path} is not a record that can be read ({error}); delete it or run it again."
         ) from error

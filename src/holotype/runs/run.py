@@ -17,8 +17,12 @@ from holotype.categories.facts import Facts
 from holotype.categories.features import write_features
 from holotype.cluster.evaluate import has_truth
 from holotype.errors import InputError
+from holotype.machine.files import sweep_tree
+from holotype.machine.heartbeat import FILE as HEARTBEAT
+from holotype.machine.heartbeat import beating, tell
 from holotype.machine.locks import hold
 from holotype.machine.processes import rank
+from holotype.machine.sealed import Form
 from holotype.methods import Method, Prediction
 from holotype.models.cache import CacheViews, TokenCache
 from holotype.runs.experiment import Experiment
@@ -31,6 +35,7 @@ from holotype.runs.outcome import (
     Told,
     carry_ids,
     name_categories,
+    one_category,
     place_own,
     place_rest,
     put_together,
@@ -46,6 +51,7 @@ from holotype.training.state import clear_state
 
 CACHE = "cache.json"
 """Names the views that a run trains on, so that a resumed run takes the same."""
+VIEWS = Form(1, "restore it from a copy, or choose another --out", older=(None,))
 
 log = logging.getLogger(__name__)
 
@@ -73,12 +79,14 @@ def run_experiment(experiment: Experiment, shelf: Shelf | None = None) -> Record
     """
     started = time.monotonic()
     with hold(experiment.folder):
-        found = begin(experiment, shelf or Shelf())
-        if not isinstance(found, Run):
-            return found
-        found.started = started
-        prediction = found.loop.fit()
-        return finish(found, prediction, found.loop.seconds(), parallel=1)
+        sweep_tree(experiment.folder)
+        with beating(experiment.folder):
+            found = begin(experiment, shelf or Shelf())
+            if not isinstance(found, Run):
+                return found
+            found.started = started
+            prediction = found.loop.fit()
+            return finish(found, prediction, found.loop.seconds(), parallel=1)
 
 
 def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) -> Run | Record:
@@ -95,9 +103,13 @@ def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) ->
     identity = identify(experiment, prepared.data, prepared.backbone, drawn(experiment, wanted))
     folder.claim(identity)
     if record := folder.finished():
+        if rank() == 0:
+            tidy(folder)  # a kill may have come right after the scores
         return record
     for sentence in said:
         log.info(sentence)
+    if rank() == 0:
+        tell(folder.path, phase="preparing")
     images = prepared.images
     facts = describe(prepared.backbone, prepared.data.table, compute) | {"images": prepared.placed}
     if rank() == 0:
@@ -146,20 +158,18 @@ def take_cache(
     they are not counted for a method that draws none, so that it is the same run alone and in a sweep.
     """
     fixed = None
-    if (folder.path / CACHE).exists():
-        stored = folder.read_json(CACHE)
+    file = folder.path / CACHE
+    if file.exists():
+        told = VIEWS.read(file).get("views")
         try:
-            fixed = CacheViews.parse(stored["views"])
-        except (TypeError, KeyError, InputError) as error:
-            raise InputError(
-                f"{folder.path / CACHE} does not say which views the run was trained on ({error}); restore it "
-                "from a copy, or choose another --out."
-            ) from error
+            fixed = CacheViews.parse(str(told))
+        except InputError as error:
+            raise VIEWS.broken(file, "it does not say which views the run was trained on") from error
     cache = prepared.cache(wanted, method, fixed)
     needs = views_needed([method])
     views = cache.views if needs and needs.strong else CacheViews(cache.views.weak, 0)
     if fixed is None and rank() == 0:
-        folder.write_json(CACHE, {"views": str(views)})
+        VIEWS.write(file, {"views": str(views)})
     return cache, views
 
 
@@ -179,11 +189,14 @@ def finish(
     """
     prepared, folder, loop = run.prepared, run.folder, run.loop
     started = time.monotonic()
+    tell(folder.path, phase="placing")
     placed = place_own(loop, prediction, prepared.data.k, prepared.images.note)
     if rest is not None:
         placed = place_rest(
             placed, rest, loop, prepared.backbone, folder.path / REST, run.experiment.progress
         )
+    if (alike := one_category(placed)) and rank() == 0:
+        log.warning(alike)
     scores = score_table(placed.table, placed.said)
     test = score_held_out(loop, *prepared.held_out) if prepared.held_out is not None else None
     if rank() == 0:
@@ -202,9 +215,15 @@ def finish(
         if scores["per_class"]:
             folder.write_per_class(scores["per_class"])
         folder.write_json(SCORES, record.as_dict())
-        shutil.rmtree(folder.path / REST, ignore_errors=True)
-        clear_state(folder.path)  # a finished run is not gone on with, and its state is twice its model
+        tidy(folder)
     return record
+
+
+def tidy(folder: RunFolder) -> None:
+    """Remove what a run needs to go on: one that is finished does not, and its state is twice its model."""
+    shutil.rmtree(folder.path / REST, ignore_errors=True)
+    clear_state(folder.path)
+    (folder.path / HEARTBEAT).unlink(missing_ok=True)  # of a process that was killed
 
 
 def write_outcome(run: Run, placed: Placed, told: Told, seconds: dict[str, float]) -> None:

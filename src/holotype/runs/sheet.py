@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from holotype.errors import InputError
-from holotype.machine.plain import NotPlain, as_plain, from_plain
+from holotype.machine.plain import as_plain, from_plain
+from holotype.machine.sealed import read_sealed
 from holotype.methods import Task
 from holotype.models.backbone import BackboneConfig
 
@@ -61,12 +61,12 @@ class Sheet:
                 "holotype discover or holotype train."
             )
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_sealed(path)
             version = content["format"]
             if version == FORMAT:
                 return cls.from_dict(content)
         except (ValueError, KeyError, TypeError, OSError) as error:
-            reason = str(error) if isinstance(error, NotPlain) else repr(error)
+            reason = str(error) if isinstance(error, ValueError) else repr(error)
             raise InputError(
                 f"{path} cannot be read ({reason}); restore it from a copy, or make the run again in another folder."
             ) from error

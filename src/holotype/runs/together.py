@@ -11,6 +11,8 @@ import time
 from collections.abc import Sequence
 
 from holotype.errors import InputError, Stopped
+from holotype.machine.files import sweep_tree
+from holotype.machine.heartbeat import beating, tell
 from holotype.machine.locks import hold
 from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf, sharing_key
@@ -39,26 +41,34 @@ def _run_together(
     for name, experiment in zip(names, experiments, strict=True):
         try:
             locks.enter_context(hold(experiment.folder))
+            sweep_tree(experiment.folder)
+            locks.enter_context(beating(experiment.folder))
             found = begin(experiment, shelf, keep_caches=bool(runs))
         except InputError as error:
-            outcome[name] = error
+            outcome[name] = _failed(experiment, error)
             continue
         if isinstance(found, Run):
             found.started, runs[name] = started, found
         else:
             outcome[name] = found
-    stopped = []
+    stopped: list[Stopped] = []
     for name, end in train_in_turns({name: run.loop for name, run in runs.items()}).items():
         if isinstance(end.outcome, Stopped):
-            stopped.append(f"{name}: {end.outcome}")
+            stopped.append(Stopped(f"{name}: {end.outcome}", end.outcome.number))
             continue
         try:
             outcome[name] = finish(runs[name], end.prediction(), end.seconds, parallel=len(runs))
         except InputError as error:
-            outcome[name] = error
+            outcome[name] = _failed(runs[name].experiment, error)
     if stopped:
-        raise Stopped("; ".join(stopped))
+        raise Stopped("; ".join(map(str, stopped)), stopped[0].number)
     return [outcome[name] for name in names]
+
+
+def _failed(experiment: Experiment, error: InputError) -> InputError:
+    """Also in the heartbeat of the run: the others go on."""
+    tell(experiment.folder, ended="failed", words=str(error))
+    return error
 
 
 def check_sharing(experiments: Sequence[Experiment]) -> None:

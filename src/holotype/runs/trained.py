@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +28,9 @@ from holotype.data.store import ImageStore
 from holotype.errors import InputError
 from holotype.machine.bars import counting
 from holotype.machine.device import Compute
-from holotype.machine.files import write_bytes, write_text
+from holotype.machine.files import TemporaryFolder, write_bytes, write_text
 from holotype.machine.plain import from_plain
+from holotype.machine.sealed import sealed
 from holotype.methods import Method, find_method
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
 from holotype.runs.experiment import Experiment
@@ -75,8 +74,8 @@ class Trained:
 
     def features(self, images: Iterable[Picture], progress: bool = False) -> Read:
         """Features of the centre crops of paths, PIL images or arrays (data/pictures.py)."""
-        with tempfile.TemporaryDirectory(prefix="holotype-") as folder:
-            parts = list(self.stream(as_paths(images, Path(folder)), progress))
+        with TemporaryFolder() as folder:
+            parts = list(self.stream(as_paths(images, folder), progress))
         if not parts:
             nothing = np.empty(0, dtype=object)
             return Read(np.empty((0, self.backbone.dim), dtype=np.float32), nothing, nothing)
@@ -176,7 +175,7 @@ def save_trained(
         weights=hashlib.sha256(weights).hexdigest(),
     )
     write_bytes(folder / WEIGHTS, weights)
-    write_text(folder / FILE, json.dumps(sheet.as_dict(), indent=1, ensure_ascii=False) + "\n")
+    write_text(folder / FILE, sealed(sheet.as_dict()))
 
 
 def _lasting_name(name: str, backbone: Backbone) -> str:

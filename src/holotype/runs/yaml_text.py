@@ -66,7 +66,7 @@ def parse_values(text: str) -> Any:
 def _parse(text: str, loader: type[_Loader]) -> Any:
     try:
         return yaml.load(text, loader)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: `!!int many`
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: `!!int many`
         raise ValueError(" ".join(str(error).split())) from error
 
 

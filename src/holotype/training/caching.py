@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from holotype.data.views import Crops, centre_crops, draw_crops
 from holotype.errors import InputError
 from holotype.machine.bars import counting
 from holotype.machine.device import Compute
+from holotype.machine.locks import waiting_for
 from holotype.machine.memory import (
     PLACE,
     Budget,
@@ -32,17 +32,18 @@ from holotype.machine.memory import (
     human,
     least,
 )
-from holotype.machine.processes import local_rank, rank, told_by_all
+from holotype.machine.processes import local_rank, rank, told_by_all, world_size
+from holotype.machine.sealed import Broken
 from holotype.methods.base import Views
 from holotype.models.backbone import Backbone
 from holotype.models.cache import (
-    BYTES,
     CacheViews,
     Shape,
     Size,
     TokenCache,
     cache_file,
     empty_tokens,
+    file_bytes,
     is_whole,
     keep_tokens,
     kept_type,
@@ -51,6 +52,7 @@ from holotype.models.cache import (
     read_tokens,
     writing,
 )
+from holotype.models.entry_checks import EntryChecks
 from holotype.training.cache_plan import Plan, fit_to_needs, plan_cache
 from holotype.training.encode import Encoder
 
@@ -100,11 +102,12 @@ def open_cache(
 
     place = Place(file, shape.size(plan.views), kept_type(encoder.trunk_dtype), plan.level, compute.device)
     get = _through_file if plan.level == "disk" else _in_memory
-    tokens, found = get(place, budget.disk, fill_all)
+    got = get(place, budget.disk, fill_all)
     position = torch.full((len(store),), -1)
     position[usable] = torch.arange(len(usable))
-    cache = TokenCache(plan.views, plan.level, tokens, position, time.monotonic() - started)
-    _say(cache, plan, shape, found)
+    seconds = time.monotonic() - started
+    cache = TokenCache(plan.views, plan.level, got.tokens, position, seconds, got.checks)
+    _say(cache, plan, shape, got.found)
     return cache
 
 
@@ -125,27 +128,58 @@ class Place:
     def is_kept(self) -> bool:
         return self.file is not None and is_whole(self.file, self.size)
 
-    def read(self) -> Tensor:
-        assert self.file is not None
-        return read_tokens(self.file, self.size, self.dtype, self.level, self.device)
+    def find(self) -> Got | None:
+        """What an earlier run left; None where there is nothing, or it was damaged, which is said, and goes."""
+        if self.file is None or not self.is_kept():
+            return None
+        try:
+            return Got(*read_tokens(self.file, self.size, self.dtype, self.level, self.device), found=True)
+        except Broken as error:
+            log.warning("%s was damaged since it was written (%s), and is made anew.", self.file, error)
+            self.file.unlink(missing_ok=True)
+        except OSError:  # somebody may just have deleted the file to make room for another
+            pass
+        return None
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """While a cache is made: of two commands that need it, the second waits and finds it."""
+        if self.file is None or world_size() > 1:  # the processes of a run meet on the way
+            return contextlib.nullcontext()
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError:  # writing it will tell
+            return contextlib.nullcontext()
+        return waiting_for(self.file, "a token cache")
+
+
+@dataclass(frozen=True)
+class Got:
+    """The tokens of a cache."""
+
+    tokens: Tensor
+    checks: EntryChecks | None = None
+    found: bool = False
+    """Whether an earlier run had left them."""
 
 
 Fill = Callable[[Tensor], None]
 
 
-def _in_memory(place: Place, limit: int, fill_all: Fill) -> tuple[Tensor, bool]:
-    """The tokens, and whether an earlier run had left them. Each process looks for itself: disks differ."""
-    with contextlib.suppress(OSError):  # somebody may just have deleted the file to make room for another
-        if place.is_kept():
-            return place.read(), True
-    tokens = empty_tokens(place.size, place.dtype, place.level, place.device)
-    fill_all(tokens)
-    if place.file and local_rank() == 0:
-        keep_tokens(tokens, place.file, limit)
-    return tokens, False
+def _in_memory(place: Place, limit: int, fill_all: Fill) -> Got:
+    """Each process looks for itself: disks differ."""
+    if found := place.find():
+        return found
+    with place.alone():
+        if found := place.find():
+            return found
+        tokens = empty_tokens(place.size, place.dtype, place.level, place.device)
+        fill_all(tokens)
+        if place.file and local_rank() == 0:
+            keep_tokens(tokens, place.file, limit)
+    return Got(tokens)
 
 
-def _through_file(place: Place, limit: int, fill_all: Fill) -> tuple[Tensor, bool]:
+def _through_file(place: Place, limit: int, fill_all: Fill) -> Got:
     """The same in a file, which the first process writes for all of them.
 
     Then, on machines that do not share its disk, the first process there does.
@@ -154,11 +188,13 @@ def _through_file(place: Place, limit: int, fill_all: Fill) -> tuple[Tensor, boo
     folder, found = place.file.parent, place.is_kept()
     for writes in (rank() == 0, local_rank() == 0):
         problem = ""
-        if writes and not place.is_kept():
+        if writes and not place.find():
             try:
-                make_room(folder, BYTES * math.prod(place.size), limit)
-                with writing(place.file, place.size, place.dtype) as tokens:
-                    fill_all(tokens)
+                with place.alone():
+                    if not place.find():
+                        make_room(folder, file_bytes(place.size), limit)
+                        with writing(place.file, place.size, place.dtype) as tokens:
+                            fill_all(tokens)
             except OSError as error:
                 problem = error.strerror or str(error)
         if problems := [told for told in told_by_all(problem) if told]:
@@ -166,7 +202,13 @@ def _through_file(place: Place, limit: int, fill_all: Fill) -> tuple[Tensor, boo
                 f"The token cache could not be written to {folder} ({problems[0]}); free some space, give another "
                 "folder with --memory.cache_dir, or ask for fewer views with --cache-views."
             )
-    return place.read(), found
+    got = place.find()
+    if got is None:
+        raise InputError(
+            f"{place.file} is gone or damaged though it was written just now; check the disk, or give another folder "
+            "with --memory.cache_dir."
+        )
+    return got if found else replace(got, checks=None, found=False)
 
 
 # -- content ----------------------------------------------------------------------------------------------

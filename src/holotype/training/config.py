@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from holotype.machine.rules import Count, Share
+from holotype.machine.rules import Count, Momentum, Positive, Share, Weight
 
 
 @dataclass
@@ -16,14 +16,14 @@ class TrainConfig:
     """Epochs of a stage that does not set its own; an epoch is as many draws as there are images."""
     batch_size: Count = 128
     """Images per step over all processes together."""
-    lr: float = 0.1
+    lr: Positive = 0.1
     """Learning rate of the first epoch; it falls to a thousandth along a cosine."""
     warmup: Share = field(default=0.05, metadata={"before": 0.0})
     """Share of the epochs in which the rate rises linearly to the cosine; 0 for none, as SimGCD's code has it. A stage
     that brings a pace of its own has none of it."""
-    momentum: float = 0.9
+    momentum: Momentum = 0.9
     """Momentum of SGD."""
-    weight_decay: float = 5e-5
+    weight_decay: Weight = 5e-5
     """Weight decay of matrices; biases and other one-dimensional parameters have none."""
     precision: Literal["auto", "fp32", "bf16", "fp64"] = "auto"
     """Arithmetic of the backbone: auto is bf16 on CUDA and fp32 elsewhere; heads and losses are fp32 (see matmul)."""
@@ -32,7 +32,7 @@ class TrainConfig:
     code's half precision, and takes a tenth off a step; highest is full fp32."""
     eval_every: Count = 10
     """Score every so many epochs, and after the last."""
-    save_seconds: float = 60.0
+    save_seconds: Weight = 60.0
     """Seconds between two saved states; one is also saved at the end and when stopped with Ctrl-C."""
     eager: bool = False
     """Run every operation by itself instead of compiling the trunk and replaying the step as one CUDA graph; for

@@ -33,6 +33,7 @@ import torch
 from torch import Tensor
 
 from holotype.errors import InputError
+from holotype.machine.plain import NotPlain, from_plain
 from holotype.machine.processes import told_by_all
 from holotype.training.journal import Position, State
 
@@ -191,20 +192,37 @@ class Guard:
         facts["sound"] = [vars(sound.position), sound.guard["course"]]
         return dataclasses.replace(state, tensors=state.tensors | tensors, guard=facts)
 
-    def unpack(self, state: State) -> State:
-        """Go on from what `pack` made; a state of before there was a guard counts as sound itself."""
-        facts = state.guard
-        self.restarts = [Restart(**one) for one in facts.get("restarts", [])]
-        self.course = Course(**facts["course"]) if "course" in facts else Course(state.position.stage)
+    def unpack(self, state: State, stages: int | None = None) -> State:
+        """Go on from what `pack` made; a state of before there was a guard counts as sound itself.
+
+        stages: that the run has. Raises NotPlain where the state holds something else.
+        """
+        at = state.position
+        last = at.stage if stages is None else max(stages, 1) - 1
+        if not 0 <= at.stage <= last or min(at.epoch, at.step, at.counter) < 0:
+            raise NotPlain(f"there is no step {at.step} in epoch {at.epoch} of stage {at.stage}")
+        facts = from_plain(_Packed, state.guard, every=False)
+        self.restarts = facts.restarts
+        self.course = facts.course or Course(state.position.stage)
         if self.restarts:
             self._sound = None
-        elif "sound" in facts:
-            position, course = facts["sound"]
+        elif facts.sound is not None:
+            position, course = facts.sound
             tensors = {n.removeprefix(PREFIX): t for n, t in state.tensors.items() if n.startswith(PREFIX)}
-            self._sound = State(Position(**position), 0.0, tensors, {"course": course})
+            self._sound = State(position, 0.0, tensors, {"course": dataclasses.asdict(course)})
         else:
             self._sound = State(dataclasses.replace(state.position), 0.0, state.tensors, self._facts())
         return state
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """What a state says of its guard."""
+
+    course: Course | None = None
+    restarts: list[Restart] = field(default_factory=list)
+    sound: tuple[Position, Course] | None = None
+    """Where the sound state lies, where that is another one, and the course up to there."""
 
 
 def all_finite(weights: Iterable[Tensor]) -> bool:

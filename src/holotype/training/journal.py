@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ from torch import Tensor
 
 from holotype.errors import InputError
 from holotype.machine.files import write_text
+from holotype.machine.heartbeat import SECONDS, tell
+from holotype.machine.plain import NotPlain, from_plain
 from holotype.machine.processes import found_by_first, rank
-from holotype.training.state import load_tensors, read_facts, save_state
+from holotype.training.state import FACTS, STATE, load_tensors, read_facts, save_state
 
 log = logging.getLogger("holotype")
 
@@ -61,7 +65,7 @@ class Metrics:
         if not self.path.exists():
             return
         kept: list[str] = []
-        for line in self.path.read_text().splitlines():
+        for line in self.path.read_text(errors="replace").splitlines():
             try:
                 entry = json.loads(line)
                 restarts -= entry.get("kind") == RESTART
@@ -69,7 +73,13 @@ class Metrics:
                     break
                 if entry["counter"] <= counter:
                     kept.append(line + "\n")
-            except (ValueError, KeyError):
+            except (
+                ValueError,
+                KeyError,
+                TypeError,
+                AttributeError,
+                RecursionError,
+            ):  # half a line, or not ours
                 continue
         write_text(self.path, "".join(kept))
 
@@ -92,6 +102,8 @@ class Journal:
         """identity: digest of what the run is; a state of another one is not gone on from."""
         self.folder, self.identity = folder, identity
         self.writes = folder is not None and rank() == 0
+        self.last_beat, self.pace = 0.0, (0.0, 0)
+        """When the heartbeat was told last, and the moment and step that the time left is reckoned from."""
         self.metrics = Metrics(folder / "metrics.jsonl") if folder and self.writes else None
 
     def write(self, **entry: Any) -> None:
@@ -103,6 +115,32 @@ class Journal:
             facts = {**vars(state.position), "seconds": state.seconds, "identity": self.identity}
             facts["guard"] = state.guard
             save_state(self.folder, state.tensors, facts)
+            tell(self.folder, saved=datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def beat(self, at: Position, stage: str, epochs: int, steps: int, terms: Iterable[Tensor]) -> None:
+        """Tell the heartbeat where training stands, at most once a second: reading a loss waits for the device.
+
+        epochs: of the stage. steps: of the run, as far as they are known. terms: of the loss of this step.
+        """
+        now = time.monotonic()
+        if not self.writes or now - self.last_beat < SECONDS:
+            return
+        if not self.last_beat:
+            self.pace = (now, at.counter)
+        self.last_beat = now
+        since, first = self.pace
+        left = (steps - at.counter) * (now - since) / (at.counter - first) if at.counter > first else None
+        tell(
+            self.folder,
+            phase="training",
+            stage=stage,
+            epoch=at.epoch + 1,
+            epochs=epochs,
+            step=at.counter,
+            steps=max(steps, at.counter),
+            loss=float(sum(float(term) for term in terms)),
+            seconds_left=None if left is None else round(max(left, 0.0), 1),
+        )
 
     def restart(self, sound: State, restarts: Sequence[Any]) -> None:
         """Training goes back to a sound state. restarts: all so far, dataclasses, the last one of which is this one."""
@@ -126,6 +164,22 @@ class Journal:
         facts = read_facts(self.folder, self.identity) if self.folder else None
         if self.folder is None or facts is None:
             return None
-        tensors = load_tensors(self.folder, facts)
-        position = Position(**{name: facts[name] for name in vars(Position())})
-        return State(position, facts["seconds"], tensors, facts.get("guard", {}))
+        try:
+            own = {name: facts[name] for name in vars(Position()) if name in facts}
+            told = from_plain(_Told, {"seconds": facts.get("seconds"), "guard": facts.get("guard", {})})
+            position = from_plain(Position, own)
+        except NotPlain as problem:
+            raise self.broken(problem) from problem
+        return State(position, told.seconds, load_tensors(self.folder, facts), told.guard)
+
+    def broken(self, reason: Exception | str) -> InputError:
+        """The sentence about a state that cannot be gone on from."""
+        return STATE.broken((self.folder or Path()) / FACTS, reason)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What state.json says beside the position."""
+
+    seconds: float
+    guard: dict[str, Any]

@@ -15,6 +15,7 @@ from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.machine.device import Compute
 from holotype.machine.memory import ran_out
+from holotype.machine.plain import NotPlain
 from holotype.machine.processes import any_process, rank, world_size
 from holotype.methods.base import Method, Moment, Prediction, Stage
 from holotype.models.backbone import Backbone
@@ -74,6 +75,7 @@ class Loop:
         self.draws: StageDraws | None = None
         self.coming: Epoch | None = None
         self.journal, self.guard = Journal(folder, identity), Guard(round(config.warmup * config.epochs))
+        self.placed: Prediction | None = None
         self.features: Tensor | None = None
         """(N, D) of every image after the last step, zeros for those that cannot be read; None before."""
         self.on_epoch: Callable[[int], None] | None = None
@@ -103,17 +105,15 @@ class Loop:
     def fit(self) -> Prediction:
         """Train to the end and place every image; resumes where a state is found."""
         with StopRequest() as stop:
-            training = self.training(stop)
-            while True:
-                try:
-                    next(training)
-                except StopIteration as end:
-                    placed: Prediction = end.value
-                    return placed
-                except (RuntimeError, MemoryError) as error:
-                    if not ran_out(error):
-                        raise
-                    raise out_of_memory(self.source.stage, self.config.batch_size) from error
+            try:
+                for _ in self.training(stop):
+                    pass
+            except (RuntimeError, MemoryError) as error:
+                if not ran_out(error):
+                    raise
+                raise out_of_memory(self.source.stage, self.config.batch_size) from error
+        assert self.placed is not None
+        return self.placed
 
     def training(
         self, stop: StopRequest, bar: TrainingBar | None = None
@@ -124,10 +124,7 @@ class Loop:
         """
         self.started = self.last_save = time.monotonic()
         tensors, at = self._resume(), self.position
-        left = [
-            (s, self.epochs(s) - (at.epoch if s is self.stages[at.stage] else 0))
-            for s in self.stages[at.stage :]
-        ]
+        left = [(s, self.epochs(s) - (n == 0) * at.epoch) for n, s in enumerate(self.stages[at.stage :])]
         tell_duration(self.encoder, left, self.sources.store.size, self.config.batch_size, self.steps)
         while self.position.stage < len(self.stages):
             stage = self.stages[self.position.stage]
@@ -177,10 +174,8 @@ class Loop:
         if at_start:
             refresh(self.learnable, self.initial, stage.fresh)
         self.source = self.sources.of(stage)
-        key = (self.seed, self.position.stage)
-        self.draws = StageDraws(
-            stage, self.source, self.method, self.rows, c.batch_size, self.epochs(stage), key
-        )
+        rows, key = self.rows, (self.seed, self.position.stage)
+        self.draws = StageDraws(stage, self.source, self.method, rows, c.batch_size, self.epochs(stage), key)
         self.coming = None
         self.step = Step(stage, self.source, self.method, self.modules, optimiser, self.rows.target, c.eager)
         self.step.resumed = {n.removeprefix("sums."): t for n, t in tensors.items() if n.startswith("sums.")}
@@ -220,6 +215,7 @@ class Loop:
             terms = self.step(draw)
             self.position.step, self.position.counter = step + 1, self.position.counter + 1
             bar.step(dict(zip(self.step.names, terms, strict=True)) if bar.show else {})
+            self.journal.beat(self.position, stage.name, epochs, self.total_steps, terms)
             stopping = any_process(stop.requested, self.device)
             if stopping or time.monotonic() - self.last_save > self.config.save_seconds:
                 self._save()
@@ -269,12 +265,14 @@ class Loop:
 
     def _resume(self) -> dict[str, Tensor]:
         """Load the state of the run folder, if there is one; returns its tensors."""
-        state = self.journal.resume()
-        if state is None:
+        if (state := self.journal.resume()) is None:
             self.guard.keep(self.position, self.modules.state_dict())
             return {}
         self.started -= state.seconds
-        return self._load(self.guard.unpack(state))
+        try:
+            return self._load(self.guard.unpack(state, len(self.stages)))
+        except (NotPlain, KeyError) as problem:
+            raise self.journal.broken(problem) from problem
 
     def _load(self, state: State) -> dict[str, Tensor]:
         self.modules.load_state_dict({name: state.tensors[name] for name in self.modules.state_dict()})
@@ -287,7 +285,8 @@ class Loop:
         self.modules.eval()
         self.source = self.sources.of(self.encoder.last)
         self.features = self.gallery.features(self.source)
-        return self.gallery.finish(self.method, self.features, (self.seed, "finish"))
+        self.placed = self.gallery.finish(self.method, self.features, (self.seed, "finish"))
+        return self.placed
 
     def predict(self) -> Prediction:
         """Place every image with the weights as they are."""

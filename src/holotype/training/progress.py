@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import signal
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from types import FrameType
@@ -13,7 +12,8 @@ from typing import Any
 
 from torch import Tensor
 
-from holotype.errors import Stopped
+from holotype.errors import Interrupted, Stopped
+from holotype.machine.signals import heeded
 
 SECONDS_BETWEEN_READINGS = 0.5
 """Reading a loss waits for the device; twice a second is enough for a bar."""
@@ -24,35 +24,34 @@ PATIENCE = 5.0
 
 
 class StopRequest:
-    """Turns Ctrl-C and SIGTERM into a flag that the loop reads between two steps.
+    """Turns Ctrl-C, SIGTERM and SIGHUP into a flag that the loop reads between two steps.
 
     What lies between two steps may take minutes (all images through the backbone, for one). Whoever asks again after
     a while is not made to wait: the run ends there, with the state that was saved last.
     """
 
     def __init__(self) -> None:
-        self.requested = False
+        self.requested, self.number = False, int(signal.SIGINT)
         self._since = 0.0
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._request)
+        for number in heeded():
+            self._before[number] = signal.signal(number, self._request)
         return self
 
     def _request(self, number: int, frame: FrameType | None) -> None:
         if not self.requested:
-            self.requested, self._since = True, time.monotonic()
+            self.requested, self.number, self._since = True, number, time.monotonic()
         elif time.monotonic() - self._since > PATIENCE:
-            raise KeyboardInterrupt
+            raise Interrupted(number)
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def leave(self, where: str) -> None:
-        raise Stopped(where)
+        raise Stopped(where, self.number)
 
 
 def score_line(scores: Mapping[str, Any]) -> str:

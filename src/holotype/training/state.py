@@ -2,22 +2,26 @@
 
 `state.json` is the point of commitment: it names the tensor file that belongs to it. The tensors are
 written first under a new name, then `state.json` is replaced, then older tensor files are removed.
-A kill between any two of these steps leaves a pair that loads.
+A kill between any two of these steps leaves a pair that loads. Both bear the identity of the run, and `state.json` the
+checksum of the tensors, so that a state of another run or a damaged one is never gone on from.
 """
 
 from __future__ import annotations
 
-import json
+import zlib
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.machine.files import write_bytes, write_text
+from holotype.machine.files import write_bytes
+from holotype.machine.sealed import Form
 
 FACTS = "state.json"
+STATE = Form(2, "restore it from a copy, or delete it to train from the start", older=(None,))
+"""States without a version hold no checksums."""
 
 
 def save_state(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
@@ -26,8 +30,9 @@ def save_state(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) 
     name = f"state-{facts['counter']:08d}{f'-{len(restarts)}' if restarts else ''}.safetensors"
     on_cpu = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
     # `save` + our own write, because safetensors' own writer hides the system's error (a full disk)
-    write_bytes(folder / name, save(on_cpu))
-    write_text(folder / FACTS, json.dumps({**facts, "tensors": name}, indent=1))
+    content = save(on_cpu, {"identity": str(facts.get("identity", ""))})
+    write_bytes(folder / name, content)
+    STATE.write(folder / FACTS, {**facts, "tensors": name, "digest": digest_of(content)})
     for old in folder.glob("state-*.safetensors"):
         if old.name != name:
             old.unlink(missing_ok=True)
@@ -41,20 +46,24 @@ def read_facts(folder: Path, identity: str | None = None) -> dict[str, Any] | No
     path = folder / FACTS
     if not path.exists():
         return None
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text())
-        facts["tensors"], facts["counter"]
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise InputError(
-            f"{path} cannot be read as a training state ({error}); "
-            "restore it from a copy, or delete it to train from the start."
-        ) from error
+    version, facts = STATE.believed(path)
+    kinds = {"counter": int, "tensors": str} | ({"digest": str} if version else {})
+    for key, kind in kinds.items():
+        if type(facts.get(key)) is not kind:
+            raise STATE.broken(path, f"it is no training state: {key} is {facts.get(key)!r}")
+    if Path(facts["tensors"]).name != facts["tensors"]:
+        raise STATE.broken(path, f"its tensors {facts['tensors']!r} lie in another folder")
     if identity is not None and facts.get("identity") != identity:
         raise InputError(
             f"{path} is the training state of another run or version, which this one cannot go on from; "
             "choose another --out, or delete it to train from the start."
         )
     return facts
+
+
+def digest_of(content: bytes) -> str:
+    """Of a file of tensors: against damage, so that it may be quick (2 GB in a second)."""
+    return f"{zlib.crc32(content):08x}"
 
 
 def clear_state(folder: Path) -> None:
@@ -68,9 +77,13 @@ def load_tensors(folder: Path, facts: dict[str, Any]) -> dict[str, Tensor]:
     """The tensors that belong to `facts`."""
     path = folder / facts["tensors"]
     try:
-        tensors: dict[str, Tensor] = load_file(path)
+        content = path.read_bytes()
+        if digest_of(content) != facts.get("digest", digest_of(content)):
+            raise ValueError(f"it is not the file that {FACTS} was written with")
+        tensors: dict[str, Tensor] = load(content)
     except Exception as error:  # safetensors raises its own error class for damaged files
         raise InputError(
-            f"{path} is missing or damaged ({error}); delete {folder / FACTS} to train from the start."
+            f"{path} is missing or damaged ({error}); restore it from a copy, or delete {folder / FACTS} to train from "
+            "the start."
         ) from error
     return tensors

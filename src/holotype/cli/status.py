@@ -1,0 +1,112 @@
+"""`holotype status`: how runs, sweeps and discoveries stand, while they run and after they died."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holotype.cli.words import Parser, several
+
+if TYPE_CHECKING:
+    from holotype.runs.status import Status
+
+CALLED = {
+    "running": "running",
+    "stopped": "stopped, and the same command goes on",
+    "failed": "failed",
+    "dead": "dead: its process is gone; the same command goes on from what was saved",
+    "finished": "finished",
+    "begun": "begun; nobody works on it",
+}
+
+
+def command(argv: Sequence[str]) -> int:
+    given = make_parser().parse_args(argv)
+    from holotype.runs.status import read_status
+
+    found = read_status(Path(given.run))
+    if given.json:
+        import json
+
+        print(json.dumps([status.as_dict() for status in found], indent=1, ensure_ascii=False))
+        return 0
+    if len(found) > 1:
+        print(overview(found))
+    for status in found:
+        print("\n".join(lines(status)))
+    return 0
+
+
+def make_parser() -> Parser:
+    parser = Parser(
+        prog="holotype status",
+        description="Say how a run, a discovery or all runs of a sweep stand, while they run and after they died: "
+        "phase, step, loss, time left, last save, alive or dead. It reads files of the run folder and disturbs nobody.",
+    )
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        help="folder of a run or of a discovery, or a folder of run folders such as runs, the --out of holotype bench",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="for programs: print a list with one JSON object for each run, whose keys are folder, kind, state, alive, "
+        "phase, stage, epoch, epochs, step, steps, loss, seconds_left, last_save, last_sign, pid, host, command, "
+        "round, words and scores; what is not known is null or empty",
+    )
+    return parser
+
+
+def overview(found: Sequence[Status]) -> str:
+    counts = {state: sum(one.state == state for one in found) for state in CALLED}
+    told = ", ".join(f"{n:,} {state}" for state, n in counts.items() if n)
+    return f"{several(len(found), 'run')}: {told}"
+
+
+def lines(status: Status) -> list[str]:
+    """What a person wants to know, the state first."""
+    from holotype.machine.heartbeat import seconds_since
+
+    first = f"{status.folder}: {CALLED[status.state]}"
+    if status.words:
+        first += f" ({status.words})"
+    told = [first]
+    if status.kind == "discovery" and status.round:
+        told.append(f"  round {status.round} is finished")
+    if status.scores:
+        told.append("  " + ", ".join(f"{name.title()} {100 * v:.1f}" for name, v in status.scores.items()))
+    if where := place(status):
+        told.append(f"  {where}")
+    if status.alive and status.seconds_left is not None:
+        told.append(f"  training takes about {lasting(status.seconds_left)} more")
+    if status.last_save:
+        told.append(f"  last save {lasting(seconds_since(status.last_save))} ago")
+    if status.pid is not None:
+        sign = f", heard of {lasting(seconds_since(status.last_sign))} ago" if status.last_sign else ""
+        told.append(f"  process {status.pid} on {status.host}{sign}: {status.command}")
+    return told
+
+
+def place(status: Status) -> str:
+    """training: stage train, epoch 12 of 200, step 400 of 6,000, loss 2.310."""
+    parts = [f"stage {status.stage}"] if status.stage else []
+    if status.epoch is not None and status.epochs is not None:
+        parts.append(f"epoch {status.epoch:,} of {status.epochs:,}")
+    if status.step is not None and status.steps is not None:
+        what = "step" if status.phase == "training" else "image"
+        parts.append(f"{what} {status.step:,} of {status.steps:,}")
+    if status.loss is not None:
+        parts.append(f"loss {status.loss:.3f}")
+    return f"{status.phase}: {', '.join(parts)}" if parts else status.phase
+
+
+def lasting(seconds: float) -> str:
+    """A duration in its largest fitting unit."""
+    if not seconds < 1e9:
+        return "an unknown time"
+    for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds >= 2 * size:
+            return several(round(seconds / size), unit)
+    return several(max(0, round(seconds)), "second")

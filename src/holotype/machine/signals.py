@@ -1,0 +1,43 @@
+"""Signals that ask a command to stop: Ctrl-C, SIGTERM of a scheduler, SIGHUP of a terminal that was closed.
+
+All three are taken the same way: what can be saved is saved, and the exit code is 128 and the number of the signal. A
+signal that is ignored, as `nohup` does with SIGHUP, stays ignored.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from holotype.errors import Interrupted
+
+STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+def heeded() -> tuple[signal.Signals, ...]:
+    """Those that this process can take, and does not ignore on somebody's wish."""
+    if threading.current_thread() is not threading.main_thread():
+        return ()
+    hangup = getattr(signal, "SIGHUP", None)
+    return tuple(n for n in STOPPING if n != hangup or signal.getsignal(n) != signal.SIG_IGN)
+
+
+@contextmanager
+def interrupting() -> Iterator[None]:
+    """Within the block SIGTERM and SIGHUP interrupt as Ctrl-C does, where they would end the process at once."""
+    before = {}
+    for number in heeded():
+        if signal.getsignal(number) == signal.SIG_DFL:
+            before[number] = signal.signal(number, _interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise Interrupted(number)

@@ -1,0 +1,170 @@
+"""How a run, a discovery or a sweep stands, from what lies in its folder; nothing is asked of the process itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from holotype.errors import InputError
+from holotype.machine.heartbeat import Beat, is_alive, read_beat
+from holotype.machine.locks import Holder, read_holder
+from holotype.machine.sealed import Broken, read_sealed
+
+State = Literal["running", "stopped", "failed", "dead", "finished", "begun"]
+"""dead: it neither ended nor lives. begun: nobody works on it, and nobody can say why not."""
+IDENTITY, SCORES, STATE, METRICS = "identity.json", "scores.json", "state.json", "metrics.jsonl"
+ROUNDS = "rounds"
+SCORED = ("all", "old", "new")
+
+
+@dataclass(frozen=True)
+class Status:
+    """A run or a discovery. What is not known is empty, or None."""
+
+    folder: str
+    kind: Literal["run", "discovery"]
+    state: State
+    phase: str = ""
+    stage: str = ""
+    epoch: int | None = None
+    epochs: int | None = None
+    step: int | None = None
+    steps: int | None = None
+    loss: float | None = None
+    seconds_left: float | None = None
+    last_save: str = ""
+    """ISO 8601."""
+    last_sign: str = ""
+    """When the process was heard of last, or the run was finished."""
+    pid: int | None = None
+    host: str = ""
+    command: str = ""
+    round: int = 0
+    """Of a discovery: the last one that has come to its end."""
+    words: str = ""
+    """Where it was stopped, or why it failed."""
+    scores: dict[str, float] = field(default_factory=dict)
+    """All, Old and New of a finished run, where the truth is known."""
+
+    @property
+    def alive(self) -> bool:
+        return self.state == "running"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "alive": self.alive}
+
+
+def read_status(folder: Path) -> list[Status]:
+    """Of the run or discovery in `folder`, or of all those in a folder of runs, by name."""
+    if not folder.is_dir():
+        raise InputError(
+            f"There is no folder {folder}; give the folder of a run, of a discovery or of a sweep."
+        )
+    if is_run(folder):
+        return [status_of(folder)]
+    found = [status_of(each) for each in sorted(_runs_in(folder))]
+    if not found:
+        raise InputError(
+            f"{folder} holds no run, and none of its folders does; give the --out of holotype train, bench or discover."
+        )
+    return found
+
+
+def is_run(folder: Path) -> bool:
+    """Is it that of a run or of a discovery, or about to be?"""
+    return any((folder / name).exists() for name in (IDENTITY, SCORES)) or read_holder(folder) is not None
+
+
+def _runs_in(folder: Path, deep: int = 2) -> Iterator[Path]:
+    """Of a sweep: runs/NAME-METHOD-..., or runs/STUDY/NAME-METHOD-..."""
+    for each in folder.iterdir():
+        if each.is_dir() and not each.name.startswith("."):
+            if is_run(each):
+                yield each
+            elif deep > 1:
+                yield from _runs_in(each, deep - 1)
+
+
+def status_of(folder: Path) -> Status:
+    """Of one run or discovery."""
+    kind: Literal["run", "discovery"] = "discovery" if _is_discovery(folder) else "run"
+    beat, holder = read_beat(folder), read_holder(folder)
+    done = max((int(n.name) for n in _rounds(folder) if (n / SCORES).is_file()), default=0)
+    known = Status(str(folder), kind, "begun", round=done, last_save=_last_save(folder))
+    lives = holder is not None and is_alive(holder.pid, holder.host, time=beat.time if beat else holder.time)
+    if beat is not None:
+        told = _of_beat(known, beat)
+        if told.alive and not is_alive(beat.pid, beat.host, beat.born, beat.time):
+            told = dataclasses.replace(told, state="dead")
+        if told.alive or kind == "discovery" or not (folder / SCORES).is_file():
+            return told
+    if lives and holder is not None:
+        return _of_holder(known, holder)
+    if (folder / SCORES).is_file():
+        return _finished(known, folder / SCORES)
+    if holder is not None:
+        return dataclasses.replace(_of_holder(known, holder), state="dead")
+    return known
+
+
+def _of_beat(known: Status, beat: Beat) -> Status:
+    state: State = "running"
+    if beat.ended:
+        state = "stopped" if beat.ended == "stopped" else "failed"
+    same = {one.name for one in dataclasses.fields(Status)} & {one.name for one in dataclasses.fields(Beat)}
+    told = {name: getattr(beat, name) for name in same}
+    return dataclasses.replace(
+        known, **told, state=state, last_save=beat.saved or known.last_save, last_sign=beat.time
+    )
+
+
+def _of_holder(known: Status, holder: Holder) -> Status:
+    """Somebody has the folder and has not said a word yet."""
+    return dataclasses.replace(
+        known,
+        state="running",
+        phase="starting",
+        last_sign=holder.time,
+        pid=holder.pid,
+        host=holder.host,
+        command=holder.command,
+    )
+
+
+def _finished(known: Status, file: Path) -> Status:
+    try:
+        own = read_sealed(file)["scores"]
+        scores = {name: float(own[name]) for name in SCORED if own.get(name) is not None}
+    except (OSError, Broken, KeyError, TypeError, ValueError, AttributeError):
+        return dataclasses.replace(known, words=f"{file} cannot be read")
+    return dataclasses.replace(known, state="finished", last_sign=_changed(file), scores=scores)
+
+
+def _is_discovery(folder: Path) -> bool:
+    if (folder / ROUNDS).is_dir():
+        return True
+    try:
+        content = read_sealed(folder / IDENTITY)
+        return "method" not in content and "backbone" in content
+    except (OSError, Broken, TypeError):
+        return False
+
+
+def _rounds(folder: Path) -> list[Path]:
+    there = (folder / ROUNDS).iterdir() if (folder / ROUNDS).is_dir() else ()
+    return [path for path in there if path.is_dir() and path.name.isdecimal()]
+
+
+def _last_save(folder: Path) -> str:
+    """When a state was written that is still there."""
+    states = [place / STATE for place in (folder, *_rounds(folder))]
+    times = [_changed(file) for file in states if file.is_file()]
+    return max(times, default="")
+
+
+def _changed(file: Path) -> str:
+    return datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,81 @@
+"""Tables of ours: no bit can be flipped in them so that other values are read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from holotype.machine.sealed import Broken
+from holotype.machine.sealed_table import CHECK, checksum, read_table, write_table
+
+
+def table(n: int = 6, d: int = 4) -> pa.Table:
+    feature = np.random.default_rng(0).random((n, d), dtype=np.float32)
+    feature[0, 0] = np.nan
+    columns = {
+        "path": [f"Vögel/{i}.png" for i in range(n)],
+        "feature": pa.FixedSizeListArray.from_arrays(pa.array(feature.ravel()), d),
+        "note": ["", None, *("x" * i for i in range(n - 2))],
+        "size": np.arange(n),
+        "here": [True] * n,
+        "purity": [np.nan, None, *np.linspace(0, 1, n - 2)],
+    }
+    return pa.table(columns).replace_schema_metadata({b"holotype": b'{"root": "a"}', b"other": b"b"})
+
+
+def test_what_was_written_comes_back(tmp_path):
+    write_table(tmp_path / "deep" / "a.parquet", table())
+    found = read_table(tmp_path / "deep" / "a.parquet")
+    assert checksum(found) == checksum(table())
+    assert found["path"].to_pylist() == table()["path"].to_pylist()
+    assert found["feature"].combine_chunks().flatten().to_numpy().tobytes() == (
+        table()["feature"].combine_chunks().flatten().to_numpy().tobytes()
+    )
+
+
+def test_no_flipped_bit_gives_other_values(tmp_path):
+    """One that hides the footer's entries leaves a table as older versions wrote it, with its values."""
+    file = tmp_path / "a.parquet"
+    write_table(file, table())
+    whole, noticed = file.read_bytes(), 0
+    for place in range(0, len(whole), 3):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << place % 8
+        file.write_bytes(flipped)
+        try:
+            found = read_table(file)
+        except Broken:
+            noticed += 1
+            continue
+        assert checksum(found.replace_schema_metadata()) == checksum(table().replace_schema_metadata())
+    assert noticed > len(whole) // 9
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + b"x" * 100 + b"PAR1"])
+def test_what_is_no_table_is_broken(tmp_path, content):
+    (tmp_path / "a.parquet").write_bytes(content)
+    with pytest.raises(Broken):
+        read_table(tmp_path / "a.parquet")
+    with pytest.raises(FileNotFoundError):
+        read_table(tmp_path / "b.parquet")
+
+
+def test_a_table_of_before_there_were_checksums_is_read(tmp_path):
+    pq.write_table(table(), tmp_path / "a.parquet")
+    assert read_table(tmp_path / "a.parquet").num_rows == 6
+
+
+def test_another_value_name_or_entry_has_another_checksum():
+    one = table()
+    others = [
+        one.rename_columns(["p", *one.column_names[1:]]),
+        one.slice(1),
+        one.set_column(3, "size", [np.arange(6) + 1]),
+        one.replace_schema_metadata({b"holotype": b'{"root": "b"}'}),
+    ]
+    assert len({checksum(each) for each in (one, *others)}) == 5
+    assert checksum(one.replace_schema_metadata({b"holotype": b'{"root": "a"}', CHECK: b"x"})) == checksum(
+        one
+    )
