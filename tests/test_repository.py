@@ -74,6 +74,8 @@ COVERED = {
     "machine/rules.py": "runs/test_casting.py",
     "methods/base.py": "training/test_kinds.py",
     "methods/rpc_config.py": "methods/test_rpc.py",
+    "models/row_tails.py": "models/test_tails.py",
+    "models/whole_tail.py": "models/test_tails.py",
     "placing/manifest.py": "placing/test_kept_folders.py",
     "runs/parts.py": "runs/test_experiment.py",
     "training/config.py": "runs/test_identity.py",

@@ -21,7 +21,8 @@ from holotype.models.backbone import (
     split,
 )
 from holotype.models.heads import CompactOVA, CosineClassifier, Projector
-from holotype.models.tails import AbsorbedTail, WholeTail
+from holotype.models.row_tails import AbsorbedTail
+from holotype.models.whole_tail import WholeTail
 
 _torchvision.cure()
 import timm  # noqa: E402

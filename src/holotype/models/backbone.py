@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from holotype.errors import InputError
 from holotype.models.networks import blank, check_name, from_hub, outline_of
-from holotype.models.tails import Model, check_blocks, split
+from holotype.models.tails import check_blocks, split
+from holotype.models.whole_tail import Model
 
 CAVEAT = (
     "This backbone was made for the project by distilling an ImageNet-supervised teacher (EfficientNet-Lite2)"

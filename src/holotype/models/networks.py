@@ -16,7 +16,7 @@ from torch import nn
 
 from holotype.errors import InputError
 from holotype.machine.imports import importing
-from holotype.models.tails import Model
+from holotype.models.whole_tail import Model
 
 HUB_CLIENTS = ("huggingface_hub", "httpx", "httpx2", "requests", "urllib3")
 """Packages whose errors speak of the network."""
