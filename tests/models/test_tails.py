@@ -12,7 +12,7 @@ from holotype.machine import torchvision_cure as _torchvision
 from holotype.models import row_tails
 from holotype.models.row_tails import AbsorbedTail, KVTail, RotaryTail
 from holotype.models.tails import split
-from holotype.models.whole_tail import PoolTail, WholeTail, rotary_positions
+from holotype.models.whole_tail import PoolTail, WholeTail, place_trunk, rotary_positions
 
 _torchvision.cure()
 import timm  # noqa: E402
@@ -229,6 +229,23 @@ def test_bfloat16_autocast_stays_close(family: str) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         rough = tail(tokens)
     assert (rough.float() - exact).abs().max() < 0.1 * exact.abs().max()
+
+
+@pytest.mark.parametrize("family", ["DINOv3", "EVA02", "axial rotary"])
+def test_rotary_positions_keep_their_digits_in_a_trunk_of_16_bits(family: str) -> None:
+    model: Any = small(family).float()
+    x = pictures(model)
+    exact, _ = split(copy.deepcopy(model), 1)
+    trunk, _ = split(model, 1)
+    angles = rotary_positions(exact)
+    place_trunk(trunk, torch.device("cpu"), torch.bfloat16)
+    assert {p.dtype for p in trunk.blocks.parameters()} == {torch.bfloat16}
+    assert torch.equal(rotary_positions(trunk), angles)
+    with torch.no_grad():
+        rough = trunk(x.bfloat16())
+    assert rough.dtype == torch.bfloat16
+    place_trunk(trunk, torch.device("cpu"), torch.float64)
+    assert rotary_positions(trunk).dtype == torch.float64
 
 
 def test_the_aligned_pool_of_a_gpu_is_the_plain_one() -> None:

@@ -16,6 +16,7 @@ from torch import nn
 
 from holotype.errors import InputError
 from holotype.machine.imports import importing
+from holotype.models.config import RGB
 from holotype.models.whole_tail import Model
 
 HUB_CLIENTS = ("huggingface_hub", "httpx", "httpx2", "requests", "urllib3")
@@ -43,11 +44,11 @@ def import_timm() -> ModuleType:
 def check_name(name: str, *, with_weights: bool) -> None:
     """Refuse names that timm does not know (or has no weights for), with the nearest ones it does."""
     timm = import_timm()
-    tag_known = "." not in name or name in timm.list_pretrained() or not with_weights
+    tag_known = "." not in name or name in timm.list_pretrained()
     if timm.is_model(name) and tag_known:
         if with_weights and not timm.is_model_pretrained(name):
             raise InputError(
-                f"timm has no weights for {name}: give the path of a .safetensors file with arch {name}."
+                f"timm has no weights for {name}: give the path of a .safetensors file with arch {name}, mean and std."
             )
         return
     usable = timm.list_models(["vit_*", "eva*", "deit3_*"]) + timm.list_pretrained(
@@ -56,6 +57,21 @@ def check_name(name: str, *, with_weights: bool) -> None:
     near = difflib.get_close_matches(name, usable, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}?" if near else "timm.list_pretrained() lists those it knows."
     raise InputError(f'timm knows no network "{name}": {hint}')
+
+
+def normalisations(arch: str) -> dict[tuple[RGB, RGB], list[str]]:
+    """Mean and std of the weights that a name may mean, timm's first ones first, each with the names of the weights.
+
+    One for a name with a tag; several where weights of one network expect different images; none where timm has none.
+    """
+    timm = import_timm()
+    first = f"{arch}.{timm.get_pretrained_cfg(arch).tag}" if "." not in arch else arch
+    names = [arch] if "." in arch else timm.list_pretrained(f"{arch}.*")
+    found: dict[tuple[RGB, RGB], list[str]] = {}
+    for name in sorted(names, key=lambda name: name != first):
+        cfg = timm.get_pretrained_cfg(name)  # of a name that timm knows
+        found.setdefault((tuple(cfg.mean), tuple(cfg.std)), []).append(name)
+    return found
 
 
 def outline_of(arch: str) -> Model:

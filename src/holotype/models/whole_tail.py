@@ -110,6 +110,20 @@ def absorbs_pool(model: Model) -> bool:
     return plain and pool.pool == "token" and pool.proj_drop.p == 0
 
 
+def place_trunk(trunk: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """Move a trunk, whose rotary positions keep float32 where the rest has 16 bits.
+
+    Angles that are rounded to 8 bits of mantissa put patches in the wrong places; timm rotates in the wider type.
+    """
+    rope = getattr(trunk, "rope", None)
+    if rope is None:
+        return trunk.to(device, dtype)
+    trunk.rope = None  # type: ignore[assignment]
+    trunk.to(device, dtype)
+    trunk.rope = rope.to(device, torch.promote_types(dtype, torch.float32))
+    return trunk
+
+
 def rotary_positions(model: Model) -> Tensor | None:
     """The rotary positions at the model's image size, None where it has none; in mixed mode one per block."""
     if getattr(model, "rope", None) is None:

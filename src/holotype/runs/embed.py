@@ -45,6 +45,9 @@ TOLD = {
     "format": "the version of their format",
     "backbone_digest": "the backbone",
     "image_size": "the image size",
+    "pool": "the pool",
+    "mean": "the mean of the colours",
+    "std": "their standard deviation",
     "images": "the list of images",
     "n": "the number of images",
 }
@@ -180,6 +183,7 @@ def network_facts(backbone: Backbone) -> dict[str, Any]:
         "backbone_digest": backbone.digest,
         "image_size": backbone.image_size,
         "dim": backbone.dim,
+        **backbone.changes,
     }
 
 
@@ -206,7 +210,7 @@ def _agree(folder: Path, wanted: dict[str, Any]) -> int:
         each = int(there["images_per_shard"])
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise InputError(f"{path} cannot be read ({error!r}); remove {folder} and embed again.") from error
-    differs = [told for key, told in TOLD.items() if there.get(key) != wanted[key]]
+    differs = [told for key, told in TOLD.items() if there.get(key) != wanted.get(key)]
     if differs == [TOLD["format"]] and there["format"] == FORMAT - 1:
         log.info(f"The embeddings in {folder} are those of an older version, and are made anew.")
         for file in folder.glob("part-*.parquet"):

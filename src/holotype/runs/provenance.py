@@ -34,7 +34,12 @@ def describe(backbone: Backbone, table: Table, compute: Compute) -> dict[str, An
         "processes": world_size(),
         "precision": compute.precision,
         "matmul": torch.get_float32_matmul_precision(),
-        "backbone": {"name": backbone.name, "digest": backbone.digest, "caveat": backbone.caveat},
+        "backbone": {
+            "name": backbone.name,
+            "digest": backbone.digest,
+            "caveat": backbone.caveat,
+            **backbone.changes,
+        },
         "table": {
             "name": table.name,
             "fingerprint": table.fingerprint(),

@@ -11,6 +11,7 @@ from holotype.errors import InputError
 from holotype.machine.plain import NotPlain, as_plain, from_plain
 from holotype.methods import Task
 from holotype.models.backbone import BackboneConfig
+from holotype.models.origins import meant_before
 
 FORMAT = 1
 """Raised when a file of an older version can no longer be read."""
@@ -47,6 +48,8 @@ class Sheet:
 
         Settings that came later have their default.
         """
+        if isinstance(content, dict):
+            content = {**content, "backbone": meant_before(content.get("backbone"))}
         return from_plain(cls, content, every=False)
 
     @classmethod
