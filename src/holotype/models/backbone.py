@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,8 +25,18 @@ from holotype.models.config import (
     BackboneConfig,
     asked_for,
 )
+from holotype.models.fitting import network_of
+from holotype.models.hub import is_repository, repository_origin
 from holotype.models.networks import blank, from_hub, outline_of
-from holotype.models.origins import CAVEAT, EMBEDDED, MADE, Origin, caveat_of, find_origin
+from holotype.models.origins import (
+    CAVEAT,
+    EMBEDDED,
+    MADE,
+    Origin,
+    caveat_of,
+    check_normalisation,
+    find_origin,
+)
 from holotype.models.pools import find_pool, set_pool
 from holotype.models.tails import check_blocks, split
 from holotype.models.whole_tail import Model
@@ -76,17 +84,21 @@ def load_backbone(config: BackboneConfig, *, fetch: bool = True) -> Backbone:
     fetch: without it, weights of the hub are left out, so that the network has the shape and the speed alone.
     """
     mean, std = asked_for(config)
-    origin = find_origin(config)
-    outline = outline_of(origin.arch)
+    hub = is_repository(config.name)
+    origin = repository_origin(config.name, fetch=fetch) if hub else find_origin(config)
+    check_normalisation(origin, mean)
+    outline = outline_of(origin.arch, **origin.settings)
     size = _image_size(config, origin, outline)
     check_blocks(config.train_blocks, len(outline.blocks), origin.arch)
-    pool = find_pool(outline, config.pool, origin.arch)
+    pool = find_pool(outline, config.pool, origin.arch, own_pool=origin.own_pool)
     # timm draws initial weights that are overwritten at once: the caller's generator is not to notice.
     with torch.random.fork_rng(devices=[]):
         if origin.file is not None:
-            model = _from_file(origin, origin.file, size)
+            model = network_of(origin, origin.file, size)
+        elif fetch:
+            model = from_hub(origin.arch, size)
         else:
-            model = from_hub(origin.arch, size) if fetch else blank(origin.arch, img_size=size)
+            model = blank(origin.arch, img_size=size, **origin.settings)
     digest = origin.digest or state_digest(model.state_dict())
     dim = int(model.num_features)
     set_pool(model, pool)
@@ -118,41 +130,6 @@ def _image_size(config: BackboneConfig, origin: Origin, outline: Model) -> int:
         near = max(patch, round(size / patch) * patch)
         raise InputError(f"An image_size of {size} is no multiple of {arch}'s patch of {patch}: use {near}.")
     return size
-
-
-def _from_file(origin: Origin, path: Path, size: int) -> Model:
-    """Build `origin.arch` and load `path` into it: every key must fit, and half precision becomes float32."""
-    from safetensors.torch import load_file
-
-    model = blank(origin.arch, img_size=size)
-    state = {k: v.float() if v.is_floating_point() else v for k, v in load_file(path).items()}
-    try:
-        state = _filter(model)(state, model)  # resamples positions for another image size
-    except (KeyError, RuntimeError) as error:
-        raise InputError(f"The weights in {path} do not fit {origin.arch} ({error}): check arch.") from error
-    state = {k: v for k, v in state.items() if not k.startswith("head.")}  # a classifier we do not use
-    own = model.state_dict()
-    wrong = {
-        "missing": [k for k in own if k not in state],
-        "unexpected": [k for k in state if k not in own],
-        "of another shape": [k for k in own if k in state and own[k].shape != state[k].shape],
-    }
-    if any(wrong.values()):
-        told = "; ".join(f"{len(keys)} {what}: {', '.join(keys[:3])}" for what, keys in wrong.items() if keys)
-        raise InputError(
-            f"The weights in {path} do not fit {origin.arch} ({told}): check arch and image_size."
-        )
-    model.load_state_dict(state)
-    return model
-
-
-def _filter(model: Model) -> Callable[..., dict[str, Tensor]]:
-    """timm's own translation of published checkpoints into its names."""
-    from timm.models import eva, vision_transformer
-
-    if isinstance(model, eva.Eva):
-        return eva.checkpoint_filter_fn
-    return partial(vision_transformer.checkpoint_filter_fn, adapt_layer_scale=True)
 
 
 def state_digest(state: Mapping[str, Tensor]) -> str:

@@ -26,7 +26,8 @@ class BackboneConfig:
 
     name: str = "embedded"
     """Backbone: "embedded" (ships with the package), timm's name of a vision transformer (fetched from the
-    Hugging Face hub, for example vit_base_patch16_224.dino), or the path of a .safetensors file."""
+    Hugging Face hub, for example vit_base_patch16_224.dino), a repository there (hf-hub:imageomics/bioclip), or the
+    path of a .safetensors file."""
     arch: str | None = None
     """timm's name of the network in a local file; needed unless the file's metadata says it (key `timm`)."""
     image_size: int | None = None

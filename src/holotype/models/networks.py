@@ -74,10 +74,10 @@ def normalisations(arch: str) -> dict[tuple[RGB, RGB], list[str]]:
     return found
 
 
-def outline_of(arch: str) -> Model:
+def outline_of(arch: str, **settings: object) -> Model:
     """The network without storage: what it is, before anything is downloaded."""
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        model = blank(arch)
+        model = blank(arch, **settings)
     from timm.models.eva import Eva
     from timm.models.vision_transformer import VisionTransformer
 
@@ -109,9 +109,9 @@ def from_hub(arch: str, size: int) -> Model:
         repository = timm.get_pretrained_cfg(arch).hf_hub_id or f"timm/{arch}"
         if _is_damage(error):
             raise InputError(_of_damage(arch, repository, error)) from error
-        if _is_of_the_network(error):
+        if is_of_the_network(error):
             raise InputError(
-                f"The weights of {arch} could not be fetched from the Hugging Face hub ({_brief(error)}): try again, "
+                f"The weights of {arch} could not be fetched from the Hugging Face hub ({brief(error)}): try again, "
                 f"or download model.safetensors of {repository} where there is a network and give its path as the "
                 f"backbone with arch {arch}, or use the embedded backbone."
             ) from error
@@ -125,7 +125,7 @@ def _is_damage(error: Exception) -> bool:
     return isinstance(error, SafetensorError | EOFError | zipfile.BadZipFile | pickle.UnpicklingError) or torn
 
 
-def _is_of_the_network(error: Exception) -> bool:
+def is_of_the_network(error: Exception) -> bool:
     """The hub's client changes its HTTP library between versions, and not all their errors are OSErrors."""
     package = type(error).__module__.partition(".")[0]
     wrong_sum = isinstance(error, RuntimeError) and "invalid hash value" in str(error)  # what torch.hub says
@@ -137,7 +137,7 @@ def _of_damage(arch: str, repository: str, error: Exception) -> str:
     files = " and ".join(str(file) for file in _fetched(repository))
     what = f"delete {files}" if files else f"delete {repository} from the hub's cache (hf cache)"
     return (
-        f"The weights of {arch} were not fetched whole from the Hugging Face hub ({_brief(error)}): {what}, and run "
+        f"The weights of {arch} were not fetched whole from the Hugging Face hub ({brief(error)}): {what}, and run "
         "the same command again."
     )
 
@@ -150,7 +150,7 @@ def _fetched(repository: str) -> list[Path]:
     return [Path(file).resolve() for file in found if isinstance(file, str)]
 
 
-def _brief(error: Exception) -> str:
+def brief(error: Exception) -> str:
     """Kind and first line of an error."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0].strip()[:150]}" if lines else type(error).__name__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,12 @@ class Origin:
     std: RGB | None = None
     digest: str = ""
     caveat: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Of timm's network, where it is not the plain one of its name."""
+    own_pool: bool = False
+    """Whether the weights were trained for a task with the network's own pool."""
+    licence: str = ""
+    """As whoever published the weights names it; "" where nobody says."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +105,6 @@ def _file_origin(path: Path, config: BackboneConfig, name: str) -> Origin:
     size, mean, std = _described(said, path)
     if made is not None:
         size, mean, std = size or made.image_size, mean or IMAGENET_MEAN, std or IMAGENET_STD
-    if (mean is None or std is None) and config.mean is None:
-        _check_normalisation(arch, path)
     return Origin(name, arch, path, size, mean, std, digest, CAVEAT if made else "")
 
 
@@ -116,10 +120,11 @@ def _described(said: Mapping[str, str], path: Path) -> tuple[int | None, RGB | N
     return size, mean, std
 
 
-def _check_normalisation(arch: str, path: Path) -> None:
-    """Refuse a file whose normalisation nobody knows: weights of one network expect different ones."""
-    found = normalisations(arch)
-    if len(found) == 1:
+def check_normalisation(origin: Origin, asked: RGB | None) -> None:
+    """Refuse weights whose normalisation nobody knows: those of one network expect different ones."""
+    told = asked is not None or (origin.mean is not None and origin.std is not None)
+    arch, path = origin.arch, origin.file or origin.name
+    if told or origin.name == arch or len(found := normalisations(arch)) == 1:
         return
     tags = [names[-1] for names in found.values()]
     which = f"a tag ({' or '.join(tags[:3])})" if tags else "the tag of its weights, where timm has some"

@@ -32,7 +32,8 @@ def foreseen(config: BackboneConfig) -> dict[str, str | None]:
     from holotype.models.origins import find_origin
 
     if config.pool == "auto":
-        silent = config.arch is None and config.name.endswith(".safetensors")  # its metadata may say anything
+        # metadata and repositories may say anything
+        silent = config.arch is None and (config.name.endswith(".safetensors") or ":" in config.name)
         return {} if silent else {"pool": makers_pool(config.arch or config.name)}
     try:
         arch = find_origin(config).arch
