@@ -73,7 +73,7 @@ def test_a_network_of_timm_with_settings_of_its_own(hub: Hub) -> None:
     found = load_backbone(BackboneConfig("hf-hub:me/net"))
     assert (found.name, found.image_size, found.dim) == ("hf-hub:me/net", 32, 48)
     assert (found.mean, found.std) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
-    assert found.changes == {}
+    assert (found.changes, found.licence) == ({}, "cc-by-nc-4.0")
     x = torch.randn(2, 3, 32, 32)
     torch.testing.assert_close(features(found, x), model(x).detach(), atol=1e-5, rtol=1e-5)
     n_asked = len([one for one in hub.asked if one[0] == "GET"])
@@ -121,7 +121,7 @@ def test_open_clip_with_a_network_of_timm(hub: Hub) -> None:
         README__md="---\nlicense: mit\ntags: [x]\n---\nA card.",
     )
     found = load_backbone(BackboneConfig("hf-hub:lab/clip"))
-    assert (found.image_size, found.mean) == (32, (0.1, 0.2, 0.3))
+    assert (found.image_size, found.mean, found.licence) == (32, (0.1, 0.2, 0.3), "mit")
     x = torch.randn(2, 3, 32, 32)
     torch.testing.assert_close(features(found, x), model(x).detach(), atol=1e-5, rtol=1e-5)
 
@@ -134,6 +134,24 @@ def test_transformers_dinov2(hub: Hub) -> None:
     assert found.mean == IMAGENET_MEAN
     x = torch.randn(2, 3, 28, 28)
     torch.testing.assert_close(features(found, x), model(x).detach(), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("card", "licence"),
+    [
+        ("---\nlicense: mit\n---", "mit"),
+        ("---\nlicense:\n- mit\nlanguage:\n- en\n---\n# Card", "mit"),
+        ("---\nlicense: other\nlicense_name: dinov3-license\n---", "dinov3-license"),
+        ("---\nlicense: other\n---", "other"),
+        ("---\n: : [\n---", "unknown"),
+        ("# Card", "unknown"),
+    ],
+)
+def test_the_card_names_the_licence(hub: Hub, card: str, licence: str) -> None:
+    cfg = {"input_size": [3, 32, 32], **GREY}
+    config = {"architecture": "vit_tiny_patch16_224", "model_args": SMALL, "pretrained_cfg": cfg}
+    put(hub, "me/net", {}, config__json=config, README__md=card)
+    assert load_backbone(BackboneConfig("hf-hub:me/net"), fetch=False).licence == licence
 
 
 BAD: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -219,3 +237,4 @@ def test_the_command_takes_a_repository(hub: Hub, tmp_path: Path, squares_folder
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "48 numbers each" in done.stdout
+    assert "Backbone hf-hub:me/net: Its weights are under Meta's DINOv3 licence" in done.stderr

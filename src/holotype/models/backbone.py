@@ -27,6 +27,7 @@ from holotype.models.config import (
 )
 from holotype.models.fitting import network_of
 from holotype.models.hub import is_repository, repository_origin
+from holotype.models.licences import UNKNOWN, has_strings, told
 from holotype.models.networks import blank, from_hub, outline_of
 from holotype.models.origins import (
     CAVEAT,
@@ -76,6 +77,8 @@ class Backbone:
     changes: dict[str, Any] = field(default_factory=dict)
     """pool, mean and std where they are not those that weights of this name had before there was a choice. They decide
     the features, and stand in identities where they are something."""
+    licence: str = ""
+    """Of the weights, as whoever published them names it; unknown where nobody does."""
 
 
 def load_backbone(config: BackboneConfig, *, fetch: bool = True) -> Backbone:
@@ -110,7 +113,10 @@ def load_backbone(config: BackboneConfig, *, fetch: bool = True) -> Backbone:
     mean, std = mean or usual[0], std or usual[1]
     changes: dict[str, Any] = {"pool": pool} if pool else {}
     changes |= {"mean": list(mean), "std": list(std)} if [mean, std] != usual else {}
-    return Backbone(trunk, tail, dim, size, mean, std, origin.name, digest, origin.caveat, changes)
+    licence = origin.licence or UNKNOWN
+    if fetch and config.name != "embedded":
+        (log.warning if has_strings(licence) else log.info)(told(origin.name, licence))
+    return Backbone(trunk, tail, dim, size, mean, std, origin.name, digest, origin.caveat, changes, licence)
 
 
 def _image_size(config: BackboneConfig, origin: Origin, outline: Model) -> int:

@@ -11,6 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from holotype.errors import InputError
 from holotype.models.networks import brief, is_of_the_network, outline_of
 from holotype.models.origins import Origin, file_digest, read_metadata
@@ -100,14 +102,15 @@ class Repository:
         """As the first lines of its card name it."""
         card = self.file(CARD)
         text = card.read_text(encoding="utf-8", errors="replace") if card else ""
-        head = re.match(r"---\n(.*?)\n---", text, re.DOTALL)
-        named = (
-            dict(re.findall(r"^(license(?:_name)?):[ \t]*['\"]?([^'\"\n]+)", head[1], re.MULTILINE))
-            if head
-            else {}
-        )
-        kind = named.get("license", "").strip()
-        return named.get("license_name", kind).strip() if kind in ("", "other") else kind
+        head = re.match(r"---\s*\n(.*?)\n---", text, re.DOTALL)
+        try:
+            said = yaml.safe_load(head[1]) if head else {}
+        except yaml.YAMLError:
+            return ""
+        said = said if isinstance(said, dict) else {}
+        named = said.get("license")
+        named = ", ".join(map(str, named)) if isinstance(named, list) else str(named or "")
+        return str(said.get("license_name") or named) if named in ("", "other") else named
 
     def read(self, name: str) -> dict[str, Any]:
         """A JSON file; empty where there is none."""

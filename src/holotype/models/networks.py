@@ -59,6 +59,11 @@ def check_name(name: str, *, with_weights: bool) -> None:
     raise InputError(f'timm knows no network "{name}": {hint}')
 
 
+def licence_of(name: str) -> str:
+    """Licence of timm's weights of that name; "" where it says none."""
+    return str(import_timm().get_pretrained_cfg(name).license or "")
+
+
 def normalisations(arch: str) -> dict[tuple[RGB, RGB], list[str]]:
     """Mean and std of the weights that a name may mean, timm's first ones first, each with the names of the weights.
 

@@ -18,13 +18,15 @@ from holotype.models.config import (
     as_rgb,
     makers_pool,
 )
-from holotype.models.networks import check_name, normalisations
+from holotype.models.networks import check_name, licence_of, normalisations
 
 CAVEAT = (
     "This backbone was made for the project by distilling an ImageNet-supervised teacher (EfficientNet-Lite2)"
     " on 121 k images, which include all CUB images, train and test, without their labels: scores made with "
     "it are comparable with each other, not with published DINO tables."
 )
+OURS = "mit"
+"""Licence of the networks made for the project."""
 EMBEDDED = Path(__file__).parent / "weights" / "vit_tiny_patch16_128.safetensors"
 
 
@@ -80,7 +82,7 @@ def find_origin(config: BackboneConfig) -> Origin:
     if "/" in name or "\\" in name or Path(name).suffix in (".pt", ".pth", ".bin", ".ckpt"):
         raise InputError(f"There is no backbone file {name}: give the path of an existing .safetensors file.")
     check_name(name, with_weights=True)
-    return Origin(name, name)
+    return Origin(name, name, licence=licence_of(name))
 
 
 def _file_of(name: str) -> Path | None:
@@ -105,7 +107,9 @@ def _file_origin(path: Path, config: BackboneConfig, name: str) -> Origin:
     size, mean, std = _described(said, path)
     if made is not None:
         size, mean, std = size or made.image_size, mean or IMAGENET_MEAN, std or IMAGENET_STD
-    return Origin(name, arch, path, size, mean, std, digest, CAVEAT if made else "")
+    tagged = licence_of(arch) if "." in arch else ""  # else nothing tells whose weights they are
+    licence = OURS if made else said.get("license") or said.get("licence") or tagged
+    return Origin(name, arch, path, size, mean, std, digest, CAVEAT if made else "", licence=licence)
 
 
 def _described(said: Mapping[str, str], path: Path) -> tuple[int | None, RGB | None, RGB | None]:

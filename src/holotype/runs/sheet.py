@@ -37,6 +37,8 @@ class Sheet:
     """Whether it was trained in fp64."""
     weights: str
     """sha256 of model.safetensors; a kill between the two files leaves a pair that does not match."""
+    licence: str = ""
+    """Of the backbone's weights, which the trained ones come from."""
     format: int = FORMAT
 
     def as_dict(self) -> dict[str, Any]:
