@@ -62,7 +62,7 @@ def add_image_flags(parser: Parser) -> None:
         "--backbone.name",
         default="auto",
         metavar="NAME",
-        help="auto (default), embedded, timm's name, or a .safetensors file",
+        help="auto (default), embedded, timm's name, hf-hub:ORGANISATION/REPOSITORY, or a .safetensors file",
     )
     parser.add_argument(
         "--arch", "--backbone.arch", metavar="NAME", help="timm's name of the network in a .safetensors file"

@@ -30,7 +30,8 @@ class DiscoverConfig:
     method: str = "rpc"
     """Method that finds the categories: a name from `holotype methods`, or one of your own as package.module:Class."""
     backbone: str = "auto"
-    """The network: auto takes the best that can be had; embedded, timm's name, or a .safetensors file."""
+    """The network: auto takes the best that can be had; embedded, timm's name, hf-hub:ORGANISATION/REPOSITORY, or a
+    .safetensors file."""
     arch: str | None = None
     """timm's name of the network in a .safetensors file."""
     image_size: int | None = None

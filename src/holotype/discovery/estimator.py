@@ -56,7 +56,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
     ----------
     method: a name from `holotype methods`, or one of your own as package.module:Class.
     k: number of categories, known and novel together, or "auto".
-    backbone: "auto", "embedded", a name of timm, or the path of a .safetensors file.
+    backbone: "auto", "embedded", a name of timm, hf-hub:org/repo, or the path of a .safetensors file.
     arch: timm's name of the network in a .safetensors file.
     image_size: side of the backbone's input in pixels.
     pool: "token" (CLS), "mean" (of the patches), or "auto": what the makers of the weights take.

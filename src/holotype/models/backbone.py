@@ -114,7 +114,10 @@ def load_backbone(config: BackboneConfig, *, fetch: bool = True) -> Backbone:
     changes: dict[str, Any] = {"pool": pool} if pool else {}
     changes |= {"mean": list(mean), "std": list(std)} if [mean, std] != usual else {}
     licence = origin.licence or UNKNOWN
-    if fetch and config.name != "embedded":
+    silent = config.name == "embedded" or (
+        licence == UNKNOWN and not hub
+    )  # a file of one's own that does not say
+    if fetch and not silent:
         (log.warning if has_strings(licence) else log.info)(told(origin.name, licence))
     return Backbone(trunk, tail, dim, size, mean, std, origin.name, digest, origin.caveat, changes, licence)
 

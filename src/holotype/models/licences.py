@@ -28,11 +28,11 @@ def terms(licence: str) -> str:
     if not has_strings(licence):
         return ""
     if licence in ("", UNKNOWN):
-        return "Nobody says under which licence its weights are; find out before you pass on or sell what comes of them."
+        return "Nobody says under which licence its weights are; find out before you publish or sell what comes of it."
     if licence.lower() in OWN_TERMS:
         return f"Its weights are under {OWN_TERMS[licence.lower()]}."
     if NO_COMMERCE.search(licence):
-        return f"Its weights are under {licence}, which forbids commercial use; a model trained from them inherits that."
+        return f"Its weights are under {licence}, which forbids commercial use, of models made from them too."
     return f"Its weights are under {licence}, with terms of its own; read them before you pass on a model made of them."
 
 

@@ -17,6 +17,7 @@ from torch import nn
 from holotype.errors import InputError
 from holotype.machine.imports import importing
 from holotype.models.config import RGB
+from holotype.models.licences import has_strings
 from holotype.models.whole_tail import Model
 
 HUB_CLIENTS = ("huggingface_hub", "httpx", "httpx2", "requests", "urllib3")
@@ -62,6 +63,18 @@ def check_name(name: str, *, with_weights: bool) -> None:
 def licence_of(name: str) -> str:
     """Licence of timm's weights of that name; "" where it says none."""
     return str(import_timm().get_pretrained_cfg(name).license or "")
+
+
+def licence_of_files(arch: str) -> str:
+    """What a file with this network is under, as far as the name tells: with a tag, the licence of these weights.
+
+    Without one it may be anybody's work, unless timm knows the network by weights with strings attached alone, as of
+    DINOv3; then these. Else "".
+    """
+    if "." in arch:
+        return licence_of(arch)
+    found = sorted({licence_of(name) for name in import_timm().list_pretrained(f"{arch}.*")})
+    return " or ".join(found) if all(has_strings(licence) for licence in found) else ""
 
 
 def normalisations(arch: str) -> dict[tuple[RGB, RGB], list[str]]:

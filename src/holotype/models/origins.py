@@ -18,7 +18,7 @@ from holotype.models.config import (
     as_rgb,
     makers_pool,
 )
-from holotype.models.networks import check_name, licence_of, normalisations
+from holotype.models.networks import check_name, licence_of, licence_of_files, normalisations
 
 CAVEAT = (
     "This backbone was made for the project by distilling an ImageNet-supervised teacher (EfficientNet-Lite2)"
@@ -107,8 +107,7 @@ def _file_origin(path: Path, config: BackboneConfig, name: str) -> Origin:
     size, mean, std = _described(said, path)
     if made is not None:
         size, mean, std = size or made.image_size, mean or IMAGENET_MEAN, std or IMAGENET_STD
-    tagged = licence_of(arch) if "." in arch else ""  # else nothing tells whose weights they are
-    licence = OURS if made else said.get("license") or said.get("licence") or tagged
+    licence = OURS if made else said.get("license") or said.get("licence") or licence_of_files(arch)
     return Origin(name, arch, path, size, mean, std, digest, CAVEAT if made else "", licence=licence)
 
 
