@@ -7,13 +7,14 @@
 A block of README.md or of a document in docs/ stands between two lines of its own:
 
     <!-- table: STUDY [DATASET] [rows=a,b,c] [seeds=0-4,7] [kind=study|comparison|progress|ablation|seeds|each] -->
-    <!-- table: NAME kind=overhead|card|methods -->
+    <!-- table: NAME kind=overhead|backbones|card|methods -->
     <!-- end of table -->
 
 STUDY names experiments/STUDY.yaml, whose rows select their records in experiments/results. kind=seeds: one row's gain
 on the reference over several sets of seeds, seeds=0-1;2-9. kind=each: the score of every seed in place of their mean.
-kind=progress: a comparison with p, for a study with the rows kmeans and simgcd. NAME: for kind=overhead the folder in
-experiments/results with what benchmarks/overhead.py measured, for kind=card a method; kind=methods lists them all.
+kind=progress: a comparison with p, for a study with the rows kmeans and simgcd. NAME: for kind=overhead and
+kind=backbones the folder in experiments/results with what benchmarks/overhead.py and benchmarks/backbones.py measured,
+for kind=card a method; kind=methods lists them all.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from backbones_table import backbones_table
 from method_cards import card_page, methods_table
 from overhead_table import overhead_table
 from script import one_sentence
@@ -38,7 +40,7 @@ from holotype.runs.records import Records
 TOP = Path(__file__).resolve().parent.parent
 BEGIN = re.compile(r"^<!-- table:(.*)-->[ \t]*$", re.MULTILINE)
 END = re.compile(r"^<!-- end of table -->[ \t]*$", re.MULTILINE)
-OTHERS = ("overhead", "card", "methods")
+OTHERS = ("overhead", "backbones", "card", "methods")
 """Kinds of tables that are of no study."""
 
 
@@ -112,6 +114,8 @@ def rewrite(text: str, where: str, build: Callable[[Choice], str]) -> tuple[str,
 def build_table(choice: Choice, top: Path, results: Records) -> str:
     if choice.kind == "overhead":
         return overhead_table(results.folder / choice.study)
+    if choice.kind == "backbones":
+        return backbones_table(results.folder / choice.study)
     if choice.kind == "card":
         return card_page(choice.study, top, results)
     if choice.kind == "methods":

@@ -14,7 +14,8 @@ from holotype.machine import torchvision_cure as _torchvision
 from holotype.machine.device import Compute
 from holotype.methods import Method, Task, find_method
 from holotype.models.backbone import IMAGENET_MEAN, IMAGENET_STD, Backbone, BackboneConfig, load_backbone
-from holotype.models.tails import Model, split
+from holotype.models.tails import split
+from holotype.models.whole_tail import Model
 
 EMBEDDED_ARCH, EMBEDDED_SIZE = "vit_tiny_patch16_224", 128
 

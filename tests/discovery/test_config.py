@@ -64,6 +64,8 @@ def test_numbers_may_come_as_text_or_as_numpy_has_them() -> None:
         ({"bursts": 0}, "bursts is 0"),
         ({"bursts": "nan"}, "bursts is 'nan'"),
         ({"bursts": True}, "bursts is True"),
+        ({"pool": "max"}, "pool is 'max'"),
+        ({"mean": "grey"}, "mean is 'grey'"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(settings: dict, says: str) -> None:
@@ -86,5 +88,8 @@ def test_bursts_are_auto_no_or_seconds() -> None:
 def test_the_network_is_the_one_that_was_taken() -> None:
     config = DiscoverConfig(backbone="auto", image_size=64)
     assert config.network == BackboneConfig("auto", image_size=64)
+    full = DiscoverConfig(pool="mean", mean="0,0,0", std=[1, 1, 1])
+    assert full.network == BackboneConfig("auto", pool="mean", mean=(0, 0, 0), std=(1, 1, 1))
+    assert full.with_network(full.network) == full
     taken = config.with_network(BackboneConfig("embedded", image_size=128))
     assert (taken.backbone, taken.image_size) == ("embedded", 128)

@@ -1,13 +1,13 @@
-"""Loading backbones: embedded, local file, hub; counts and parameter groups of the reference; bad input."""
+"""Loading backbones: embedded, local file, hub; pool and normalisation; bad input."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from holotype.errors import InputError
 from holotype.machine import torchvision_cure as _torchvision
@@ -18,27 +18,14 @@ from holotype.models.backbone import (
     IMAGENET_STD,
     BackboneConfig,
     load_backbone,
-    split,
 )
-from holotype.models.heads import CompactOVA, CosineClassifier, Projector
-from holotype.models.tails import AbsorbedTail, WholeTail
+from holotype.models.row_tails import AbsorbedTail, RotaryTail
+from holotype.models.whole_tail import WholeTail
 
 _torchvision.cure()
 import timm  # noqa: E402
 
-PUBLISHED_HEADS = True
-
-GROUPS = dict(np.load(Path(__file__).parent.parent / "parity" / "param_groups.npz", allow_pickle=False))
 TINY = "vit_tiny_patch16_224"
-
-
-def count(*modules: nn.Module) -> int:
-    return sum(p.numel() for module in modules for p in module.parameters())
-
-
-def vit_b16() -> Any:
-    with torch.device("meta"):
-        return timm.create_model("vit_base_patch16_224", num_classes=0)
 
 
 def test_embedded() -> None:
@@ -123,15 +110,87 @@ def test_local_file_with_arch_takes_timms_mean_and_drops_a_classifier(
     assert type(found.tail) is AbsorbedTail
 
 
-def test_local_eva_file(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def dinov3(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A DINOv3 network of random weights as timm makes it, and the same as a file."""
     model = timm.create_model("vit_small_patch16_dinov3", img_size=32, num_classes=0).eval()
-    path = tmp_path / "dinov3.safetensors"
+    path = tmp_path_factory.mktemp("dinov3") / "dinov3.safetensors"
     save_file(model.state_dict(), path)
-    x = torch.randn(1, 3, 32, 32)
-    found = load_backbone(BackboneConfig(str(path), arch="vit_small_patch16_dinov3", image_size=32))
-    assert type(found.tail) is WholeTail
+    return model, path
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "tail", "told"),
+    [
+        ("auto", "token", RotaryTail, {"pool": "token"}),
+        ("token", "token", RotaryTail, {"pool": "token"}),
+        ("mean", "avg", WholeTail, {}),
+    ],
+)
+def test_dinov3_gives_the_feature_of_its_makers(
+    dinov3: Any, asked: Any, kind: str, tail: type, told: dict
+) -> None:
+    """timm takes the mean of the patches, upstream the CLS token."""
+    model, path = dinov3
+    config = BackboneConfig(str(path), arch="vit_small_patch16_dinov3.lvd1689m", image_size=32, pool=asked)
+    found = load_backbone(config)
+    assert (type(found.tail), found.changes) == (tail, told)
+    x = torch.randn(2, 3, 32, 32)
     with torch.no_grad():
-        torch.testing.assert_close(found.tail(found.trunk(x)), model(x), atol=1e-5, rtol=1e-5)
+        expected = (
+            model.forward_head(model.forward_features(x))
+            if kind == "avg"
+            else model.forward_features(x)[:, 0]
+        )
+        torch.testing.assert_close(found.tail(found.trunk(x)), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_the_pool_of_any_network_can_be_chosen(tmp_path: Path, tiny_state: dict[str, Tensor]) -> None:
+    path = tmp_path / "mine.safetensors"
+    save_file(tiny_state, path)
+    config = BackboneConfig(str(path), arch=TINY, image_size=32)
+    assert load_backbone(config).changes == load_backbone(replace(config, pool="token")).changes == {}
+    found = load_backbone(replace(config, pool="mean"))
+    assert found.changes == {"pool": "mean"}
+    model = timm.create_model(TINY, img_size=32, num_classes=0).eval()
+    model.load_state_dict(tiny_state)
+    x = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        expected = model.forward_features(x)[:, 1:].mean(1)
+        torch.testing.assert_close(found.tail(found.trunk(x)), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_dinov2_named_by_hand_sees_224_pixels_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "holotype")
+    by_hand = BackboneConfig("vit_small_patch14_dinov2.lvd142m")
+    assert load_backbone(by_hand, fetch=False).image_size == 224
+    assert "sees 224 x 224 pixels" in caplog.text
+    assert "--image-size 518" in caplog.text
+    caplog.clear()
+    assert load_backbone(replace(by_hand, image_size=42), fetch=False).image_size == 42
+    assert caplog.text == ""
+
+
+def test_an_arch_without_its_tag_is_asked_for_where_weights_differ(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """DINO and ImageNet-21k weights of one network expect different images, and no file tells them apart."""
+    path, dino = tmp_path / "dino.safetensors", "vit_small_patch16_224.dino"
+    save_file(timm.create_model("vit_small_patch16_224", img_size=32, num_classes=0).state_dict(), path)
+    config = BackboneConfig(str(path), arch="vit_small_patch16_224", image_size=32)
+    with pytest.raises(
+        InputError, match=r"mean and std .* tag .*vit_small_patch16_224\.dino.*, or mean and std"
+    ) as said:
+        load_backbone(config)
+    assert "\n" not in str(said.value)
+    assert load_backbone(replace(config, arch=dino)).mean == IMAGENET_MEAN
+    found = load_backbone(replace(config, mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6)))
+    assert (found.mean, found.std) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    assert found.changes == {"mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}
+    with pytest.raises(InputError, match="timm knows no network"):
+        load_backbone(replace(config, arch="vit_small_patch16_224.nobody"))
 
 
 def test_the_projects_networks_are_known_by_stem_and_by_content(tmp_path: Path) -> None:
@@ -154,7 +213,7 @@ def test_weights_that_do_not_fit(tmp_path: Path, tiny_state: dict[str, Tensor]) 
         load_backbone(BackboneConfig(str(path), arch=TINY, image_size=32))
     save_file(tiny_state, path)
     with pytest.raises(InputError, match=r"150 of another shape: cls_token, pos_embed"):
-        load_backbone(BackboneConfig(str(path), arch="vit_small_patch16_224", image_size=32))
+        load_backbone(BackboneConfig(str(path), arch="vit_small_patch16_224.dino", image_size=32))
     save_file({**tiny_state, "pos_embed": torch.zeros(1, 8, 192)}, path)
     with pytest.raises(InputError, match="do not fit"):
         load_backbone(BackboneConfig(str(path), arch=TINY, image_size=32))
@@ -171,6 +230,14 @@ BAD = {
     "hierarchy": (BackboneConfig("swin_tiny_patch4_window7_224"), "not a plain vision transformer"),
     "two heads": (BackboneConfig("deit_tiny_distilled_patch16_224"), "not a plain vision transformer"),
     "portrait": (BackboneConfig("vit_base_patch16_sapiens2"), "set image_size"),
+    "no CLS token": (
+        BackboneConfig("vit_base_patch16_siglip_224.webli", pool="token"),
+        "no CLS token: use mean",
+    ),
+    "no such pool": (BackboneConfig(pool="max"), "auto, token or mean"),  # type: ignore[arg-type]
+    "mean alone": (BackboneConfig(mean=(0.5, 0.5, 0.5)), "mean is given without std"),
+    "mean of bytes": (BackboneConfig(mean=(124, 116, 104), std=(1, 1, 1)), "divide by 255"),
+    "no spread": (BackboneConfig(mean=(0.5, 0.5, 0.5), std=(0, 0.5, 0.5)), "above 0"),
     "no block": (BackboneConfig(train_blocks=0), "use 1 to 12"),
     "too many blocks": (BackboneConfig(train_blocks=13), "use 1 to 12"),
     "odd size": (BackboneConfig(image_size=100), "use 96"),
@@ -202,42 +269,8 @@ def test_bad_files(tmp_path: Path, tiny_state: dict[str, Tensor]) -> None:
             load_backbone(BackboneConfig(str(path)))
         assert "\n" not in str(said.value)
     save_file(tiny_state, path)
-    with pytest.raises(InputError, match="set arch"):
+    with pytest.raises(InputError, match=r"set arch .* with the tag .* vit_base_patch16_224\.dino"):
         load_backbone(BackboneConfig(str(path)))
     save_file(tiny_state, path, metadata={"timm": TINY, "mean": "grey"})
     with pytest.raises(InputError, match="metadata"):
         load_backbone(BackboneConfig(str(path)))
-
-
-def test_parameter_counts_of_the_reference() -> None:
-    model = vit_b16()
-    assert count(model) == int(GROUPS["counts.backbone"]) == 85_798_656
-    assert count(model.blocks[11]) == int(GROUPS["counts.block"]) == 7_087_872
-    trunk, tail = split(model, 1)
-    assert count(trunk, tail) == 85_798_656
-    with torch.device("meta"):
-        projector, classifier, ova = Projector(768), CosineClassifier(768, 200), CompactOVA(768, 100)
-    assert count(projector) == int(GROUPS["counts.projector"]) == 6_295_808
-    simgcd = count(trunk, tail, projector, classifier)
-    assert simgcd == 92_248_064 == int(GROUPS["counts.total"]) - 200  # less the reference's frozen gains
-    assert simgcd + count(ova) == 93_540_580
-    learns = [p for m in (trunk, tail, projector, classifier) for p in m.parameters() if p.requires_grad]
-    assert sum(p.numel() for p in learns) == int(GROUPS["counts.trainable"])
-
-
-def test_names_fall_into_the_references_groups() -> None:
-    """Matrices are decayed, biases and one-dimensional tensors are not, the rest is frozen: as in SimGCD."""
-    trunk, tail = split(vit_b16(), 1)
-    with torch.device("meta"):
-        projector, classifier = Projector(768), CosineClassifier(768, 200)
-    named = {f"0.{name}": p for module in (trunk, tail) for name, p in module.named_parameters()}
-    named |= {f"1.{name}": p for name, p in projector.named_parameters()} | {
-        "1.last_layer.weight_v": classifier.v
-    }
-    decay = {name for name, p in named.items() if p.requires_grad and p.ndim > 1}
-    no_decay = {name for name, p in named.items() if p.requires_grad and p.ndim == 1}
-    assert decay == set(GROUPS["groups.decay"].tolist())
-    assert no_decay == set(GROUPS["groups.no_decay"].tolist())
-    assert named.keys() - decay - no_decay == set(GROUPS["groups.frozen"].tolist()) - {
-        "1.last_layer.weight_g"
-    }

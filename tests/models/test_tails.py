@@ -9,11 +9,14 @@ from torch import Tensor, nn
 
 from holotype.errors import InputError
 from holotype.machine import torchvision_cure as _torchvision
-from holotype.models import tails
-from holotype.models.tails import AbsorbedTail, KVTail, WholeTail, rotary_positions, split
+from holotype.models import row_tails
+from holotype.models.row_tails import AbsorbedTail, KVTail, RotaryTail
+from holotype.models.tails import split
+from holotype.models.whole_tail import PoolTail, WholeTail, place_trunk, rotary_positions
 
 _torchvision.cure()
 import timm  # noqa: E402
+from timm.layers import RmsNorm  # noqa: E402
 
 SMALL = {"img_size": 32, "embed_dim": 48, "depth": 3, "num_heads": 3}
 # family -> (timm's name, what is overridden, the tail it must get)
@@ -31,17 +34,36 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], type[WholeTail]]] = {
     "q/k norm, no bias": ("vit_tiny_patch16_224", {"qk_norm": True, "qkv_bias": False}, KVTail),
     "drop path": ("vit_tiny_patch16_224", {"drop_path_rate": 0.1}, WholeTail),
     "MAE, mean pool": ("vit_base_patch16_224", {"global_pool": "avg"}, WholeTail),
-    "SigLIP, attention pool": ("vit_base_patch16_siglip_224", {}, WholeTail),
+    "SigLIP, attention pool": ("vit_base_patch16_siglip_224", {}, PoolTail),
     "attention pool beside registers": (
         "vit_base_patch16_siglip_224",
         {"class_token": True, "reg_tokens": 2},
-        WholeTail,
+        PoolTail,
     ),
-    "DINOv3": ("vit_small_patch16_dinov3", {}, WholeTail),
-    "DINOv3, CLS": ("vit_small_patch16_dinov3", {"global_pool": "token"}, WholeTail),
-    "EVA02": ("eva02_tiny_patch14_224", {"img_size": 28}, WholeTail),
-    "mixed rotary": ("vit_small_patch16_rope_mixed_224", {}, WholeTail),
-    "Perception Encoder": ("vit_pe_core_tiny_patch16_384", {}, WholeTail),
+    "DINOv3, mean": ("vit_small_patch16_dinov3", {}, WholeTail),
+    "DINOv3": ("vit_small_patch16_dinov3", {"global_pool": "token"}, RotaryTail),
+    "DINOv3 with biases": ("vit_small_patch16_dinov3_qkvb", {"global_pool": "token"}, RotaryTail),
+    "DINOv3, SwiGLU": ("vit_huge_plus_patch16_dinov3", {"global_pool": "token"}, RotaryTail),
+    "EVA02, mean": ("eva02_tiny_patch14_224", {"img_size": 28}, WholeTail),
+    "EVA02": ("eva02_base_patch14_224", {"img_size": 28, "global_pool": "token"}, RotaryTail),
+    "EVA02 CLIP": ("eva02_base_patch16_clip_224", {}, RotaryTail),
+    "rotary, q/k norm": (
+        "vit_small_patch16_dinov3",
+        {"global_pool": "token", "qk_norm": True, "scale_attn_inner": True},
+        RotaryTail,
+    ),
+    "rotary, RMS norm": (
+        "vit_small_patch16_dinov3",
+        {"global_pool": "token", "norm_layer": RmsNorm},
+        RotaryTail,
+    ),
+    "axial rotary": ("vit_small_patch16_rope_224", {"global_pool": "token"}, RotaryTail),
+    "mixed rotary, mean": ("vit_small_patch16_rope_mixed_224", {"global_pool": "avg"}, WholeTail),
+    "mixed rotary": ("vit_small_patch16_rope_mixed_224", {"global_pool": "token"}, RotaryTail),
+    "EVA, no rotary": ("eva_giant_patch14_clip_224", {"img_size": 28}, AbsorbedTail),
+    "EVA, no rotary, q/k norm": ("eva_giant_patch14_clip_224", {"img_size": 28, "qk_norm": True}, RotaryTail),
+    "Perception Encoder": ("vit_pe_core_tiny_patch16_384", {}, PoolTail),
+    "grouped keys": ("vit_base_patch16_sapiens2", {"global_pool": "token", "num_kv_heads": 1}, WholeTail),
 }
 EVERY_FAMILY = pytest.mark.parametrize("family", FAMILIES)
 
@@ -51,7 +73,7 @@ def small(family: str) -> nn.Module:
     name, changes, _ = FAMILIES[family]
     torch.manual_seed(3)
     model = timm.create_model(name, pretrained=False, num_classes=0, **{**SMALL, **changes}).eval()
-    if family != "mixed rotary":  # timm computes its positions in float32 only
+    if not family.startswith("mixed rotary"):  # timm computes its positions in float32 only
         model.double()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -198,13 +220,32 @@ def test_train_blocks_out_of_range(train_blocks: int) -> None:
         split(small("plain"), train_blocks)
 
 
-def test_bfloat16_autocast_stays_close() -> None:
-    _, tail = split(small("layer scale").float(), 1)
-    tokens = torch.randn(2, 10, 48)
+@pytest.mark.parametrize("family", ["layer scale", "DINOv3", "SigLIP, attention pool"])
+def test_bfloat16_autocast_stays_close(family: str) -> None:
+    model: Any = small(family).float()
+    _, tail = split(model, 1)
+    tokens = torch.randn(2, model.patch_embed.num_patches + model.num_prefix_tokens, 48)
     exact = tail(tokens)
     with torch.autocast("cpu", torch.bfloat16):
         rough = tail(tokens)
     assert (rough.float() - exact).abs().max() < 0.1 * exact.abs().max()
+
+
+@pytest.mark.parametrize("family", ["DINOv3", "EVA02", "axial rotary"])
+def test_rotary_positions_keep_their_digits_in_a_trunk_of_16_bits(family: str) -> None:
+    model: Any = small(family).float()
+    x = pictures(model)
+    exact, _ = split(copy.deepcopy(model), 1)
+    trunk, _ = split(model, 1)
+    angles = rotary_positions(exact)
+    place_trunk(trunk, torch.device("cpu"), torch.bfloat16)
+    assert {p.dtype for p in trunk.blocks.parameters()} == {torch.bfloat16}
+    assert torch.equal(rotary_positions(trunk), angles)
+    with torch.no_grad():
+        rough = trunk(x.bfloat16())
+    assert rough.dtype == torch.bfloat16
+    place_trunk(trunk, torch.device("cpu"), torch.float64)
+    assert rotary_positions(trunk).dtype == torch.float64
 
 
 def test_the_aligned_pool_of_a_gpu_is_the_plain_one() -> None:
@@ -214,7 +255,7 @@ def test_the_aligned_pool_of_a_gpu_is_the_plain_one() -> None:
     query = torch.randn(4, 3, 6, dtype=torch.float64, requires_grad=True)
     expected = (query @ x.mT).softmax(dim=-1) @ x
     padded = torch.nn.functional.pad(query, (0, 0, 0, 5))
-    found = tails._AlignedPool.apply(padded, x)[:, :3]
+    found = row_tails._AlignedPool.apply(padded, x)[:, :3]
     close(found, expected)
     cotangent = torch.randn_like(expected)
     close(*(torch.autograd.grad(out, query, cotangent)[0] for out in (found, expected)))

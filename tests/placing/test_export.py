@@ -79,6 +79,7 @@ def test_the_names_of_today_are_told(run, tmp_path, caplog) -> None:
         shutil.copy(run / file, tmp_path / file)
     apply_edits(found, made).discovery.save(tmp_path)
     told = facts(corrected(tmp_path, trained))
+    assert told["licence"].startswith("unknown Nobody says")  # so that whoever gets the file reads it
     assert json.loads(told["categories"]) == list(trained.ids)
     names = {"green": "green", "red": "crimson", one: "crimson", two: ""}
     assert json.loads(told["names"]) == [names.get(id, id) for id in trained.ids]

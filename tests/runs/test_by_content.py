@@ -135,6 +135,8 @@ def test_another_network_is_refused_and_an_older_version_is_made_anew(
     embedded(photos, network)
     with pytest.raises(InputError, match="other weights"):
         embedded(photos, dataclasses.replace(network, digest="1" * 64))
+    with pytest.raises(InputError, match="pool or normalisation"):
+        embedded(photos, dataclasses.replace(network, changes={"pool": "mean"}))
     manifest = tmp_path / "e" / "manifest.json"
     manifest.write_text(json.dumps({"format": 2, "n": 6}))
     asked.clear()

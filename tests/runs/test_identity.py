@@ -155,7 +155,7 @@ def test_data_network_and_categories_are_part_of_the_identity() -> None:
     assert identity_of(experiment, with_truth) == before
     two = resolve("simgcd", "cub", overrides={"backbone.train_blocks": 2})
     assert identity_of(two).hash != before.hash
-    for change in ({"name": "other"}, {"digest": "0"}, {"image_size": 64}):
+    for change in ({"name": "other"}, {"digest": "0"}, {"image_size": 64}, {"changes": {"pool": "token"}}):
         found = identify(experiment, Data(small_table(), 4), dataclasses.replace(BACKBONE, **change), None)
         assert found.hash != before.hash, change
 

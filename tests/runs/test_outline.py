@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from holotype.runs.identity import fits, outline
+from holotype.runs.identity import fits, identify, outline
+from holotype.runs.prepared import Data
 from holotype.runs.settings import resolve
 from tests.made_study import made_identity
 
-from .test_identity import PRESETS
+from .test_identity import BACKBONE, PRESETS, identity_of, small_table
 
 
 @pytest.mark.parametrize(("method", "preset"), PRESETS)
@@ -59,3 +60,22 @@ def test_a_setting_that_came_later_changes_no_hash_at_the_value_that_held_before
     )
     assert "train.warmup" not in without
     assert with_it == without | {"train.warmup": 0.05}
+
+
+def test_pool_and_normalisation_are_told_where_they_are_not_the_usual_ones() -> None:
+    """Runs of the time before there was a choice keep their hash."""
+    experiment = resolve("simgcd", "cub")
+    assert set(identity_of(experiment).backbone) == {"name", "digest", "train_blocks", "image_size"}
+    changed = dataclasses.replace(BACKBONE, changes={"pool": "mean", "mean": [0, 0, 0], "std": [1, 1, 1]})
+    found = identify(experiment, Data(small_table(), 4), changed, None)
+    assert found.backbone == identity_of(experiment).backbone | changed.changes
+    asked = {"backbone.name": "vit_small_patch16_dinov3.lvd1689m"}
+    told = outline(resolve("simgcd", "cub", overrides=asked))
+    assert told["backbone.pool"] == "token"  # so that a run with timm's mean is another
+    assert (
+        outline(resolve("simgcd", "cub", overrides=asked | {"backbone.pool": "mean"}))["backbone.pool"]
+        is None
+    )
+    assert outline(experiment)["backbone.pool"] is None
+    values = {"backbone.mean": "[0, 0, 0]", "backbone.std": "[1, 1, 1]"}
+    assert outline(resolve("simgcd", "cub", overrides=values))["backbone.mean"] == [0, 0, 0]

@@ -105,6 +105,16 @@ def facts(table: Table = TABLE, precision: str = "fp32") -> dict:
     return describe(BACKBONE, table, compute)
 
 
+def test_pool_and_licence_are_told_where_there_is_something_to_tell():
+    def of(**changes):
+        return describe(dataclasses.replace(BACKBONE, **changes), TABLE, Compute.on("cpu"))["backbone"]
+
+    told = of(changes={"pool": "token"}, licence="dinov3-license")
+    assert (told["pool"], told["licence"]) == ("token", "dinov3-license")
+    assert "passes on its terms" in told["terms"]
+    assert of(licence="mit") == of() | {"licence": "mit"}
+
+
 def test_facts_name_what_a_number_depends_on(monkeypatch):
     monkeypatch.setenv("HOLOTYPE_COMMIT", "abc123")
     monkeypatch.setattr("sys.argv", ["/some/where/holotype", "train", "simgcd", "cub"])

@@ -33,6 +33,7 @@ COMMANDS = {
     "train": "train one method on one data set and score it",
     "bench": "methods x data sets x seeds, collected in one table",
     "methods": "list the methods, or say what one of them does",
+    "backbones": "list which network to take for which images, with size, licence and speed",
     "data": "say which data sets there are, and whether a copy is complete",
 }
 """Name and one line of help; the code is `command` in the module of the same name."""

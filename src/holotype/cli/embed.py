@@ -67,7 +67,7 @@ def add_image_flags(parser: Parser) -> None:
         "--backbone.name",
         default="auto",
         metavar="NAME",
-        help="auto (default), embedded, timm's name, or a .safetensors file",
+        help="auto (default), embedded, timm's name, hf-hub:ORGANISATION/REPOSITORY, or a .safetensors file",
     )
     parser.add_argument(
         "--arch", "--backbone.arch", metavar="NAME", help="timm's name of the network in a .safetensors file"
@@ -79,6 +79,21 @@ def add_image_flags(parser: Parser) -> None:
         metavar="PIXELS",
         help="side of the backbone's input, at least 1",
     )
+    parser.add_argument(
+        "--pool",
+        "--backbone.pool",
+        default="auto",
+        metavar="KIND",
+        help="what becomes the feature: token (CLS), mean (of the patches), or auto (default), what the makers of the "
+        "weights take",
+    )
+    for flag in ("mean", "std"):
+        parser.add_argument(
+            f"--{flag}",
+            f"--backbone.{flag}",
+            metavar="R,G,B",
+            help=f"{flag} that a .safetensors file expects",
+        )
     add_running_flags(parser)
 
 
@@ -103,7 +118,8 @@ def embed(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:
     from holotype.models.backbone import BackboneConfig
     from holotype.runs.embed import embed_table
 
-    config = BackboneConfig(given.backbone, arch=given.arch, image_size=given.image_size)
+    named = {name: getattr(given, name) for name in ("arch", "image_size", "pool", "mean", "std")}
+    config = BackboneConfig(given.backbone, **named)
     chosen = choose_backbone(config, pick_device(given.device))
     if speaks() and given.backbone == "auto":
         print(chosen.words)

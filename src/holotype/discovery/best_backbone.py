@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
+from holotype.models.config import DINOV2_SIZE
 
 PUBLIC = ("vit_base_patch14_dinov2.lvd142m", "vit_small_patch14_dinov2.lvd142m")
 """timm's names, best first; on a CPU the smaller one comes first, which takes a quarter of the time."""
-PUBLIC_SIZE = 224
-"""Side of their input in pixels; the weights were made for 518, at six times the work."""
+PUBLIC_SIZE = DINOV2_SIZE
+"""Side of their input in pixels."""
 SECONDS_TO_ANSWER = 3.0
 """The hub answers within this, or is taken for out of reach."""
 

@@ -20,6 +20,7 @@ from holotype.errors import InputError
 from holotype.machine.device import pick_device
 from holotype.machine.plain import NotPlain, as_plain, from_plain
 from holotype.models.backbone import BackboneConfig
+from holotype.models.origins import meant_before
 from holotype.runs.folder import IDENTITY, RunFolder
 from holotype.runs.parts import Data, check_fits
 from holotype.runs.settings import default_experiment
@@ -107,7 +108,7 @@ def check_network(folder: Path, wanted: BackboneConfig, begun: BackboneConfig) -
     """The backbone of the discovery; raises InputError where another one was asked for. What is not said stays."""
     mine, theirs = (json.loads(json.dumps(as_plain(one))) for one in (wanted, begun))
     for key, value in mine.items():
-        if value not in (None, theirs.get(key)) and (key, value) != ("name", "auto"):
+        if value not in (None, theirs.get(key)) and (key, value) not in (("name", "auto"), ("pool", "auto")):
             what = "backbone" if key == "name" else key
             raise InputError(
                 f"{folder} was begun with {what} = {theirs.get(key)!r}, not {value!r}, and features of two networks "
@@ -119,7 +120,7 @@ def check_network(folder: Path, wanted: BackboneConfig, begun: BackboneConfig) -
 def read_network(folder: Path, identity: dict[str, Any]) -> BackboneConfig:
     """The backbone that a discovery began with."""
     try:
-        return from_plain(BackboneConfig, identity.get("backbone"), every=False)
+        return from_plain(BackboneConfig, meant_before(identity.get("backbone")), every=False)
     except NotPlain as problem:
         raise InputError(
             f"{folder / IDENTITY} cannot be read (backbone: {problem}); choose another folder with --out."

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from holotype.errors import InputError
 from holotype.machine.rules import Count, Seed
+from holotype.models.config import POOLS, RGB, as_rgb
 
 if TYPE_CHECKING:
     from holotype.models.backbone import BackboneConfig
@@ -20,6 +21,8 @@ COUNTS = ("steps", "sample", "image_size")
 TEXTS = ("method", "backbone", "device")
 AUTO, NO = "auto", "no"
 """Of `bursts`."""
+OF_NETWORK = ("arch", "image_size", "pool", "mean", "std")
+"""Settings of the backbone beside its name, which the models call the same."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +34,18 @@ class DiscoverConfig:
     method: str = "rpc"
     """Method that finds the categories: a name from `holotype methods`, or one of your own as package.module:Class."""
     backbone: str = "auto"
-    """The network: auto takes the best that can be had; embedded, timm's name, or a .safetensors file."""
+    """The network: auto takes the best that can be had; embedded, timm's name, hf-hub:ORGANISATION/REPOSITORY, or a
+    .safetensors file."""
     arch: str | None = None
     """timm's name of the network in a .safetensors file."""
     image_size: Count | None = None
     """Side of the backbone's input in pixels."""
+    pool: str = "auto"
+    """What becomes the feature: token (CLS), mean (of the patches), or auto: what the makers of the weights take."""
+    mean: RGB | None = None
+    """Mean of red, green and blue that a .safetensors file expects, as in 0.485,0.456,0.406."""
+    std: RGB | None = None
+    """Standard deviation of the same, as in 0.229,0.224,0.225."""
     steps: Count | None = None
     """Training steps; by default 1,000 on a CPU and 6,000 on a GPU."""
     sample: Count | None = None
@@ -64,6 +74,11 @@ class DiscoverConfig:
         if self.arch is not None:
             set_field(self, "arch", text("arch", self.arch))
         set_field(self, "bursts", bursts(self.bursts))
+        if self.pool not in POOLS:
+            raise InputError(f"pool is {self.pool!r}, which is not {', '.join(POOLS)}; give one of these.")
+        for name in ("mean", "std"):
+            if getattr(self, name) is not None:
+                set_field(self, name, as_rgb(name, getattr(self, name)))
         if not isinstance(self.long_tail, bool):
             raise InputError(
                 f"long_tail is {self.long_tail!r}, which is not true or false; give one of these."
@@ -74,12 +89,12 @@ class DiscoverConfig:
         """The backbone as the models take it."""
         from holotype.models.backbone import BackboneConfig
 
-        return BackboneConfig(self.backbone, arch=self.arch, image_size=self.image_size)
+        return BackboneConfig(self.backbone, **{name: getattr(self, name) for name in OF_NETWORK})
 
     def with_network(self, network: BackboneConfig) -> DiscoverConfig:
         """The same settings with the backbone that was taken."""
-        size = network.image_size
-        return dataclasses.replace(self, backbone=network.name, arch=network.arch, image_size=size)
+        taken = {name: getattr(network, name) for name in OF_NETWORK}
+        return dataclasses.replace(self, backbone=network.name, **taken)
 
 
 def whole(name: str, value: Any, complaint: str, least: int = 1, most: int | None = None) -> int:

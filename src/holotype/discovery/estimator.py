@@ -56,9 +56,12 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
     ----------
     method: a name from `holotype methods`, or one of your own as package.module:Class.
     k: number of categories, known and novel together, or "auto".
-    backbone: "auto", "embedded", a name of timm, or the path of a .safetensors file.
+    backbone: "auto", "embedded", a name of timm, hf-hub:org/repo, or the path of a .safetensors file.
     arch: timm's name of the network in a .safetensors file.
     image_size: side of the backbone's input in pixels.
+    pool: "token" (CLS), "mean" (of the patches), or "auto": what the makers of the weights take.
+    mean: of red, green and blue, as a .safetensors file expects it.
+    std: of the same.
     steps: training steps; None is 1,000 on a CPU and 6,000 on a GPU.
     sample: most images to train on; None is 5,000 on a CPU and 200,000 on a GPU.
     long_tail: expect categories of very different sizes.
@@ -70,8 +73,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    labels_: (n,) str, the category id of each image of `fit`; "" for one that could not be read. A labelled image
-        has its label.
+    labels_: (n,) str, the category id of each image of `fit` (its label, if any); "" for one that could not be read.
     categories_: list of Category, known classes first.
     scores_: frame with probability, known_score, typicality and doubtful of each image of `fit`.
     relations_: frame, a row per category and a column per known class: mean cosine with its prototype.
@@ -90,6 +92,9 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         backbone: str = "auto",
         arch: str | None = None,
         image_size: int | None = None,
+        pool: str = "auto",
+        mean: tuple[float, float, float] | None = None,
+        std: tuple[float, float, float] | None = None,
         steps: int | None = None,
         sample: int | None = None,
         long_tail: bool = False,
@@ -104,6 +109,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         self.backbone = backbone
         self.arch = arch
         self.image_size = image_size
+        self.pool, self.mean, self.std = pool, mean, std
         self.steps = steps
         self.sample = sample
         self.long_tail = long_tail
@@ -141,9 +147,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         return DiscoverConfig(**{one.name: getattr(self, one.name) for one in fields(DiscoverConfig)})
 
     def _folder(self) -> Path:
-        if self.out is not None:
-            return Path(self.out)
-        return self._make_temporary()
+        return Path(self.out) if self.out is not None else self._make_temporary()
 
     def _make_temporary(self) -> Path:
         """A folder that is kept as long as the object, and removed with it."""

@@ -16,7 +16,9 @@ from torch import nn
 
 from holotype.errors import InputError
 from holotype.machine.imports import importing
-from holotype.models.tails import Model
+from holotype.models.config import RGB
+from holotype.models.licences import has_strings
+from holotype.models.whole_tail import Model
 
 HUB_CLIENTS = ("huggingface_hub", "httpx", "httpx2", "requests", "urllib3")
 """Packages whose errors speak of the network."""
@@ -43,11 +45,11 @@ def import_timm() -> ModuleType:
 def check_name(name: str, *, with_weights: bool) -> None:
     """Refuse names that timm does not know (or has no weights for), with the nearest ones it does."""
     timm = import_timm()
-    tag_known = "." not in name or name in timm.list_pretrained() or not with_weights
+    tag_known = "." not in name or name in timm.list_pretrained()
     if timm.is_model(name) and tag_known:
         if with_weights and not timm.is_model_pretrained(name):
             raise InputError(
-                f"timm has no weights for {name}: give the path of a .safetensors file with arch {name}."
+                f"timm has no weights for {name}: give the path of a .safetensors file with arch {name}, mean and std."
             )
         return
     usable = timm.list_models(["vit_*", "eva*", "deit3_*"]) + timm.list_pretrained(
@@ -58,10 +60,42 @@ def check_name(name: str, *, with_weights: bool) -> None:
     raise InputError(f'timm knows no network "{name}": {hint}')
 
 
-def outline_of(arch: str) -> Model:
+def licence_of(name: str) -> str:
+    """Licence of timm's weights of that name; "" where it says none."""
+    return str(import_timm().get_pretrained_cfg(name).license or "")
+
+
+def licence_of_files(arch: str) -> str:
+    """What a file with this network is under, as far as the name tells: with a tag, the licence of these weights.
+
+    Without one it may be anybody's work, unless timm knows the network by weights with strings attached alone, as of
+    DINOv3; then these. Else "".
+    """
+    if "." in arch:
+        return licence_of(arch)
+    found = sorted({licence_of(name) for name in import_timm().list_pretrained(f"{arch}.*")})
+    return " or ".join(found) if all(has_strings(licence) for licence in found) else ""
+
+
+def normalisations(arch: str) -> dict[tuple[RGB, RGB], list[str]]:
+    """Mean and std of the weights that a name may mean, timm's first ones first, each with the names of the weights.
+
+    One for a name with a tag; several where weights of one network expect different images; none where timm has none.
+    """
+    timm = import_timm()
+    first = f"{arch}.{timm.get_pretrained_cfg(arch).tag}" if "." not in arch else arch
+    names = [arch] if "." in arch else timm.list_pretrained(f"{arch}.*")
+    found: dict[tuple[RGB, RGB], list[str]] = {}
+    for name in sorted(names, key=lambda name: name != first):
+        cfg = timm.get_pretrained_cfg(name)  # of a name that timm knows
+        found.setdefault((tuple(cfg.mean), tuple(cfg.std)), []).append(name)
+    return found
+
+
+def outline_of(arch: str, **settings: object) -> Model:
     """The network without storage: what it is, before anything is downloaded."""
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        model = blank(arch)
+        model = blank(arch, **settings)
     from timm.models.eva import Eva
     from timm.models.vision_transformer import VisionTransformer
 
@@ -93,9 +127,9 @@ def from_hub(arch: str, size: int) -> Model:
         repository = timm.get_pretrained_cfg(arch).hf_hub_id or f"timm/{arch}"
         if _is_damage(error):
             raise InputError(_of_damage(arch, repository, error)) from error
-        if _is_of_the_network(error):
+        if is_of_the_network(error):
             raise InputError(
-                f"The weights of {arch} could not be fetched from the Hugging Face hub ({_brief(error)}): try again, "
+                f"The weights of {arch} could not be fetched from the Hugging Face hub ({brief(error)}): try again, "
                 f"or download model.safetensors of {repository} where there is a network and give its path as the "
                 f"backbone with arch {arch}, or use the embedded backbone."
             ) from error
@@ -109,7 +143,7 @@ def _is_damage(error: Exception) -> bool:
     return isinstance(error, SafetensorError | EOFError | zipfile.BadZipFile | pickle.UnpicklingError) or torn
 
 
-def _is_of_the_network(error: Exception) -> bool:
+def is_of_the_network(error: Exception) -> bool:
     """The hub's client changes its HTTP library between versions, and not all their errors are OSErrors."""
     package = type(error).__module__.partition(".")[0]
     wrong_sum = isinstance(error, RuntimeError) and "invalid hash value" in str(error)  # what torch.hub says
@@ -121,7 +155,7 @@ def _of_damage(arch: str, repository: str, error: Exception) -> str:
     files = " and ".join(str(file) for file in _fetched(repository))
     what = f"delete {files}" if files else f"delete {repository} from the hub's cache (hf cache)"
     return (
-        f"The weights of {arch} were not fetched whole from the Hugging Face hub ({_brief(error)}): {what}, and run "
+        f"The weights of {arch} were not fetched whole from the Hugging Face hub ({brief(error)}): {what}, and run "
         "the same command again."
     )
 
@@ -134,7 +168,7 @@ def _fetched(repository: str) -> list[Path]:
     return [Path(file).resolve() for file in found if isinstance(file, str)]
 
 
-def _brief(error: Exception) -> str:
+def brief(error: Exception) -> str:
     """Kind and first line of an error."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0].strip()[:150]}" if lines else type(error).__name__

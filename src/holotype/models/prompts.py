@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from holotype.errors import InputError
-from holotype.models.tails import WholeTail
 from holotype.models.teacher import Teacher
+from holotype.models.whole_tail import WholeTail
 
 FRAME, FRAME_AT = 30, 224
 """Width of the frame in pixels, of an image of so many."""

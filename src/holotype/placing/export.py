@@ -25,6 +25,7 @@ from holotype.data.views import normalise
 from holotype.errors import InputError
 from holotype.machine.files import write_beside
 from holotype.methods import Method
+from holotype.models.licences import terms
 from holotype.placing.corrected import Corrected, corrected
 from holotype.runs.trained import Trained, load_trained
 
@@ -195,6 +196,7 @@ def facts(model: Corrected) -> dict[str, str]:
         "input": "images: uint8 (batch, 3, height, width), RGB; normalisation is part of the model",
         "backbone": trained.backbone.name,
         "caveat": trained.backbone.caveat,
+        "licence": " ".join([trained.backbone.licence, terms(trained.backbone.licence)]).strip(),
     }
 
 

@@ -78,7 +78,7 @@ function standing(category) {
 
 function caveats() {
   const facts = data.facts;
-  const words = [facts.caveat, facts.caveats, facts.choice_of_backbone, facts.backbone?.caveat].flat().filter(Boolean).map(String);
+  const words = [facts.caveat, facts.caveats, facts.choice_of_backbone, facts.backbone?.caveat, facts.backbone?.terms].flat().filter(Boolean).map(String);
   if (data.total.shown < data.total.images) {
     words.push(`This page shows ${number(data.total.shown)} of ${number(data.total.images)} images: of every category the most typical, the doubtful and a sample of the rest. All of them are in assignments.csv.`);
   }
@@ -219,7 +219,7 @@ const relationsView = () => [
     h("div", {}, h("dt", {}, h("a", { href: link(category) }, category.name)), h("dd", {}, category.words))))) : null,
 ];
 
-const FIRST = ["title", "command", "method", "k", "backbone.name", "steps", "seed", "trained_on", "round", "confirmed_labels", "hardware"];
+const FIRST = ["title", "command", "method", "k", "backbone.name", "backbone.licence", "steps", "seed", "trained_on", "round", "confirmed_labels", "hardware"];
 
 function settingsView() {
   const rows = new Map();

@@ -28,6 +28,8 @@ from holotype.training.encode import Encoder
 
 FORMAT = "by content, 1"
 """Raised when parts of an older version can no longer be read."""
+DECIDE = ("backbone_digest", "image_size", "dim", "pool", "mean", "std")
+"""What the manifest says of the network, and what embeddings depend on."""
 
 log = logging.getLogger(__name__)
 
@@ -92,10 +94,10 @@ def _agree(folder: Path, wanted: dict[str, Any]) -> None:
     except (Broken, OSError) as error:
         raise InputError(f"{path} cannot be read ({error}); remove {folder} and run again.") from error
     if isinstance(there, dict) and there.get("format") == FORMAT:
-        if any(there.get(key) != wanted[key] for key in ("backbone_digest", "image_size", "dim")):
+        if any(there.get(key) != wanted.get(key) for key in DECIDE):
             raise InputError(
-                f"{folder} holds embeddings of {there.get('backbone')} with other weights or of another image size; "
-                "choose another folder with --out."
+                f"{folder} holds embeddings of {there.get('backbone')} with other weights, or of another image size, "
+                "pool or normalisation; choose another folder with --out."
             )
         return
     if there:

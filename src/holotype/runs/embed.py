@@ -47,6 +47,9 @@ TOLD = {
     "format": "the version of their format",
     "backbone_digest": "the backbone",
     "image_size": "the image size",
+    "pool": "the pool",
+    "mean": "the mean of the colours",
+    "std": "their standard deviation",
     "images": "the list of images",
     "n": "the number of images",
 }
@@ -183,6 +186,7 @@ def network_facts(backbone: Backbone) -> dict[str, Any]:
         "backbone_digest": backbone.digest,
         "image_size": backbone.image_size,
         "dim": backbone.dim,
+        **backbone.changes,
     }
 
 
@@ -210,7 +214,7 @@ def _agree(folder: Path, wanted: dict[str, Any]) -> int:
     except (ValueError, KeyError, TypeError, OSError) as error:
         reason = str(error) if isinstance(error, Broken) else repr(error)
         raise InputError(f"{path} cannot be read ({reason}); remove {folder} and embed again.") from error
-    differs = [told for key, told in TOLD.items() if there.get(key) != wanted[key]]
+    differs = [told for key, told in TOLD.items() if there.get(key) != wanted.get(key)]
     if differs == [TOLD["format"]] and there["format"] == FORMAT - 1:
         log.info(f"The embeddings in {folder} are those of an older version, and are made anew.")
         for file in folder.glob("part-*.parquet"):

@@ -22,6 +22,7 @@ from holotype.errors import InputError
 from holotype.methods import find_method
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews
+from holotype.models.pools import foreseen
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import Data
 from holotype.runs.trees import flat, plain
@@ -46,7 +47,7 @@ class Identity:
     data: dict[str, Any]
     """name, table (digest of paths, labels and known classes), k."""
     backbone: dict[str, Any]
-    """name, digest, train_blocks, image_size."""
+    """name, digest, train_blocks, image_size; pool, mean and std where they are not those of timm's name."""
     train: dict[str, Any]
     """Settings of training with the precision in use; of a method that does not train, the precision alone."""
     views: str
@@ -113,6 +114,7 @@ def identify(experiment: Experiment, data: Data, backbone: Backbone, views: Cach
             "digest": backbone.digest,
             "train_blocks": experiment.backbone.train_blocks,
             "image_size": backbone.image_size,
+            **backbone.changes,
         },
         train=_train(experiment) | {"precision": experiment.precision},
         views=str(views) if views else "off",
@@ -164,7 +166,9 @@ def outline(experiment: Experiment) -> dict[str, Any]:
         "data.name": dataset if dataset in BENCHMARKS else collection_name(Path(dataset)),
         "backbone.name": Path(own.name).stem if own.name.endswith(".safetensors") else own.name,
         "backbone.train_blocks": own.train_blocks,
+        "backbone.mean": list(own.mean) if own.mean else None,
     }
+    told |= {f"backbone.{key}": value for key, value in foreseen(own).items()}
     if experiment.cache_views != "auto":
         exact = experiment.cache_views == "off"
         views = drawn(experiment, None if exact else CacheViews.parse(experiment.cache_views))

@@ -18,6 +18,7 @@ from holotype.data.table import Table
 from holotype.machine.device import Compute, processors
 from holotype.machine.processes import world_size
 from holotype.models.backbone import Backbone
+from holotype.models.licences import terms
 
 PACKAGES = ("torch", "torchvision", "timm", "numpy", "scipy", "scikit-learn", "pillow", "safetensors")
 
@@ -34,7 +35,13 @@ def describe(backbone: Backbone, table: Table, compute: Compute) -> dict[str, An
         "processes": world_size(),
         "precision": compute.precision,
         "matmul": torch.get_float32_matmul_precision(),
-        "backbone": {"name": backbone.name, "digest": backbone.digest, "caveat": backbone.caveat},
+        "backbone": {
+            "name": backbone.name,
+            "digest": backbone.digest,
+            "caveat": backbone.caveat,
+            **backbone.changes,
+            **licensed(backbone),
+        },
         "table": {
             "name": table.name,
             "fingerprint": table.fingerprint(),
@@ -43,6 +50,12 @@ def describe(backbone: Backbone, table: Table, compute: Compute) -> dict[str, An
             "unreadable": int((~table.usable).sum()),
         },
     }
+
+
+def licensed(backbone: Backbone) -> dict[str, str]:
+    """The licence of the weights, and what somebody must know of it where it is not a free one."""
+    found = {"licence": backbone.licence, "terms": terms(backbone.licence)} if backbone.licence else {}
+    return {key: value for key, value in found.items() if value}
 
 
 def commit() -> str:

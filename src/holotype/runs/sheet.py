@@ -11,6 +11,7 @@ from holotype.machine.plain import as_plain, from_plain
 from holotype.machine.sealed import read_sealed
 from holotype.methods import Task
 from holotype.models.backbone import BackboneConfig
+from holotype.models.origins import meant_before
 
 FORMAT = 1
 """Raised when a file of an older version can no longer be read."""
@@ -36,6 +37,8 @@ class Sheet:
     """Whether it was trained in fp64."""
     weights: str
     """sha256 of model.safetensors; a kill between the two files leaves a pair that does not match."""
+    licence: str = ""
+    """Of the backbone's weights, which the trained ones come from."""
     format: int = FORMAT
 
     def as_dict(self) -> dict[str, Any]:
@@ -47,6 +50,8 @@ class Sheet:
 
         Settings that came later have their default.
         """
+        if isinstance(content, dict):
+            content = {**content, "backbone": meant_before(content.get("backbone"))}
         return from_plain(cls, content, every=False)
 
     @classmethod

@@ -171,6 +171,7 @@ def save_trained(
         task=method.task,
         backbone=dataclasses.replace(experiment.backbone, name=name, image_size=backbone.image_size),
         digest=backbone.digest,
+        licence=backbone.licence,
         double=experiment.train.precision == "fp64",
         weights=hashlib.sha256(weights).hexdigest(),
     )

@@ -257,6 +257,7 @@ def _facts(
         "usable": [len(usable), int(usable.sum())],
         "backbone": backbone.digest,
         "image_size": backbone.image_size,
+        **backbone.changes,
         "trained": sorted(name.split(".")[0] for name, _ in encoder.tail.blocks.named_children()),
         "prepared": type(backbone.tail).__name__,
         "views": str(views),

@@ -14,6 +14,7 @@ from holotype.methods.base import Method, Needs, Now, Prediction, Stage
 from holotype.models.backbone import Backbone
 from holotype.models.compiled import CompiledBlocks, CompiledTrunk
 from holotype.models.frozen import Frozen, registers
+from holotype.models.whole_tail import place_trunk
 
 CHUNK = {"cpu": 64}
 """Images per pass of the trunk: on a CPU larger ones leave the cache of the processor (1.3 times slower)."""
@@ -47,7 +48,7 @@ class Encoder:
         self.mean = torch.tensor(backbone.mean, device=self.device)
         self.std = torch.tensor(backbone.std, device=self.device)
         self.dtype, self.trunk_dtype = compute.dtype, compute.trunk_dtype
-        self.trunk: nn.Module = backbone.trunk.to(self.device, self.trunk_dtype).eval()
+        self.trunk: nn.Module = place_trunk(backbone.trunk, self.device, self.trunk_dtype).eval()
         self.tail: Any = backbone.tail.to(self.device, self.dtype)
         self.module: Any = self.tail if method is None else self._build(method)
         stages = method.stages() if method is not None else []

@@ -1,0 +1,128 @@
+"""`holotype backbones`: which network to take for which images, with its size, licence and speed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holotype.cli.words import Parser, device_name
+from holotype.errors import InputError
+from holotype.models.licences import has_strings
+from holotype.models.recommended import RECOMMENDED, USES, Recommended
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HEAD = ("backbone", "M weights", "pixels", "s / 1,000 images", "licence")
+BELOW = (
+    "The lists go by what the networks were trained on; none was measured on images like yours. A star marks a licence "
+    "with strings: read it first. Any vision transformer of timm, hf-hub:organisation/repository and .safetensors "
+    "files work as well (docs/backbones.md)."
+)
+
+
+class Told(NamedTuple):
+    """What is known of a network's speed."""
+
+    parameters: float
+    milliseconds: float
+
+
+def command(argv: Sequence[str]) -> int:
+    given = make_parser().parse_args(argv)
+    if given.use is not None and given.use not in USES:
+        raise InputError(f"There is no list for {given.use!r}; the lists are {', '.join(USES)}.")
+    uses = [given.use] if given.use else list(USES)
+    wanted = {one for use in uses for one in RECOMMENDED[use]}
+    speeds, source = measured(wanted, given.device) if given.measure else recorded()
+    print("\n".join(listing(uses, speeds, source)))
+    return 0
+
+
+def make_parser() -> Parser:
+    parser = Parser(
+        prog="holotype backbones",
+        description="List which backbone to take for which images, with size, licence, pixels and speed.",
+    )
+    parser.add_argument("use", metavar="USE", nargs="?", help=f"{', '.join(USES)} (default: all)")
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="measure the speed on this machine, with random weights (half a minute; nothing is fetched)",
+    )
+    parser.add_argument("--device", metavar="NAME", type=device_name, default="auto", help="where to measure")
+    return parser
+
+
+def recorded() -> tuple[dict[tuple[str, int], Told], str]:
+    """Speeds as they were measured for the documents, and where."""
+    import holotype.models
+
+    content: dict[str, Any] = json.loads(
+        (Path(holotype.models.__file__).parent / "speeds.json").read_text(encoding="utf-8")
+    )
+    found = {}
+    for key, told in content["networks"].items():
+        arch, size = key.split()
+        found[arch, int(size)] = Told(told["parameters"], told["milliseconds"])
+    return (
+        found,
+        f"Seconds are from a record made on {content['hardware']}, not here; --measure measures on this machine.",
+    )
+
+
+def measured(wanted: set[Recommended], device: str) -> tuple[dict[tuple[str, int], Told], str]:
+    """Speeds on this machine, now."""
+    import torch
+
+    from holotype.machine.device import Compute
+    from holotype.models.speed import measure
+    from holotype.runs.provenance import hardware
+
+    compute = Compute.on(device)
+    found = {}
+    for arch, size in sorted({(one.arch, one.image_size) for one in wanted}):
+        speed = measure(arch, size, compute.device, compute.trunk_dtype)
+        found[arch, size] = Told(speed.parameters, speed.milliseconds)
+    threads = f", {torch.get_num_threads()} threads" if compute.device.type == "cpu" else ""
+    return (
+        found,
+        f"Seconds were measured now, on {hardware(compute.device)}{threads}, without reading the images.",
+    )
+
+
+def listing(uses: Sequence[str], speeds: dict[tuple[str, int], Told], source: str) -> Iterator[str]:
+    """A table for each use."""
+    rows = {use: [cells(one, speeds) for one in RECOMMENDED[use]] for use in uses}
+    every = [HEAD, *(row for several in rows.values() for row in several)]
+    widths = [max(len(row[column]) for row in every) for column in range(len(HEAD))]
+    for use in uses:
+        yield f"{use}: {USES[use]}"
+        yield f"  {aligned(HEAD, widths)}"
+        for one, row in zip(RECOMMENDED[use], rows[use], strict=True):
+            yield f"  {aligned(row, widths)}"
+            yield f"      {one.words}"
+        yield ""
+    yield from textwrap.wrap(f"{source} {BELOW}", min(shutil.get_terminal_size().columns, 100))
+
+
+def cells(one: Recommended, speeds: dict[tuple[str, int], Told]) -> tuple[str, ...]:
+    told = speeds.get((one.arch, one.image_size))
+    size, seconds = (f"{told.parameters / 1e6:.0f}", f"{told.milliseconds:.1f}") if told else ("", "")
+    return (
+        one.name,
+        size,
+        str(one.image_size),
+        seconds,
+        one.licence + ("*" if has_strings(one.licence) else ""),
+    )
+
+
+def aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+    first, *numbers, last = row
+    middle = [cell.rjust(width) for cell, width in zip(numbers, widths[1:-1], strict=True)]
+    return "  ".join([first.ljust(widths[0]), *middle, last])

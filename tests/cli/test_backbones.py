@@ -1,0 +1,46 @@
+"""`holotype backbones` lists what to take, and says where its seconds come from."""
+
+from __future__ import annotations
+
+import pytest
+
+from holotype.models import speed
+from holotype.models.recommended import RECOMMENDED, USES
+
+
+def test_every_use_is_listed_with_recorded_seconds(holotype) -> None:
+    done = holotype("backbones")
+    assert done.code == 0
+    for use in USES:
+        assert f"{use}: " in done.out
+    for one in {one for several in RECOMMENDED.values() for one in several}:
+        line = next(line for line in done.out.splitlines() if line.strip().startswith(one.name + " "))
+        words = line.split()
+        assert words[2] == str(one.image_size)
+        assert float(words[3]) > 0  # the record has all of them
+        assert words[4] == one.licence + ("*" if one.licence == "dinov3-license" else "")
+    assert "from a record" in " ".join(done.out.split())
+
+
+def test_one_use_is_measured_on_request(holotype, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def fake(arch, size, device, dtype):
+        asked.append((arch, size))
+        return speed.Speed(86_000_000, 12.5)
+
+    monkeypatch.setattr(speed, "measure", fake)
+    done = holotype("backbones", "nature", "--measure", "--device", "cpu")
+    assert done.code == 0
+    assert sorted(asked) == sorted({(one.arch, one.image_size) for one in RECOMMENDED["nature"]})
+    assert "12.5" in done.out
+    assert "measured now" in " ".join(done.out.split())
+    assert "medical" not in done.out
+
+
+def test_bad_input(holotype) -> None:
+    done = holotype("backbones", "food")
+    assert done.code == 2
+    assert (
+        done.err.strip() == "There is no list for 'food'; the lists are photos, nature, medical, industrial."
+    )

@@ -1,0 +1,32 @@
+"""Mean and std may come as text or as numbers, and what they cannot be is one sentence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from holotype.errors import InputError
+from holotype.models.config import BackboneConfig, as_rgb, asked_for
+
+
+@pytest.mark.parametrize(
+    "value", ["0.1,0.2,0.3", "[0.1, 0.2, 0.3]", [0.1, 0.2, 0.3], np.array([0.1, 0.2, 0.3])]
+)
+def test_three_numbers(value: object) -> None:
+    assert as_rgb("mean", value) == (0.1, 0.2, 0.3)
+
+
+@pytest.mark.parametrize(
+    "value", ["grey", "0.5", "1,2", 7, [0.5, 0.5], "0.1,0.2,nan", [0.5, 0.5, 1.5], "-0.1,0,0"]
+)
+def test_anything_else_is_told(value: object) -> None:
+    with pytest.raises(InputError, match=r"^mean is") as told:
+        as_rgb("mean", value)
+    assert "\n" not in str(told.value)
+
+
+def test_mean_and_std_go_together() -> None:
+    assert asked_for(BackboneConfig()) == (None, None)
+    assert asked_for(BackboneConfig(mean=(0, 0, 0), std=(1, 1, 1))) == ((0, 0, 0), (1, 1, 1))
+    with pytest.raises(InputError, match="std is given without mean"):
+        asked_for(BackboneConfig(std=(1, 1, 1)))

@@ -1,0 +1,91 @@
+"""What is said of a licence, and that nothing with strings attached is taken unasked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from holotype.discovery.best_backbone import PUBLIC
+from holotype.machine import torchvision_cure as _torchvision
+from holotype.models.backbone import load_backbone
+from holotype.models.config import BackboneConfig
+from holotype.models.licences import FREE, has_strings, terms, told
+from holotype.models.networks import licence_of, licence_of_files
+
+_torchvision.cure()
+import timm  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    ("licence", "says"),
+    [
+        ("cc-by-nc-4.0", "forbids commercial use"),
+        ("cc-by-nc-nd-4.0", "forbids commercial use"),
+        ("fair-noncommercial-research-license", "forbids commercial use"),
+        ("apple-amlr", "forbids commercial use"),
+        ("dinov3-license", "Meta's DINOv3 licence"),
+        ("somebody's", "terms of its own"),
+        ("", "Nobody says"),
+        ("unknown", "Nobody says"),
+    ],
+)
+def test_strings_are_told(licence: str, says: str) -> None:
+    assert has_strings(licence)
+    assert says in terms(licence)
+    assert told("net", licence).startswith("Backbone net: ")
+
+
+def test_free_licences_are_named_and_no_more() -> None:
+    assert told("net", "apache-2.0") == "Backbone net: licence apache-2.0."
+    assert {terms(licence) for licence in FREE} == {""}
+
+
+def test_no_default_has_strings_attached() -> None:
+    assert {licence_of(name) for name in PUBLIC} <= FREE
+    assert load_backbone(BackboneConfig()).licence in FREE
+
+
+def test_every_licence_of_timms_vision_transformers_is_one_we_know_how_to_tell() -> None:
+    """A name that comes later is told as having terms of its own."""
+    names = timm.list_pretrained(["vit_*", "eva*", "deit3_*"])
+    assert {licence_of(name) for name in names if "dinov3" in name and "eupe" not in name} >= {
+        "dinov3-license"
+    }
+    assert all(licence_of(name) for name in names)
+    assert "forbids" in terms(licence_of("vit_base_patch16_224.mae"))
+    assert "forbids" in terms(licence_of("vit_small_patch16_dinov3_qkvb.eupe_lvd1689m"))
+
+
+def test_a_network_that_there_is_with_strings_alone_has_them_without_its_tag() -> None:
+    assert licence_of_files("vit_large_patch16_dinov3") == "dinov3-license"
+    assert "Meta's DINOv3 licence" in terms(licence_of_files("vit_small_patch16_dinov3"))
+    both = licence_of_files("vit_small_patch16_dinov3_qkvb")
+    assert both == "dinov3-license or fair-noncommercial-research-license"
+    assert both in terms(both)
+    assert licence_of_files("vit_base_patch16_224.mae") == "cc-by-nc-4.0"
+    assert licence_of_files("vit_base_patch16_224") == licence_of_files("vit_small_patch16_36x1_224") == ""
+
+
+def test_the_licence_of_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its metadata says it, or the tag of its arch; without either nobody does."""
+    state = timm.create_model(
+        "vit_tiny_patch16_224", img_size=32, num_classes=0, pretrained=False
+    ).state_dict()
+    file = tmp_path / "mine.safetensors"
+    caplog.set_level("INFO", "holotype")
+    config = BackboneConfig(str(file), arch="vit_tiny_patch16_224", image_size=32)
+    save_file(state, file)
+    assert load_backbone(config).licence == "unknown"
+    assert (
+        caplog.text == ""
+    )  # whose it is, is known to who made it; provenance and report say that it is unknown
+    save_file(state, file, {"license": "cc-by-nc-4.0"})
+    assert load_backbone(config).licence == "cc-by-nc-4.0"
+    assert [one.levelname for one in caplog.records] == ["WARNING"]
+    save_file({key: value.to(torch.float16) for key, value in state.items()}, file)
+    tagged = BackboneConfig(str(file), arch="vit_tiny_patch16_224.augreg_in21k", image_size=32)
+    assert load_backbone(tagged).licence == "apache-2.0"
+    assert caplog.records[-1].levelname == "INFO"
