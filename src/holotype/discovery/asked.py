@@ -13,7 +13,7 @@ from holotype.machine.plain import as_plain
 from holotype.machine.sealed import Form
 
 FILE = "begun.json"
-ADDED = {"bursts": "auto", "pool": "auto"}
+ADDED = {"bursts": "auto"}
 """What rounds of an older version were not asked, and what they were as if they had been."""
 BEGUN = Form(1, "restore it from a copy, or run holotype discover with another --out", older=(None,))
 
