@@ -32,9 +32,15 @@ COLUMNS = (
 )
 """Of the table of images. category: the name as it stands; category_id: what it was when it was found. x and y are
 NaN until a report is built."""
-ADDED = {"purity": math.nan, "purity_low": math.nan, "purity_high": math.nan}
+ADDED = {
+    "purity": math.nan,
+    "purity_low": math.nan,
+    "purity_high": math.nan,
+    "comes_back": 0,
+    "together": math.nan,
+}
 """Of a category: what files of this format did not always have. The same of the facts:"""
-ADDED_FACTS = {"calibration": "", "calibration_curve": []}
+ADDED_FACTS = {"calibration": "", "calibration_curve": [], "trainings": [], "agreement": [], "sizes": ""}
 TEXTS = ("path", "label", "category", "category_id", "problem", "note")
 """Those that hold whatever users called things."""
 
@@ -81,6 +87,11 @@ class Category:
     purity_low: float = float("nan")
     purity_high: float = float("nan")
     """Where the truth lies in four categories out of five."""
+    comes_back: int = 0
+    """Of several trainings (Facts.trainings), how many have this category too (agreement.py)."""
+    together: float = float("nan")
+    """Share of its images without a label that stay together, in the mean over the trainings; NaN where there was one
+    training, or edits have changed the category."""
 
 
 @dataclass

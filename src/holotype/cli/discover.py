@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from holotype.data.table import Table
     from holotype.discovery.config import DiscoverConfig
 
+ANSWERS = ("auto", "yes", "no")
 MOST_LINES = 40
 """Categories that are listed on the terminal; the report shows all."""
 
 
 def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(argv)
+    given = make_parser().parse_args(answered(argv))
     from holotype.discovery.config import DiscoverConfig
 
     config = DiscoverConfig(**{one.name: getattr(given, one.name) for one in fields(DiscoverConfig)})
@@ -102,6 +103,15 @@ def make_parser() -> Parser:
     return parser
 
 
+def answered(argv: Sequence[str]) -> list[str]:
+    """The words with an answer behind --long-tail, which stood alone once and may still."""
+    words = list(argv)
+    for at in reversed([i for i, word in enumerate(words) if word in ("--long-tail", "--long_tail")]):
+        if words[at + 1 : at + 2] not in ([answer] for answer in ANSWERS):
+            words.insert(at + 1, "yes")
+    return words
+
+
 def add_settings(parser: Parser, settings: type, skip: set[str]) -> None:
     """A flag for each field of a dataclass whose fields have a sentence under them."""
     from holotype.runs.docstrings import field_docs
@@ -111,15 +121,14 @@ def add_settings(parser: Parser, settings: type, skip: set[str]) -> None:
         flag, help = f"--{one.name.replace('_', '-')}", told[one.name]
         if one.name in skip:
             continue
-        if isinstance(one.default, bool):
-            parser.add_argument(flag, action="store_true", help=help)
-            continue
         shown = "" if one.default is None else f" (default: {one.default})"
         parser.add_argument(flag, default=one.default, metavar=one.name.upper(), help=f"{help}{shown}")
 
 
 def summary(found: Discovery, folder: Path) -> str:
     """What a person wants to see at the end."""
+    from holotype.categories.returning import summary as returning
+
     images, facts = found.images, found.facts
     unread = int((images.problem != "").sum())
     novel = [c for c in found.categories if c.kind == "novel"]
@@ -141,6 +150,8 @@ def summary(found: Discovery, folder: Path) -> str:
     ]
     if len(found.categories) > MOST_LINES:
         lines.append(f"  and {len(found.categories) - MOST_LINES} more in the report")
+    if told := returning(found):
+        lines += ["", *told]
     seconds = ", ".join(f"{step} {value:.0f} s" for step, value in facts.seconds.items())
     lines += [
         "",

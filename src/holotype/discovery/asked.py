@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +54,8 @@ def read_asked(folder: Path) -> Asked | None:
     if not file.is_file():
         return None
     try:
-        return from_plain(Asked, json.loads(file.read_text(encoding="utf-8")))
+        asked = from_plain(Asked, json.loads(file.read_text(encoding="utf-8")))
+        return dataclasses.replace(asked, settings=of_today(asked.settings), taken=of_today(asked.taken))
     except (OSError, ValueError) as error:
         reason = str(error) if isinstance(error, NotPlain) else f"{type(error).__name__}: {error}"
         raise InputError(
@@ -61,18 +63,17 @@ def read_asked(folder: Path) -> Asked | None:
         ) from error
 
 
+def of_today(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings as an older version wrote them, in the words of today: --long-tail was there or not, and nobody asked
+    for a number of trainings."""
+    told = {"seeds": "auto"} | settings
+    tail = told.get("long_tail")
+    return told | {"long_tail": "yes" if tail else "auto"} if isinstance(tail, bool) else told
+
+
 def _flag(name: str, value: Any) -> str:
-    flag = f"--{name.replace('_', '-')}"
-    if value is None:
-        return f"{flag} as usual"
-    return f"{flag} {_shown(value)}" if not isinstance(value, bool) else flag if value else f"no {flag}"
+    return f"--{name.replace('_', '-')} {_shown(value)}"
 
 
 def _shown(value: Any) -> str:
-    return (
-        "as usual"
-        if value is None
-        else {True: "on", False: "off"}[value]
-        if isinstance(value, bool)
-        else f"{value}"
-    )
+    return "as usual" if value is None else f"{value}"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 COUNTS = ("steps", "sample", "image_size")
 """Settings that are numbers of something, or None."""
 TEXTS = ("method", "backbone", "device")
+ANSWERS = ("auto", "yes", "no")
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,13 @@ class DiscoverConfig:
     """Training steps; by default 1,000 on a CPU and 6,000 on a GPU."""
     sample: int | None = None
     """Images to train on at most, by default 5,000 on a CPU and 200,000 on a GPU; the rest is placed afterwards."""
-    long_tail: bool = False
-    """Expect categories of very different sizes."""
+    long_tail: Literal["auto", "yes", "no"] | bool = "auto"
+    """Expect categories of very different sizes: yes, no, or auto, which asks the sizes of the labelled classes."""
     seed: int = 0
     """Seed of everything random."""
+    seeds: int | Literal["auto"] = "auto"
+    """Trainings with different seeds, which place the images together; auto: several where one takes a minute or
+    two."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda or mps."""
 
@@ -51,14 +55,13 @@ class DiscoverConfig:
             if getattr(self, name) is not None:
                 set_field(self, name, whole(name, getattr(self, name), "not a number of at least 1"))
         set_field(self, "seed", whole("seed", self.seed, "not a whole number of at least 0", least=0))
+        if self.seeds != "auto":
+            set_field(self, "seeds", whole("seeds", self.seeds, "neither auto nor a number of trainings"))
         for name in TEXTS:
             set_field(self, name, text(name, getattr(self, name)))
         if self.arch is not None:
             set_field(self, "arch", text("arch", self.arch))
-        if not isinstance(self.long_tail, bool):
-            raise InputError(
-                f"long_tail is {self.long_tail!r}, which is not true or false; give one of these."
-            )
+        set_field(self, "long_tail", answer("long_tail", self.long_tail))
 
     @property
     def network(self) -> BackboneConfig:
@@ -85,6 +88,14 @@ def whole(name: str, value: Any, complaint: str, least: int = 1) -> int:
     if number < least:
         raise InputError(f"{name} is {value!r}, which is {complaint}; give one.")
     return number
+
+
+def answer(name: str, value: Any) -> str:
+    """auto, yes or no; True and False are yes and no."""
+    found = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+    if found not in ANSWERS:
+        raise InputError(f"{name} is {value!r}, which is none of {', '.join(ANSWERS)}; give one of these.")
+    return str(found)
 
 
 def text(name: str, value: Any) -> str:

@@ -61,8 +61,9 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
     image_size: side of the backbone's input in pixels.
     steps: training steps; None is 1,000 on a CPU and 6,000 on a GPU.
     sample: most images to train on; None is 5,000 on a CPU and 200,000 on a GPU.
-    long_tail: expect categories of very different sizes.
+    long_tail: expect categories of very different sizes: "yes", "no" or "auto", which asks the labelled classes.
     seed: of everything random.
+    seeds: trainings with different seeds that place the images together; "auto": several where one is quick.
     device: auto, cpu, cuda or mps.
     out: run folder with report; a run that was begun there goes on. None: a temporary one, which goes with the object.
     progress: show progress bars.
@@ -91,8 +92,9 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         image_size: int | None = None,
         steps: int | None = None,
         sample: int | None = None,
-        long_tail: bool = False,
+        long_tail: Literal["auto", "yes", "no"] | bool = "auto",
         seed: int = 0,
+        seeds: int | Literal["auto"] = "auto",
         device: str = "auto",
         out: str | Path | None = None,
         progress: bool = False,
@@ -106,6 +108,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         self.sample = sample
         self.long_tail = long_tail
         self.seed = seed
+        self.seeds = seeds
         self.device = device
         self.out = out
         self.progress = progress

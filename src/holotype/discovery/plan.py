@@ -50,6 +50,7 @@ def resolved(config: DiscoverConfig) -> dict[str, Any]:
         "method": config.method,
         "long_tail": config.long_tail,
         "seed": config.seed,
+        "seeds": config.seeds,
     }
 
 

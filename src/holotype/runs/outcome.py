@@ -26,6 +26,7 @@ from holotype.data.table import Table
 from holotype.methods import Prediction
 from holotype.models.backbone import Backbone, state_digest
 from holotype.runs.embed import embed_table
+from holotype.runs.trainings import Trainings
 from holotype.training.encode import place
 from holotype.training.loop import Loop
 
@@ -67,6 +68,8 @@ class Told:
     """Ids and names of all rounds before, which mean something else than a category that nobody has seen yet."""
     embedded: np.ndarray | None = None
     """(N, D) features of the frozen backbone, for a second opinion of where images were placed."""
+    trainings: Trainings | None = None
+    """Where several trainings have placed the images together."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,8 @@ class Placed:
     """(N,) object str."""
     opinion: Calibrated | None = None
     """How likely each is right, where that could be asked."""
+    alone: Prediction | None = None
+    """What the model that is kept says by itself, where several trainings have placed the images."""
 
     @cached_property
     def category(self) -> np.ndarray:
@@ -145,7 +150,11 @@ def place_rest(
         features[others] = np.where((images.problem == "")[:, None], images.features, np.nan)
     if rest.out is not None:
         leave_out(said, problem, rest.out)
-    return Placed(rest.table.with_problems(problem), own.k, features, said, note)
+    alone = None
+    if own.alone is not None:  # of the others it is the only one that says something
+        alone = Prediction(said.category.clone(), said.probability.clone(), said.known_score.clone())
+        _fill(alone, rows, own.alone)
+    return Placed(rest.table.with_problems(problem), own.k, features, said, note, alone=alone)
 
 
 def leave_out(said: Prediction, problem: np.ndarray, out: np.ndarray) -> None:
@@ -229,11 +238,13 @@ def put_together(placed: Placed, ids: list[str], told: Told) -> Discovery:
     order = sorted(described.categories, key=lambda c: (c.kind == "novel", c.id if c.kind == "novel" else ""))
     images = make_frame(placed, ids, described, told.names)
     if placed.opinion is not None:
-        said = np.where(placed.fixed, np.nan, placed.said.probability.numpy())
-        points = curve(said, placed.opinion) if placed.opinion.labelled else ()
+        points = learn_curve(placed, told.embedded) if placed.opinion.labelled else ()
         about = dataclasses.replace(about, calibration=placed.opinion.words, calibration_curve=points)
         if placed.opinion.labelled:
             set_purity(order, list(images["category_id"]), placed.probability, placed.fixed)
+    if told.trainings is not None:
+        about = told.trainings.tell(about)
+        told.trainings.set_returns(order, ids)
     return Discovery(told.run_id, table.known, images, order, told.count, about).called(told.names)
 
 
@@ -243,6 +254,14 @@ def with_opinion(placed: Placed, embedded: np.ndarray | None) -> Placed:
         return placed
     target = np.where(placed.fixed, placed.table.target, -1)
     return dataclasses.replace(placed, opinion=calibrate(embedded, placed.category, target, placed.k))
+
+
+def learn_curve(placed: Placed, embedded: np.ndarray | None) -> tuple[tuple[float, float], ...]:
+    """What the scores of the model that is kept are worth: it alone places the images that come later."""
+    if placed.alone is not None:
+        placed = with_opinion(dataclasses.replace(placed, said=placed.alone), embedded)
+    assert placed.opinion is not None  # the one who calls has it
+    return curve(np.where(placed.fixed, np.nan, placed.said.probability.numpy()), placed.opinion)
 
 
 def make_frame(

@@ -180,6 +180,8 @@ def finish(
     prepared, folder, loop = run.prepared, run.folder, run.loop
     started = time.monotonic()
     placed = place_own(loop, prediction, prepared.data.k, prepared.images.note)
+    if told is not None and told.trainings is not None:
+        placed = dataclasses.replace(placed, alone=told.trainings.alone)
     if rest is not None:
         placed = place_rest(
             placed, rest, loop, prepared.backbone, folder.path / REST, run.experiment.progress
