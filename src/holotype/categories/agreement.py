@@ -59,7 +59,11 @@ def agree(trainings: Sequence[Training], n_known: int, k: int) -> Agreement:
     outcome = None
     for _ in range(ROUNDS):
         named = [rename(one, match(votes, one, w, n_known), k) for one, w in zip(given, weight, strict=True)]
-        votes = np.sum([_votes(one, w, k) for one, w in zip(named, weight, strict=True)], axis=0)
+        votes = np.zeros_like(votes)
+        for one, w in zip(
+            named, weight, strict=True
+        ):  # never all at once: they are as many as images times k
+            votes += _votes(one, w, k)
         if outcome is not None and (votes.argmax(axis=1) == outcome).all():
             break
         outcome = votes.argmax(axis=1)
