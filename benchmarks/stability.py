@@ -171,8 +171,7 @@ def judge(of: Collection, way: str, seeds: int, together: int, steps: int, work:
         "k": of.k,
         "ratio": round(of.ratio, 1),
     }
-    row |= {"spread": round(sizes.spread, 3), "chosen": chosen, "all": {}}
-    row["bias"] = None if np.isnan(sizes.bias) else round(sizes.bias, 3)
+    row |= {"spread": plain(sizes.spread), "bias": plain(sizes.bias), "chosen": chosen, "all": {}}
     for name in SIZES:
         p = pool(of, way, name, seeds, steps, work)
         groups = [p[first : first + together] for first in range(0, seeds - together + 1, together)]
@@ -192,6 +191,10 @@ def judge(of: Collection, way: str, seeds: int, together: int, steps: int, work:
             }
             row["returns"] = [pair for one in found for pair in fates(judge, one.category, one.trainings)]
     return row
+
+
+def plain(value: float) -> float | None:
+    return None if np.isnan(value) else round(value, 3)
 
 
 def fates(judge: Judge, category: np.ndarray, trainings: np.ndarray) -> list[list[float]]:
@@ -231,7 +234,7 @@ def line(row: dict[str, Any]) -> str:
             else f"{values[0]:5.1f}"
         )
 
-    parts = [f"{row['collection']:14}", f"s {row['spread']:.2f}", f"{row['chosen']:9}"]
+    parts = [f"{row['collection']:14}", f"s {row['spread']}", f"{row['chosen']:9}"]
     parts += [
         f"{size} {cell(row['all'][size]['one'])} -> {cell(row['all'][size]['several'])}" for size in SIZES
     ]
