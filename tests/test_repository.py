@@ -78,6 +78,7 @@ COVERED = {
     "models/row_tails.py": "models/test_tails.py",
     "models/whole_tail.py": "models/test_tails.py",
     "placing/manifest.py": "placing/test_kept_folders.py",
+    "runs/discovered.py": "runs/test_outcome.py",
     "runs/parts.py": "runs/test_experiment.py",
     "training/config.py": "runs/test_identity.py",
     "training/gallery.py": "training/test_kinds.py",

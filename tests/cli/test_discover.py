@@ -30,14 +30,30 @@ def test_flags_reach_the_settings(holotype, squares_folder, tmp_path, monkeypatc
     more = ("--device", "cpu", "--long-tail", "--no-progress", "--out", tmp_path, "--edits", "edits.csv")
     assert holotype("discover", squares_folder, *flags, *more).code == 0
     ((config, folder, progress, edits),) = asked
-    assert (config.k, config.steps, config.sample, config.seed, config.long_tail) == (7, 20, 30, 3, True)
+    assert (config.k, config.steps, config.sample, config.seed, config.long_tail) == (7, 20, 30, 3, "yes")
     assert (config.backbone, config.image_size, config.device) == ("embedded", 64, "cpu")
     assert config.method == "simgcd"
     assert (folder, progress, edits) == (tmp_path, False, Path("edits.csv"))
     assert holotype("discover", squares_folder).code == 0
-    assert asked[1][0].k == "auto"
+    assert (asked[1][0].k, asked[1][0].long_tail, asked[1][0].seeds) == ("auto", "auto", "auto")
     assert asked[1][0].backbone == "auto"
     assert asked[1][1] == Path("runs") / f"{squares_folder.name}-discover"
+
+
+def test_long_tail_may_stand_alone_or_have_an_answer() -> None:
+    from holotype.cli.discover import answered, make_parser
+
+    for words, answer in (
+        (["photos", "--long-tail"], "yes"),
+        (["--long-tail", "photos"], "yes"),
+        (["--long_tail", "no", "photos"], "no"),
+        (["photos", "--long-tail", "auto", "--k", "7"], "auto"),
+        (["photos", "--long-tail", "--k", "7"], "yes"),
+        (["photos", "--long-tail=no"], "no"),
+        (["photos"], "auto"),
+    ):
+        given = make_parser().parse_args(answered(words))
+        assert (given.images, given.long_tail) == ("photos", answer)
 
 
 @pytest.mark.parametrize(

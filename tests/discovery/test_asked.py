@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,11 +32,26 @@ def test_settings_that_differ_are_told_as_flags() -> None:
     before = asked(k=10)
     assert asked(k=10).others(before) == []
     assert asked(k=12, seed=1).others(before) == ["--k 12 (was 10)", "--seed 1 (was 0)"]
-    assert asked(long_tail=True).others(before) == ["--k auto (was 10)", "--long-tail (was off)"]
+    assert asked(long_tail=True).others(before) == ["--k auto (was 10)", "--long-tail yes (was auto)"]
     assert before.others(asked(k=10, long_tail=True, steps=7)) == [
         "--steps as usual (was 7)",
-        "no --long-tail (was on)",
+        "--long-tail auto (was yes)",
     ]
+
+
+def test_a_round_of_an_older_version_was_asked_the_usual(tmp_path: Path) -> None:
+    """It knew --long-tail as a flag, and no number of trainings: today's usual settings are no difference."""
+    for tail, said in ((False, []), (True, ["--long-tail auto (was yes)"])):
+        asked().save(tmp_path)
+        content = json.loads((tmp_path / FILE).read_text())
+        for part in ("settings", "taken"):
+            content[part]["long_tail"] = tail
+            del content[part]["seeds"]
+        (tmp_path / FILE).write_text(json.dumps(content))
+        older = read_asked(tmp_path)
+        assert older is not None
+        assert asked().others(older) == said
+        assert asked(seeds=3).others(older) == [*said, "--seeds 3 (was auto)"]
 
 
 def test_what_comes_to_the_same_is_no_difference() -> None:

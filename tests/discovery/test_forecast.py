@@ -13,11 +13,12 @@ from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.forecast import (
     Forecast,
     Pace,
+    Work,
     embedding_seconds,
     forecast,
     in_words,
     measure,
-    training_seconds,
+    n_trainings,
 )
 from holotype.machine.device import Compute
 from holotype.models.backbone import BackboneConfig, load_backbone
@@ -26,7 +27,8 @@ PACE = Pace(reading=0.01, trunk=0.1, tail=0.02)
 
 
 def training(n: int = 1_000, pace: Pace = PACE, **settings) -> float:
-    return training_seconds(n, DiscoverConfig(device="cpu", **settings), pace, "cpu")
+    work = Work.of(n, DiscoverConfig(device="cpu", **settings), pace, "cpu")
+    return work.shared + work.steps
 
 
 def test_embedding_reads_and_computes() -> None:
@@ -41,6 +43,24 @@ def test_training_is_the_sample_the_cache_and_the_steps() -> None:
     assert training(100_000, steps=10, sample=20_000) > training(100_000, steps=10)
     assert training(method="kmeans") == pytest.approx(10)  # nothing is trained
     assert training(steps=10, method="simgcd") < training(steps=10)  # fewer views, no strong ones
+
+
+def test_as_many_trainings_as_time_allows() -> None:
+    def trainings(n: int = 1_000, tail: float = 0.02, **settings) -> int:
+        return n_trainings(n, DiscoverConfig(device="cpu", **settings), Pace(0.01, 0.1, tail), "cpu")
+
+    assert trainings(steps=7) == 9  # 27 seconds each
+    assert trainings(steps=15) == 5  # 58
+    assert trainings(steps=20) == trainings(steps=31) == 3  # 77 and 119
+    assert trainings(steps=32) == 1
+    assert trainings(steps=32, seeds=4) == 4
+    assert trainings(n=99, steps=1) == 1  # a handful of images
+    assert trainings(method="kmeans") == 1  # nothing is trained
+
+
+def test_the_words_name_several_trainings() -> None:
+    told = Forecast(60.0, 240.0, "cpu", "embedded at 128 pixels", 5).words
+    assert "embedding a minute, 5 trainings 4 minutes" in told
 
 
 def test_a_network_that_learns_as_a_whole_takes_longer() -> None:

@@ -222,7 +222,7 @@ def test_a_class_that_is_called_otherwise_stays_the_same(go, photos, tmp_path, c
         ({"k": 5}, "--k 5 (was 4)"),
         ({"seed": 1}, "--seed 1 (was 0)"),
         ({"steps": 5, "method": "simgcd"}, "--steps 5 (was 12), --method simgcd (was kmeans)"),
-        ({"long_tail": True, "method": "simgcd"}, "--method simgcd (was kmeans), --long-tail (was off)"),
+        ({"long_tail": True, "method": "simgcd"}, "--method simgcd (was kmeans), --long-tail yes (was auto)"),
     ],
 )
 def test_other_settings_are_another_round(settings, said, go, photos, tmp_path, caplog, monkeypatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import numpy as np
 import pytest
 
 from holotype.categories.facts import Facts
@@ -27,6 +28,19 @@ def test_it_lies_beside_its_data(tmp_path):
     assert [c["id"] for c in data["categories"]] == [c.id for c in found.categories]
     sheets = {cell // 64 for cell in data["thumbs"]["cell"]}
     assert all((page.parent / "report" / "thumbs" / f"{sheet:05d}.jpg").is_file() for sheet in sheets)
+
+
+def test_it_foresees_other_numbers_of_categories(tmp_path):
+    found = make_discovery(tmp_path, 120)
+    assert read(build_report(found, tmp_path / "without"))["around"] is None
+    features = np.random.default_rng(0).normal(size=(120, 8))
+    data = read(build_report(found, tmp_path / "run", features=features))
+    assert (data["around"]["k"], data["around"]["low"]) == (9, 5)
+    numbers = [k for k, _ in data["around"]["steps"]]
+    assert numbers[:3] == [6, 7, 8]
+    assert all(k > 9 for k in numbers[3:])
+    assert data["stability"] == []
+    assert (tmp_path / "run" / "tree.json").is_file()
 
 
 def test_names_are_escaped_in_the_page_and_in_the_script(tmp_path):

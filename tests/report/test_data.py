@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -70,6 +71,17 @@ def test_purity_has_words_that_mean_the_same_everywhere(tmp_path):
     assert shown[0]["check"].startswith("About 71 % of its images are right (50 to 85 %). Look at ")
     assert math.isnan(two.purity)
     assert (shown[1]["purity"], shown[1]["uniform"], shown[1]["check"]) == ([None] * 3, "", "")
+
+
+def test_a_category_says_whether_it_comes_back(tmp_path):
+    found = make_discovery(tmp_path, 200)
+    found.facts = replace(found.facts, trainings=(0, 1, 2, 3, 4))
+    for category, times in zip(found.categories, (5, 2), strict=False):
+        category.comes_back, category.together = times, 0.5
+    shown = page_data(found, choose(found), tmp_path, [], None)["categories"]
+    assert shown[0]["returns"].startswith("Comes back in 5 of 5 trainings; 50 % ")
+    assert [one["faint"] for one in shown[:3]] == [False, True, False]
+    assert shown[2]["returns"] == ""  # nothing is known of it
 
 
 def test_probabilities_that_could_not_be_calibrated_are_a_caveat(tmp_path):

@@ -13,6 +13,7 @@ from holotype.categories.relations import Described
 from holotype.data.sources import load_table
 from holotype.data.table import Table
 from holotype.methods import Prediction
+from holotype.runs.discovered import make_frame, put_together
 from holotype.runs.outcome import (
     REST,
     Placed,
@@ -20,12 +21,10 @@ from holotype.runs.outcome import (
     Told,
     carry_ids,
     leave_out,
-    make_frame,
     name_categories,
     one_category,
     place_own,
     place_rest,
-    put_together,
 )
 from holotype.runs.prepared import Data, Shelf
 from holotype.runs.run import Run, begin, finish

@@ -36,8 +36,7 @@ def test_every_kind_of_method_goes_through_the_loop(world, name):
     assert placed.category.min() >= 0
     assert placed.category.max() < 4
     assert torch.isfinite(placed.probability).all()
-    again = loop.predict()
-    assert torch.equal(again.category, placed.category)
+    assert torch.equal(loop.predict().category, placed.category)
 
 
 @pytest.mark.parametrize("name", TRAINED)

@@ -23,7 +23,8 @@ def join(target: Category, source: Category) -> None:
         both = np.array([target.signature, source.signature], dtype=float)
         target.signature = [float(v) for v in (weight @ both) / weight.sum()]
         target.words = f"{target.words} (before {source.name} was merged into it)" if target.words else ""
-    target.cohesion = target.separation = float("nan")
+    target.cohesion = target.separation = target.together = float("nan")
+    target.comes_back = 0
     target.n += source.n
 
 

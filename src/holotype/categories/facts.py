@@ -65,6 +65,13 @@ class Facts:
     method's own scores."""
     calibration_curve: tuple[tuple[float, float], ...] = ()
     """The method's own score and the probability that goes with it, rising, for images that come later."""
+    trainings: tuple[int, ...] = ()
+    """Seeds of the trainings that have placed the images together; `seed` is that of the one whose model is kept. Empty
+    where there was one training."""
+    agreement: tuple[float, ...] = ()
+    """Share of the images that each of them places where all together do."""
+    sizes: str = ""
+    """Whether categories of equal or of different sizes were expected, and why, in a sentence."""
     choice_of_backbone: str = ""
     """Why this one, in a sentence."""
     provenance: dict[str, Any] = field(default_factory=dict)

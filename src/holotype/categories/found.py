@@ -37,9 +37,15 @@ NaN until a report is built."""
 OPTIONAL = ("taken", "latitude", "longitude", "camera", "group", "file", "box")
 """Columns that are there where something is known: what the heads of the files say (data/exif.py), the burst that an
 image is a frame of (data/bursts.py), and the picture and the part of it that the image is (data/boxes.py)."""
-ADDED = {"purity": math.nan, "purity_low": math.nan, "purity_high": math.nan}
+ADDED = {
+    "purity": math.nan,
+    "purity_low": math.nan,
+    "purity_high": math.nan,
+    "comes_back": 0,
+    "together": math.nan,
+}
 """Of a category: what files of this format did not always have. The same of the facts:"""
-ADDED_FACTS = {"calibration": "", "calibration_curve": []}
+ADDED_FACTS = {"calibration": "", "calibration_curve": [], "trainings": [], "agreement": [], "sizes": ""}
 TEXTS = ("path", "label", "category", "category_id", "problem", "note", "camera", "group", "file")
 """Those that hold whatever users called things."""
 
@@ -87,6 +93,11 @@ class Category:
     purity_low: float = float("nan")
     purity_high: float = float("nan")
     """Where the truth lies in four categories out of five."""
+    comes_back: int = 0
+    """Of several trainings (Facts.trainings), how many have this category too (agreement.py)."""
+    together: float = float("nan")
+    """Share of its images without a label that stay together, in the mean over the trainings; NaN where there was one
+    training, or edits have changed the category."""
 
 
 @dataclass

@@ -24,6 +24,7 @@ COMMANDS = {
     "demo": "discover categories in the embedded sample, with no data and no network",
     "discover": "find the categories in a folder of images, and write a report",
     "report": "build the report of a run, with corrections",
+    "cut": "say what would join or part at another number of categories, without training",
     "assign": "place new images in the categories of a run",
     "write": "write the results of a run as folders, labels, COCO or Camtrap DP",
     "estimate-k": "say how many categories there may be",

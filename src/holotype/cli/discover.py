@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from holotype.data.table import Table
     from holotype.discovery.config import DiscoverConfig
 
+ANSWERS = ("auto", "yes", "no")
 MOST_LINES = 40
 """Categories that are listed on the terminal; the report shows all."""
 
 
 def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(argv)
+    given = make_parser().parse_args(answered(argv))
     from holotype.discovery.config import DiscoverConfig
 
     config = DiscoverConfig(**{one.name: getattr(given, one.name) for one in fields(DiscoverConfig)})
@@ -117,6 +118,15 @@ def make_parser() -> Parser:
     return parser
 
 
+def answered(argv: Sequence[str]) -> list[str]:
+    """The words with an answer behind --long-tail, which stood alone once and may still."""
+    words = list(argv)
+    for at in reversed([i for i, word in enumerate(words) if word in ("--long-tail", "--long_tail")]):
+        if words[at + 1 : at + 2] not in ([answer] for answer in ANSWERS):
+            words.insert(at + 1, "yes")
+    return words
+
+
 def add_settings(parser: Parser, settings: type, skip: set[str]) -> None:
     """A flag for each field of a dataclass whose fields have a sentence under them; the help says what it may be."""
     from holotype.runs.casting import describe_type
@@ -126,9 +136,6 @@ def add_settings(parser: Parser, settings: type, skip: set[str]) -> None:
     for one in fields(settings):
         flag, help = f"--{one.name.replace('_', '-')}", told[one.name]
         if one.name in skip:
-            continue
-        if isinstance(one.default, bool):
-            parser.add_argument(flag, action="store_true", help=help)
             continue
         shown = "" if one.default is None else f"; default {one.default}"
         kind = describe_type(without_none(kinds[one.name]), rules=True)
@@ -145,6 +152,7 @@ def without_none(hint: Any) -> Any:
 def summary(found: Discovery, folder: Path) -> str:
     """What a person wants to see at the end. Of bursts, an image that is alone counts as one."""
     from holotype.categories.bursts import in_words, occasions
+    from holotype.categories.returning import summary as returning
 
     images, facts = found.images, found.facts
     unread = int((images.problem != "").sum())
@@ -171,6 +179,8 @@ def summary(found: Discovery, folder: Path) -> str:
     ]
     if len(found.categories) > MOST_LINES:
         lines.append(f"  and {len(found.categories) - MOST_LINES} more in the report")
+    if told := returning(found):
+        lines += ["", *told]
     seconds = ", ".join(f"{step} {value:.0f} s" for step, value in facts.seconds.items())
     lines += [
         "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,6 @@ from holotype.machine.plain import as_plain
 from holotype.machine.sealed import Form
 
 FILE = "begun.json"
-ADDED = {"bursts": "auto"}
-"""What rounds of an older version were not asked, and what they were as if they had been."""
 BEGUN = Form(1, "restore it from a copy, or run holotype discover with another --out", older=(None,))
 
 
@@ -39,10 +38,9 @@ class Asked:
     def others(self, before: Asked) -> list[str]:
         """What was asked for otherwise than before: --k 12 (was 10). Where only the device has changed: nothing."""
         return [
-            f"{_flag(name, value)} (was {_shown(before.settings.get(name, ADDED.get(name)))})"
+            f"{_flag(name, value)} (was {_shown(before.settings.get(name))})"
             for name, value in self.settings.items()
-            if value != before.settings.get(name, ADDED.get(name))
-            and self.taken[name] != before.taken.get(name, ADDED.get(name))
+            if value != before.settings.get(name) and self.taken[name] != before.taken.get(name)
         ]
 
     def save(self, folder: Path) -> None:
@@ -52,21 +50,23 @@ class Asked:
 def read_asked(folder: Path) -> Asked | None:
     """Of the round in `folder`; None where an older version has written it."""
     file = folder / FILE
-    return BEGUN.make(file, Asked) if file.is_file() else None
+    if not file.is_file():
+        return None
+    asked = BEGUN.make(file, Asked)
+    return dataclasses.replace(asked, settings=of_today(asked.settings), taken=of_today(asked.taken))
+
+
+def of_today(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings as an older version wrote them, in the words of today: --long-tail was there or not, and nobody asked
+    for bursts or a number of trainings."""
+    told = {"bursts": "auto", "seeds": "auto"} | settings
+    tail = told.get("long_tail")
+    return told | {"long_tail": "yes" if tail else "auto"} if isinstance(tail, bool) else told
 
 
 def _flag(name: str, value: Any) -> str:
-    flag = f"--{name.replace('_', '-')}"
-    if value is None:
-        return f"{flag} as usual"
-    return f"{flag} {_shown(value)}" if not isinstance(value, bool) else flag if value else f"no {flag}"
+    return f"--{name.replace('_', '-')} {_shown(value)}"
 
 
 def _shown(value: Any) -> str:
-    return (
-        "as usual"
-        if value is None
-        else {True: "on", False: "off"}[value]
-        if isinstance(value, bool)
-        else f"{value}"
-    )
+    return "as usual" if value is None else f"{value}"

@@ -21,6 +21,7 @@ COUNTS = ("steps", "sample", "image_size")
 TEXTS = ("method", "backbone", "device")
 AUTO, NO = "auto", "no"
 """Of `bursts`."""
+ANSWERS = ("auto", "yes", "no")
 OF_NETWORK = ("arch", "image_size", "pool", "mean", "std")
 """Settings of the backbone beside its name, which the models call the same."""
 
@@ -50,13 +51,16 @@ class DiscoverConfig:
     """Training steps; by default 1,000 on a CPU and 6,000 on a GPU."""
     sample: Count | None = None
     """Images to train on at most, by default 5,000 on a CPU and 200,000 on a GPU; the rest is placed afterwards."""
-    long_tail: bool = False
-    """Expect categories of very different sizes."""
+    long_tail: Literal["auto", "yes", "no"] | bool = "auto"
+    """Expect categories of very different sizes: yes, no, or auto, which asks the sizes of the labelled classes."""
     bursts: str = AUTO
     """Frames that one camera took within seconds of each other, and that look alike, count as one image: auto finds
     those at most 10 seconds apart, a number sets the seconds, no counts every image; a column group tells them."""
     seed: Seed = 0
     """Seed of everything random."""
+    seeds: Count | Literal["auto"] = "auto"
+    """Trainings with different seeds, which place the images together; auto: several where one takes a minute or
+    two."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda or mps."""
 
@@ -69,20 +73,19 @@ class DiscoverConfig:
                 set_field(self, name, whole(name, getattr(self, name), "not a number of at least 1"))
         told = "not a whole number of at least 0 and below 2**63"
         set_field(self, "seed", whole("seed", self.seed, told, least=0, most=2**63 - 1))
+        if self.seeds != "auto":
+            set_field(self, "seeds", whole("seeds", self.seeds, "neither auto nor a number of trainings"))
         for name in TEXTS:
             set_field(self, name, text(name, getattr(self, name)))
         if self.arch is not None:
             set_field(self, "arch", text("arch", self.arch))
         set_field(self, "bursts", bursts(self.bursts))
+        set_field(self, "long_tail", answer("long_tail", self.long_tail))
         if self.pool not in POOLS:
             raise InputError(f"pool is {self.pool!r}, which is not {', '.join(POOLS)}; give one of these.")
         for name in ("mean", "std"):
             if getattr(self, name) is not None:
                 set_field(self, name, as_rgb(name, getattr(self, name)))
-        if not isinstance(self.long_tail, bool):
-            raise InputError(
-                f"long_tail is {self.long_tail!r}, which is not true or false; give one of these."
-            )
 
     @property
     def network(self) -> BackboneConfig:
@@ -109,6 +112,14 @@ def whole(name: str, value: Any, complaint: str, least: int = 1, most: int | Non
     if number < least or (most is not None and number > most):
         raise InputError(f"{name} is {value!r}, which is {complaint}; give one.")
     return number
+
+
+def answer(name: str, value: Any) -> str:
+    """auto, yes or no; True and False are yes and no."""
+    found = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+    if found not in ANSWERS:
+        raise InputError(f"{name} is {value!r}, which is none of {', '.join(ANSWERS)}; give one of these.")
+    return str(found)
 
 
 def text(name: str, value: Any) -> str:

@@ -64,9 +64,10 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
     std: of the same.
     steps: training steps; None is 1,000 on a CPU and 6,000 on a GPU.
     sample: most images to train on; None is 5,000 on a CPU and 200,000 on a GPU.
-    long_tail: expect categories of very different sizes.
+    long_tail: expect categories of very different sizes: "yes", "no" or "auto", which asks the labelled classes.
     bursts: "auto", "no", or the seconds between two frames of a burst, which counts as one image.
     seed: of everything random.
+    seeds: trainings with different seeds that place the images together; "auto": several where one is quick.
     device: auto, cpu, cuda or mps.
     out: run folder with report; a run that was begun there goes on. None: a temporary one, which goes with the object.
     progress: show progress bars.
@@ -97,24 +98,23 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         std: tuple[float, float, float] | None = None,
         steps: int | None = None,
         sample: int | None = None,
-        long_tail: bool = False,
+        long_tail: Literal["auto", "yes", "no"] | bool = "auto",
         bursts: str = "auto",
         seed: int = 0,
+        seeds: int | Literal["auto"] = "auto",
         device: str = "auto",
         out: str | Path | None = None,
         progress: bool = False,
     ) -> None:
         self.method = method
         self.k = k
-        self.backbone = backbone
-        self.arch = arch
-        self.image_size = image_size
+        self.backbone, self.arch, self.image_size = backbone, arch, image_size
         self.pool, self.mean, self.std = pool, mean, std
         self.steps = steps
         self.sample = sample
         self.long_tail = long_tail
         self.bursts = bursts
-        self.seed = seed
+        self.seed, self.seeds = seed, seeds
         self.device = device
         self.out = out
         self.progress = progress

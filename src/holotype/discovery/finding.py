@@ -25,22 +25,26 @@ from holotype.discovery.bursting import NOTE as OF_BURST
 from holotype.discovery.bursting import check_enough, draws_itself, take_bursts
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.constraints import Constraints
+from holotype.discovery.forecast import count_trainings
 from holotype.discovery.plan import draw_sample, make_plan, pick_preset, resolved, spread_epochs
+from holotype.discovery.several import Outcome, clear, keep_seeds, kept_seeds, train
 from holotype.discovery.shots import Shots, take_shots
+from holotype.discovery.sizes import check_long_tail, choose_sizes
 from holotype.discovery.taking_part import seen_classes, unread_labels
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
 from holotype.machine.device import Compute, pick_device
 from holotype.machine.sealed import read_sealed
-from holotype.methods import METHODS, find_method
 from holotype.runs.by_content import embed_by_content
 from holotype.runs.embed import Embeddings
 from holotype.runs.experiment import Experiment
+from holotype.runs.folder import IDENTITY
 from holotype.runs.outcome import Rest, Told
 from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
-from holotype.runs.run import Run, begin, finish
+from holotype.runs.run import finish
 from holotype.runs.settings import default_experiment
+from holotype.runs.trainings import seeds_in_words
 from holotype.runs.views import stages_of, without_unusable_cache
 
 COUNT = "count.json"
@@ -75,6 +79,10 @@ class Round:
     """(N,) what else is known of the images, for their table: from the heads of the files, for one."""
     progress: bool = False
     clock: Clock = field(default_factory=Clock)
+    long_tail: bool = False
+    """Whether categories of very different sizes are expected."""
+    sizes: str = ""
+    """Why, in a sentence."""
 
     @cached_property
     def out(self) -> np.ndarray:
@@ -105,6 +113,9 @@ def run_round(round: Round) -> None:
     check_embedded(round.table, embedded.features, round.out)
     k, count = choose_k(round, embedded.features)
     check_enough(round.active, k)
+    round.long_tail, round.sizes = choose_sizes(round.config, round.active, embedded.features)
+    if round.sizes:
+        log.info(round.sizes)
     find_categories(round, embedded, k, count)
 
 
@@ -204,10 +215,7 @@ def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEsti
         )
     sample = dataclasses.replace(table.take(rows), truth=None)  # training is not scored on its way
     with round.clock.step("training"):
-        shelf = Shelf(data=Data(sample, k), backbone=round.chosen.backbone)
-        run = begin(make_experiment(round, sample, k), shelf)
-        assert isinstance(run, Run)  # a finished round is not run again
-        prediction = run.loop.fit()
+        trained = train_round(round, sample, k)
     with round.clock.step("placing"):
         about = Facts(
             title=table.name,
@@ -216,14 +224,46 @@ def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEsti
             earlier_runs=round.earlier_runs,
             confirmed_labels=len(round.given.labels),
             seconds=round.clock.seconds,
+            sizes=round.sizes,
             choice_of_backbone=round.chosen.words,
         )
         counted = count.as_dict() if count else None
         run_id = f"{uuid.uuid4().hex[:12]}-{round.number}"
         given = round.given.names, round.taken, embedded.features
-        told = Told(run_id, about, counted, round.before, *given, columns=round.columns)
+        told = Told(
+            run_id, about, counted, round.before, *given, columns=round.columns, trainings=trained.trainings
+        )
         rest = Rest(table, rows, embedded.note, round.out)
-        finish(run, prediction, run.loop.seconds(), parallel=1, rest=rest, told=told)
+        seconds, several = trained.run.loop.seconds(), trained.trainings
+        parallel = len(several.seeds) if several else 1
+        finish(trained.run, trained.prediction, seconds, parallel=parallel, rest=rest, told=told)
+        clear(round.own)
+
+
+def train_round(round: Round, sample: Table, k: int) -> Outcome:
+    """Train on the images of the sample, with one seed or several."""
+    experiment = make_experiment(round, sample, k)
+    shelf = Shelf(data=Data(sample, k), backbone=round.chosen.backbone)
+    seeds = choose_seeds(round, sample)
+    if len(seeds) > 1:
+        log.info(
+            f"{len(seeds)} trainings with the seeds {seeds_in_words(seeds)}, side by side; images are placed where "
+            "they agree (--seeds 1 trains once)."
+        )
+    return train(experiment, seeds, shelf, sample, k)
+
+
+def choose_seeds(round: Round, sample: Table) -> tuple[int, ...]:
+    """Those that a round was begun with; else as many as were asked for, or as time allows."""
+    config = round.config
+    if (kept := kept_seeds(round.own)) is not None:
+        return kept
+    if (round.own / IDENTITY).is_file():  # begun by a version that trained once
+        return (config.seed,)
+    n = count_trainings(sample, config, round.chosen.backbone)
+    seeds = tuple(range(config.seed, config.seed + n))
+    keep_seeds(round.own, seeds)
+    return seeds
 
 
 def make_experiment(round: Round, sample: Table, k: int) -> Experiment:
@@ -241,14 +281,7 @@ def make_experiment(round: Round, sample: Table, k: int) -> Experiment:
     epochs = spread_epochs(plan.epochs, stages_of(experiment))
     experiment.train.epochs, experiment.train.batch_size = epochs, plan.batch_size
     experiment = without_unusable_cache(experiment)
-    if config.long_tail:
+    if round.long_tail:
         check_long_tail(config.method)
         experiment.method.memax_target = "estimated"
     return experiment
-
-
-def check_long_tail(method: str) -> None:
-    """Raise InputError for a method that cannot be told to expect categories of very different sizes."""
-    able = [name for name, kind in METHODS.items() if hasattr(kind.Config(), "memax_target")]
-    if not hasattr(find_method(method).Config(), "memax_target"):
-        raise InputError(f"--long-tail is not for {method}; use {', '.join(able[:-1])} or {able[-1]}.")

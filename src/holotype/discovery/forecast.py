@@ -14,6 +14,7 @@ from holotype.data.store import CROP_SHARE
 from holotype.data.table import Table
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.plan import make_plan, resolved
+from holotype.discovery.several import how_many
 from holotype.machine.device import Compute
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews
@@ -51,12 +52,15 @@ class Forecast:
     training: float
     device: str
     network: str
+    trainings: int = 1
+    """With different seeds, side by side."""
 
     @property
     def words(self) -> str:
         place = "this CPU" if self.device == "cpu" else "this GPU"
         whole = in_words(self.embedding + self.training)
-        parts = f"embedding {in_words(self.embedding)}, training {in_words(self.training)}"
+        several = f"{self.trainings} trainings" if self.trainings > 1 else "training"
+        parts = f"embedding {in_words(self.embedding)}, {several} {in_words(self.training)}"
         told = whole if whole == BRIEF else f"{whole} ({parts})"
         return f"Time on {place}, roughly: {told}, with the network {self.network}."
 
@@ -65,12 +69,29 @@ def forecast(table: Table, config: DiscoverConfig, backbone: Backbone) -> Foreca
     """Of a discovery from its beginning. backbone: the one that will be taken, or one of the same shape."""
     compute = Compute.on(config.device)
     pace = measure(table, backbone, compute)
+    device = compute.device.type
+    work, trainings = Work.of(len(table), config, pace, device), n_trainings(len(table), config, pace, device)
     return Forecast(
-        embedding_seconds(len(table), pace, compute.device.type),
-        training_seconds(len(table), config, pace, compute.device.type),
-        compute.device.type,
+        embedding_seconds(len(table), pace, device),
+        work.shared + trainings * work.steps,
+        device,
         f"{backbone.name} at {backbone.image_size} pixels",
+        trainings,
     )
+
+
+def n_trainings(n: int, config: DiscoverConfig, pace: Pace, device: str) -> int:
+    """Of n images: as many as were asked for, or as time allows (several.py)."""
+    n = min(n, resolved(config)["sample"])
+    return how_many(Work.of(n, config, pace, device).steps, n) if config.seeds == "auto" else config.seeds
+
+
+def count_trainings(table: Table, config: DiscoverConfig, backbone: Backbone) -> int:
+    """The same, where nobody has measured the pace yet."""
+    if config.seeds != "auto":
+        return config.seeds
+    compute = Compute.on(config.device)
+    return n_trainings(len(table), config, measure(table, backbone, compute), compute.device.type)
 
 
 def embedding_seconds(n: int, pace: Pace, device: str) -> float:
@@ -78,24 +99,33 @@ def embedding_seconds(n: int, pace: Pace, device: str) -> float:
     return n * (pace.reading + pace.trunk if device == "cpu" else max(pace.reading, pace.trunk))
 
 
-def training_seconds(n: int, config: DiscoverConfig, pace: Pace, device: str) -> float:
-    """Reading the sample, filling the token cache where there is one, and the steps."""
-    wanted = resolved(config)
-    n = min(n, wanted["sample"])
-    plan = make_plan(n, wanted["steps"], device)
-    experiment = default_experiment(config.method, "images")
-    experiment.train.epochs = plan.epochs
-    stages = stages_of(experiment)
-    if not stages:
-        return n * pace.reading
-    views = drawn(experiment, None if plan.cache_views == "off" else CacheViews.parse(plan.cache_views))
-    filling = n * views.entries * pace.trunk if views else 0.0
-    of_view = [_of_view(stage.needs == "images", views is not None, pace) for stage in stages]
-    of_image = sum(
-        seconds * (stage.views.weak + stage.views.strong)
-        for seconds, stage in zip(of_view, stages, strict=True)
-    ) / len(stages)
-    return n * pace.reading + filling + wanted["steps"] * plan.batch_size * of_image
+@dataclass(frozen=True)
+class Work:
+    """Seconds of training."""
+
+    shared: float
+    """Reading the sample, and filling the token cache where there is one: the same for any number of trainings."""
+    steps: float
+    """Of one training; 0 for a method that does not train."""
+
+    @classmethod
+    def of(cls, n: int, config: DiscoverConfig, pace: Pace, device: str) -> Work:
+        wanted = resolved(config)
+        n = min(n, wanted["sample"])
+        plan = make_plan(n, wanted["steps"], device)
+        experiment = default_experiment(config.method, "images")
+        experiment.train.epochs = plan.epochs
+        stages = stages_of(experiment)
+        if not stages:
+            return cls(n * pace.reading, 0.0)
+        views = drawn(experiment, None if plan.cache_views == "off" else CacheViews.parse(plan.cache_views))
+        filling = n * views.entries * pace.trunk if views else 0.0
+        of_view = [_of_view(stage.needs == "images", views is not None, pace) for stage in stages]
+        of_image = sum(
+            seconds * (stage.views.weak + stage.views.strong)
+            for seconds, stage in zip(of_view, stages, strict=True)
+        ) / len(stages)
+        return cls(n * pace.reading + filling, wanted["steps"] * plan.batch_size * of_image)
 
 
 def _of_view(whole: bool, cached: bool, pace: Pace) -> float:

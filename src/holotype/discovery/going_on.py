@@ -16,7 +16,7 @@ from holotype.categories.edits import Edit, append_edits, run_ids
 from holotype.categories.found import Discovery
 from holotype.data.paths import relative
 from holotype.data.table import Table
-from holotype.discovery.asked import Asked, read_asked
+from holotype.discovery.asked import Asked, of_today, read_asked
 from holotype.discovery.classes import Words, understand
 from holotype.discovery.collection import Collection, Seen, look_at, read_collection
 from holotype.discovery.config import DiscoverConfig
@@ -275,7 +275,8 @@ def asked_of(folder: Path, number: int) -> Asked | None:
         return asked
     try:
         content = read_sealed(folder / IDENTITY)
-        taken = {name: content[name] for name in ("k", "steps", "sample", "method", "long_tail", "seed")}
+        names = ("k", "steps", "sample", "method", "long_tail", "seed")
+        taken = of_today({name: content[name] for name in names})
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return Asked(taken, taken)

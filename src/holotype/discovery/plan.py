@@ -52,6 +52,7 @@ def resolved(config: DiscoverConfig) -> dict[str, Any]:
         "long_tail": config.long_tail,
         "bursts": config.bursts,
         "seed": config.seed,
+        "seeds": config.seeds,
     }
 
 

@@ -28,10 +28,11 @@ from holotype.discovery.best_backbone import Chosen, choose_backbone
 from holotype.discovery.changes import write_changes
 from holotype.discovery.claim import check_method, claim, find_folder
 from holotype.discovery.config import DiscoverConfig
-from holotype.discovery.finding import FEWEST, Round, check_long_tail, run_round
+from holotype.discovery.finding import FEWEST, Round, run_round
 from holotype.discovery.going_on import Now, catch_up
 from holotype.discovery.look import tell
 from holotype.discovery.rounds import begin_round, keep_corrected, last_round, play, round_folder, share_round
+from holotype.discovery.sizes import check_long_tail
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
 from holotype.machine.device import pick_device
@@ -169,7 +170,7 @@ def write_result(folder: Path, progress: bool) -> Discovery:
 def check_table(table: Table, config: DiscoverConfig) -> None:
     """Raise InputError for collections in which there is nothing to discover, and for methods that do not exist."""
     find_method(config.method)
-    if config.long_tail:
+    if config.long_tail == "yes":
         check_long_tail(config.method)
     if len(table) < FEWEST:
         raise InputError(

@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 
 from holotype import __version__
+from holotype.categories.cutting import foresee
 from holotype.categories.edits import Edit, read_log
 from holotype.categories.features import read_features
 from holotype.categories.found import Discovery
+from holotype.categories.returning import summary
+from holotype.categories.tree import keep_tree
 from holotype.machine.files import write_text
 from holotype.report.data import Chosen, choose, page_data, title, totals
 from holotype.report.neighbours import alike
@@ -48,6 +51,8 @@ def build_report(
     data = page_data(discovery, chosen, folder, log, features)
     data["images"]["alike"] = alike(chosen.rows, features, len(discovery.images))
     data["earlier_log"] = not_told(log, data["log"])
+    data["stability"] = summary(discovery)
+    data["around"] = around(discovery, folder, features)
     data["thumbs"] = {
         "folder": "report/thumbs/", "side": CELL, "grid": GRID,
         "cell": thumbs.cell.tolist(), "width": thumbs.width.tolist(), "height": thumbs.height.tolist(),
@@ -55,6 +60,15 @@ def build_report(
     write_text(folder / "report" / "data.js", script_of(data))
     write_text(folder / "report.html", page(discovery, folder))
     return folder / "report.html"
+
+
+def around(discovery: Discovery, folder: Path, features: np.ndarray | None) -> dict[str, Any] | None:
+    """What would join or part at other numbers of categories; None where nothing is known of that."""
+    tree = keep_tree(folder, discovery, features)
+    if tree is None:
+        return None
+    names = {category.id: category.name for category in discovery.categories}
+    return {"k": tree.k, "low": tree.lowest, "high": tree.highest, "steps": foresee(tree, names)}
 
 
 def _thumbs(discovery: Discovery, chosen: Chosen, folder: Path, progress: bool) -> Thumbs:

@@ -100,3 +100,14 @@ function heatmap() {
           h("span", { class: "who" }, category.name))),
         data.known.map((word, j) => cell(category, category.signature[j] ?? null, j)))))));
 }
+
+/** What would join or part at a few categories less or more; holotype cut does it. */
+function aroundPanel() {
+  const around = data.around;
+  if (!around?.steps.length) return null;
+  return h("div", { class: "around" },
+    h("p", {}, `Without training, the ${around.k} categories can be cut at ${around.low} to ${around.high} (holotype cut):`),
+    h("div", { class: "scroll" }, h("table", { class: "plain" },
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "categories"), h("th", { scope: "col" }, "what happens"))),
+      h("tbody", {}, around.steps.map(([k, words]) => h("tr", {}, h("th", { scope: "row" }, String(k)), h("td", {}, words)))))));
+}

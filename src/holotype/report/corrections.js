@@ -162,7 +162,8 @@ class Standing {
       target.words = target.words ? `${target.words} (before ${source.name} was merged into it)` : "";
     }
     target.cohesion = target.separation = null;
-    target.uniform = target.check = "";
+    target.uniform = target.check = target.returns = "";
+    target.faint = false;
     target.n += source.n;
   }
 

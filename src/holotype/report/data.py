@@ -17,6 +17,7 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
+from holotype.categories import returning
 from holotype.categories.edits import Edit
 from holotype.categories.facts import Facts
 from holotype.categories.found import Category, Discovery
@@ -93,7 +94,7 @@ def page_data(
         "run_id": discovery.run_id,
         "title": title(discovery, folder),
         "known": list(discovery.known),
-        "categories": [_category(category, number) for category in discovery.categories],
+        "categories": [_category(category, number, discovery.facts) for category in discovery.categories],
         "images": {
             **_columns(frame, discovery),
             **_links(chosen, folder),
@@ -154,7 +155,7 @@ def totals(discovery: Discovery, shown: int) -> dict[str, int]:
     }
 
 
-def _category(category: Category, number: dict[str, int]) -> dict[str, Any]:
+def _category(category: Category, number: dict[str, int], facts: Facts) -> dict[str, Any]:
     return {
         "id": category.id,
         "name": category.name,
@@ -171,6 +172,8 @@ def _category(category: Category, number: dict[str, int]) -> dict[str, Any]:
         "purity": _plain([category.purity, category.purity_low, category.purity_high]),
         "uniform": in_words(category.purity),
         "check": told(category),
+        "returns": returning.told(category, len(facts.trainings)),
+        "faint": math.isfinite(category.together) and not returning.returns(category, len(facts.trainings)),
     }
 
 

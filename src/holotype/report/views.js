@@ -22,10 +22,11 @@ function overview() {
     proportions(),
     caveats(),
     new_.length ? section("New categories", h("p", { class: "lead" }, "Groups of images that fit none of the known classes. The pictures are the most typical ones; the bars say which known classes they resemble."),
+      data.stability?.length ? h("p", { class: "soft stability" }, data.stability.join(" ")) : null,
       h("div", { class: "cards" }, [...new_].sort(byCount).map(card)))
       : section("New categories", h("p", { class: "lead" }, "None: every image fits one of the known classes.")),
     section("Known classes", h("div", { class: "cards small" }, [...old].sort(byCount).map(card))),
-    h("section", { id: "count" }, h("h2", {}, "How many categories?"), countPanel()),
+    h("section", { id: "count" }, h("h2", {}, "How many categories?"), countPanel(), aroundPanel()),
     scores(),
   ];
 }
@@ -71,6 +72,7 @@ function standing(category) {
   const near = findCategory(category.nearest);
   const words = [];
   if (category.uniform) words.push(category.uniform);
+  if (category.faint) words.push("does not come back in most trainings");
   if (apart !== null && near) words.push(apart > 0.66 ? `stands well apart (nearest: ${near.name})` : apart < 0.34 ? `close to ${near.name}` : `nearest to ${near.name}`);
   const text = words.join("; ");
   return text ? text[0].toUpperCase() + text.slice(1) + "." : "";
@@ -169,6 +171,7 @@ function categoryHead(category) {
       category.words ? h("p", { class: "words" }, category.words) : null,
       new_ ? h("p", { class: "soft" }, standing(category)) : null,
       category.check ? h("p", { class: "soft" }, category.check) : null,
+      category.returns ? h("p", { class: "soft" }, category.returns) : null,
       category.cohesion === null ? null : h("p", { class: "soft numbers" },
         h("span", { title: "Mean cosine of its images with their centre: 1 = all alike" }, `cohesion ${fixed(category.cohesion)}`), " · ",
         h("span", { title: "1 - cosine of its centre with the nearest other centre: 0 = they coincide" }, `separation ${fixed(category.separation)}`),

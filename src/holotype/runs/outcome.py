@@ -15,24 +15,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from holotype.categories.bursts import tell_bursts
-from holotype.categories.calibration import Calibrated, calibrate, curve
+from holotype.categories.calibration import Calibrated
 from holotype.categories.facts import Facts
 from holotype.categories.found import Discovery, category_name
 from holotype.categories.matching import match
-from holotype.categories.purity import set_purity
-from holotype.categories.relations import Described, describe
 from holotype.categories.standing import REJECTED
-from holotype.data.bursts import units
 from holotype.data.table import Table
 from holotype.methods import Prediction
 from holotype.models.backbone import Backbone, state_digest
 from holotype.runs.embed import embed_table
+from holotype.runs.trainings import Trainings
 from holotype.training.encode import place
 from holotype.training.loop import Loop
 
 if TYPE_CHECKING:  # pandas takes half a second to import
-    import pandas as pd
+    pass
 
 REST = "rest"
 """Folder of shards: features of the images that a run was not trained on, while they are computed."""
@@ -71,6 +68,8 @@ class Told:
     """(N, D) features of the frozen backbone, for a second opinion of where images were placed."""
     columns: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Of the table of images: (N,) what else is known of each (categories/found.py, OPTIONAL)."""
+    trainings: Trainings | None = None
+    """Where several trainings have placed the images together."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +86,8 @@ class Placed:
     """(N,) object str."""
     opinion: Calibrated | None = None
     """How likely each is right, where that could be asked."""
+    alone: Prediction | None = None
+    """What the model that is kept says by itself, where several trainings have placed the images."""
 
     @cached_property
     def category(self) -> np.ndarray:
@@ -149,7 +150,11 @@ def place_rest(
         features[others] = np.where((images.problem == "")[:, None], images.features, np.nan)
     if rest.out is not None:
         leave_out(said, problem, rest.out)
-    return Placed(rest.table.with_problems(problem), own.k, features, said, note)
+    alone = None
+    if own.alone is not None:  # of the others it is the only one that says something
+        alone = Prediction(said.category.clone(), said.probability.clone(), said.known_score.clone())
+        _fill(alone, rows, own.alone)
+    return Placed(rest.table.with_problems(problem), own.k, features, said, note, alone=alone)
 
 
 def one_category(placed: Placed) -> str:
@@ -227,78 +232,3 @@ def name_categories(
     used = (*taken, *carried.values())
     ids = {index: category_name(len(known) + rank, known, k, used) for rank, index in enumerate(fresh)}
     return [*known, *(carried.get(index) or ids[index] for index in range(len(known), k))]
-
-
-def put_together(placed: Placed, ids: list[str], told: Told) -> Discovery:
-    """Relations and the table of images. There is no map yet: it takes long, and only a report shows it."""
-    placed = with_opinion(placed, told.embedded)
-    table, about = placed.table, told.about
-    described = describe(
-        placed.features,
-        placed.category,
-        ids,
-        table.known,
-        list(table.label),
-        placed.probability,
-        list(table.path),
-        called=[told.names.get(id, id) for id in table.known],
-        burst=units(table),
-    )
-    # known classes in their order, then new-01, new-02, ...: the largest first
-    order = sorted(described.categories, key=lambda c: (c.kind == "novel", c.id if c.kind == "novel" else ""))
-    images = make_frame(placed, ids, described, told.names).assign(**told.columns)
-    if placed.opinion is not None:
-        said = np.where(placed.fixed, np.nan, placed.said.probability.numpy())
-        points = curve(said, placed.opinion) if placed.opinion.labelled else ()
-        about = dataclasses.replace(about, calibration=placed.opinion.words, calibration_curve=points)
-        if placed.opinion.labelled:
-            set_purity(order, list(images["category_id"]), placed.probability, placed.fixed)
-    return Discovery(told.run_id, table.known, images, order, told.count, about).called(told.names)
-
-
-def with_opinion(placed: Placed, embedded: np.ndarray | None) -> Placed:
-    """With what the frozen features say of every place. embedded: (N, D), None where nobody has them."""
-    if embedded is None:
-        return placed
-    target = np.where(placed.fixed, placed.table.target, -1)
-    opinion = calibrate(embedded, placed.category, target, placed.k, units(placed.table))
-    return dataclasses.replace(placed, opinion=opinion)
-
-
-def make_frame(
-    placed: Placed, ids: list[str], described: Described, names: Mapping[str, str]
-) -> pd.DataFrame:
-    """One row per image with the columns of a Discovery. names: of ids that people call otherwise."""
-    table, category, disagrees = placed.table, placed.category, placed.disagrees
-    name = np.array([*ids, ""], dtype=object)  # -1 is the last one
-    said, called = placed.said.category.numpy(), [*(names.get(id, id) for id in ids), ""]
-    note = [
-        "; ".join(x for x in (own, f"the model would say {called[index]}" if other else "") if x)
-        for own, index, other in zip(placed.note, said, disagrees, strict=True)
-    ]
-    doubtful = described.doubtful | disagrees
-    if table.group is not None:
-        note, odd = tell_bursts(note, table.group, category, table.labelled, called)
-        doubtful |= odd
-    rejected = table.problem == REJECTED
-    kind = np.where(category < 0, "", np.where(category < len(table.known), "known", "novel"))
-    import pandas as pd
-
-    return pd.DataFrame(
-        {
-            "path": table.path,
-            "label": table.label,
-            "category": name[category],
-            "kind": kind.astype(object),
-            "probability": placed.probability,
-            "known_score": placed.said.known_score.numpy(),
-            "typicality": described.typicality,
-            "doubtful": doubtful,
-            "x": np.nan,
-            "y": np.nan,
-            "category_id": name[category],
-            "problem": np.where(rejected, "", table.problem),
-            "note": np.where(rejected, REJECTED, np.array(note, dtype=object)),
-            **({} if table.group is None else {"group": table.group}),
-        }
-    )

@@ -25,6 +25,7 @@ from holotype.machine.processes import rank
 from holotype.machine.sealed import Form
 from holotype.methods import Method, Prediction
 from holotype.models.cache import CacheViews, TokenCache
+from holotype.runs.discovered import put_together
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import IDENTITY, SCORES, RunFolder
 from holotype.runs.identity import Identity, identify
@@ -38,7 +39,6 @@ from holotype.runs.outcome import (
     one_category,
     place_own,
     place_rest,
-    put_together,
 )
 from holotype.runs.parts import check_fits, make_method
 from holotype.runs.prepared import Prepared, Shelf, make_compute
@@ -191,6 +191,8 @@ def finish(
     started = time.monotonic()
     tell(folder.path, phase="placing")
     placed = place_own(loop, prediction, prepared.data.k, prepared.images.note)
+    if told is not None and told.trainings is not None:
+        placed = dataclasses.replace(placed, alone=told.trainings.alone)
     if rest is not None:
         placed = place_rest(
             placed, rest, loop, prepared.backbone, folder.path / REST, run.experiment.progress

@@ -291,10 +291,8 @@ def _compiles(compute: Compute, n_views: int) -> bool:
 
 def _say(cache: TokenCache, plan: Plan, shape: Shape, found: bool) -> None:
     how = "read" if found else "built"
-    line = (
-        f"Token cache: {cache.views} views of {shape.images:,} images, {human(cache.nbytes)} in {PLACE[cache.level]}, "
-        f"{how} in {cache.seconds:.1f} s"
-    )
+    where = f"{human(cache.nbytes)} in {PLACE[cache.level]}, {how} in {cache.seconds:.1f} s"
+    line = f"Token cache: {cache.views} views of {shape.images:,} images, {where}"
     if plan.reason:
         log.warning("%s; %s.", line, plan.reason)
     else:

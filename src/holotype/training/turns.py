@@ -30,11 +30,11 @@ class End:
         return self.outcome
 
 
-def train_in_turns(loops: Mapping[str, Loop]) -> dict[str, End]:
+def train_in_turns(loops: Mapping[str, Loop], *, fewer: str = "--parallel") -> dict[str, End]:
     """Advance every loop by one step in turn until all have ended. loops: by the names that lines begin with.
 
     A loop that fails does not end the others. A stop that is asked for reaches every loop, and each saves its
-    state before it ends.
+    state before it ends. fewer: the flag that says how many there are.
     """
     if not loops:
         return {}
@@ -49,7 +49,7 @@ def train_in_turns(loops: Mapping[str, Loop]) -> dict[str, End]:
         while turns:
             for name in list(turns):
                 with on_stream(streams[name]):
-                    outcome = take_step(turns[name], len(loops))
+                    outcome = take_step(turns[name], len(loops), fewer)
                 if outcome is not None:
                     ended[name] = End(outcome, loops[name].seconds())
                     del turns[name]
@@ -58,7 +58,7 @@ def train_in_turns(loops: Mapping[str, Loop]) -> dict[str, End]:
 
 
 def take_step(
-    turn: Generator[None, None, Prediction], together: int
+    turn: Generator[None, None, Prediction], together: int, fewer: str
 ) -> Prediction | InputError | Stopped | None:
     """One step of a loop; what it ended with, if that was its end."""
     try:
@@ -71,7 +71,7 @@ def take_step(
     except torch.OutOfMemoryError:
         return InputError(
             f"the memory of the GPU ran out with {together} runs at once; run the same command again with a smaller "
-            "--parallel, or leave images and tokens less with --memory.device_gb."
+            f"{fewer}{', or leave images and tokens less with --memory.device_gb' if fewer == '--parallel' else ''}."
         )
     return None
 

@@ -1,0 +1,298 @@
+"""How much of a discovery is the seed? One training against several that agree, and sizes from the labels.
+
+    python benchmarks/stability.py cub0 cub1 --cub DIR/CUB_200_2011
+    python benchmarks/stability.py cub0 --cub DIR/CUB_200_2011 --way whole --seeds 9 --together 3
+
+Collections: twenty.py. Ways of training: `frozen`, a quick stand-in (frozen.py), and `whole`, as holotype discover
+trains (RPC on the token cache). Every collection is trained with as many seeds, for equal and for different sizes.
+`together` of them, each used once, make a consensus (categories/agreement.py); what the labels say of sizes chooses one
+of the two (cluster/unevenness.py). All is that of one training, and of each consensus. Pools are kept in --work.
+
+Rules, as they were fixed before cub0 to cub3 (equal and uneven), cifar2, cifar3 and their uneven forms were looked at:
+- Chosen on sample1, 3, 5, 7, 9, cifar0, cifar1 and the uneven and tail forms of these two, by the frozen way.
+- Votes weigh as much as a training is sure of them. Sums of all probabilities came to the same (All 61.9 and 50.6
+  against 61.9 and 50.5 in the mean over samples and CIFAR), unweighted votes to 0.3 less; k-means on the
+  concatenated votes and average linkage on the co-association to 0.3 to 0.8 more on the samples, with a larger
+  deviation (2.3 and 2.6 against 1.9); the training that agrees best with the others to 0.3 to 0.8 less. Weights by how
+  sure a training is in the mean, by its agreement with the others, and a vote of k-means moved All by less than 0.3.
+- More trainings are better: All was 53.5 ± 3.0 with one and equal sizes, 55.0 ± 2.4 with three and the chosen sizes,
+  55.5 ± 2.4 with five, 56.2 ± 1.5 with eight. So as many are taken as time allows, nine at most.
+- Different sizes are expected from s = 1/3 on, with b below 1/2 (unevenness.py): with true sizes of 2.4 to 1 equal
+  sizes were better by 0.3 to 3.6, from 3.4 to 1 on different ones by 0.4 to 3.5.
+- The claim: over the collections that chose nothing, the standard deviation of All over seeds (the root of the mean
+  variance) with eight trainings and the chosen sizes is at most half of that with one training and equal sizes, and the
+  mean All no lower. Five trainings are told beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from confidence import calibration_error
+from frozen import STEPS, embed_views, train_frozen
+from samples import given_words
+from script import one_sentence
+from twenty import Collection, find_collection
+
+from holotype.categories.agreement import Training, agree, returns
+from holotype.categories.calibration import calibrate
+from holotype.cluster.evaluate import class_index, clustering_accuracy
+from holotype.cluster.unevenness import measure_sizes
+from holotype.discovery.plan import make_plan
+from holotype.errors import InputError
+from holotype.machine.device import Compute
+from holotype.machine.files import write_text
+from holotype.models.backbone import BackboneConfig, load_backbone
+from holotype.runs.parts import Data
+from holotype.runs.prepared import Shelf
+from holotype.runs.provenance import commit, hardware
+from holotype.runs.run import Run, begin
+from holotype.runs.settings import default_experiment
+from holotype.training.turns import train_in_turns
+
+SIZES = {"equal": False, "different": True}
+AT_ONCE = 3
+"""Whole trainings that take turns."""
+
+
+# -- pools of trainings -------------------------------------------------------------------------------------
+
+
+def pool(of: Collection, way: str, sizes: str, seeds: int, steps: int, work: Path) -> np.ndarray:
+    """(S, N, k) float16 probabilities of the trainings with the seeds 0, 1, ...; read where they are kept."""
+    if way == "frozen":
+        kept = work / "pools" / f"{of.name}+{sizes}.npz"
+        if not kept.is_file() or len(np.load(kept)["p"]) < seeds:
+            features = embed_views(of.table, work / "features" / f"{of.name}.npz")
+            p, _ = train_frozen(features, of.table.target, of.k, range(seeds), SIZES[sizes], steps)
+            keep(kept, p)
+        return np.load(kept)["p"][:seeds]
+    files = [work / "whole" / f"{of.name}+{sizes}+{steps}+{seed}.npz" for seed in range(seeds)]
+    absent = [seed for seed, file in enumerate(files) if not file.is_file()]
+    for first in range(0, len(absent), AT_ONCE):
+        some = absent[first : first + AT_ONCE]
+        for seed, p in zip(some, train_whole(of, some, SIZES[sizes], steps), strict=True):
+            keep(files[seed], p)
+    return np.stack([np.load(file)["p"] for file in files])
+
+
+def keep(file: Path, p: np.ndarray) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(file, p=p.astype(np.float16))
+
+
+def train_whole(of: Collection, seeds: Sequence[int], long_tail: bool, steps: int) -> list[np.ndarray]:
+    """(N, k) probabilities of each, trained as a discovery on a CPU is."""
+    plan = make_plan(len(of.table), steps, "cpu")
+    table = dataclasses.replace(of.table, truth=None)
+    shelf = Shelf(data=Data(table, of.k), backbone=load_backbone(BackboneConfig("embedded")))
+    with tempfile.TemporaryDirectory() as folder:
+        runs = {}
+        for seed in seeds:
+            experiment = default_experiment("rpc", "images")
+            experiment.k, experiment.seed, experiment.out = of.k, seed, f"{folder}/{seed}"
+            experiment.device, experiment.progress = "cpu", False
+            experiment.backbone, experiment.cache_views = BackboneConfig("embedded"), plan.cache_views
+            experiment.train.epochs, experiment.train.batch_size = plan.epochs, plan.batch_size
+            experiment.method.memax_target = "estimated" if long_tail else "uniform"
+            run = begin(experiment, shelf, keep_caches=True)
+            assert isinstance(run, Run)
+            runs[str(seed)] = run
+        for end in train_in_turns({name: run.loop for name, run in runs.items()}).values():
+            end.prediction()
+        with torch.no_grad():
+            found = [run.loop.method.logits(run.loop.features).softmax(-1) for run in runs.values()]
+        return [p.float().numpy() for p in found]
+
+
+# -- what they come to --------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Judge:
+    """Knows the truth of a collection."""
+
+    of: Collection
+    y: np.ndarray
+    n_known: int
+
+    @classmethod
+    def make(cls, of: Collection) -> Judge:
+        assert of.table.truth is not None
+        n_known, _, y = class_index(of.table.known, of.table.truth.astype(str))
+        return cls(of, y, n_known)
+
+    @property
+    def free(self) -> np.ndarray:
+        return ~self.of.table.labelled
+
+    def score(self, category: np.ndarray) -> float:
+        """All, in per cent."""
+        return 100 * clustering_accuracy(self.y[self.free], category[self.free], self.n_known).all
+
+    def error(self, category: np.ndarray, embedded: np.ndarray) -> float:
+        """Calibration error of the probabilities that a discovery gives its images."""
+        target = self.of.table.target
+        placed = np.where(target >= 0, target, category)
+        opinion = calibrate(embedded, placed, target, self.of.k)
+        stands_for = clustering_accuracy(self.y[self.free], placed[self.free], self.n_known).assignment
+        right = np.array([stands_for.get(int(c), -1) == own for c, own in zip(placed, self.y, strict=True)])
+        return calibration_error(opinion.probability[self.free], right[self.free])
+
+    def purity(self, category: np.ndarray, c: int) -> float:
+        """Share of the largest class among the unlabelled images of a category; NaN without any."""
+        rows = np.flatnonzero((category == c) & self.free)
+        return float(np.bincount(self.y[rows]).max() / len(rows)) if len(rows) else float("nan")
+
+
+def voices(p: np.ndarray) -> list[Training]:
+    """p: (S, N, k)."""
+    return [Training(one.argmax(1), one.max(1).astype(np.float32)) for one in p]
+
+
+def judge(of: Collection, way: str, seeds: int, together: int, steps: int, work: Path) -> dict[str, Any]:
+    """All figures of a collection."""
+    judge, table = Judge.make(of), of.table
+    embedded = embed_views(table, work / "features" / f"{of.name}.npz")[:, 0]
+    sizes = measure_sizes(torch.from_numpy(embedded), torch.from_numpy(table.target), len(table.known))
+    chosen = "different" if sizes.uneven else "equal"
+    row: dict[str, Any] = {
+        "collection": of.name,
+        "images": len(table),
+        "k": of.k,
+        "ratio": round(of.ratio, 1),
+    }
+    row |= {"spread": plain(sizes.spread), "bias": plain(sizes.bias), "chosen": chosen, "all": {}}
+    for name in SIZES:
+        p = pool(of, way, name, seeds, steps, work)
+        groups = [p[first : first + together] for first in range(0, seeds - together + 1, together)]
+        found = [agree(voices(group), judge.n_known, of.k) for group in groups]
+        row["all"][name] = {
+            "one": [round(judge.score(one.argmax(1)), 2) for one in p],
+            "several": [round(judge.score(one.category), 2) for one in found],
+            "carrier": [
+                round(judge.score(group[one.carrier].argmax(1)), 2)
+                for group, one in zip(groups, found, strict=True)
+            ],
+        }
+        if name == chosen:
+            row["error"] = {
+                "one": round(judge.error(p[0].argmax(1), embedded), 4),
+                "several": round(judge.error(found[0].category, embedded), 4),
+            }
+            row["returns"] = [pair for one in found for pair in fates(judge, one.category, one.trainings)]
+    return row
+
+
+def plain(value: float) -> float | None:
+    return None if np.isnan(value) else round(value, 3)
+
+
+def fates(judge: Judge, category: np.ndarray, trainings: np.ndarray) -> list[list[float]]:
+    """Of each new category: in how many trainings it comes back, and how pure it is."""
+    free = np.where(judge.free, category, -1)
+    found = returns(free, trainings, judge.of.k)
+    pairs = [(found[c].times, judge.purity(category, c)) for c in range(judge.n_known, judge.of.k)]
+    return [[times, round(purity, 3)] for times, purity in pairs if not np.isnan(purity)]
+
+
+def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Means over collections; deviations as the root of the mean variance (ddof 1)."""
+    told = {}
+    for name, pick in {
+        "before": lambda row: row["all"]["equal"]["one"],
+        "several, equal sizes": lambda row: row["all"]["equal"]["several"],
+        "one, chosen sizes": lambda row: row["all"][row["chosen"]]["one"],
+        "now": lambda row: row["all"][row["chosen"]]["several"],
+    }.items():
+        values = [pick(row) for row in rows]
+        several = [one for one in values if len(one) > 1]
+        told[name] = {
+            "mean": round(float(np.mean([np.mean(one) for one in values])), 2),
+            "deviation": round(float(np.sqrt(np.mean([np.var(one, ddof=1) for one in several]))), 2)
+            if several
+            else None,
+            "n": sum(len(one) for one in values),
+        }
+    return told
+
+
+def line(row: dict[str, Any]) -> str:
+    def cell(values: Sequence[float]) -> str:
+        return (
+            f"{np.mean(values):5.1f} ± {np.std(values, ddof=1):3.1f}"
+            if len(values) > 1
+            else f"{values[0]:5.1f}"
+        )
+
+    parts = [f"{row['collection']:14}", f"s {row['spread']}", f"{row['chosen']:9}"]
+    parts += [
+        f"{size} {cell(row['all'][size]['one'])} -> {cell(row['all'][size]['several'])}" for size in SIZES
+    ]
+    return " | ".join([*parts, f"error {row['error']['one']:.3f} -> {row['error']['several']:.3f}"])
+
+
+@one_sentence
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("collection", nargs="+", help="cub0, cub0-uneven, cifar0, cifar0-tail, sample1, ...")
+    parser.add_argument("--cub", type=Path, help="folder of CUB-200-2011")
+    parser.add_argument("--cifar", type=Path, help="folder of the CIFAR-100 sample")
+    parser.add_argument("--way", choices=("frozen", "whole"), default="frozen")
+    parser.add_argument("--seeds", type=int, default=25)
+    parser.add_argument("--together", type=int, default=5, help="trainings of a consensus")
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--work", type=Path, default=Path("runs/stability"), help="folder of the trainings")
+    parser.add_argument("--out", type=Path, help="record (default: experiments/results/stability/WAY.json)")
+    given = parser.parse_args(words)
+    if given.together < 2 or given.seeds < given.together:
+        raise InputError("A consensus is of at least 2 trainings, and there must be as many seeds.")
+    roots = {name: getattr(given, name) for name in ("cub", "cifar") if getattr(given, name)}
+    torch.set_num_threads(1)
+    rows = []
+    for word in given.collection:
+        of = find_collection(word, roots, given.work)
+        rows.append(judge(of, given.way, given.seeds, given.together, given.steps, given.work))
+        print(line(rows[-1]), flush=True)
+    told = summarise(rows)
+    for name, one in told.items():
+        print(f"{name}: {one['mean']} ± {one['deviation']} (n = {one['n']})")
+    out = given.out or Path("experiments/results/stability") / f"{given.way}.json"
+    made = {
+        "command": " ".join(["python", "benchmarks/stability.py", *bare(given_words(words))]),
+        "commit": commit(),
+        "hardware": hardware(Compute.on("cpu").device),
+        "way": given.way,
+        "seeds": given.seeds,
+        "together": given.together,
+        "steps": given.steps,
+        "summary": told,
+        "collections": rows,
+    }
+    write_text(out, json.dumps(made, indent=1) + "\n")
+    return 0
+
+
+def bare(words: Sequence[str]) -> list[str]:
+    """Without the folders of whoever ran it."""
+    kept = list(words)
+    for name in ("--cub", "--cifar"):
+        if name in kept:
+            at = kept.index(name)
+            del kept[at : at + 2]
+    return kept
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""Which categories come back in several trainings, in words for reports, tables and the terminal."""
+
+from __future__ import annotations
+
+import math
+
+from holotype.categories.found import Category, Discovery
+
+HALF = 0.5
+"""Share of the trainings in which a category must be found to be one that comes back."""
+NAMED = 6
+"""Categories that a sentence names."""
+
+
+def told(category: Category, trainings: int) -> str:
+    """Of one category; "" where there was one training, or edits have changed it since."""
+    if trainings < 2 or not math.isfinite(category.together):
+        return ""
+    return (
+        f"Comes back in {category.comes_back} of {trainings} trainings; {round(100 * category.together)} % of its "
+        "unlabelled images stay together."
+    )
+
+
+def returns(category: Category, trainings: int) -> bool:
+    """Is it found in more than half of the trainings?"""
+    return category.comes_back > HALF * trainings
+
+
+def summary(found: Discovery) -> list[str]:
+    """Sentences on the trainings and on the categories that do not come back; none where there was one training."""
+    facts = found.facts
+    n = len(facts.trainings)
+    if n < 2:
+        return []
+    novel = [c for c in found.categories if c.kind == "novel" and math.isfinite(c.together)]
+    faint = sorted((c for c in novel if not returns(c, n)), key=lambda c: (c.comes_back, c.id))
+    best = facts.agreement[facts.trainings.index(facts.seed)] if facts.seed in facts.trainings else math.nan
+    lines = [
+        f"Placed where {n} trainings agree (seeds {facts.trainings[0]} to {facts.trainings[-1]}). New images are "
+        f"placed by the one with seed {facts.seed}, which agrees on {round(100 * best)} % of these."
+    ]
+    if not novel:
+        return lines
+    every = sum(c.comes_back == n for c in novel)
+    lines.append(f"New categories that come back in every training: {every} of {len(novel)}.")
+    if faint:
+        named = ", ".join(f"{c.name} ({c.comes_back} of {n})" for c in faint[:NAMED])
+        more = f" and {len(faint) - NAMED} more" if len(faint) > NAMED else ""
+        lines.append(f"Not in more than half of them, so look twice: {named}{more}.")
+    return lines

@@ -1,0 +1,292 @@
+"""The tree of categories: what would become one, or two, at another number of categories, without training.
+
+Upwards, the two categories whose joining costs least become one, again and again. Downwards, the category that gains
+most from it is parted in two. Cost and gain are the same quantity, that of Ward: by how much the squared distance of
+the images to their centres grows,
+
+    cost(a, b) = n_a n_b / (n_a + n_b) |m_a - m_b|^2,
+
+m: mean of the trained features at length 1, n: number of images. Known classes never join each other, and the images
+that people have labelled, moved or confirmed stay where they are: a known class is parted only where hardly any
+of its labelled images would have to leave. RUN/tree.json keeps it; `holotype cut` cuts it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holotype.categories.found import Discovery, category_name
+from holotype.categories.relations import CHUNK, finite_rows, unit
+from holotype.categories.standing import CONFIRMED, MOVED
+from holotype.errors import InputError
+from holotype.machine.files import write_text
+from holotype.machine.plain import NotPlain, as_plain, from_plain
+
+FILE = "tree.json"
+FORMAT = 1
+SMALLEST = 5
+"""Images of the smaller part of a category that is parted."""
+LEAVE = 0.1
+"""Share of the images that stay where they are that may lie on the side that leaves."""
+ITERATIONS = 20
+"""Of the search for two centres."""
+PARTED_FROM = 20_000
+"""Images of a category that the two centres are found from, at most."""
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Two categories that become one."""
+
+    source: str
+    """Id of the one that is gone then."""
+    target: str
+    """Id of the one that has the images of both."""
+    cost: float
+
+
+@dataclass(frozen=True)
+class Split:
+    """A category of which a part leaves."""
+
+    source: str
+    """Id of the category, or of a part that has left before."""
+    part: str
+    """Id of what leaves."""
+    gain: float
+    rows: tuple[int, ...]
+    """Of the table of images: those that leave, some of which may leave further on."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Steps from the categories as they are, upwards and downwards, in their order."""
+
+    run_id: str
+    edits: tuple[str, ...]
+    """Digests of the edits that the categories hold."""
+    k: int
+    """Categories with an image."""
+    merges: tuple[Merge, ...] = ()
+    splits: tuple[Split, ...] = ()
+
+    @property
+    def lowest(self) -> int:
+        return self.k - len(self.merges)
+
+    @property
+    def highest(self) -> int:
+        return self.k + len(self.splits)
+
+    def is_of(self, found: Discovery) -> bool:
+        """Is it the tree of these very categories?"""
+        return (self.run_id, self.edits) == (found.run_id, found.facts.edits.applied)
+
+    def save(self, folder: Path) -> None:
+        content = {"format": FORMAT, **as_plain(self)}
+        write_text(folder / FILE, json.dumps(content, ensure_ascii=False) + "\n")
+
+
+def read_tree(folder: Path) -> Tree | None:
+    """Of a run folder; None where there is none."""
+    file = folder / FILE
+    if not file.is_file():
+        return None
+    try:
+        content: Any = json.loads(file.read_text(encoding="utf-8"))
+        if content.pop("format") == FORMAT:
+            return from_plain(Tree, content)
+    except (OSError, ValueError, KeyError, AttributeError, NotPlain):
+        pass
+    raise InputError(f"{file} cannot be read; delete it, and holotype report makes it anew.")
+
+
+def keep_tree(folder: Path, found: Discovery, features: np.ndarray | None) -> Tree | None:
+    """The tree of a discovery as it stands, which the folder keeps; None where there are no features."""
+    try:
+        kept = read_tree(folder)
+    except InputError:  # it is made anew
+        kept = None
+    if kept is not None and kept.is_of(found):
+        return kept
+    if features is None or len(features) != len(found.images):
+        return None
+    tree = grow(found, features)
+    tree.save(folder)
+    return tree
+
+
+# -- growing ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Group:
+    """Images that are together."""
+
+    rows: np.ndarray
+    mean: np.ndarray
+    known: bool
+    name: str
+    """What people call it; its id where nobody has named it."""
+    children: list[str] = field(default_factory=list)
+
+
+def grow(found: Discovery, features: np.ndarray) -> Tree:
+    """The tree of a discovery as it stands. features: (N, D) trained, NaN rows for images that were not read."""
+    groups = _groups(found, features)
+    held = _held(found)
+    return Tree(
+        found.run_id,
+        tuple(found.facts.edits.applied),
+        len(groups),
+        tuple(_join_all(groups)),
+        tuple(_part_all(groups, features, held, found)),
+    )
+
+
+def _groups(found: Discovery, features: np.ndarray) -> dict[str, _Group]:
+    ids = found.images["category_id"].to_numpy(dtype=object)
+    readable = finite_rows(features)
+    groups = {}
+    for category in found.categories:
+        rows = np.flatnonzero((ids == category.id) & readable)
+        if len(rows):
+            mean = _mean(features, rows)
+            groups[category.id] = _Group(rows, mean, category.kind == "known", category.name)
+    return groups
+
+
+def _held(found: Discovery) -> np.ndarray:
+    """(N,) bool: images that stay where they are."""
+    labelled = found.images["label"].fillna("").to_numpy(dtype=object) != ""
+    return labelled | found.images["note"].fillna("").isin((MOVED, CONFIRMED)).to_numpy(bool)
+
+
+def _mean(features: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    total = np.zeros(features.shape[1])
+    for first in range(0, len(rows), CHUNK):
+        total += unit(np.asarray(features[rows[first : first + CHUNK]], np.float64)).sum(axis=0)
+    return total / max(len(rows), 1)
+
+
+# -- upwards ----------------------------------------------------------------------------------------------
+
+
+def _join_all(groups: dict[str, _Group]) -> list[Merge]:
+    """Join the cheapest pair until no pair may be joined."""
+    ids = list(groups)
+    n = np.array([len(groups[id].rows) for id in ids], dtype=float)
+    mean = np.array([groups[id].mean for id in ids])
+    known = np.array([groups[id].known for id in ids], dtype=bool)
+    named = np.array([groups[id].name != id for id in ids], dtype=bool)
+    cost = _costs(n, mean)
+    cost[np.ix_(known, known)] = np.inf
+    merges = []
+    while len(ids) > 1 and np.isfinite(cost).any():
+        a, b = (int(i) for i in np.unravel_index(cost.argmin(), cost.shape))
+        # a known class stays, then what people have named, then the larger one
+        if (known[b], named[b], n[b]) > (known[a], named[a], n[a]):
+            a, b = b, a
+        merges.append(Merge(ids[b], ids[a], float(cost[a, b])))
+        mean[a] = (n[a] * mean[a] + n[b] * mean[b]) / (n[a] + n[b])
+        n[a] += n[b]
+        named[a] |= named[b]
+        cost[b, :] = cost[:, b] = np.inf
+        n[b] = 0
+        row = n * n[a] / np.maximum(n + n[a], 1) * ((mean - mean[a]) ** 2).sum(axis=1)
+        row[(n == 0) | (known & known[a])] = np.inf
+        row[a] = np.inf
+        cost[a, :] = cost[:, a] = row
+    return merges
+
+
+def _costs(n: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """(G, G) of joining each pair; infinite on the diagonal."""
+    square = ((mean[:, None] - mean[None]) ** 2).sum(axis=2)
+    cost = n[:, None] * n[None] / np.maximum(n[:, None] + n[None], 1) * square
+    np.fill_diagonal(cost, np.inf)
+    return np.asarray(cost)
+
+
+# -- downwards --------------------------------------------------------------------------------------------
+
+
+def _part_all(
+    groups: dict[str, _Group], features: np.ndarray, held: np.ndarray, found: Discovery
+) -> list[Split]:
+    """Part the group that gains most until there are twice as many, or none can be parted."""
+    edits = found.facts.edits
+    taken = {word for c in found.categories for word in (c.id, c.name)}
+    taken |= {*edits.merged, *edits.rejected, *edits.asleep}
+    rows = {id: group.rows for id, group in groups.items()}
+    known = {id for id, group in groups.items() if group.known}
+    ready = {id: _part(features, own, held, id in known) for id, own in rows.items()}
+    splits: list[Split] = []
+    for _ in range(len(groups)):
+        gains = {id: parted[0] for id, parted in ready.items() if parted is not None}
+        if not gains:
+            break
+        source = max(gains, key=lambda id: gains[id])
+        gain, leaving = ready[source]  # type: ignore[misc]
+        part = category_name(len(found.known), found.known, len(found.known) + 1, taken)
+        taken.add(part)
+        splits.append(Split(source, part, gain, tuple(int(row) for row in leaving)))
+        rows[source], rows[part] = np.setdiff1d(rows[source], leaving), leaving
+        ready |= {id: _part(features, rows[id], held, id in known) for id in (source, part)}
+    return splits
+
+
+def _part(
+    features: np.ndarray, rows: np.ndarray, held: np.ndarray, known: bool
+) -> tuple[float, np.ndarray] | None:
+    """The gain of parting some images in two, and the rows that leave; None where they cannot be parted."""
+    if len(rows) < 2 * SMALLEST:
+        return None
+    sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), PARTED_FROM)).astype(int)]
+    x = unit(np.asarray(features[sample], np.float64))
+    centres = _two_centres(x - x.mean(axis=0)) + x.mean(axis=0)
+    side = np.concatenate(
+        [
+            _nearer(unit(np.asarray(features[rows[first : first + CHUNK]], np.float64)), centres)
+            for first in range(0, len(rows), CHUNK)
+        ]
+    )
+    stay = held[rows]
+    leaves = side if (side & stay).sum() <= (~side & stay).sum() else ~side
+    if not stay.any():
+        leaves = side if side.sum() <= len(side) / 2 else ~side
+    if (leaves & stay).sum() > LEAVE * stay.sum():
+        return None
+    leaves = leaves & ~stay
+    n = int(leaves.sum())
+    if min(n, len(rows) - n) < SMALLEST or (known and not (stay & ~leaves).any()):
+        return None
+    apart = _mean(features, rows[leaves]) - _mean(features, rows[~leaves])
+    return n * (len(rows) - n) / len(rows) * float((apart**2).sum()), rows[leaves]
+
+
+def _two_centres(x: np.ndarray) -> np.ndarray:
+    """(2, D) by Lloyd's algorithm from the two sides of the main axis. x: (n, D), centred."""
+    axis = np.linalg.eigh(x.T @ x)[1][:, -1]
+    side = x @ axis > 0
+    for _ in range(ITERATIONS):
+        if side.all() or not side.any():
+            break
+        centres = np.stack([x[~side].mean(axis=0), x[side].mean(axis=0)])
+        moved = _nearer(x, centres)
+        if (moved == side).all():
+            return centres
+        side = moved
+    none = np.zeros((2, x.shape[1]))
+    return none if side.all() or not side.any() else np.stack([x[~side].mean(axis=0), x[side].mean(axis=0)])
+
+
+def _nearer(x: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """(n,) bool: nearer to the second centre than to the first."""
+    distance = (centres**2).sum(axis=1) - 2 * x @ centres.T
+    return np.asarray(distance[:, 1] < distance[:, 0])

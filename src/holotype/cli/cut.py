@@ -1,0 +1,96 @@
+"""`holotype cut`: the categories of a run at another number, from their tree, without training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holotype.cli.words import Parser, several
+from holotype.errors import InputError
+
+if TYPE_CHECKING:
+    from holotype.categories.found import Discovery
+    from holotype.categories.tree import Tree
+
+EDITS = "cut.csv"
+"""Not edits.csv, which is the log of what people have corrected in the folder."""
+
+
+def command(argv: Sequence[str]) -> int:
+    given = make_parser().parse_args(argv)
+    from holotype.categories.cutting import cut, foresee
+    from holotype.categories.edits import to_csv
+    from holotype.categories.features import read_features
+    from holotype.categories.found import Discovery
+    from holotype.discovery.config import whole
+    from holotype.machine.files import write_text
+    from holotype.machine.locks import hold
+    from holotype.report import build_report
+
+    folder = Path(given.run)
+    found = Discovery.load(folder)
+    names = {category.id: category.name for category in found.categories}
+    if given.k is None:
+        with hold(folder):
+            tree = tree_of(folder, found)
+        print(f"{tree.k} categories; they can be cut at {tree.lowest} to {tree.highest} (--k).")
+        for k, words in foresee(tree, names):
+            print(f"  {k:>4}  {words}")
+        return 0
+    k = whole("k", given.k, "not a number of categories")
+    with hold(folder):
+        tree = tree_of(folder, found)
+        out = Path(given.out) if given.out else folder / "cuts" / str(k)
+        check_apart(out, folder)
+        done = cut(found, tree, k, datetime.now(UTC).isoformat(timespec="milliseconds"))
+        print(f"{several(tree.k, 'category', 'categories')} cut at {k}:")
+        for line in done.lines:
+            print(f"- {line}")
+        done.discovery.save(out)
+        write_text(out / EDITS, to_csv(done.edits))
+        features = read_features(folder, len(found.images))
+        print(
+            f"Report: {build_report(done.discovery, out, features=features, progress=not given.no_progress)}"
+        )
+        print(f"Every image with its category: {out / 'assignments.csv'}")
+    moved = " What leaves a category then counts as moved by hand." if k > tree.k else ""
+    print(f"The run is as it was. To keep the cut: holotype report {folder} --edits {out / EDITS}.{moved}")
+    return 0
+
+
+def tree_of(folder: Path, found: Discovery) -> Tree:
+    """The tree that the run folder keeps; where edits have come since, it is made anew."""
+    from holotype.categories.features import read_features
+    from holotype.categories.tree import keep_tree
+
+    tree = keep_tree(folder, found, read_features(folder, len(found.images)))
+    if tree is None:
+        raise InputError(f"There is no features.npy in {folder}; holotype report {folder} makes it.")
+    return tree
+
+
+def check_apart(out: Path, folder: Path) -> None:
+    """A cut never writes over a run."""
+    from holotype.runs.folder import IDENTITY
+
+    if out.resolve() == folder.resolve() or (out / IDENTITY).exists():
+        raise InputError(f"{out} holds a run; choose another folder with --out.")
+
+
+def make_parser() -> Parser:
+    parser = Parser(
+        prog="holotype cut",
+        description="Cut the categories of a run at another number, without training: fewer join the nearest ones, "
+        "more are parted. Known classes stay. The cut lies in a folder of its own; the run stays as it is.",
+    )
+    parser.add_argument("run", metavar="RUN", help="folder of a finished run")
+    parser.add_argument(
+        "--k",
+        metavar="K",
+        help="number of categories, known and new together (default: say what would happen)",
+    )
+    parser.add_argument("--out", metavar="FOLDER", help="folder of the cut (default: RUN/cuts/K)")
+    parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
+    return parser

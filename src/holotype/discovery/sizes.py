@@ -1,0 +1,42 @@
+"""`--long-tail`: whether a round expects categories of equal or of very different sizes, and why."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from holotype.cluster.unevenness import measure_sizes
+from holotype.data.table import Table
+from holotype.discovery.config import DiscoverConfig
+from holotype.errors import InputError
+from holotype.methods import METHODS, find_method
+
+OTHER = {True: "no", False: "yes"}
+"""What --long-tail takes to have it otherwise."""
+
+
+def choose_sizes(config: DiscoverConfig, table: Table, features: np.ndarray) -> tuple[bool, str]:
+    """Whether different sizes are expected, and a sentence; "" for a method that expects nothing.
+
+    table: with the images that take part. features: (N, D) of the frozen backbone.
+    """
+    if config.long_tail != "auto":
+        told = "different" if config.long_tail == "yes" else "equal"
+        return config.long_tail == "yes", f"Sizes: {told} ones are expected, as asked for."
+    if not expects_sizes(config.method):
+        return False, ""
+    usable = table.usable
+    x, label = torch.from_numpy(features[usable]), torch.from_numpy(table.target[usable])
+    found = measure_sizes(x, label, len(table.known), config.seed)
+    return found.uneven, f"Sizes: {found.words} (--long-tail {OTHER[found.uneven]} has it otherwise)."
+
+
+def expects_sizes(method: str) -> bool:
+    return hasattr(find_method(method).Config(), "memax_target")
+
+
+def check_long_tail(method: str) -> None:
+    """Raise InputError for a method that cannot be told to expect categories of very different sizes."""
+    able = [name for name in METHODS if expects_sizes(name)]
+    if not expects_sizes(method):
+        raise InputError(f"--long-tail is not for {method}; use {', '.join(able[:-1])} or {able[-1]}.")

@@ -1,0 +1,106 @@
+"""Categories, their relations and the table of images, put together from what a trained run says: a Discovery."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from holotype.categories.bursts import tell_bursts
+from holotype.categories.calibration import calibrate, curve
+from holotype.categories.found import Discovery
+from holotype.categories.purity import set_purity
+from holotype.categories.relations import Described, describe
+from holotype.categories.standing import REJECTED
+from holotype.data.bursts import units
+from holotype.runs.outcome import Placed, Told
+
+if TYPE_CHECKING:  # pandas takes half a second to import
+    import pandas as pd
+
+
+def put_together(placed: Placed, ids: list[str], told: Told) -> Discovery:
+    """Relations and the table of images. There is no map yet: it takes long, and only a report shows it."""
+    placed = with_opinion(placed, told.embedded)
+    table, about = placed.table, told.about
+    described = describe(
+        placed.features,
+        placed.category,
+        ids,
+        table.known,
+        list(table.label),
+        placed.probability,
+        list(table.path),
+        called=[told.names.get(id, id) for id in table.known],
+        burst=units(table),
+    )
+    # known classes in their order, then new-01, new-02, ...: the largest first
+    order = sorted(described.categories, key=lambda c: (c.kind == "novel", c.id if c.kind == "novel" else ""))
+    images = make_frame(placed, ids, described, told.names).assign(**told.columns)
+    if placed.opinion is not None:
+        points = learn_curve(placed, told.embedded) if placed.opinion.labelled else ()
+        about = dataclasses.replace(about, calibration=placed.opinion.words, calibration_curve=points)
+        if placed.opinion.labelled:
+            set_purity(order, list(images["category_id"]), placed.probability, placed.fixed)
+    if told.trainings is not None:
+        about = told.trainings.tell(about)
+        told.trainings.set_returns(order, ids)
+    return Discovery(told.run_id, table.known, images, order, told.count, about).called(told.names)
+
+
+def with_opinion(placed: Placed, embedded: np.ndarray | None) -> Placed:
+    """With what the frozen features say of every place. embedded: (N, D), None where nobody has them."""
+    if embedded is None:
+        return placed
+    target = np.where(placed.fixed, placed.table.target, -1)
+    opinion = calibrate(embedded, placed.category, target, placed.k, units(placed.table))
+    return dataclasses.replace(placed, opinion=opinion)
+
+
+def learn_curve(placed: Placed, embedded: np.ndarray | None) -> tuple[tuple[float, float], ...]:
+    """What the scores of the model that is kept are worth: it alone places the images that come later."""
+    if placed.alone is not None:
+        placed = with_opinion(dataclasses.replace(placed, said=placed.alone), embedded)
+    assert placed.opinion is not None  # the one who calls has it
+    return curve(np.where(placed.fixed, np.nan, placed.said.probability.numpy()), placed.opinion)
+
+
+def make_frame(
+    placed: Placed, ids: list[str], described: Described, names: Mapping[str, str]
+) -> pd.DataFrame:
+    """One row per image with the columns of a Discovery. names: of ids that people call otherwise."""
+    table, category, disagrees = placed.table, placed.category, placed.disagrees
+    name = np.array([*ids, ""], dtype=object)  # -1 is the last one
+    said, called = placed.said.category.numpy(), [*(names.get(id, id) for id in ids), ""]
+    note = [
+        "; ".join(x for x in (own, f"the model would say {called[index]}" if other else "") if x)
+        for own, index, other in zip(placed.note, said, disagrees, strict=True)
+    ]
+    doubtful = described.doubtful | disagrees
+    if table.group is not None:
+        note, odd = tell_bursts(note, table.group, category, table.labelled, called)
+        doubtful |= odd
+    rejected = table.problem == REJECTED
+    kind = np.where(category < 0, "", np.where(category < len(table.known), "known", "novel"))
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "path": table.path,
+            "label": table.label,
+            "category": name[category],
+            "kind": kind.astype(object),
+            "probability": placed.probability,
+            "known_score": placed.said.known_score.numpy(),
+            "typicality": described.typicality,
+            "doubtful": doubtful,
+            "x": np.nan,
+            "y": np.nan,
+            "category_id": name[category],
+            "problem": np.where(rejected, "", table.problem),
+            "note": np.where(rejected, REJECTED, np.array(note, dtype=object)),
+            **({} if table.group is None else {"group": table.group}),
+        }
+    )

@@ -1,0 +1,69 @@
+"""A discovery at another number of categories: names and labels stay, and the steps can be taken over as edits."""
+
+from __future__ import annotations
+
+import pytest
+
+from holotype.categories.corrections import apply_edits
+from holotype.categories.cutting import PARTED, cut, foresee
+from holotype.categories.tree import grow
+from holotype.errors import InputError
+from tests.categories.test_tree import collection
+
+
+def test_fewer_categories_join_and_keep_their_names() -> None:
+    found, features = collection()
+    found = found.called({"new-02": "kites"})
+    done = cut(found, grow(found, features), 4, "t")
+    ids = set(done.discovery.images.category_id)
+    assert ids == {"a", "b", "new-02", "new-03"}
+    assert done.discovery.category("new-02").name == "kites"
+    assert done.discovery.category("new-02").n == 40
+    assert done.lines == ["new-01 joins kites."]
+    assert len(found.categories) == 5  # the discovery itself is as it was
+
+
+def test_more_categories_are_parted() -> None:
+    found, features = collection({"new-03": 40})
+    done = cut(found, grow(found, features), 6, "t")
+    assert len(set(done.discovery.images.category_id)) == 6
+    assert done.discovery.category("new-04").n == done.discovery.category("new-03").n == 10
+    assert (done.discovery.images.note == PARTED).sum() == 10
+    assert done.lines == ["10 images of new-03 become new-04."]
+
+
+def test_the_edits_bring_the_run_there() -> None:
+    for k in (2, 4, 6, 8):
+        found, features = collection({"new-03": 40, "new-01": 25})
+        done = cut(found, grow(found, features), k, "t")
+        kept = apply_edits(found, done.edits)
+        assert kept.problems == []
+        assert list(kept.discovery.images.category_id) == list(done.discovery.images.category_id)
+        assert len(set(done.discovery.images.category_id)) == k
+        labelled = found.images.label != ""
+        moved = done.discovery.images.category_id[labelled]
+        assert (moved == found.images.label[labelled]).all()
+
+
+def test_a_cut_is_no_round_of_the_run() -> None:
+    found, features = collection()
+    done = cut(found, grow(found, features), 4, "t")
+    assert done.discovery.run_id != found.run_id
+    assert done.discovery.facts.k == 4
+    assert all(edit.run_id == found.run_id for edit in done.edits)
+
+
+def test_a_number_out_of_reach_is_one_sentence() -> None:
+    found, features = collection()
+    tree = grow(found, features)
+    for k in (1, 99):
+        with pytest.raises(InputError, match=r"can be cut at 2 to \d+, not at"):
+            cut(found, tree, k, "t")
+
+
+def test_what_lies_around() -> None:
+    found, features = collection({"new-03": 40})
+    steps = foresee(grow(found, features), {"new-03": "suns"}, 2)
+    assert [k for k, _ in steps] == [3, 4, 6, 7]
+    assert steps[1][1] in ("new-01 joins new-02.", "new-02 joins new-01.")
+    assert steps[2][1] == "10 images of suns become new-04."

@@ -1,0 +1,108 @@
+"""The tree of categories: near ones join first, what holds two groups is parted first, known classes stay apart."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from holotype.categories.found import Discovery
+from holotype.categories.tree import FILE, Tree, grow, keep_tree, read_tree
+from holotype.errors import InputError
+from tests.discovery.made_round import made_discovery
+
+ANGLES = {"a": 0, "b": 12, "new-01": 90, "new-02": 100, "new-03": 180}
+"""Places on a circle, in degrees."""
+EACH = 20
+
+
+def collection(spread: dict[str, float] | None = None) -> tuple[Discovery, np.ndarray]:
+    """Twenty images of each; `spread`: half of the images of a category lie so many degrees further on."""
+    random, spread = np.random.default_rng(0), spread or {}
+    groups = {id: list(range(i * EACH, (i + 1) * EACH)) for i, id in enumerate(ANGLES)}
+    angle = np.concatenate(
+        [
+            at + random.normal(0, 1.5, EACH) + np.where(np.arange(EACH) % 2, spread.get(id, 0.0), 0.0)
+            for id, at in ANGLES.items()
+        ]
+    )
+    paths = [f"photos/{i:03d}.png" for i in range(len(angle))]
+    found = made_discovery("r", groups, known=("a", "b"), paths=paths)
+    label = [id if id in "ab" and i % EACH < 5 else "" for id, rows in groups.items() for i in rows]
+    found = replace(found, images=found.images.assign(label=label))
+    return found, np.stack([np.cos(np.radians(angle)), np.sin(np.radians(angle))], axis=1)
+
+
+def test_near_categories_join_first_and_known_classes_never() -> None:
+    """a and b lie 12 degrees apart and stay two; new-01 and new-02 are next."""
+    tree = grow(*collection())
+    assert (tree.k, tree.lowest) == (5, 2)
+    first = tree.merges[0]
+    assert {first.source, first.target} == {"new-01", "new-02"}
+    assert {merge.source for merge in tree.merges} == {"new-01", "new-02", "new-03"}
+    assert tree.merges[-1].target in ("a", "b")
+    assert all(merge.source not in ("a", "b") for merge in tree.merges)
+    costs = [merge.cost for merge in tree.merges]
+    assert costs == sorted(costs)
+
+
+def test_what_people_have_named_stays() -> None:
+    found, features = collection()
+    for name in ("new-01", "new-02"):
+        tree = grow(found.called({name: "kites"}), features)
+        assert tree.merges[0].target == name
+
+
+def test_a_category_of_two_groups_is_parted_first() -> None:
+    found, features = collection({"new-03": 40})
+    tree = grow(found, features)
+    first = tree.splits[0]
+    assert (first.source, first.part) == ("new-03", "new-04")
+    assert {row % 2 for row in first.rows} in ({0}, {1})
+    assert len(first.rows) == EACH // 2
+    assert first.gain > 5 * tree.splits[1].gain
+
+
+def test_labelled_images_stay_in_their_class() -> None:
+    """Strays in a known class leave; a class whose labelled images lie on both sides is not parted."""
+    found, features = collection()
+    strays = np.arange(8, 16)
+    features[strays] = features[80:88]  # unlabelled images of a that look like new-03
+    tree = grow(found, features)
+    assert tree.splits[0].source == "a"
+    assert set(tree.splits[0].rows) == set(strays.tolist())
+    found, features = collection({"a": 40})
+    labels = found.images.label.to_numpy(dtype=object, copy=True)
+    labels[:EACH] = "a"
+    tree = grow(replace(found, images=found.images.assign(label=labels)), features)
+    assert "a" not in {split.source for split in tree.splits}
+
+
+def test_images_that_were_not_read_are_nowhere() -> None:
+    found, features = collection({"new-03": 40})
+    features[81] = np.nan
+    tree = grow(found, features)
+    assert 81 not in {row for split in tree.splits for row in split.rows}
+
+
+def test_it_is_kept_and_made_anew_after_an_edit(tmp_path) -> None:
+    found, features = collection()
+    assert keep_tree(tmp_path, found, None) is None
+    tree = keep_tree(tmp_path, found, features)
+    assert read_tree(tmp_path) == tree
+    assert keep_tree(tmp_path, found, None) == tree
+    facts = replace(found.facts, edits=replace(found.facts.edits, applied=("abc",)))
+    assert keep_tree(tmp_path, replace(found, facts=facts), None) is None
+    (tmp_path / FILE).write_text(json.dumps({"format": 99}))
+    with pytest.raises(InputError, match=r"tree.json cannot be read; delete it"):
+        read_tree(tmp_path)
+    assert keep_tree(tmp_path, found, features) == tree
+    assert isinstance(read_tree(tmp_path), Tree)
+
+
+def test_one_category_has_no_tree() -> None:
+    found = made_discovery("r", {"a": list(range(12))})
+    tree = grow(found, np.ones((12, 3)))
+    assert (tree.lowest, tree.k, tree.highest) == (1, 1, 1)

@@ -1,0 +1,76 @@
+"""`holotype cut`: at another number of categories, in a folder of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from holotype.categories.features import write_features
+from holotype.categories.found import Discovery
+from holotype.report.build import read_data
+from tests.categories.test_tree import collection
+
+
+@pytest.fixture
+def made_run(tmp_path):
+    found, features = collection({"new-03": 40})
+    run = tmp_path / "run"
+    run.mkdir()
+    found.save(run)
+    write_features(run, features)
+    return run
+
+
+def test_it_says_what_would_happen(holotype, made_run) -> None:
+    told = holotype("cut", made_run)
+    assert told.code == 0
+    assert "5 categories; they can be cut at 2 to " in told.out
+    assert "     6  10 images of new-03 become new-04." in told.out
+    assert (made_run / "tree.json").is_file()
+    assert not (made_run / "cuts").exists()
+
+
+def test_a_cut_can_be_looked_at_and_taken_over(holotype, made_run) -> None:
+    told = holotype("cut", made_run, "--k", 4, "--no-progress")
+    assert told.code == 0, told
+    own = made_run / "cuts" / "4"
+    assert len(Discovery.load(own).categories) == 4
+    assert len(Discovery.load(made_run).categories) == 5  # as it was
+    assert (own / "report.html").is_file()
+    assert [k for k, _ in read_data(own)["around"]["steps"]][:1] == [2]
+    assert f"holotype report {made_run} --edits {own / 'cut.csv'}" in told.out
+    kept = holotype("report", made_run, "--edits", own / "cut.csv", "--no-progress")
+    assert kept.code == 0, kept
+    assert len(Discovery.load(made_run).categories) == 4
+    assert "4 categories; they can be cut" in holotype("cut", made_run).out
+
+
+def test_a_cut_is_corrected_by_itself(holotype, made_run) -> None:
+    """Its folder is one that holotype report takes; the run's log of edits is not its own."""
+    assert holotype("cut", made_run, "--k", 6, "--no-progress").code == 0
+    own = made_run / "cuts" / "6"
+    again = holotype("report", own, "--no-progress")
+    assert again.code == 0, again
+    assert "No edits to apply." in again.out or "had been applied before" in again.out
+    assert len(Discovery.load(own).categories) == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--k", "many"), "k is 'many', which is not a number of categories"),
+        (("--k", 1), "can be cut at 2 to"),
+        (("--k", 4, "--out", "{run}"), "holds a run; choose another folder with --out"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(holotype, made_run, words, says) -> None:
+    told = holotype("cut", made_run, *(str(word).format(run=made_run) for word in words))
+    assert told.code == 2
+    assert says in told.err
+    assert told.err.count("\n") == 1
+
+
+def test_a_run_without_features_is_one_sentence(holotype, made_run, tmp_path) -> None:
+    (made_run / "features.npy").unlink()
+    told = holotype("cut", made_run)
+    assert (told.code, "holotype report" in told.err) == (2, True)
+    assert "There is no folder" in holotype("cut", tmp_path / "nowhere").err

@@ -1,0 +1,99 @@
+"""Several trainings of a round: they place the images together, one carries the model, and a stop loses nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from holotype.categories.found import Discovery
+from holotype.data.sources import load_table
+from holotype.discovery.several import how_many, kept_seeds
+from holotype.discovery.workflow import discover_table
+from holotype.errors import InputError, Stopped
+from holotype.placing.corrected import corrected
+from holotype.runs.trained import load_trained
+from tests.cli.test_bad_input import pressed
+
+
+@pytest.fixture(scope="session")
+def three(squares_folder: Path, tiny_backbone_file: Path, tmp_path_factory) -> Path:
+    from holotype.discovery.config import DiscoverConfig
+
+    folder = tmp_path_factory.mktemp("three") / "run"
+    config = DiscoverConfig(k=4, steps=12, backbone=str(tiny_backbone_file), device="cpu", seeds=3, seed=5)
+    discover_table(load_table(squares_folder / "squares.csv"), config, folder, progress=False)
+    return folder
+
+
+def test_the_clock_decides() -> None:
+    assert [how_many(s, 1_000) for s in (1, 30, 31, 60, 61, 120, 121)] == [9, 9, 5, 5, 3, 3, 1]
+    assert how_many(1, 99) == 1
+    assert how_many(0, 1_000) == 1  # nothing is trained
+
+
+def test_all_trainings_are_told_and_one_carries_the_model(three: Path) -> None:
+    found = Discovery.load(three)
+    assert found.facts.trainings == (5, 6, 7)
+    assert found.facts.seed in found.facts.trainings
+    best = found.facts.trainings.index(found.facts.seed)
+    assert found.facts.agreement[best] == max(found.facts.agreement)
+    assert all(0 <= c.comes_back <= 3 and (c.together <= 1 or c.n == 0) for c in found.categories)
+    assert not (three / "rounds" / "1" / "trainings").exists()
+    config = (three / "rounds" / "1" / "config.yaml").read_text()
+    assert f"seed: {found.facts.seed}\n" in config
+    assert "trainings" not in config
+    assert json.loads((three / "scores.json").read_text())["made"]["parallel"] == 3
+
+
+def test_the_model_that_is_kept_counts_categories_as_the_outcome_does(three: Path) -> None:
+    """New images are placed by it: most images of the run lie where it would place them."""
+    found, trained = Discovery.load(three), load_trained(three, "cpu")
+    read = trained.features(found.images.path)
+    said = corrected(three, trained).place(read.features)
+    same = (said.category_id == found.images.category_id.to_numpy()).mean()
+    best = max(found.facts.agreement)
+    assert same == pytest.approx(best, abs=0.1)  # labels have the last word in the run
+    curve = np.array(found.facts.calibration_curve)
+    if len(curve):
+        assert (np.diff(curve[:, 1]) >= 0).all()
+
+
+def test_a_stopped_round_goes_on_with_as_many(run, squares_folder, small, three, monkeypatch) -> None:
+    table = load_table(squares_folder / "squares.csv")
+    with monkeypatch.context() as patch:
+        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
+        with pytest.raises(Stopped):
+            discover_table(table, small(seeds=3, seed=5), run, progress=False)
+    own = run / "rounds" / "2"
+    assert kept_seeds(own) == (5, 6, 7)
+    assert all((own / "trainings" / str(seed) / "state.json").is_file() for seed in (5, 6, 7))
+    found = discover_table(table, small(seeds=3, seed=5), run, progress=False)
+    assert found.facts.round == 2
+    whole = Discovery.load(three).images  # its categories may have other names
+    named = dict(zip(found.images.category_id, whole.category_id, strict=True))
+    assert list(found.images.category_id.map(named)) == list(whole.category_id)
+    assert len(set(named.values())) == len(named)
+    np.testing.assert_allclose(found.images.probability, whole.probability)
+
+
+def test_another_number_of_trainings_is_another_round(tmp_path, squares_folder, small, caplog) -> None:
+    table, run = load_table(squares_folder / "squares.csv"), tmp_path / "run"
+    first = discover_table(table, small(), run, progress=False)
+    assert first.facts.trainings == ()  # 64 images: one
+    assert all(c.comes_back == 0 and np.isnan(c.together) for c in first.categories)
+    with caplog.at_level(logging.INFO):
+        second = discover_table(table, small(seeds=2), run, progress=False)
+    assert (second.facts.round, second.facts.trainings) == (2, (0, 1))
+    assert "--seeds 2 (was auto)" in caplog.text
+    assert "2 trainings with the seeds 0 to 1, side by side" in caplog.text
+
+
+def test_seeds_that_cannot_be_read_are_one_sentence(tmp_path) -> None:
+    (tmp_path / "trainings.json").write_text("{}")
+    with pytest.raises(InputError, match=r"trainings.json cannot be read"):
+        kept_seeds(tmp_path)
+    assert kept_seeds(tmp_path / "elsewhere") is None
