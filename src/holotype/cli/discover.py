@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from holotype.cli.words import Parser, add_labels_flag, add_running_flags, several, speaks
 
 if TYPE_CHECKING:
-    from holotype.categories.found import Discovery
+    from holotype.categories.found import Category, Discovery
     from holotype.data.table import Table
     from holotype.discovery.config import DiscoverConfig
 
@@ -118,6 +118,29 @@ def add_settings(parser: Parser, settings: type, skip: set[str]) -> None:
         parser.add_argument(flag, default=one.default, metavar=one.name.upper(), help=f"{help}{shown}")
 
 
+def category_lines(categories: Sequence[Category]) -> list[str]:
+    """A line each. Of more than MOST_LINES the largest known classes, then the largest new categories, half of the
+    lines for each kind, or more where the other kind needs fewer; and how many are left out."""
+    shown, rest = list(categories), {"known": 0, "novel": 0}
+    if len(categories) > MOST_LINES:
+        kinds = {kind: [c for c in categories if c.kind == kind] for kind in rest}
+        shown = []
+        for kind, of in kinds.items():
+            others = len(categories) - len(of)
+            room = max(MOST_LINES // 2, MOST_LINES - others)
+            shown += sorted(of, key=lambda c: -c.n)[:room]
+            rest[kind] = max(0, len(of) - room)
+    width = max((len(c.name) for c in shown), default=0)
+    lines = [f"  {c.name:<{width}} {c.n:>7,}  {c.words}".rstrip() for c in shown]
+    more = [
+        several(rest["known"], "known class", "known classes") if rest["known"] else "",
+        several(rest["novel"], "new category", "new categories") if rest["novel"] else "",
+    ]
+    if any(more):
+        lines.append(f"  and {' and '.join(filter(None, more))} more, all smaller, in the report")
+    return lines
+
+
 def summary(found: Discovery, folder: Path) -> str:
     """What a person wants to see at the end."""
     images, facts = found.images, found.facts
@@ -134,13 +157,7 @@ def summary(found: Discovery, folder: Path) -> str:
             f"How many there are: {count['low']} to {count['high']}, most likely {count['best']}; "
             f"trained with {facts.k} (--k sets it)"
         )
-    width = max((len(c.name) for c in found.categories[:MOST_LINES]), default=0)
-    lines += [
-        "",
-        *(f"  {c.name:<{width}} {c.n:>7,}  {c.words}".rstrip() for c in found.categories[:MOST_LINES]),
-    ]
-    if len(found.categories) > MOST_LINES:
-        lines.append(f"  and {len(found.categories) - MOST_LINES} more in the report")
+    lines += ["", *category_lines(found.categories)]
     seconds = ", ".join(f"{step} {value:.0f} s" for step, value in facts.seconds.items())
     lines += [
         "",
