@@ -46,6 +46,7 @@ COMMANDS = {
     "bench": "methods x data sets x seeds, collected in one table",
     "methods": "list the methods, or say what one of them does",
     "data": "say which data sets there are, and whether a copy is complete",
+    "cache": "list what runs have kept in the cache folder, or clear it",
 }
 """Name and one line of help; the code is `command` in the module of the same name."""
 

@@ -30,6 +30,7 @@ from torch import Tensor
 
 from holotype.errors import InputError
 from holotype.machine.files import beside, sweep
+from holotype.machine.locks import try_share
 from holotype.machine.memory import Level, human
 
 log = logging.getLogger("holotype")
@@ -152,8 +153,13 @@ def is_whole(file: Path, size: Size) -> bool:
 def read_tokens(file: Path, size: Size, dtype: torch.dtype, level: Level, device: torch.device) -> Tensor:
     """A kept cache; except on a device, nothing is read before it is used."""
     os.utime(file)  # the one used longest ago is the first to go
-    # mode c: pages can be changed in memory and never reach the file
-    tokens = torch.from_numpy(np.memmap(file, np.int16, "c", shape=size)).view(dtype)
+    with file.open("rb") as stream:
+        try_share(
+            stream.fileno()
+        )  # for as long as the mapping lasts: `holotype cache --clear` leaves it alone
+        # mode c: pages can be changed in memory and never reach the file
+        mapped = np.memmap(stream, np.int16, "c", shape=size)
+    tokens = torch.from_numpy(mapped).view(dtype)
     return tokens.to(device) if level == "device" else tokens
 
 
