@@ -48,6 +48,7 @@ COMMANDS = {
     "data": "say which data sets there are, and whether a copy is complete",
     "cache": "list what runs have kept in the cache folder, or clear it",
     "doctor": "say what there is here and whether it works, to paste into a report of a fault",
+    "completion": "print a script that completes commands and flags in bash, zsh or fish",
 }
 """Name and one line of help; the code is `command` in the module of the same name."""
 
