@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from holotype.categories.facts import Facts
-from holotype.categories.found import Discovery
-from holotype.cli.discover import make_parser, summary
+from holotype.categories.found import Category, Discovery
+from holotype.cli.discover import MOST_LINES, category_lines, make_parser, summary
 from holotype.discovery import workflow
 from holotype.errors import Stopped
 from tests.discovery.made_round import made_discovery
@@ -169,6 +169,35 @@ def test_the_summary_says_what_was_found_and_where(tmp_path: Path) -> None:
         "A stand-in.",
     ):
         assert part in text, part
+
+
+def named(kind: str, n: int) -> list[Category]:
+    """Of growing size, so that the largest comes last."""
+    return [Category(f"{kind}-{i}", f"{kind}-{i}", kind, i + 1) for i in range(n)]  # type: ignore[arg-type]
+
+
+def test_of_many_categories_the_largest_of_both_kinds_are_listed() -> None:
+    lines = category_lines([*named("known", 100), *named("novel", 60)])
+    assert len(lines) == MOST_LINES + 1
+    assert lines[0].split() == ["known-99", "100"]
+    assert lines[MOST_LINES // 2].split() == ["novel-59", "60"]
+    assert lines[-2].split() == ["novel-40", "41"]
+    assert lines[-1] == "  and 80 known classes and 40 new categories more, all smaller, in the report"
+
+
+@pytest.mark.parametrize(("known", "novel"), [(5, 100), (100, 5), (0, 41), (41, 0)])
+def test_a_kind_of_few_leaves_its_lines_to_the_other(known: int, novel: int) -> None:
+    lines = category_lines([*named("known", known), *named("novel", novel)])
+    assert len(lines) == MOST_LINES + 1
+    for kind, n in (("known", known), ("novel", novel)):
+        assert sum(line.strip().startswith(kind) for line in lines) == min(n, MOST_LINES - min(known, novel))
+    assert f"and {known + novel - MOST_LINES} " in lines[-1]
+    assert lines[-1].count(" and ") == 1
+
+
+def test_few_categories_are_listed_as_they_come() -> None:
+    lines = category_lines([*named("known", 20), *named("novel", 20)])
+    assert [line.split()[0] for line in lines] == [c.name for c in (*named("known", 20), *named("novel", 20))]
 
 
 def test_help() -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.machine import locks
-from holotype.machine.locks import LOCK, FolderLock, hold, waiting_for
+from holotype.machine.locks import LOCK, FolderLock, hold, try_lock, try_share, waiting_for
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="there are no such locks")
 
@@ -293,3 +293,20 @@ def test_without_locks_nobody_waits(tmp_path, monkeypatch, unwarned):
     monkeypatch.setitem(sys.modules, "fcntl", None)
     with waiting_for(tmp_path / "a", "it"), waiting_for(tmp_path / "a", "it"):
         pass
+
+
+def test_a_file_that_several_share_cannot_be_locked(tmp_path: Path) -> None:
+    file = tmp_path / "shared"
+    file.write_bytes(b"x")
+    one, other, third = (os.open(file, os.O_RDONLY) for _ in range(3))
+    assert try_share(one)
+    assert try_share(other)
+    assert not try_lock(third)
+    os.close(one)
+    assert not try_lock(third)
+    os.close(other)
+    assert try_lock(third)
+    again = os.open(file, os.O_RDONLY)
+    assert not try_share(again)  # and it does not wait for long
+    os.close(third)
+    os.close(again)

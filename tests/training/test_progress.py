@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import threading
@@ -10,6 +11,7 @@ import threading
 import pytest
 
 from holotype.errors import Stopped, signal_of
+from holotype.machine.terminal import habits
 from holotype.training import progress
 from holotype.training.progress import StopRequest, TrainingBar, score_line
 
@@ -191,3 +193,31 @@ def test_scores_in_a_line():
     assert score_line(scores) == "All 44.4, Old 67.4, New 32.8, AUROC 0.53"
     assert score_line(scores | {"new": None, "auroc": float("nan")}) == "All 44.4, Old 67.4"
     assert score_line({}) == ""
+
+
+@pytest.mark.parametrize("no_color", [True, False])
+def test_on_a_terminal_the_bar_moves(monkeypatch, no_color):
+    screen = io.StringIO()
+    screen.isatty = lambda: True
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    with habits(no_color=no_color), TrainingBar(True, "represent", 7) as bar:
+        bar.advance_to(2)
+        bar.step({"cls": Term()})
+        bar.say("epoch 1: all 0.500")
+    shown = screen.getvalue()
+    for word in ("represent", "3/7", "cls 0.123", "epoch 1: all 0.500", "\x1b["):
+        assert word in shown
+    assert ("\x1b[38;" in shown) is not no_color
+
+
+def test_in_a_pipe_it_is_plain_lines_of_which_the_last_is_always_there(capsys):
+    with TrainingBar(True, "train", 7) as bar:
+        bar.step({"cls": Term()})
+        assert capsys.readouterr().err == ""  # too soon
+    assert capsys.readouterr().err.startswith("train: 1/7 steps, 14 %, ")
+    with habits(quiet=True), TrainingBar(True, "train", 7) as bar:
+        bar.step({"cls": Term()})
+        bar.say("epoch 1")
+    assert capsys.readouterr() == ("", "")

@@ -1,14 +1,14 @@
 """The command line: `holotype COMMAND ...`.
 
 Nothing heavy is imported here, so that --help and --version answer at once; each command imports what
-it needs. Exit codes: 0 done, 2 bad input (one sentence on stderr), 128 + n stopped by signal n: 130 with Ctrl-C, 143
-with SIGTERM, 129 with SIGHUP.
+it needs. The flags of FLAGS go with every command and are taken off here; EXIT_CODES says how a command can end.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -16,9 +16,24 @@ from collections.abc import Sequence
 from holotype import __version__
 from holotype.errors import InputError, Stopped, signal_of
 from holotype.machine.signals import interrupting
+from holotype.machine.terminal import habits, plain_characters
 
-DONE, BAD_INPUT, STOPPED = 0, 2, 128
+DONE, FAULT, BAD_INPUT, NOT_WELL, STOPPED = 0, 1, 2, 3, 128
 """The last one and the number of the signal."""
+EXIT_CODES = {
+    str(DONE): "done",
+    str(FAULT): "a fault of the program, with a traceback: please report it, with `holotype doctor`",
+    str(BAD_INPUT): "something given cannot be used: one sentence on stderr says what, where and what to do",
+    str(NOT_WELL): "a check was made and found a fault: the self-test of `holotype doctor`",
+    "128+n": "stopped by signal n: 130 with Ctrl-C, 143 with SIGTERM, 129 with SIGHUP, and the same command goes on; "
+    "137 is a kill, often for want of memory",
+}
+FLAGS = {
+    "--quiet": "no bars and no messages; warnings and results are still shown",
+    "--verbose": "every message with time and place, and where an error comes from",
+    "--no-color": "no colours (also where NO_COLOR is set)",
+}
+"""Flags that every command takes, wherever they stand."""
 
 COMMANDS = {
     "demo": "discover categories in the embedded sample, with no data and no network",
@@ -36,6 +51,9 @@ COMMANDS = {
     "methods": "list the methods, or say what one of them does",
     "backbones": "list which network to take for which images, with size, licence and speed",
     "data": "say which data sets there are, and whether a copy is complete",
+    "cache": "list what runs have kept in the cache folder, or clear it",
+    "doctor": "say what there is here and whether it works, to paste into a report of a fault",
+    "completion": "print a script that completes commands and flags in bash, zsh or fish",
 }
 """Name and one line of help; the code is `command` in the module of the same name."""
 
@@ -43,11 +61,21 @@ COMMANDS = {
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     words = list(sys.argv[1:] if words is None else words)
+    asked = {flag for flag in FLAGS if flag in map(_dashed, words)}
+    words = [word for word in words if _dashed(word) not in asked]
+    if {"--quiet", "--verbose"} <= asked:
+        return _say("--quiet and --verbose contradict each other; leave out one.", BAD_INPUT)
+    with plain_characters(), habits(quiet="--quiet" in asked, no_color="--no-color" in asked):
+        return _run(words, asked)
+
+
+def _run(words: list[str], asked: set[str]) -> int:
+    """The command with what can end it turned into an exit code."""
     try:
         with interrupting():
-            return _dispatch(words)
+            return _dispatch(words, asked)
     except InputError as error:
-        return _say(str(error), BAD_INPUT)
+        return _say(str(error), BAD_INPUT, error if "--verbose" in asked else None)
     except Stopped as stopped:
         sentence = f"Stopped at {stopped}; the state is saved, and the same command goes on from it."
         return _say(sentence, STOPPED + signal_of(stopped))
@@ -60,17 +88,22 @@ def main(words: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.filename is None:  # not about a file that somebody named
             raise
-        return _say(f"{error.filename} cannot be used: {error.strerror}.", BAD_INPUT)
+        sentence = f"{error.filename} cannot be used: {error.strerror}."
+        return _say(sentence, BAD_INPUT, error if "--verbose" in asked else None)
     except SystemExit as leaving:  # --help and --print_config leave this way
         return leaving.code if isinstance(leaving.code, int) else DONE
 
 
-def _dispatch(words: list[str]) -> int:
+def _dashed(word: str) -> str:
+    return word.replace("_", "-") if word.startswith("--") else word
+
+
+def _dispatch(words: list[str], asked: set[str]) -> int:
     name = words[0] if words else "--help"
     if name in ("--help", "-h"):
         print(help_text())
         return DONE
-    if name == "--version":
+    if "--version" in words:  # of the program, whichever command stands before it
         print(f"holotype {__version__}")
         return DONE
     if name not in COMMANDS:
@@ -82,29 +115,40 @@ def _dispatch(words: list[str]) -> int:
 
     with importing():
         module = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}")
-    with messages():
+    level = {"--quiet": logging.WARNING, "--verbose": logging.DEBUG}
+    with messages(next((level[flag] for flag in level if flag in asked), logging.INFO)):
         code: int = module.command(words[1:])
     return code
 
 
 def help_text() -> str:
-    lines = [f"  holotype {name:<10} {line}" for name, line in COMMANDS.items()]
+    width = max(map(len, COMMANDS))
     return "\n".join(
         [
             "Holotype finds the categories you know and the ones you don't.",
             "",
-            *lines,
+            *(f"  holotype {name:<{width}} {line}" for name, line in COMMANDS.items()),
             "",
             "  holotype COMMAND --help   what a command takes",
             "  holotype --version        the version",
+            "",
+            "With every command:",
+            *(f"  {flag:<10} {line}" for flag, line in FLAGS.items()),
+            "",
+            "Exit codes:",
+            *(f"  {code:<6} {line}" for code, line in EXIT_CODES.items()),
         ]
     )
 
 
-def _say(sentence: str, code: int) -> int:
-    """One line on stderr."""
+def _say(sentence: str, code: int, cause: BaseException | None = None) -> int:
+    """One line on stderr; before it, where the error comes from, if `cause` is given."""
     from holotype.cli.words import speaks
 
     if speaks():
+        if cause is not None:
+            import traceback
+
+            print("".join(traceback.format_exception(cause)), end="", file=sys.stderr)
         print(" ".join(sentence.split()), file=sys.stderr)
     return code

@@ -9,6 +9,16 @@ from holotype.data.benchmarks import BENCHMARKS, check, read_facts
 
 
 def command(argv: Sequence[str]) -> int:
+    given = make_parser().parse_args(argv)
+    if given.command == "list":
+        print(listing())
+        return 0
+    report = check(given.name, given.root)
+    print(report)
+    return 0 if report.ok else 2
+
+
+def make_parser() -> Parser:
     parser = Parser(prog="holotype data", description="The data sets, and whether a copy of one is complete.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     checker = commands.add_parser("check", help="say what is there, what is missing and where it comes from")
@@ -17,13 +27,7 @@ def command(argv: Sequence[str]) -> int:
         "--root", metavar="DIR", help="folder in which the data set lies, in its official layout"
     )
     commands.add_parser("list", help="name the data sets and where they come from")
-    given = parser.parse_args(argv)
-    if given.command == "list":
-        print(listing())
-        return 0
-    report = check(given.name, given.root)
-    print(report)
-    return 0 if report.ok else 2
+    return parser
 
 
 def listing() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
@@ -18,7 +18,7 @@ from holotype.cli.words import (
 )
 
 if TYPE_CHECKING:
-    from holotype.categories.found import Discovery
+    from holotype.categories.found import Category, Discovery
     from holotype.data.table import Table
     from holotype.discovery.config import DiscoverConfig
 
@@ -149,6 +149,30 @@ def without_none(hint: Any) -> Any:
     return parts[0] if type(None) in get_args(hint) and len(parts) == 1 else hint
 
 
+def category_lines(categories: Sequence[Category], times: Mapping[str, int] | None = None) -> list[str]:
+    """A line each. Of more than MOST_LINES the largest known classes, then the largest new categories, half of the
+    lines for each kind, or more where the other kind needs fewer; and how many are left out. times: bursts of each."""
+    shown, rest = list(categories), {"known": 0, "novel": 0}
+    if len(categories) > MOST_LINES:
+        kinds = {kind: [c for c in categories if c.kind == kind] for kind in rest}
+        shown = []
+        for kind, of in kinds.items():
+            others = len(categories) - len(of)
+            room = max(MOST_LINES // 2, MOST_LINES - others)
+            shown += sorted(of, key=lambda c: -c.n)[:room]
+            rest[kind] = max(0, len(of) - room)
+    width = max((len(c.name) for c in shown), default=0)
+    bursts = {id: f" in {count:>5,} bursts" for id, count in (times or {}).items()}
+    lines = [f"  {c.name:<{width}} {c.n:>7,}{bursts.get(c.id, '')}  {c.words}".rstrip() for c in shown]
+    more = [
+        several(rest["known"], "known class", "known classes") if rest["known"] else "",
+        several(rest["novel"], "new category", "new categories") if rest["novel"] else "",
+    ]
+    if any(more):
+        lines.append(f"  and {' and '.join(filter(None, more))} more, all smaller, in the report")
+    return lines
+
+
 def summary(found: Discovery, folder: Path) -> str:
     """What a person wants to see at the end. Of bursts, an image that is alone counts as one."""
     from holotype.categories.bursts import in_words, occasions
@@ -169,16 +193,7 @@ def summary(found: Discovery, folder: Path) -> str:
             f"How many there are: {count['low']} to {count['high']}, most likely {count['best']}; "
             f"trained with {facts.k} (--k sets it)"
         )
-    width = max((len(c.name) for c in found.categories[:MOST_LINES]), default=0)
-    lines += [
-        "",
-        *(
-            f"  {c.name:<{width}} {c.n:>7,}{f' in {times[c.id]:>5,} bursts' if times else ''}  {c.words}".rstrip()
-            for c in found.categories[:MOST_LINES]
-        ),
-    ]
-    if len(found.categories) > MOST_LINES:
-        lines.append(f"  and {len(found.categories) - MOST_LINES} more in the report")
+    lines += ["", *category_lines(found.categories, times)]
     if told := returning(found):
         lines += ["", *told]
     seconds = ", ".join(f"{step} {value:.0f} s" for step, value in facts.seconds.items())

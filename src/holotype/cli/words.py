@@ -27,7 +27,7 @@ class _OnStderr(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if speaks():
-            print(record.getMessage(), file=sys.stderr)
+            print(self.format(record), file=sys.stderr)
 
 
 def several(n: int, one: str, more: str = "") -> str:
@@ -36,12 +36,14 @@ def several(n: int, one: str, more: str = "") -> str:
 
 
 @contextlib.contextmanager
-def messages() -> Iterator[None]:
-    """Show what the library has to say for as long as a command runs."""
-    logger, handler = logging.getLogger("holotype"), _OnStderr(logging.INFO)
+def messages(level: int = logging.INFO) -> Iterator[None]:
+    """Show what the library has to say, from `level` on, for as long as a command runs; DEBUG adds time and place."""
+    logger, handler = logging.getLogger("holotype"), _OnStderr(level)
+    if level == logging.DEBUG:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(funcName)s: %(message)s", "%H:%M:%S"))
     before = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    logger.setLevel(level)
     try:
         yield
     finally:

@@ -53,11 +53,16 @@ def choose_backbone(config: BackboneConfig, device: str) -> Chosen:
     )
 
 
-def best_public(config: BackboneConfig, device: str) -> tuple[BackboneConfig | None, bool]:
-    """The public network that "auto" takes, None where none can be had; and whether its weights are here already."""
+def best_public(
+    config: BackboneConfig, device: str, online: bool | None = None
+) -> tuple[BackboneConfig | None, bool]:
+    """The public network that "auto" takes, None where none can be had; and whether its weights are here already.
+
+    online: whether the hub answers, for whoever has asked it already.
+    """
     order = PUBLIC if device.startswith("cuda") else PUBLIC[::-1]
     cached = [name for name in order if in_cache(name)]
-    if not cached and not hub_answers():
+    if not cached and not (hub_answers() if online is None else online):
         return None, False
     size = config.image_size or PUBLIC_SIZE
     return replace(config, name=(cached or order)[0], image_size=size), bool(cached)
@@ -77,7 +82,7 @@ def in_cache(name: str) -> bool:
     return isinstance(try_to_load_from_cache(f"timm/{name}", "model.safetensors"), str)
 
 
-def hub_answers() -> bool:
+def hub_answers(seconds: float = SECONDS_TO_ANSWER) -> bool:
     """Can weights be fetched from the hub? A quick look, since a client of its own tries for minutes."""
     from huggingface_hub import constants
 
@@ -87,7 +92,7 @@ def hub_answers() -> bool:
         f"{constants.ENDPOINT}/timm/{PUBLIC[0]}/resolve/main/config.json", method="HEAD"
     )
     try:
-        with urllib.request.urlopen(asked, timeout=SECONDS_TO_ANSWER) as answer:
+        with urllib.request.urlopen(asked, timeout=seconds) as answer:
             return 200 <= answer.status < 300
     except (OSError, ValueError, urllib.error.URLError):
         return False

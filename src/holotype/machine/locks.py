@@ -34,6 +34,9 @@ WITHOUT = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EI
 SECONDS_BETWEEN_LOOKS = 0.2
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
+LOOKS, MOMENT = 20, 0.01
+"""How often a file is asked for that somebody else has locked for a moment, and the seconds between."""
+
 _warned = False
 
 
@@ -135,6 +138,24 @@ def try_lock(descriptor: int) -> bool:
             raise NoLocks(error.strerror) from error
         raise
     return True
+
+
+def try_share(descriptor: int) -> bool:
+    """Let others see that an open file is in use: nobody can lock it, though others may share it. False where that
+    cannot be, which harms nobody. The lock goes with the last descriptor or mapping made of this one."""
+    try:
+        import fcntl
+    except ImportError:
+        return False
+    for _ in range(LOOKS):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:  # somebody looks whether it is in use, which takes no time
+            time.sleep(MOMENT)
+        except OSError:
+            break
+    return False
 
 
 def is_same(descriptor: int, path: Path) -> bool:

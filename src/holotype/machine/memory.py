@@ -182,6 +182,11 @@ def _free_disk(folder: Path) -> int:
     return 0
 
 
+def available_memory() -> int:
+    """Bytes of host memory that are there for the taking."""
+    return _host_memory()
+
+
 def _host_memory(root: Path = Path("/")) -> int:
     """Bytes of host memory a process can take without anything being swapped out or killed."""
     found = [_meminfo(root), *_cgroups(root)]

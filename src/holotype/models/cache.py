@@ -31,6 +31,7 @@ from torch import Tensor
 
 from holotype.errors import InputError
 from holotype.machine.files import beside, sweep
+from holotype.machine.locks import try_share
 from holotype.machine.memory import Level, human
 from holotype.models.entry_checks import EntryChecks, make_tail, tail_bytes
 
@@ -168,8 +169,10 @@ def read_tokens(
     Raises Broken where it was damaged, as far as that is known by now.
     """
     os.utime(file)  # the one used longest ago is the first to go
-    # mode c: pages can be changed in memory and never reach the file
-    mapped = np.memmap(file, np.int16, "c", shape=size)
+    with file.open("rb") as stream:
+        try_share(stream.fileno())  # as long as the mapping lasts: `holotype cache --clear` leaves it alone
+        # mode c: pages can be changed in memory and never reach the file
+        mapped = np.memmap(stream, np.int16, "c", shape=size)
     checks, tokens = EntryChecks(file, mapped), torch.from_numpy(mapped).view(dtype)
     if level != "device":
         return tokens, checks

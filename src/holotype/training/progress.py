@@ -13,7 +13,9 @@ from typing import Any
 from torch import Tensor
 
 from holotype.errors import Interrupted, Stopped
+from holotype.machine.bars import PlainBar
 from holotype.machine.signals import heeded
+from holotype.machine.terminal import console, is_quiet, place
 
 SECONDS_BETWEEN_READINGS = 0.5
 """Reading a loss waits for the device; twice a second is enough for a bar."""
@@ -68,15 +70,17 @@ def _known(scores: Mapping[str, Any], key: str) -> bool:
 class TrainingBar:
     """A progress bar with the time left, and the loss terms in a line below; silent where `show` is False.
 
+    In a pipe and in a notebook, where nothing can be drawn over, it is machine/bars.py's plain line.
     Several runs that train together share one: it counts the steps of all, and each run gets its `part`.
     """
 
     def __init__(self, show: bool, title: str, total: int) -> None:
-        self.show = show
+        self.show = show and not is_quiet()
         self.last_reading = 0.0
-        if not show:
+        if not self.show:
             return
-        from rich.console import Console, Group
+        self.plain = PlainBar(title, total, " steps") if place() != "terminal" else None
+        from rich.console import Group
         from rich.live import Live
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
         from rich.text import Text
@@ -91,18 +95,18 @@ class TrainingBar:
         self.task = self.progress.add_task(title, total=total)
         self.terms = Text("", style="dim")
         shown = Group(self.progress, self.terms)
-        self.live = Live(shown, console=Console(file=sys.stderr), refresh_per_second=4)
+        self.live = Live(shown, console=console(), refresh_per_second=4)
 
     def __enter__(self) -> TrainingBar:
-        if self.show:
+        if self.show and self.plain is None:
             self.live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.show:
+        if self.show and self.plain is not None:
+            self.plain.close(always=True)
+        elif self.show:
             self.live.stop()
-            if not self.live.console.is_terminal:  # else what follows in a file sticks to the last term
-                self.live.console.print()
 
     def part(self, name: str) -> TrainingBar:
         """The bar as one of several runs sees it, whose lines begin with its name."""
@@ -111,6 +115,9 @@ class TrainingBar:
     def advance_to(self, step: int) -> None:
         if self.show:
             self.progress.update(self.task, completed=step)
+            if self.plain is not None and self.plain.done == 0:
+                self.plain.before = step
+            self._draw_plain()
 
     def step(self, terms: Mapping[str, Tensor]) -> None:
         self._count(1, terms, "")
@@ -123,10 +130,17 @@ class TrainingBar:
             self.last_reading = time.monotonic()
             told = "  ".join(f"{term} {float(value):.3f}" for term, value in terms.items())
             self.terms.plain = f"{name}: {told}" if name else told
+        self._draw_plain()
+
+    def _draw_plain(self) -> None:
+        if self.plain is not None:
+            self.plain.show(int(self.progress.tasks[0].completed), self.terms.plain)
 
     def say(self, line: str) -> None:
         """A line above the bar."""
-        if self.show:
+        if self.show and self.plain is not None:
+            print(line, file=sys.stderr, flush=True)
+        elif self.show:
             self.live.console.print(line, highlight=False, soft_wrap=True)
 
 

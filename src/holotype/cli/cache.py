@@ -1,0 +1,100 @@
+"""`holotype cache`: what runs have kept in the cache folder, and clearing it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from holotype.cli.words import Parser, several
+from holotype.errors import InputError
+from holotype.machine.kept import Kept, list_kept, remove_kept
+from holotype.machine.memory import MemoryConfig, cache_folder, human
+
+SHOWN = 40
+"""Files that are listed; the sums count all."""
+
+
+def command(argv: Sequence[str]) -> int:
+    given = make_parser().parse_args(argv)
+    if given.yes and not given.clear:
+        raise InputError("--yes answers the question of --clear; write holotype cache --clear --yes.")
+    folder = cache_folder(MemoryConfig(cache_dir=given.cache_dir))
+    found = list_kept(folder)
+    print(listing(folder, found))
+    going = [kept for kept in found if kept.can_go]
+    if given.clear and going:
+        if not given.yes and not agreed(going):
+            print("Nothing was deleted.")
+            return 0
+        print(clear(going))
+    return 0
+
+
+def make_parser() -> Parser:
+    parser = Parser(
+        prog="holotype cache",
+        description="List what runs have kept in the cache folder: sizes, ages, what for. All of it can be deleted at "
+        "any time; the next run that needs it makes it again. What a live process uses is left alone.",
+    )
+    parser.add_argument("--clear", action="store_true", help="delete it, after a question")
+    parser.add_argument("--yes", action="store_true", help="with --clear: do not ask")
+    parser.add_argument(
+        "--cache-dir",
+        metavar="DIR",
+        help="a folder that runs were given with --memory.cache_dir (default: holotype in the user's cache folder)",
+    )
+    return parser
+
+
+def listing(folder: Path, found: Sequence[Kept]) -> str:
+    """A line for each file, and sums."""
+    if not found:
+        return f"Nothing is kept in {folder}."
+    rows = [(human(kept.nbytes), ago(kept.age), kept.path, described(kept)) for kept in found]
+    lines = [
+        f"  {size:>10}  {age:>9}  {path.relative_to(folder)}  {words}" for size, age, path, words in rows
+    ]
+    if len(lines) > SHOWN:
+        lines[SHOWN:] = [f"  and {several(len(lines) - SHOWN, 'smaller one')}"]
+    total, going = (sum(kept.nbytes for kept in of) for of in (found, [k for k in found if k.can_go]))
+    lines.append(f"{human(total)} in all, of which holotype cache --clear deletes {human(going)}.")
+    return "\n".join([f"{folder}, with the time since the last use:", *lines])
+
+
+def described(kept: Kept) -> str:
+    if not kept.purpose:
+        return "not made by Holotype; left alone"
+    return f"{kept.purpose}; in use" if kept.held else kept.purpose
+
+
+def ago(seconds: float) -> str:
+    """40 s, 12 min, 5 h, 3 days."""
+    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{int(seconds // length)} {unit}"
+    return f"{int(seconds)} s"
+
+
+def agreed(going: Sequence[Kept]) -> bool:
+    """Ask the person at the terminal."""
+    size = human(sum(kept.nbytes for kept in going))
+    if not sys.stdin.isatty():
+        raise InputError(
+            f"holotype cache --clear would delete {size}, and nobody is there to be asked; add --yes."
+        )
+    try:
+        answer = input(f"Delete {several(len(going), 'file')}, {size}? [y/N] ")
+    except EOFError:
+        return False
+    return answer.strip().lower() in ("y", "yes")
+
+
+def clear(going: Sequence[Kept]) -> str:
+    """Delete them; says what came of it."""
+    gone = [kept for kept in going if remove_kept(kept)]
+    text = f"Deleted {several(len(gone), 'file')}, {human(sum(kept.nbytes for kept in gone))}."
+    left = len(going) - len(gone)
+    if left:
+        text += f" {several(left, 'file')} could not be deleted, or a process has begun to use it meanwhile."
+    return text

@@ -1,0 +1,55 @@
+"""`holotype doctor`: what there is here and whether it works, to be pasted into a report of a fault."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holotype.cli.words import Parser
+
+
+def command(argv: Sequence[str]) -> int:
+    given = make_parser().parse_args(argv)
+    from holotype.cli import DONE, NOT_WELL
+    from holotype.machine.imports import importing
+
+    with importing():
+        from holotype.discovery.checkup import examine
+    facts = examine(paths=given.paths)
+    print(json.dumps(facts, indent=2, ensure_ascii=False) if given.json else in_words(facts))
+    return DONE if facts["self-test"]["passed"] else NOT_WELL
+
+
+def make_parser() -> Parser:
+    parser = Parser(
+        prog="holotype doctor",
+        description="Say which versions there are, what the machine has, whether the Hugging Face hub answers, what "
+        "the settings called auto come to, and whether embedding a few images works (5 seconds at most). The output "
+        "names neither you nor your folders. Exit code 3: the self-test failed.",
+    )
+    parser.add_argument("--json", action="store_true", help="the same as JSON")
+    parser.add_argument("--paths", action="store_true", help="name folders as they are")
+    return parser
+
+
+def in_words(facts: Mapping[str, Any]) -> str:
+    """A chapter for each kind of fact."""
+    lines = []
+    for chapter, content in facts.items():
+        lines.append(chapter)
+        if chapter == "gpus":
+            lines += [f"  {gpu['name']}, {gpu['memory']}, {gpu['free']} free" for gpu in content] or [
+                "  none"
+            ]
+        else:
+            lines += [f"  {name}: {_told(value)}" for name, value in content.items()]
+    return "\n".join(lines)
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name} {_told(one)}" for name, one in value.items())
+    return str(value)

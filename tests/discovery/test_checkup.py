@@ -1,0 +1,110 @@
+"""What the doctor finds: true facts, in time, that name nobody."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from holotype.discovery import best_backbone, checkup
+from holotype.discovery.checkup import cache, choices, embed_sample, examine, self_test, within, without_names
+
+
+@pytest.fixture
+def offline(monkeypatch) -> None:
+    monkeypatch.setattr(checkup, "hub_online", lambda: False)
+    monkeypatch.setattr(best_backbone, "in_cache", lambda name: False)
+    monkeypatch.setattr(checkup, "SECONDS_FOR_TEST", 120.0)  # the machine of a test may be busy
+
+
+@pytest.fixture
+def alice(monkeypatch, tmp_path: Path) -> Path:
+    home = tmp_path / "alice"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("LOGNAME", "alice")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache-of-mine"))
+    return home
+
+
+def test_everything_is_told_and_nobody_named(offline, alice: Path, monkeypatch) -> None:
+    monkeypatch.setattr(
+        checkup, "embed_sample", lambda: (_ for _ in ()).throw(OSError(f"{alice}/x of alice is gone"))
+    )
+    facts = examine()
+    text = json.dumps(facts)
+    assert str(alice) not in text
+    assert "alice" not in text
+    assert facts["self-test"] == {"passed": False, "words": "OSError: ~/x of USER is gone"}
+    assert facts["versions"]["torch"] == torch.__version__
+    assert facts["cache"]["folder"] == "set by XDG_CACHE_HOME"
+    assert facts["machine"]["cores"] >= 1
+    told = json.dumps(examine(paths=True))
+    assert str(alice / "cache-of-mine") in told
+
+
+def test_classes_come_apart_in_the_sample(offline) -> None:
+    within_class, between = embed_sample()
+    assert 1 > within_class > between + 0.2
+    found = self_test()
+    assert found["passed"]
+    assert found["words"].startswith("16 images in ")
+
+
+def test_features_that_say_nothing_are_a_failure(offline, monkeypatch) -> None:
+    for found in ((0.5, 0.6), (float("nan"), float("nan"))):
+        monkeypatch.setattr(checkup, "embed_sample", lambda found=found: found)
+        assert not self_test()["passed"]
+
+
+def test_a_test_that_takes_too_long_is_given_up(monkeypatch) -> None:
+    monkeypatch.setattr(checkup, "SECONDS_FOR_TEST", 0.05)
+    monkeypatch.setattr(checkup, "embed_sample", lambda: time.sleep(3))
+    started = time.monotonic()
+    assert "not done within" in self_test()["words"]
+    assert time.monotonic() - started < 2
+    with pytest.raises(ZeroDivisionError):
+        within(5, lambda: 1 / 0)
+
+
+def test_a_hub_that_does_not_answer_is_a_fact(monkeypatch) -> None:
+    monkeypatch.setattr(checkup, "SECONDS_FOR_HUB", 0.05)
+    monkeypatch.setattr(best_backbone, "hub_answers", lambda seconds: time.sleep(3) or True)
+    assert checkup.hub_online() is False
+    monkeypatch.setattr(best_backbone, "hub_answers", lambda seconds: seconds == 0.05)
+    monkeypatch.setattr(checkup, "within", lambda seconds, work: work())
+    assert checkup.hub_online() is True
+
+
+def test_what_auto_chooses(offline, monkeypatch) -> None:
+    monkeypatch.setattr(checkup, "pick_device", lambda name: "cpu")
+    assert choices(False) == {
+        "device": "cpu",
+        "precision": "fp32",
+        "backbone": "embedded",
+        "cache views of discover": "4+2",
+    }
+    monkeypatch.setattr(checkup, "pick_device", lambda name: "cuda")
+    found = choices(True)
+    assert found["precision"] == "bf16"
+    assert found["backbone"] == f"{best_backbone.PUBLIC[0]}, to be fetched from the hub"
+    assert found["cache views of discover"]["1,000 images"] == "16+8"
+    assert found["cache views of discover"]["100,000 images"] != "16+8"
+
+
+def test_the_cache_folder_need_not_exist(alice: Path) -> None:
+    facts = cache(paths=True)
+    assert facts["folder"] == str(alice / "cache-of-mine" / "holotype")
+    assert facts["kept"] == "0 bytes"
+    assert not (alice / "cache-of-mine").exists()
+
+
+def test_names_within_words_stay(alice: Path) -> None:
+    assert without_names(["alice and malice", 3, {"a": f"{alice}/b {alice}2"}]) == [
+        "USER and malice",
+        3,
+        {"a": f"~/b {alice}2"},
+    ]
