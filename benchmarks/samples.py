@@ -105,7 +105,8 @@ def draw_part(whole: Table, truth: np.ndarray, seed: int) -> Case:
 def discovered(case: Case, work: Path) -> Found:
     """Train, or read what was trained before."""
     folder = work / "runs" / case.name
-    config = DiscoverConfig(k=case.k, steps=STEPS, backbone="embedded", seed=case.seed, device="cpu")
+    one = {"seed": case.seed, "seeds": 1, "long_tail": "no"}
+    config = DiscoverConfig(k=case.k, steps=STEPS, backbone="embedded", device="cpu", **one)
     discover_table(case.table, config, folder, progress=False)
     trained = load_trained(folder, "cpu")
     features = read_features(folder, len(case.table))

@@ -159,8 +159,10 @@ def voices(p: np.ndarray) -> list[Training]:
     return [Training(one.argmax(1), one.max(1).astype(np.float32)) for one in p]
 
 
-def judge(of: Collection, way: str, seeds: int, together: int, steps: int, work: Path) -> dict[str, Any]:
-    """All figures of a collection."""
+def judge(
+    of: Collection, way: str, trained: Sequence[str], seeds: int, together: int, steps: int, work: Path
+) -> dict[str, Any]:
+    """All figures of a collection. trained: sizes that were expected, of SIZES."""
     judge, table = Judge.make(of), of.table
     embedded = embed_views(table, work / "features" / f"{of.name}.npz")[:, 0]
     sizes = measure_sizes(torch.from_numpy(embedded), torch.from_numpy(table.target), len(table.known))
@@ -172,17 +174,17 @@ def judge(of: Collection, way: str, seeds: int, together: int, steps: int, work:
         "ratio": round(of.ratio, 1),
     }
     row |= {"spread": plain(sizes.spread), "bias": plain(sizes.bias), "chosen": chosen, "all": {}}
-    for name in SIZES:
+    if chosen not in trained:
+        raise InputError(
+            f"The labels of {of.name} choose {chosen} sizes, which were not trained; name them in --sizes."
+        )
+    for name in trained:
         p = pool(of, way, name, seeds, steps, work)
         groups = [p[first : first + together] for first in range(0, seeds - together + 1, together)]
         found = [agree(voices(group), judge.n_known, of.k) for group in groups]
         row["all"][name] = {
             "one": [round(judge.score(one.argmax(1)), 2) for one in p],
             "several": [round(judge.score(one.category), 2) for one in found],
-            "carrier": [
-                round(judge.score(group[one.carrier].argmax(1)), 2)
-                for group, one in zip(groups, found, strict=True)
-            ],
         }
         if name == chosen:
             row["error"] = {
@@ -235,9 +237,7 @@ def line(row: dict[str, Any]) -> str:
         )
 
     parts = [f"{row['collection']:14}", f"s {row['spread']}", f"{row['chosen']:9}"]
-    parts += [
-        f"{size} {cell(row['all'][size]['one'])} -> {cell(row['all'][size]['several'])}" for size in SIZES
-    ]
+    parts += [f"{size} {cell(one['one'])} -> {cell(one['several'])}" for size, one in row["all"].items()]
     return " | ".join([*parts, f"error {row['error']['one']:.3f} -> {row['error']['several']:.3f}"])
 
 
@@ -250,6 +250,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--cub", type=Path, help="folder of CUB-200-2011")
     parser.add_argument("--cifar", type=Path, help="folder of the CIFAR-100 sample")
     parser.add_argument("--way", choices=("frozen", "whole"), default="frozen")
+    parser.add_argument("--sizes", nargs="+", choices=tuple(SIZES), default=list(SIZES))
     parser.add_argument("--seeds", type=int, default=25)
     parser.add_argument("--together", type=int, default=5, help="trainings of a consensus")
     parser.add_argument("--steps", type=int, default=STEPS)
@@ -263,7 +264,7 @@ def main(words: Sequence[str] | None = None) -> int:
     rows = []
     for word in given.collection:
         of = find_collection(word, roots, given.work)
-        rows.append(judge(of, given.way, given.seeds, given.together, given.steps, given.work))
+        rows.append(judge(of, given.way, given.sizes, given.seeds, given.together, given.steps, given.work))
         print(line(rows[-1]), flush=True)
     told = summarise(rows)
     for name, one in told.items():

@@ -22,8 +22,8 @@ def made() -> Collection:
 
 
 def row(chosen: str, one: list[float], several: list[float]) -> dict:
-    same = {"one": one, "several": several, "carrier": several}
-    other = {"one": [1.0, 1.0], "several": [1.0, 1.0], "carrier": [1.0]}
+    same = {"one": one, "several": several}
+    other = {"one": [1.0, 1.0], "several": [1.0, 1.0]}
     sizes = {"equal": same if chosen == "equal" else other, "different": other if chosen == "equal" else same}
     return {
         "collection": "x",
@@ -78,11 +78,13 @@ def test_a_whole_study_of_a_small_part(tmp_path, capsys) -> None:
     assert main([*words, "--out", str(tmp_path / "record.json")]) == 0
     record = json.loads((tmp_path / "record.json").read_text())
     (found,) = record["collections"]
-    assert [len(found["all"]["equal"][name]) for name in ("one", "several", "carrier")] == [4, 2, 2]
+    assert [len(found["all"]["equal"][name]) for name in ("one", "several")] == [4, 2]
     assert record["command"] == "python benchmarks/stability.py sample3 --seeds 4 --together 2 --steps 20"
     assert set(record["summary"]) == {"before", "several, equal sizes", "one, chosen sizes", "now"}
     assert "now: " in capsys.readouterr().out
     assert main(["sample3", "--seeds", "1"]) == 2
+    assert main([*words, "--sizes", "different"]) == 2  # the labels have chosen equal ones
+    assert "choose equal sizes, which were not trained" in capsys.readouterr().err
 
 
 def test_folders_are_nobodys_business() -> None:

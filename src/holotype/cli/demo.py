@@ -18,7 +18,7 @@ def command(argv: Sequence[str]) -> int:
     if speaks():
         print("Fashion-MNIST sample: 1,000 images, 10 categories of which 5 are known, 250 images labelled.")
         print(f"Written as a folder of PNG files, {out / 'images'}, with {out / 'labels.csv'}.", flush=True)
-    config = DiscoverConfig(steps=STEPS, backbone="embedded", seed=given.seed, device=given.device)
+    config = DiscoverConfig(steps=STEPS, backbone="embedded", seed=given.seed, seeds=1, device=given.device)
     shown = run_demo(out, config, progress=not given.no_progress)
     if speaks():
         k, record = shown.discovery.facts.k, shown.scores["rpc"]

@@ -53,7 +53,7 @@ class Demo:
 
 def run_demo(out: Path, config: DiscoverConfig | None = None, *, progress: bool = True) -> Demo:
     """Write the sample, discover, and score. config: settings in place of the demo's own."""
-    config = config or DiscoverConfig(steps=STEPS, backbone="embedded")
+    config = config or DiscoverConfig(steps=STEPS, backbone="embedded", seeds=1)
     benchmark = load_benchmark("fashion-sample")
     table = write_sample(gcd_split(benchmark), out)
     found = discover_table(table, config, out / "run", progress=progress)
