@@ -3,16 +3,21 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.ready-docs
 # Tests run in parallel processes: more threads than cores in each only makes them wait for each other.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test exhibits lint clean
+.PHONY: demo test exhibits docs lint clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Holotype needs Python 3.11 or newer; name one with make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(READY)
+
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $(DOCS_READY)
 
 demo: $(READY)  ## discover the categories of the embedded sample, and score them
 	env -u OMP_NUM_THREADS $(BIN)/python -m holotype demo
@@ -23,10 +28,13 @@ test: $(READY)  ## the whole test suite
 exhibits: $(READY)  ## rebuild the tables of the documents from experiments/results/
 	$(BIN)/python benchmarks/exhibits.py
 
+docs: $(DOCS_READY)  ## the documentation as a site that opens from disk: site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+
 lint: $(READY)  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache

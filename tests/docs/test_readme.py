@@ -28,6 +28,8 @@ DOCUMENTS = [
     TOP / "CHANGELOG.md",
     *sorted((TOP / "docs").rglob("*.md")),
 ]
+RESEARCHERS = TOP / "docs" / "researchers.md"
+"""The page with the examples in Python and the table of a run folder."""
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PARSED = ("backbones", "demo", "discover", "report", "assign", "write", "embed", "estimate-k", "export")
 """Commands whose words are only parsed here; the pages of docs/ that are about them have tests that run them."""
@@ -193,14 +195,14 @@ def asked(tmp_path, monkeypatch, squares_folder, tiny_backbone_file) -> list[tup
 
 
 def run_python(number: int) -> dict[str, Any]:
-    """The names that a block of the README leaves."""
+    """The names that a block of the page for researchers leaves."""
     names: dict[str, Any] = {}
-    exec(compile(blocks(TOP / "README.md", "python")[number], "README.md", "exec"), names)
+    exec(compile(blocks(RESEARCHERS, "python")[number], RESEARCHERS.name, "exec"), names)
     return names
 
 
 def test_there_are_two_python_examples() -> None:
-    assert len(blocks(TOP / "README.md", "python")) == 2
+    assert len(blocks(RESEARCHERS, "python")) == 2
 
 
 def test_the_python_example_trains(asked, holotype, capsys) -> None:
@@ -223,14 +225,14 @@ def test_the_python_example_trains(asked, holotype, capsys) -> None:
 
 
 def table_of_files() -> list[str]:
-    """Rows of the README's table of a run folder."""
-    text = (TOP / "README.md").read_text(encoding="utf-8")
+    """Rows of the table of a run folder."""
+    text = RESEARCHERS.read_text(encoding="utf-8")
     section = text.partition("### What a run leaves\n")[2].partition("\n## ")[0]
     return [line for line in section.splitlines() if line.startswith("| `")]
 
 
 def test_the_python_example_sweeps(asked, capsys) -> None:
-    assert len(blocks(TOP / "README.md", "python")[1].splitlines()) <= 10
+    assert len(blocks(RESEARCHERS, "python")[1].splitlines()) <= 10
     sweep = run_python(1)["sweep"]
     assert asked == [("simgcd", "fashion-sample", 0), ("rpc", "fashion-sample", 0)]
     assert [(row.facts["method"], row.seeds) for row in sweep.rows] == [("simgcd", (0, 1)), ("rpc", (0, 1))]
