@@ -14,6 +14,8 @@ import pytest
 
 from holotype.training.state import load_tensors, read_facts
 
+PUBLISHED_HEADS = True
+
 
 def assert_sentence(outcome, *words: str) -> None:
     """Refused with one line that reads as a sentence and holds the words that matter.

@@ -113,7 +113,7 @@ def test_every_end_has_its_code(holotype, monkeypatch, ends: BaseException | Non
         return 0
 
     monkeypatch.setattr("holotype.cli.data.command", command)
-    assert code in EXIT_CODES
+    assert code in EXIT_CODES or int(code) > 128
     assert str(holotype("data", "list").code) == code
 
 

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -18,7 +17,7 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.machine import locks
-from holotype.machine.locks import LOCK, FolderLock, hold, try_lock, try_share, waiting_for
+from holotype.machine.locks import LOCK, FolderLock, hold
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="there are no such locks")
 
@@ -249,64 +248,3 @@ def test_what_cannot_be_written_needs_no_lock(tmp_path, monkeypatch):
     lock = hold(tmp_path)
     assert isinstance(lock, FolderLock)
     lock.release()
-
-
-# -- files that several commands write -------------------------------------------------------------------
-
-
-def test_a_second_writer_waits_and_says_for_whom(tmp_path, caplog):
-    file, order = tmp_path / "edits.csv", []
-    caplog.set_level("INFO", logger="holotype")
-
-    def second() -> None:
-        with waiting_for(file, "the log of edits"):
-            order.append("second")
-
-    with waiting_for(file, "the log of edits"):
-        thread = threading.Thread(target=second)
-        thread.start()
-        time.sleep(0.5)
-        order.append("first")
-    thread.join(60)
-    assert order == ["first", "second"]
-    assert "Waiting for the log of edits, which is in use by another run of this very process" in caplog.text
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_dead_writer_keeps_nobody_waiting(tmp_path):
-    words = (
-        "import sys, time; from pathlib import Path; from holotype.machine.locks import waiting_for\n"
-        "with waiting_for(Path(sys.argv[1]), 'it'):\n    print('held', flush=True); time.sleep(60)"
-    )
-    command = [sys.executable, "-c", words, str(tmp_path / "a")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert first_line(process) == "held"
-    assert (tmp_path / ".a.lock").exists()
-    process.kill()
-    process.communicate()
-    with waiting_for(tmp_path / "a", "it"):
-        pass
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_without_locks_nobody_waits(tmp_path, monkeypatch, unwarned):
-    monkeypatch.setitem(sys.modules, "fcntl", None)
-    with waiting_for(tmp_path / "a", "it"), waiting_for(tmp_path / "a", "it"):
-        pass
-
-
-def test_a_file_that_several_share_cannot_be_locked(tmp_path: Path) -> None:
-    file = tmp_path / "shared"
-    file.write_bytes(b"x")
-    one, other, third = (os.open(file, os.O_RDONLY) for _ in range(3))
-    assert try_share(one)
-    assert try_share(other)
-    assert not try_lock(third)
-    os.close(one)
-    assert not try_lock(third)
-    os.close(other)
-    assert try_lock(third)
-    again = os.open(file, os.O_RDONLY)
-    assert not try_share(again)  # and it does not wait for long
-    os.close(third)
-    os.close(again)
