@@ -29,7 +29,7 @@ exhibits: $(READY)  ## rebuild the tables of the documents from experiments/resu
 	$(BIN)/python benchmarks/exhibits.py
 
 docs: $(DOCS_READY)  ## the documentation as a site that opens from disk: site/index.html
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 lint: $(READY)  ## style and types
 	$(BIN)/ruff check .

@@ -69,6 +69,12 @@ def test_links_are_checked(config) -> None:
     told = {value for group in config["validation"].values() for value in group.values()}
     assert told == {"warn"}
     assert set(config["validation"]["links"]) >= {"not_found", "anchors"}
+    (line,) = [
+        one for one in (TOP / "Makefile").read_text(encoding="utf-8").splitlines() if "mkdocs build" in one
+    ]
+    assert line.endswith(
+        "mkdocs build --strict"
+    )  # with --quiet warnings are not counted, and nothing is strict
 
 
 def test_every_public_name_has_its_place_in_the_reference() -> None:
