@@ -20,6 +20,7 @@ from pathlib import Path
 from holotype.data.columns import bare, guarded
 from holotype.errors import InputError
 from holotype.machine.files import write_text
+from holotype.machine.locks import NO_FOLLOW
 
 try:
     import fcntl
@@ -151,7 +152,7 @@ def append_edits(folder: Path, edits: Sequence[Edit]) -> list[Edit]:
 def log_locked(folder: Path) -> Iterator[None]:
     """Hold the log of a run folder; whoever else wants it waits. A killed process lets go of it."""
     try:
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o666)
     except OSError as error:
         raise InputError(
             f"The log of edits in {folder} cannot be written ({error.strerror or error}); "

@@ -5,14 +5,15 @@ On disk (docs/formats.md): `assignments.parquet` and `assignments.csv` hold the 
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from holotype.categories.facts import Facts
 from holotype.data.columns import FORMULA
@@ -44,9 +45,12 @@ def safe_cell(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
-def safe_texts(frame: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
-    """The frame with safe cells in `columns`, for a CSV file."""
-    return frame.assign(**{name: [safe_cell(cell) for cell in frame[name]] for name in columns})
+def write_csv(frame: pd.DataFrame, texts: Sequence[str], to: Path | TextIO, *, header: bool = True) -> None:
+    """The frame as a CSV file, with safe cells in the columns `texts`, which hold whatever users called things."""
+    safe = frame.assign(**{name: [safe_cell(cell) for cell in frame[name]] for name in texts})
+    # before Python 3.13 a lone carriage return was left bare, and what follows it would begin a row
+    odd = any("\r" in cell for name in texts for cell in safe[name])
+    safe.to_csv(to, index=False, header=header, quoting=csv.QUOTE_NONNUMERIC if odd else csv.QUOTE_MINIMAL)
 
 
 @dataclass
@@ -116,9 +120,9 @@ class Discovery:
     def save(self, folder: Path) -> None:
         """Write it; a kill at any moment leaves whole files."""
         frame = self.images[list(COLUMNS)]
+        # the parquet file, which is read again, comes second: where it is there, the one for people is as new
+        write_beside(folder / "assignments.csv", lambda beside: write_csv(frame, TEXTS, beside))
         write_beside(folder / "assignments.parquet", lambda beside: frame.to_parquet(beside, index=False))
-        safe = safe_texts(frame, TEXTS)
-        write_beside(folder / "assignments.csv", lambda beside: safe.to_csv(beside, index=False))
         content = {
             "format": FORMAT,
             "run_id": self.run_id,

@@ -92,9 +92,9 @@ def _read_parquet(file: Path) -> dict[str, list[str]]:
 
     try:
         table = pq.read_table(file)
-    except (pa.ArrowException, OSError) as error:
+        columns = [[_as_text(v) for v in column.to_pylist()] for column in table.columns]
+    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: text that is no UTF-8, odd times
         raise InputError(f"{file} is not a readable Parquet file; write it again.") from error
-    columns = [[_as_text(v) for v in column.to_pylist()] for column in table.columns]
     return _named(file, table.column_names, columns)
 
 

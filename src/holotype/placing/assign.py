@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.categories.found import safe_texts
+from holotype.categories.found import write_csv
 from holotype.data.sources import IMAGE_EXTENSIONS, load_table
 from holotype.errors import InputError
 from holotype.machine.files import write_beside
@@ -147,8 +147,8 @@ def _sink(out: Path) -> Sink:
 def _write_csv(file: Path, frames: Iterator[pd.DataFrame]) -> None:
     with file.open("w", encoding="utf-8", newline="") as stream:
         for number, frame in enumerate(frames):
-            safe = safe_texts(frame, ("path", "category", "category_id", "problem"))
-            safe.to_csv(stream, index=False, header=number == 0)
+            texts = ("path", "category", "category_id", "problem")
+            write_csv(frame, texts, stream, header=number == 0)
 
 
 def _write_parquet(file: Path, frames: Iterator[pd.DataFrame]) -> None:
