@@ -98,8 +98,8 @@ def help_text() -> str:
 
 def _say(sentence: str, code: int) -> int:
     """One line on stderr."""
-    from holotype.cli.words import speaks
+    from holotype.cli.words import say, speaks
 
     if speaks():
-        print(" ".join(sentence.split()), file=sys.stderr)
+        say(" ".join(sentence.split()), error=True)
     return code

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_running_flags, several, speaks
+from holotype.cli.words import Parser, add_running_flags, say, several, speaks
 
 if TYPE_CHECKING:
     from holotype.placing.assign import Assigned
@@ -28,9 +28,9 @@ def command(argv: Sequence[str]) -> int:
         progress=not given.no_progress,
     )
     if speaks():
-        print(summary(assigned))
+        say(summary(assigned))
         if given.copy_to:
-            print(f"Folders of links, one per category: {given.copy_to}")
+            say(f"Folders of links, one per category: {given.copy_to}")
     return 0
 
 

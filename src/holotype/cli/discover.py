@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_labels_flag, add_running_flags, several, speaks
+from holotype.cli.words import Parser, add_labels_flag, add_running_flags, say, several, speaks
 
 if TYPE_CHECKING:
     from holotype.categories.found import Discovery
@@ -38,7 +38,7 @@ def command(argv: Sequence[str]) -> int:
     edits = Path(given.edits) if given.edits else None
     found = discover_table(table, config, folder, progress=not given.no_progress, edits=edits)
     if speaks():
-        print(summary(found, folder))
+        say(summary(found, folder))
     return 0
 
 
@@ -48,7 +48,7 @@ def first_look(table: Table, config: DiscoverConfig, out: str | None, images: Pa
 
     seen = look(table, config, progress)
     if speaks():
-        print("\n".join((*seen.lines, *seen.unread)), flush=True)  # what follows takes seconds to import
+        say("\n".join((*seen.lines, *seen.unread)), flush=True)  # what follows takes seconds to import
     from holotype.discovery.best_backbone import foresee_backbone
     from holotype.discovery.claim import find_folder
     from holotype.discovery.forecast import forecast
@@ -60,10 +60,10 @@ def first_look(table: Table, config: DiscoverConfig, out: str | None, images: Pa
         check_table(given, config)
     since = foresee(Path(out) if out else find_folder(default_folder(images), table), table, progress)
     if speaks() and since:
-        print(since)
+        say(since)
     words = forecast(table, config, foresee_backbone(config.network, pick_device(config.device))).words
     if speaks():
-        print(words)
+        say(words)
     return 0
 
 

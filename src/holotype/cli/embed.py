@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.cli.words import Parser, add_labels_flag, add_running_flags, speaks
+from holotype.cli.words import Parser, add_labels_flag, add_running_flags, say, speaks
 
 if TYPE_CHECKING:
     from holotype.data.table import Table
@@ -31,7 +31,7 @@ def command(argv: Sequence[str]) -> int:
     folder = Path(given.out) if given.out else Path("runs") / f"{collection.name}-embeddings"
     embedded, _ = embed(collection.table, given, folder)
     if speaks():
-        print(summary(embedded, folder))
+        say(summary(embedded, folder))
     return 0
 
 
@@ -101,7 +101,7 @@ def embed(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:
     config = BackboneConfig(given.backbone, arch=given.arch, image_size=given.image_size)
     chosen = choose_backbone(config, pick_device(given.device))
     if speaks() and given.backbone == "auto":
-        print(chosen.words)
+        say(chosen.words)
     embedded = embed_table(
         table, chosen.backbone, Compute.on(given.device), folder, progress=not given.no_progress
     )

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holotype.cli.embed import Collection, add_image_flags, embed, read_collection
-from holotype.cli.words import Parser, speaks
+from holotype.cli.words import Parser, say, speaks
+from holotype.machine.files import refuse_links
 
 if TYPE_CHECKING:
     from holotype.cluster.count import CountEstimate, CountPoint
@@ -23,13 +24,14 @@ def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     collection = read_collection(given)
     folder = Path(given.out) if given.out else Path("runs") / f"{collection.name}-estimate-k"
+    refuse_links(folder)
     embedded, digest = embed(collection.table, given, folder / "embeddings")
     table = collection.table.with_problems(embedded.problem)
     estimate = _estimate(table, embedded, given)
     path = _write(folder, estimate, table, digest, given)
     if speaks():
-        print(summary(estimate, collection))
-        print(f"The curve as numbers: {path}")
+        say(summary(estimate, collection))
+        say(f"The curve as numbers: {path}")
     return 0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_running_flags, several
+from holotype.cli.words import Parser, add_running_flags, say, several
 
 if TYPE_CHECKING:
     from holotype.categories.corrections import Applied
@@ -23,6 +23,7 @@ def command(argv: Sequence[str]) -> int:
     from holotype.categories.queue import write_queue
     from holotype.discovery.moved import settle
     from holotype.discovery.rounds import edits_at_home, how_many, play
+    from holotype.machine.files import refuse_links
     from holotype.machine.locks import hold
     from holotype.placing.zipped import check_zip, write_zip
     from holotype.report import build_report
@@ -33,24 +34,25 @@ def command(argv: Sequence[str]) -> int:
     if given.zip:
         check_zip(folder, Path(given.zip))
     with hold(folder):
+        refuse_links(folder)
         settle(folder)
         with_map(folder, device=given.device, progress=progress)
         new = None
         if given.edits:
             edits = edits_at_home(folder, read_edits(given.edits))
             new = append_edits(folder, edits)
-            print(f"{given.edits}: {how_many(len(edits), len(new))}; all are kept in {folder / LOG}.")
+            say(f"{given.edits}: {how_many(len(edits), len(new))}; all are kept in {folder / LOG}.")
         outcome = apply_log(folder, play(folder).before.names)
-        print(told(outcome, new, found.facts.edits.applied))
+        say(told(outcome, new, found.facts.edits.applied))
         for problem in outcome.problems:
-            print(f"- {problem}")
+            say(f"- {problem}")
         for line in next_round(folder, outcome):
-            print(line)
+            say(line)
         if (folder / QUEUE).is_file():  # answers take questions off it
             write_queue(folder, outcome.discovery)
-        print(f"Report: {build_report(outcome.discovery, folder, progress=progress)}")
+        say(f"Report: {build_report(outcome.discovery, folder, progress=progress)}")
         if given.zip:
-            print(zipped_words(write_zip(folder, Path(given.zip)), given.zip))
+            say(zipped_words(write_zip(folder, Path(given.zip)), given.zip))
     return 0
 
 

@@ -8,6 +8,7 @@ import contextlib
 import difflib
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
@@ -21,12 +22,26 @@ def speaks() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+ORDERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Signs that a terminal obeys, or that turn a line around; and what no terminal can be sent."""
+
+
+def harmless(text: str) -> str:
+    """A text with such signs written out: names of files and classes may hold anything."""
+    return ORDERS.sub(lambda sign: repr(sign[0])[1:-1], text)
+
+
+def say(text: object, *, end: str = "\n", error: bool = False, flush: bool = False) -> None:
+    """Print what a command has to say; error: on stderr."""
+    print(harmless(str(text)), end=end, file=sys.stderr if error else sys.stdout, flush=flush)
+
+
 class _OnStderr(logging.Handler):
     """Prints the bare message; looks stderr up each time, because a progress bar may have replaced it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if speaks():
-            print(record.getMessage(), file=sys.stderr)
+            say(record.getMessage(), error=True)
 
 
 def several(n: int, one: str, more: str = "") -> str:

@@ -34,6 +34,7 @@ from holotype.discovery.rounds import begin_round, keep_corrected, last_round, p
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
 from holotype.machine.device import pick_device
+from holotype.machine.files import refuse_links
 from holotype.machine.locks import hold
 from holotype.machine.plain import as_plain
 from holotype.methods import find_method
@@ -93,6 +94,7 @@ def discover_table(
     folder = Path(folder)
     check_table(table, config)
     with hold(folder):
+        refuse_links(folder)
         config, chosen = claim(folder, table, config)
         now = catch_up(folder, table, config, edits, progress)
         for line in now.lines:

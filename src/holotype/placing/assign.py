@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from holotype.categories.found import write_csv
 from holotype.data.sources import IMAGE_EXTENSIONS, load_table
 from holotype.errors import InputError
-from holotype.machine.files import write_beside
+from holotype.machine.files import refuse_links, write_beside
 from holotype.placing.folders import Folders
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def assign_images(
 
     images, out = Path(images), Path(out or Path(run) / "assigned" / f"{_stem(Path(images))}.csv")
     sink = _sink(out)
+    refuse_links(Path(run))
     trained = load_trained(run, device)
     paths = image_paths(images)
     _check_apart(images, copy_to)

@@ -17,6 +17,7 @@ from holotype.categories.facts import Facts
 from holotype.categories.features import write_features
 from holotype.cluster.evaluate import has_truth
 from holotype.errors import InputError
+from holotype.machine.files import refuse_links
 from holotype.machine.locks import hold
 from holotype.machine.processes import rank
 from holotype.methods import Method, Prediction
@@ -73,6 +74,7 @@ def run_experiment(experiment: Experiment, shelf: Shelf | None = None) -> Record
     """
     started = time.monotonic()
     with hold(experiment.folder):
+        refuse_links(experiment.folder)
         found = begin(experiment, shelf or Shelf())
         if not isinstance(found, Run):
             return found

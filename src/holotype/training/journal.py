@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.machine.files import write_text
+from holotype.machine.files import not_a_link, write_text
 from holotype.machine.processes import found_by_first, rank
 from holotype.training.state import load_tensors, read_facts, save_state
 
@@ -76,7 +76,7 @@ class Metrics:
     def append(self, **entry: Any) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a") as file:
+            with open(self.path, "a", opener=not_a_link) as file:
                 file.write(json.dumps(entry) + "\n")
         except OSError as error:
             raise InputError(
