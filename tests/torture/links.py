@@ -70,7 +70,9 @@ def _planted(world: World, case: Case) -> list[str]:
     spot.symlink_to(precious / kind)
     ended = tried(world, command)
     tried_to = (ended.value or {}).get("outside", [])
-    problems = ended.troubles() + [one for one in tried_to if not one.startswith("os.mkdir")]  # these would be seen
+    problems = ended.troubles() + [
+        one for one in tried_to if not one.startswith("os.mkdir")
+    ]  # these would be seen
     return problems + [f"elsewhere, {told}" for told in differences(before, snapshot(precious))]
 
 

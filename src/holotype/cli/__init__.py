@@ -72,12 +72,13 @@ def _dispatch(words: list[str]) -> int:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {close[0]}" if close else f"the commands are {', '.join(COMMANDS)}"
         raise InputError(f"There is no command {name!r}; {hint} (holotype --help)?")
-    from holotype.cli.words import messages
+    from holotype.cli.words import allows_code, messages
     from holotype.machine.imports import importing
+    from holotype.machine.named_code import allowing_code
 
     with importing():
         module = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}")
-    with messages():
+    with messages(), allowing_code(allows_code(words)):
         code: int = module.command(words[1:])
     return code
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_running_flags, say, several, speaks
+from holotype.cli.words import Parser, add_code_flag, add_running_flags, say, several, speaks
 
 if TYPE_CHECKING:
     from holotype.placing.assign import Assigned
@@ -54,6 +54,7 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--copy-to", metavar="DIR", help="also make a folder of links per category there; overwrites nothing"
     )
+    add_code_flag(parser)
     add_running_flags(parser)
     return parser
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, say, speaks
+from holotype.cli.words import Parser, add_code_flag, say, speaks
 from holotype.errors import InputError
 from holotype.runs.study import Study, read_study
 
@@ -239,6 +239,7 @@ def make_parser() -> Parser:
         "running them again; a record that contradicts one that is there is refused",
     )
     parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
+    add_code_flag(parser)
     parser.add_argument(
         "--table-only", action="store_true", help="build the table from the results that are there"
     )

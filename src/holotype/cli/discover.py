@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_labels_flag, add_running_flags, say, several, speaks
+from holotype.cli.words import Parser, add_code_flag, add_labels_flag, add_running_flags, say, several, speaks
 
 if TYPE_CHECKING:
     from holotype.categories.found import Discovery
@@ -97,6 +97,7 @@ def make_parser() -> Parser:
         "--skip-missing", action="store_true", help="leave out rows of a file whose images are missing"
     )
     parser.add_argument("--edits", metavar="FILE", help="edits.csv as exported from the report of this run")
+    add_code_flag(parser)
     add_running_flags(parser)
     add_settings(parser, DiscoverConfig, skip={"device"})  # the running flags have it
     return parser

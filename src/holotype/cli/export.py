@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from holotype.cli.words import Parser, say, speaks
+from holotype.cli.words import Parser, add_code_flag, say, speaks
 
 
 def command(argv: Sequence[str]) -> int:
@@ -30,4 +30,5 @@ def make_parser() -> Parser:
     )
     parser.add_argument("run", metavar="RUN", help="folder of a finished run")
     parser.add_argument("file", metavar="FILE", help="where the model goes, for example model.onnx")
+    add_code_flag(parser)
     return parser

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_running_flags, say, several
+from holotype.cli.words import Parser, add_code_flag, add_running_flags, say, several
 
 if TYPE_CHECKING:
     from holotype.categories.corrections import Applied
@@ -69,6 +69,7 @@ def make_parser() -> Parser:
         metavar="FILE",
         help="also write the report and its tables into one zip to mail, without paths of this computer",
     )
+    add_code_flag(parser)
     add_running_flags(parser)
     return parser
 

@@ -104,6 +104,23 @@ def device_name(text: str) -> str:
     return text
 
 
+ALLOW_CODE = "--allow-code"
+
+
+def allows_code(words: Sequence[str]) -> bool:
+    """Do the words of a command say so? Whether the command has that flag, its parser knows."""
+    return any(with_dashes(word) == ALLOW_CODE for word in words)
+
+
+def add_code_flag(parser: Parser) -> None:
+    """Of the commands that read files in which a method may be named as package.module:Class."""
+    parser.add_argument(
+        ALLOW_CODE,
+        action="store_true",
+        help="import the method that a file names as package.module:Class; it can do whatever you can",
+    )
+
+
 def add_running_flags(parser: Parser) -> None:
     """Where a command computes, and whether it shows how far it is."""
     parser.add_argument(
