@@ -50,7 +50,9 @@ def command(argv: Sequence[str]) -> int:
             say(line)
         if (folder / QUEUE).is_file():  # answers take questions off it
             write_queue(folder, outcome.discovery)
-        say(f"Report: {build_report(outcome.discovery, folder, progress=progress)}")
+        say(
+            f"Report: {build_report(outcome.discovery, folder, progress=progress, with_paths=given.with_paths)}"
+        )
         if given.zip:
             say(zipped_words(write_zip(folder, Path(given.zip)), given.zip))
     return 0
@@ -68,6 +70,11 @@ def make_parser() -> Parser:
         "--zip",
         metavar="FILE",
         help="also write the report and its tables into one zip to mail, without paths of this computer",
+    )
+    parser.add_argument(
+        "--with-paths",
+        action="store_true",
+        help="let the page tell where run and images lie, which may name you (default: names from the images' folder)",
     )
     add_code_flag(parser)
     add_running_flags(parser)

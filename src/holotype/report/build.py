@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
@@ -21,9 +22,16 @@ from holotype.categories.features import read_features
 from holotype.categories.found import Discovery
 from holotype.machine.files import write_text
 from holotype.report.data import Chosen, choose, page_data, title, totals
+from holotype.report.mailed import hider, nameless
 from holotype.report.neighbours import alike
 from holotype.report.thumbs import CELL, GRID, Thumbs, make_thumbs
 
+messages = logging.getLogger(__name__)
+
+UNLINKED = (
+    "The report does not link to the original images, since the way to them names you; holotype report RUN "
+    "--with-paths builds one that does."
+)
 HERE = Path(__file__).parent
 SCRIPTS = (
     "corrections.js", "carry.js", "csv.js", "state.js", "edits.js", "earlier.js", "gallery.js", "search.js", "alike.js",
@@ -33,12 +41,18 @@ SCRIPTS = (
 
 
 def build_report(
-    discovery: Discovery, folder: Path, *, features: np.ndarray | None = None, progress: bool = False
+    discovery: Discovery,
+    folder: Path,
+    *,
+    features: np.ndarray | None = None,
+    progress: bool = False,
+    with_paths: bool = False,
 ) -> Path:
     """Write the report of a run folder and return the path of its page.
 
     features: (N, D) of every image (NaN rows for unread ones), for the second guess of each image; without
-    them features.npy of the folder is taken where there is one.
+    them features.npy of the folder is taken where there is one. with_paths: the page may tell where things lie, and so
+    who its user is.
     """
     folder = Path(folder)
     chosen = choose(discovery)
@@ -53,6 +67,11 @@ def build_report(
         "folder": "report/thumbs/", "side": CELL, "grid": GRID,
         "cell": thumbs.cell.tolist(), "width": thumbs.width.tolist(), "height": thumbs.height.tolist(),
     }  # fmt: skip
+    if not with_paths:
+        root = discovery.facts.root
+        data = nameless(data, hider([str(path) for path in discovery.images["path"]], root, folder))
+        if data["images"]["link"] is None:
+            messages.info(UNLINKED)
     write_text(folder / "report" / "data.js", script_of(data))
     write_text(folder / "report.html", page(discovery, folder))
     return folder / "report.html"
