@@ -60,7 +60,7 @@ def _check(world: World, case: Case) -> list[str]:
     path = world.fresh() / f"bomb.{'png' if kind == 'png' else kind.lower()}"
 
     def explode() -> list[str]:
-        return decoded(path)
+        return decoded(str(path))
 
     if kind == "png":
         content = png(side, side, how) if side else png(2_000_000, 40, how)

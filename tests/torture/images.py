@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import random
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -64,7 +65,21 @@ def sound() -> dict[str, bytes]:
         "deep.pgm": (deep, "PPM", {}),
         "plain.avif": (rgb, "AVIF", {}),
     }
-    return {name: content for name, one in made.items() if (content := _saved(*one))}
+    return {name: content for name, one in made.items() if (content := _saved(*one))} | _containers()
+
+
+@cache
+def _containers() -> dict[str, bytes]:
+    """Files that hold several images, of which the first is asked for."""
+    noise, packed = np.random.default_rng(1), io.BytesIO()
+    np.savez_compressed(packed, x=noise.integers(0, 255, (3, 20, 30, 3), dtype=np.uint8))
+    records = noise.integers(0, 255, (3, 3074), dtype=np.uint8)
+    batch = {b"data": records[:, 2:].copy(), b"labels": [1, 2, 3]}
+    return {
+        "pack.npz": packed.getvalue(),
+        "train.bin": records.tobytes(),
+        "data_batch_1": pickle.dumps(batch, protocol=2),
+    }
 
 
 def _saved(image: Image.Image, kind: str, settings: dict[str, object]) -> bytes:
@@ -93,13 +108,15 @@ def _check(world: World, case: Case) -> list[str]:
     for i in range(AT_ONCE):
         name, content = dice.choice(kinds)
         how, made = worse(dice, content, [other for _, other in kinds])
-        path = folder / f"{i:03d}-{name}"
+        path = folder / f"{i:03d}" / name
+        path.parent.mkdir()
         path.write_bytes(made)
-        tries.append((f"{path.name} ({how})", lambda path=path: decoded(path)))
+        image = f"{path}#0" if name in _containers() else str(path)
+        tries.append((f"{i} {name} ({how})", lambda image=image, small=i < 25: decoded(image, small)))
     return survive(tries, watched=str(world.trial))
 
 
-def decoded(path: Path) -> list[str]:
+def decoded(path: str, thumbnail: bool = True) -> list[str]:
     """Read an image as a run does, and as a report does; what is wrong with what came out."""
     from holotype.data.ingest import _decode_one
     from holotype.report.thumbs import SIDE, _thumbnail
@@ -113,7 +130,7 @@ def decoded(path: Path) -> list[str]:
         )
     height, width, channels = found.pixels.shape
     wrong = found.pixels.dtype != np.uint8 or channels != 3 or min(height, width) != SHORT
-    small = _thumbnail(str(path)) if path.name < "025" or not path.name[0].isdigit() else None
+    small = _thumbnail(path) if thumbnail else None
     if wrong or max(height, width) > 4 * SHORT:
         return [f"became {found.pixels.shape}"]
     return [] if small is None or max(small.size) == SIDE else [f"the thumbnail is {small.size}"]

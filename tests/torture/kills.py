@@ -14,7 +14,8 @@ from tests.torture.world import World
 LONG = ("train", "discover", "round", "bench")
 """Commands in which people wait, and in which chance has many moments."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-STOPPED = 130
+STOPPED = tuple(128 + sign for sign in SIGNALS)
+"""Exit codes of a command that was asked to stop."""
 
 
 def _moments(world: World, seed: int, signals: tuple[int, ...]) -> Iterator[Case]:
@@ -39,7 +40,7 @@ def _check(world: World, case: Case) -> list[str]:
             world, command, strike=Strike(after, sign, times=1 if sign == signal.SIGKILL else times)
         )
         if sign != signal.SIGKILL and not (ended.signal == sign and sign != signal.SIGINT):
-            problems += [f"{signal.Signals(sign).name}: {problem}" for problem in ended.troubles(0, STOPPED)]
+            problems += [f"{signal.Signals(sign).name}: {problem}" for problem in ended.troubles(0, *STOPPED)]
         problems += survivors(ended.session)
     return problems + [f"{name}: {problem}" for problem in goes_on(world, command)]
 

@@ -149,7 +149,7 @@ def make_world(base: Path, short: bool = False) -> World:
         if stops:
             _stop_after_an_epoch()
         code = command(*words)()
-        if code != (130 if stops else 0):
+        if code != (130 if stops else 0):  # 130: Ctrl-C
             raise RuntimeError(f"{words} ended with {code}")
 
     names = in_child_or_raise(runs)

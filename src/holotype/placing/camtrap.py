@@ -18,8 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from holotype import __version__
-from holotype.categories.edits import quoted
-from holotype.data.columns import guarded
+from holotype.data.columns import guarded, quoted
 from holotype.data.containers import split_container
 from holotype.errors import InputError
 from holotype.machine.files import OURS
