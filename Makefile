@@ -7,7 +7,7 @@ DOCS_READY := $(VENV)/.ready-docs
 # Tests run in parallel processes: more threads than cores in each only makes them wait for each other.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test exhibits docs lint clean
+.PHONY: demo test torture exhibits docs lint clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Holotype needs Python 3.11 or newer; name one with make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -24,6 +24,10 @@ demo: $(READY)  ## discover the categories of the embedded sample, and score the
 
 test: $(READY)  ## the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+MINUTES ?= 5
+torture: $(READY)  ## try to break it for MINUTES=5 minutes; the record goes to torture.json
+	$(BIN)/python -m tests.torture --minutes $(MINUTES) --record torture.json
 
 exhibits: $(READY)  ## rebuild the tables of the documents from experiments/results/
 	$(BIN)/python benchmarks/exhibits.py

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 from holotype.errors import InputError
+from holotype.machine.named_code import allowing_code
 
 P = ParamSpec("P")
 
@@ -20,7 +21,8 @@ def one_sentence(main: Callable[P, int]) -> Callable[P, int]:
     @functools.wraps(main)
     def called(*words: P.args, **settings: P.kwargs) -> int:
         try:
-            return main(*words, **settings)
+            with allowing_code():  # runs and studies of one's own
+                return main(*words, **settings)
         except InputError as error:
             print(error, file=sys.stderr)
             return 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import numpy as np
@@ -56,6 +57,33 @@ def test_it_comes_back_as_it_was(tmp_path):
     ]
     assert again.category("new-01").name == ODD[0]
     assert list(pd.read_csv(tmp_path / "assignments.csv").columns) == list(COLUMNS)
+
+
+def test_a_carriage_return_in_a_name_begins_no_row(tmp_path):
+    """Before Python 3.13 its csv module left one bare, so that what follows it was a cell of its own: a formula."""
+    found = small()
+    found.images["path"] = ["a\r=1+1", *found.images["path"][1:]]
+    found.save(tmp_path)
+    with (tmp_path / "assignments.csv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.reader(stream))
+    assert [len(row) for row in rows] == [len(COLUMNS)] * 5
+    assert rows[1][0] == "a\r=1+1"
+
+
+def test_a_kill_between_the_tables_leaves_no_old_one_for_people(tmp_path, monkeypatch):
+    """The parquet file is the one that is read: as long as it is old, everything is written again."""
+    small().save(tmp_path)
+    new = small()
+    new.images["note"] = "new"
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", killed)
+    with pytest.raises(KeyboardInterrupt):
+        new.save(tmp_path)
+    assert "new" not in set(Discovery.load(tmp_path).images["note"])
+    assert set(pd.read_csv(tmp_path / "assignments.csv")["note"]) == {"new"}
 
 
 def test_what_is_not_a_run_is_one_sentence(tmp_path):

@@ -90,6 +90,11 @@ def test_a_stopped_round_goes_on_and_one_of_other_labels_or_images_is_left_alone
     assert begin_round(tmp_path, begun(boots)) == 2
     assert begin_round(tmp_path, begun(boots, "2")) == 3
     (round_folder(tmp_path, 3) / "begun.json").unlink()  # killed while it was begun
+    assert begin_round(tmp_path, begun(boots, "2")) == 3  # nothing was trained: it is begun anew
+    (round_folder(tmp_path, 3) / "begun.json").unlink()
+    (round_folder(tmp_path, 3) / "identity.json").write_text(
+        "{}"
+    )  # one of an older version, which was trained
     assert begin_round(tmp_path, begun(boots, "2")) == 4
     out = replace(boots, rejected=frozenset({"b.png"}))
     assert begin_round(tmp_path, begun(out, "2")) == 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,7 +73,7 @@ def check(run: Path, held: Held) -> None:
     data, loaded = page(run), Discoverer.load(run)
     shown = dict(
         zip(
-            (data["images"]["root"] + path for path in data["images"]["path"]),
+            (os.path.join(loaded.discovery_.facts.root, path) for path in data["images"]["path"]),
             data["images"]["category"],
             strict=True,
         )

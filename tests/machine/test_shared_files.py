@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from holotype.machine.locks import try_lock, try_share, waiting_for
+from tests.machine.test_locks import first_line
 
 from .test_locks import first_line
 

@@ -14,6 +14,7 @@ import pytest
 
 from holotype.categories.found import Discovery
 from holotype.errors import InputError
+from holotype.placing import camtrap
 from holotype.placing.camtrap import MEDIA, OBSERVATIONS, address, write_camtrap
 from holotype.placing.deployments import COLUMNS as DEPLOYMENTS
 from placing.made_results import edit, made_run, paths
@@ -176,6 +177,25 @@ def test_images_can_be_part_of_the_package(run, tmp_path) -> None:
         assert (folder / row["filePath"]).is_file()
     assert write_camtrap(run, folder).copied == 0
     assert not list((folder / "media").rglob("*.png"))  # unchanged copies, whose originals are there
+
+
+def test_a_package_that_was_stopped_among_its_images_goes_on(run, tmp_path, monkeypatch) -> None:
+    folder = tmp_path / "dp"
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(camtrap, "_write_table", killed)
+        with pytest.raises(KeyboardInterrupt):
+            write_camtrap(run, folder, copy=True)
+    (folder / ".media.csv.0123456789abcdef.part").write_text("half of it")
+    assert write_camtrap(run, folder, copy=True).copied == 40
+    assert_valid(folder)
+    (tmp_path / "theirs" / "media").mkdir(parents=True)
+    (tmp_path / "theirs" / "media" / "mine.png").write_text("mine")
+    with pytest.raises(InputError, match="holds other files"):
+        write_camtrap(run, tmp_path / "theirs", copy=True)
 
 
 def test_images_inside_a_container_always_are(run, tmp_path) -> None:

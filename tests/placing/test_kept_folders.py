@@ -186,6 +186,16 @@ def test_a_command_that_is_stopped_leaves_nothing_that_the_next_does_not_know(
     assert tree(out) == {"cat/1.png": "1", "dog/0.png": "0", "dog/2.png": "2", "dog/3.png": "3"}
 
 
+def test_a_name_that_a_kill_has_left_empty_is_taken_again(tmp_path, images) -> None:
+    """Copies take their name first, with an empty file, which the copy then replaces."""
+    out = tmp_path / "out"
+    sort(out, images, "cat cat dog dog", copy=True)
+    (out / "cat" / "1.png").write_bytes(b"")
+    done = sort(out, images, "cat cat dog dog", copy=True)
+    assert (done.removed, sum(done.made.values()), done.left) == (1, 1, 0)
+    assert tree(out) == {"cat/0.png": "0", "cat/1.png": "1", "dog/2.png": "2", "dog/3.png": "3"}
+
+
 def test_a_full_disk_is_one_sentence(tmp_path, images, monkeypatch) -> None:
     def full(*_: object, **__: object) -> str:
         raise OSError(28, "No space left on device")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import html as html_module
 import json
 import re
 
@@ -55,6 +58,47 @@ def test_names_are_escaped_in_the_page_and_in_the_script(tmp_path):
     script = (tmp_path / "report" / "data.js").read_text(encoding="utf-8")
     assert "<" not in script
     assert read(page)["known"] == list(found.known)
+
+
+def test_the_policy_names_the_one_script_and_the_one_style_by_their_contents(tmp_path):
+    html = build_report(make_discovery(tmp_path, 20), tmp_path).read_text(encoding="utf-8")
+    policy = html_module.unescape(re.search(r'Content-Security-Policy" content="([^"]*)"', html)[1])
+    assert "unsafe" not in policy
+    for tag in ("script", "style"):
+        (content,) = re.findall(f"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{tag}-src" in policy
+        assert f"'sha256-{digest}'" in policy
+
+
+def test_the_page_tells_neither_who_made_it_nor_where_things_lie(tmp_path, monkeypatch, caplog):
+    """Unless it is asked to: then edits speak of whole paths, and originals are linked wherever they lie."""
+    caplog.set_level("INFO")
+    home = tmp_path / "people" / "alice"
+    monkeypatch.setenv("HOME", str(home))
+    found = make_discovery(home / "pictures", 20)
+    about = {"command": f"holotype discover {home / 'pictures'}"}
+    found.facts = Facts(
+        title="mine", root=str(home / "pictures"), earlier_roots=(f"{home}/old",), provenance=about
+    )
+    found.images.loc[3, "problem"] = f"{found.images.path[3]} is cut off"
+    beside = build_report(found, home / "run")
+    assert "alice" not in page_and_data(beside)
+    assert str(tmp_path) not in page_and_data(beside)
+    assert read(beside)["images"]["link"] == "../pictures/my%20pictures/"
+    assert read(beside)["images"]["path"][0].startswith("my pictures/")
+    assert read(beside)["images"]["file"][0] == read(beside)["images"]["path"][0].removeprefix("my pictures/")
+    away = build_report(found, tmp_path / "run")
+    assert "alice" not in page_and_data(away)
+    assert read(away)["images"]["link"] is None
+    assert "--with-paths" in caplog.text
+    asked = build_report(found, tmp_path / "run", with_paths=True)
+    assert str(home / "pictures") in page_and_data(asked)
+    assert read(asked)["images"]["link"] == "../people/alice/pictures/my%20pictures/"
+
+
+def page_and_data(page) -> str:
+    return page.read_text(encoding="utf-8") + (page.parent / "report" / "data.js").read_text(encoding="utf-8")
 
 
 def test_nothing_comes_from_the_network(tmp_path):

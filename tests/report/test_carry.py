@@ -11,6 +11,7 @@ from holotype.categories.edits import Edit
 from holotype.categories.found import Discovery
 from holotype.report.build import not_told
 from holotype.report.data import choose, page_data
+from holotype.report.mailed import Hider, hider, nameless
 from report.javascript import run_javascript
 from report.made import make_discovery
 
@@ -26,10 +27,15 @@ def discovery(tmp_path: Path) -> Discovery:
 
 
 def carry(
-    found: Discovery, stored: list[Edit], edits: tuple[Edit, ...] = (), log: tuple[Edit, ...] = ()
+    found: Discovery,
+    stored: list[Edit],
+    edits: tuple[Edit, ...] = (),
+    log: tuple[Edit, ...] = (),
+    nameless_by: Hider | None = None,
 ) -> Any:
     data = page_data(found, choose(found), Path("run"), list(log), None)
     data["earlier_log"] = not_told(log, data["log"])
+    data = nameless(data, nameless_by) if nameless_by else data
     given = {
         "discovery": json.loads(json.dumps(data)),
         "stored": [dataclasses.asdict(edit) for edit in stored],
@@ -37,6 +43,21 @@ def carry(
     }
     (result,) = run_javascript("carryOver", [given])
     return [Edit(**edit) for edit in result["take"]], [(Edit(**edit), why) for edit, why in result["left"]]
+
+
+def test_edits_with_whole_paths_fit_a_page_that_tells_no_places(tmp_path):
+    """They were made in a report of an older version, or in one that was built --with-paths."""
+    found = discovery(tmp_path)
+    one = str(found.images["path"][found.images["category_id"] == "new-01"].iloc[0])
+    stored = [
+        Edit(OLD, "t1", "confirm", one, "new-01", "new-01"),
+        Edit(OLD, "t2", "confirm", "/x/gone.png", "", "y"),
+    ]
+    hide = hider([str(path) for path in found.images["path"]], found.facts.root, tmp_path / "run")
+    take, left = carry(found, stored, nameless_by=hide)
+    assert [edit.image for edit in take] == [hide.image(one)]
+    assert take[0].image.startswith("my pictures/")
+    assert [why for _, why in left] == ["There is no image /x/gone.png in this report."]
 
 
 def test_what_fits_becomes_an_edit_of_this_round_and_the_rest_says_why(tmp_path):

@@ -42,6 +42,21 @@ def git(folder, *words: str) -> str:
     return found.stdout.strip()
 
 
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("/data/of/somebody/birds.csv", "birds.csv"),
+        ("~/birds/", "birds"),
+        (r"C:\Users\somebody\birds", "birds"),
+        ("--out=/data/somebody/run", "--out=run"),
+        ("/", "/"),
+        *((word, word) for word in ("birds/owl", "--k", "12", "cub", "--lr=1e-3", "my.module:Mine")),
+    ],
+)
+def test_a_command_does_not_tell_whose_folders_it_was_given(word: str, told: str) -> None:
+    assert provenance.without_folders(word) == told
+
+
 def test_the_commit_can_be_named(monkeypatch):
     monkeypatch.setenv("HOLOTYPE_COMMIT", "abc123")
     assert commit() == "abc123"

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from holotype.data.columns import bare, guarded
+from holotype.data.columns import bare, csv_text, guarded
 from holotype.errors import InputError
 from holotype.machine.files import write_text
 from holotype.machine.locks import waiting_for
@@ -101,16 +101,10 @@ def stripped(text: str) -> str:
     return BLANK_ENDS.sub("", text)
 
 
-def quoted(cell: str) -> str:
-    """A cell as it stands in the file. Not csv.writer, which left a lone carriage return bare before Python 3.13."""
-    return '"' + cell.replace('"', '""') + '"' if any(sign in cell for sign in '",\r\n') else cell
-
-
 def to_csv(edits: Iterable[Edit]) -> str:
     """The edits as the text of a CSV file."""
     rows = [[*COLUMNS, "format"]]
-    rows += [[*map(guarded, astuple(edit)), str(FORMAT)] for edit in edits]
-    return "".join(",".join(quoted(cell) for cell in row) + "\n" for row in rows)
+    return csv_text(rows + [[*map(guarded, astuple(edit)), str(FORMAT)] for edit in edits])
 
 
 # -- the log of a run folder ------------------------------------------------------------------------------

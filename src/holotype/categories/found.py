@@ -5,13 +5,14 @@ On disk (docs/formats.md): `assignments.parquet` and `assignments.csv` hold the 
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from holotype.categories.facts import Facts
 from holotype.data.columns import FORMULA
@@ -55,10 +56,14 @@ def safe_cell(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
-def safe_texts(frame: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
-    """The frame with safe cells in `columns`, as far as it has them, for a CSV file."""
-    there = [name for name in columns if name in frame.columns]
-    return frame.assign(**{name: [safe_cell(cell) for cell in frame[name]] for name in there})
+def write_csv(frame: pd.DataFrame, texts: Sequence[str], to: Path | TextIO, *, header: bool = True) -> None:
+    """The frame as a CSV file, with safe cells in the columns `texts`, which hold whatever users called things; those
+    that it lacks are passed over."""
+    there = [name for name in texts if name in frame.columns]
+    safe = frame.assign(**{name: [safe_cell(cell) for cell in frame[name]] for name in there})
+    # before Python 3.13 a lone carriage return was left bare, and what follows it would begin a row
+    odd = any("\r" in cell for name in there for cell in safe[name])
+    safe.to_csv(to, index=False, header=header, quoting=csv.QUOTE_NONNUMERIC if odd else csv.QUOTE_MINIMAL)
 
 
 @dataclass
@@ -134,9 +139,9 @@ class Discovery:
     def save(self, folder: Path) -> None:
         """Write it; a kill at any moment leaves whole files."""
         frame = self.images[[*COLUMNS, *(name for name in OPTIONAL if name in self.images.columns)]]
+        # the parquet file, which is read again, comes second: where it is there, the one for people is as new
+        write_beside(folder / "assignments.csv", lambda beside: write_csv(frame, TEXTS, beside))
         _write_images(folder / ASSIGNMENTS, frame)
-        safe = safe_texts(frame, TEXTS)
-        write_beside(folder / "assignments.csv", lambda beside: safe.to_csv(beside, index=False))
         content = {
             "format": FORMAT,
             "run_id": self.run_id,

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from holotype.categories.features import read_features
-from holotype.categories.found import Discovery, load, safe_texts
+from holotype.categories.found import Discovery, load, write_csv
 from holotype.categories.standing import CONFIRMED, MOVED, REJECTED
 from holotype.machine.files import write_beside
 
@@ -156,6 +156,6 @@ def write_queue(folder: Path | str, discovery: Discovery | None = None) -> Path:
         ],
         columns=list(COLUMNS),
     )
-    safe = safe_texts(frame, ("path", "category", "category_id", "question"))
-    write_beside(folder / FILE, lambda beside: safe.to_csv(beside, index=False))
+    texts = ("path", "category", "category_id", "question")
+    write_beside(folder / FILE, lambda beside: write_csv(frame, texts, beside))
     return folder / FILE

@@ -110,13 +110,15 @@ def _dispatch(words: list[str], asked: set[str]) -> int:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {close[0]}" if close else f"the commands are {', '.join(COMMANDS)}"
         raise InputError(f"There is no command {name!r}; {hint} (holotype --help)?")
-    from holotype.cli.words import messages
+    from holotype.cli.words import allows_code, messages
     from holotype.machine.imports import importing
+    from holotype.machine.named_code import allowing_code
 
     with importing():
         module = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}")
-    level = {"--quiet": logging.WARNING, "--verbose": logging.DEBUG}
-    with messages(next((level[flag] for flag in level if flag in asked), logging.INFO)):
+    levels = {"--quiet": logging.WARNING, "--verbose": logging.DEBUG}
+    level = next((levels[flag] for flag in levels if flag in asked), logging.INFO)
+    with messages(level), allowing_code(allows_code(words)):
         code: int = module.command(words[1:])
     return code
 
@@ -143,12 +145,12 @@ def help_text() -> str:
 
 def _say(sentence: str, code: int, cause: BaseException | None = None) -> int:
     """One line on stderr; before it, where the error comes from, if `cause` is given."""
-    from holotype.cli.words import speaks
+    from holotype.cli.words import say, speaks
 
     if speaks():
         if cause is not None:
             import traceback
 
-            print("".join(traceback.format_exception(cause)), end="", file=sys.stderr)
-        print(" ".join(sentence.split()), file=sys.stderr)
+            say("".join(traceback.format_exception(cause)), end="", error=True)
+        say(" ".join(sentence.split()), error=True)
     return code

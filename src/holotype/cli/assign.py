@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_box_flags, add_running_flags, boxes_of, several, speaks
+from holotype.cli.words import (
+    Parser,
+    add_box_flags,
+    add_code_flag,
+    add_running_flags,
+    boxes_of,
+    say,
+    several,
+    speaks,
+)
 
 if TYPE_CHECKING:
     from holotype.placing.assign import Assigned
@@ -30,9 +39,9 @@ def command(argv: Sequence[str]) -> int:
         **boxes_of(given.boxes, given.box_confidence),
     )
     if speaks():
-        print(summary(assigned))
+        say(summary(assigned))
         if given.copy_to:
-            print(f"Folders of links, one per category: {given.copy_to}")
+            say(f"Folders of links, one per category: {given.copy_to}")
     return 0
 
 
@@ -62,6 +71,7 @@ def make_parser() -> Parser:
         action="store_true",
         help="with --boxes and tables: go on without pictures that are missing and boxes that cannot be",
     )
+    add_code_flag(parser)
     add_running_flags(parser)
     return parser
 

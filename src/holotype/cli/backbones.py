@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holotype.cli.words import Parser, device_name
+from holotype.cli.words import Parser, device_name, say
 from holotype.errors import InputError
 from holotype.models.licences import has_strings
 from holotype.models.recommended import RECOMMENDED, USES, Recommended
@@ -39,7 +39,7 @@ def command(argv: Sequence[str]) -> int:
     uses = [given.use] if given.use else list(USES)
     wanted = {one for use in uses for one in RECOMMENDED[use]}
     speeds, source = measured(wanted, given.device) if given.measure else recorded()
-    print("\n".join(listing(uses, speeds, source)))
+    say("\n".join(listing(uses, speeds, source)))
     return 0
 
 

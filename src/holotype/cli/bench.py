@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, of_kind, speaks
+from holotype.cli.words import Parser, add_code_flag, of_kind, say, speaks
 from holotype.errors import InputError
 from holotype.machine.rules import Count
 from holotype.runs.study import Study, read_study
@@ -27,18 +26,18 @@ def command(argv: Sequence[str]) -> int:
 
     if not studies:
         table = everything(Records(given.results or "results"))
-        print(write_tables(Path(given.results or "results"), "table", table), end="")
+        say(write_tables(Path(given.results or "results"), "table", table), end="")
         return 0
     if given.table_only:
         for study in studies:
-            print(recorded(study, given), end="")
+            say(recorded(study, given), end="")
         return 0
     made, failure = run(given, studies)
     for study, planned, found in made:
         sweep = sweep_of(planned, found)
         if speaks() and sweep.rows:
             folder, name = places(study, given)[0], study.name if given.study else "table"
-            print(write_tables(folder, name, sweep), end="", flush=True)
+            say(write_tables(folder, name, sweep), end="", flush=True)
     if failure:
         raise failure
     return 0
@@ -203,7 +202,7 @@ def _seeds(text: str) -> tuple[int, ...]:
 def _say(text: str) -> None:
     """On stderr, so that stdout holds the table alone."""
     if speaks():
-        print(text, file=sys.stderr)
+        say(text, error=True)
 
 
 # -- flags --------------------------------------------------------------------------------------------
@@ -242,6 +241,7 @@ def make_parser() -> Parser:
         "running them again; a record that contradicts one that is there is refused",
     )
     parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
+    add_code_flag(parser)
     parser.add_argument(
         "--table-only", action="store_true", help="build the table from the results that are there"
     )

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from holotype.cli.words import Parser, several
+from holotype.cli.words import Parser, say, several
 from holotype.errors import InputError
 from holotype.machine.kept import Kept, list_kept, remove_kept
 from holotype.machine.memory import MemoryConfig, cache_folder, human
@@ -21,13 +21,13 @@ def command(argv: Sequence[str]) -> int:
         raise InputError("--yes answers the question of --clear; write holotype cache --clear --yes.")
     folder = cache_folder(MemoryConfig(cache_dir=given.cache_dir))
     found = list_kept(folder)
-    print(listing(folder, found))
+    say(listing(folder, found))
     going = [kept for kept in found if kept.can_go]
     if given.clear and going:
         if not given.yes and not agreed(going):
-            print("Nothing was deleted.")
+            say("Nothing was deleted.")
             return 0
-        print(clear(going))
+        say(clear(going))
     return 0
 
 

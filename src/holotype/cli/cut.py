@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, several
+from holotype.cli.words import Parser, say, several
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def command(argv: Sequence[str]) -> int:
     from holotype.categories.features import read_features
     from holotype.categories.found import Discovery
     from holotype.discovery.config import whole
-    from holotype.machine.files import write_text
+    from holotype.machine.files import refuse_links, write_text
     from holotype.machine.locks import hold
     from holotype.report import build_report
 
@@ -34,29 +34,29 @@ def command(argv: Sequence[str]) -> int:
     names = {category.id: category.name for category in found.categories}
     if given.k is None:
         with hold(folder):
+            refuse_links(folder)
             tree = tree_of(folder, found)
-        print(f"{tree.k} categories; they can be cut at {tree.lowest} to {tree.highest} (--k).")
+        say(f"{tree.k} categories; they can be cut at {tree.lowest} to {tree.highest} (--k).")
         for k, words in foresee(tree, names):
-            print(f"  {k:>4}  {words}")
+            say(f"  {k:>4}  {words}")
         return 0
     k = whole("k", given.k, "not a number of categories")
     with hold(folder):
+        refuse_links(folder)
         tree = tree_of(folder, found)
         out = Path(given.out) if given.out else folder / "cuts" / str(k)
         check_apart(out, folder)
         done = cut(found, tree, k, datetime.now(UTC).isoformat(timespec="milliseconds"))
-        print(f"{several(tree.k, 'category', 'categories')} cut at {k}:")
+        say(f"{several(tree.k, 'category', 'categories')} cut at {k}:")
         for line in done.lines:
-            print(f"- {line}")
+            say(f"- {line}")
         done.discovery.save(out)
         write_text(out / EDITS, to_csv(done.edits))
         features = read_features(folder, len(found.images))
-        print(
-            f"Report: {build_report(done.discovery, out, features=features, progress=not given.no_progress)}"
-        )
-        print(f"Every image with its category: {out / 'assignments.csv'}")
+        say(f"Report: {build_report(done.discovery, out, features=features, progress=not given.no_progress)}")
+        say(f"Every image with its category: {out / 'assignments.csv'}")
     moved = " What leaves a category then counts as moved by hand." if k > tree.k else ""
-    print(f"The run is as it was. To keep the cut: holotype report {folder} --edits {out / EDITS}.{moved}")
+    say(f"The run is as it was. To keep the cut: holotype report {folder} --edits {out / EDITS}.{moved}")
     return 0
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holotype.cli.words import Parser
+from holotype.cli.words import Parser, say
 from holotype.data.benchmarks import BENCHMARKS, check, read_facts
 
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     if given.command == "list":
-        print(listing())
+        say(listing())
         return 0
     report = check(given.name, given.root)
-    print(report)
+    say(report)
     return 0 if report.ok else 2
 
 

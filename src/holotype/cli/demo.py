@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from holotype.cli.words import Parser, add_running_flags, speaks
+from holotype.cli.words import Parser, add_running_flags, say, speaks
 
 
 def command(argv: Sequence[str]) -> int:
@@ -16,14 +16,14 @@ def command(argv: Sequence[str]) -> int:
 
     out = Path(given.out)
     if speaks():
-        print("Fashion-MNIST sample: 1,000 images, 10 categories of which 5 are known, 250 images labelled.")
-        print(f"Written as a folder of PNG files, {out / 'images'}, with {out / 'labels.csv'}.", flush=True)
+        say("Fashion-MNIST sample: 1,000 images, 10 categories of which 5 are known, 250 images labelled.")
+        say(f"Written as a folder of PNG files, {out / 'images'}, with {out / 'labels.csv'}.", flush=True)
     config = DiscoverConfig(steps=STEPS, backbone="embedded", seed=given.seed, seeds=1, device=given.device)
     shown = run_demo(out, config, progress=not given.no_progress)
     if speaks():
         k, record = shown.discovery.facts.k, shown.scores["rpc"]
-        print(summary(shown.discovery, out / "run"))
-        print(
+        say(summary(shown.discovery, out / "run"))
+        say(
             f"\nAgainst the truth that training never saw, both with {k} categories:\n\n{table(shown.scores)}\n\n"
             f"per cent of the {record['n']} unlabelled images, one global assignment of categories to classes.\n"
             "Old: images of the 5 known classes. New: images of the 5 that had to be discovered.\n"

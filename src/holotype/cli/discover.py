@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 from holotype.cli.words import (
     Parser,
     add_box_flags,
+    add_code_flag,
     add_labels_flag,
     add_running_flags,
     boxes_of,
+    say,
     several,
     speaks,
 )
@@ -51,7 +53,7 @@ def command(argv: Sequence[str]) -> int:
     edits = Path(given.edits) if given.edits else None
     found = discover_table(table, config, folder, progress=not given.no_progress, edits=edits)
     if speaks():
-        print(summary(found, folder))
+        say(summary(found, folder))
     return 0
 
 
@@ -61,7 +63,7 @@ def first_look(table: Table, config: DiscoverConfig, out: str | None, images: Pa
 
     seen = look(table, config, progress)
     if speaks():
-        print("\n".join((*seen.lines, *seen.unread)), flush=True)  # what follows takes seconds to import
+        say("\n".join((*seen.lines, *seen.unread)), flush=True)  # what follows takes seconds to import
     from holotype.discovery.best_backbone import foresee_backbone
     from holotype.discovery.claim import find_folder
     from holotype.discovery.forecast import forecast
@@ -73,10 +75,10 @@ def first_look(table: Table, config: DiscoverConfig, out: str | None, images: Pa
         check_table(given, config)
     since = foresee(Path(out) if out else find_folder(default_folder(images), table), table, progress)
     if speaks() and since:
-        print(since)
+        say(since)
     words = forecast(table, config, foresee_backbone(config.network, pick_device(config.device))).words
     if speaks():
-        print(words)
+        say(words)
     return 0
 
 
@@ -113,6 +115,7 @@ def make_parser() -> Parser:
     )
     add_box_flags(parser)
     parser.add_argument("--edits", metavar="FILE", help="edits.csv as exported from the report of this run")
+    add_code_flag(parser)
     add_running_flags(parser)
     add_settings(parser, DiscoverConfig, skip={"device"})  # the running flags have it
     return parser

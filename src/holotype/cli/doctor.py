@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holotype.cli.words import Parser
+from holotype.cli.words import Parser, say
 
 
 def command(argv: Sequence[str]) -> int:
@@ -17,7 +17,10 @@ def command(argv: Sequence[str]) -> int:
     with importing():
         from holotype.discovery.checkup import examine
     facts = examine(paths=given.paths)
-    print(json.dumps(facts, indent=2, ensure_ascii=False) if given.json else in_words(facts))
+    if given.json:
+        print(json.dumps(facts, indent=2))  # ASCII: nothing that a terminal obeys
+    else:
+        say(in_words(facts))
     return DONE if facts["self-test"]["passed"] else NOT_WELL
 
 

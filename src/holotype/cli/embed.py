@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.cli.words import Parser, add_labels_flag, add_running_flags, of_kind, speaks
+from holotype.cli.words import Parser, add_labels_flag, add_running_flags, of_kind, say, speaks
 from holotype.machine.files import sweep_tree
 from holotype.machine.locks import hold
 from holotype.machine.rules import Count
@@ -36,7 +36,7 @@ def command(argv: Sequence[str]) -> int:
         sweep_tree(folder)
         embedded, _ = embed(collection.table, given, folder)
     if speaks():
-        print(summary(embedded, folder))
+        say(summary(embedded, folder))
     return 0
 
 
@@ -122,7 +122,7 @@ def embed(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:
     config = BackboneConfig(given.backbone, **named)
     chosen = choose_backbone(config, pick_device(given.device))
     if speaks() and given.backbone == "auto":
-        print(chosen.words)
+        say(chosen.words)
     embedded = embed_table(
         table, chosen.backbone, Compute.on(given.device), folder, progress=not given.no_progress
     )

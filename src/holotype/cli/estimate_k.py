@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holotype.cli.embed import Collection, add_image_flags, embed, read_collection
-from holotype.cli.words import Parser, of_kind, speaks
-from holotype.machine.files import sweep_tree
+from holotype.cli.words import Parser, of_kind, say, speaks
+from holotype.machine.files import refuse_links, sweep_tree
 from holotype.machine.locks import hold
 from holotype.machine.rules import Count, Seed
 
@@ -27,14 +27,15 @@ def command(argv: Sequence[str]) -> int:
     collection = read_collection(given)
     folder = Path(given.out) if given.out else Path("runs") / f"{collection.name}-estimate-k"
     with hold(folder):
+        refuse_links(folder)
         sweep_tree(folder)
         embedded, digest = embed(collection.table, given, folder / "embeddings")
         table = collection.table.with_problems(embedded.problem)
         estimate = _estimate(table, embedded, given)
         path = _write(folder, estimate, table, digest, given)
     if speaks():
-        print(summary(estimate, collection))
-        print(f"The curve as numbers: {path}")
+        say(summary(estimate, collection))
+        say(f"The curve as numbers: {path}")
     return 0
 
 

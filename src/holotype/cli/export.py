@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from holotype.cli.words import Parser, speaks
+from holotype.cli.words import Parser, add_code_flag, say, speaks
 
 
 def command(argv: Sequence[str]) -> int:
@@ -14,7 +14,7 @@ def command(argv: Sequence[str]) -> int:
 
     parity = export_onnx(Path(given.run), Path(given.file))
     if speaks():
-        print(
+        say(
             f"{given.file}: images (batch, 3, S, S) in; features and logits out. The metadata name the categories.\n"
             f"Largest difference from the trained model on random images: features {parity.features:.1e} (largest "
             f"value {parity.size:.1f}), probability of the category {parity.probability:.1e}."
@@ -30,4 +30,5 @@ def make_parser() -> Parser:
     )
     parser.add_argument("run", metavar="RUN", help="folder of a finished run")
     parser.add_argument("file", metavar="FILE", help="where the model goes, for example model.onnx")
+    add_code_flag(parser)
     return parser

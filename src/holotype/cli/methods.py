@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from holotype.cli.words import Parser
+from holotype.cli.words import Parser, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ def command(argv: Sequence[str]) -> int:
 
     with importing():
         from holotype.runs.cards import about
-    print(listing() if given.name is None else card_text(about(given.name)))
+    say(listing() if given.name is None else card_text(about(given.name)))
     return 0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_running_flags, several
+from holotype.cli.words import Parser, add_code_flag, add_running_flags, say, several
 
 if TYPE_CHECKING:
     from holotype.categories.corrections import Applied
@@ -23,7 +23,7 @@ def command(argv: Sequence[str]) -> int:
     from holotype.categories.queue import write_queue
     from holotype.discovery.moved import settle
     from holotype.discovery.rounds import edits_at_home, how_many, play
-    from holotype.machine.files import sweep_tree
+    from holotype.machine.files import refuse_links, sweep_tree
     from holotype.machine.locks import hold
     from holotype.placing.zipped import check_zip, write_zip
     from holotype.report import build_report
@@ -34,6 +34,7 @@ def command(argv: Sequence[str]) -> int:
     if given.zip:
         check_zip(folder, Path(given.zip))
     with hold(folder):
+        refuse_links(folder)
         sweep_tree(folder)
         settle(folder)
         with_map(folder, device=given.device, progress=progress)
@@ -41,18 +42,20 @@ def command(argv: Sequence[str]) -> int:
         if given.edits:
             edits = edits_at_home(folder, read_edits(given.edits))
             new = append_edits(folder, edits)
-            print(f"{given.edits}: {how_many(len(edits), len(new))}; all are kept in {folder / LOG}.")
+            say(f"{given.edits}: {how_many(len(edits), len(new))}; all are kept in {folder / LOG}.")
         outcome = apply_log(folder, play(folder).before.names)
-        print(told(outcome, new, found.facts.edits.applied))
+        say(told(outcome, new, found.facts.edits.applied))
         for problem in outcome.problems:
-            print(f"- {problem}")
+            say(f"- {problem}")
         for line in next_round(folder, outcome):
-            print(line)
+            say(line)
         if (folder / QUEUE).is_file():  # answers take questions off it
             write_queue(folder, outcome.discovery)
-        print(f"Report: {build_report(outcome.discovery, folder, progress=progress)}")
+        say(
+            f"Report: {build_report(outcome.discovery, folder, progress=progress, with_paths=given.with_paths)}"
+        )
         if given.zip:
-            print(zipped_words(write_zip(folder, Path(given.zip)), given.zip))
+            say(zipped_words(write_zip(folder, Path(given.zip)), given.zip))
     return 0
 
 
@@ -69,6 +72,12 @@ def make_parser() -> Parser:
         metavar="FILE",
         help="also write the report and its tables into one zip to mail, without paths of this computer",
     )
+    parser.add_argument(
+        "--with-paths",
+        action="store_true",
+        help="let the page tell where run and images lie, which may name you (default: names from the images' folder)",
+    )
+    add_code_flag(parser)
     add_running_flags(parser)
     return parser
 

@@ -17,7 +17,7 @@ from holotype.errors import InputError
 if TYPE_CHECKING:
     from holotype.runs.experiment import Experiment
 
-BARE = ("--help", "-h", "--print_config", "--no_progress")
+BARE = ("--help", "-h", "--print_config", "--no_progress", "--allow_code")
 """Flags that take no value."""
 NAMES = ("method_name", "dataset", "preset")
 """Settings that decide which others there are, and their defaults."""
@@ -170,6 +170,11 @@ def help_text(experiment: Experiment) -> str:
         "--print_config", action="store_true", help="Print all settings as such a YAML file and leave."
     )
     general.add_argument("--no_progress", action="store_true", help="Show no progress bars.")
+    general.add_argument(
+        "--allow_code",
+        action="store_true",
+        help="Import the method that a --config file of somebody else's names as package.module:Class.",
+    )
     groups: dict[str, Any] = {}
     for row in describe(experiment):
         if row.group not in groups:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, several
+from holotype.cli.words import Parser, say, several
 
 if TYPE_CHECKING:
     from holotype.runs.status import Status
@@ -29,12 +29,14 @@ def command(argv: Sequence[str]) -> int:
     if given.json:
         import json
 
-        print(json.dumps([status.as_dict() for status in found], indent=1, ensure_ascii=False))
+        print(
+            json.dumps([status.as_dict() for status in found], indent=1)
+        )  # ASCII: nothing that a terminal obeys
         return 0
     if len(found) > 1:
-        print(overview(found))
+        say(overview(found))
     for status in found:
-        print("\n".join(lines(status)))
+        say("\n".join(lines(status)))
     return 0
 
 

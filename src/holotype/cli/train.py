@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holotype.cli.settings import USAGE, Words, help_text, read_request, read_words
-from holotype.cli.words import several, speaks
+from holotype.cli.words import say, several, speaks
 
 if TYPE_CHECKING:
     from holotype.runs.experiment import Experiment
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 def command(argv: Sequence[str]) -> int:
     words = read_words(argv)
     if words.has("--help", "-h"):
-        print(_help(words))
+        say(_help(words))
         return 0
     request = read_request(words)
     if words.has("--print_config"):
         from holotype.runs.yaml_text import write_yaml
 
-        print(write_yaml(request.resolve().as_dict()), end="")
+        say(write_yaml(request.resolve().as_dict()), end="")
         return 0
     from holotype.data.benchmarks import check_dataset
 
@@ -34,7 +34,7 @@ def command(argv: Sequence[str]) -> int:
     finished = (experiment.folder / "scores.json").exists()
     record = run_experiment(experiment)
     if speaks():
-        print(summary(experiment, record, finished))
+        say(summary(experiment, record, finished))
     return 0
 
 

@@ -8,6 +8,7 @@ import contextlib
 import difflib
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,12 +23,26 @@ def speaks() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+ORDERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Signs that a terminal obeys, or that turn a line around; and what no terminal can be sent."""
+
+
+def harmless(text: str) -> str:
+    """A text with such signs written out: names of files and classes may hold anything."""
+    return ORDERS.sub(lambda sign: repr(sign[0])[1:-1], text)
+
+
+def say(text: object, *, end: str = "\n", error: bool = False, flush: bool = False) -> None:
+    """Print what a command has to say; error: on stderr."""
+    print(harmless(str(text)), end=end, file=sys.stderr if error else sys.stdout, flush=flush)
+
+
 class _OnStderr(logging.Handler):
     """Prints the bare message; looks stderr up each time, because a progress bar may have replaced it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if speaks():
-            print(self.format(record), file=sys.stderr)
+            say(self.format(record), error=True)
 
 
 def several(n: int, one: str, more: str = "") -> str:
@@ -133,6 +148,23 @@ def of_kind(flag: str, hint: Any) -> Callable[[str], Any]:
             raise InputError(f"{flag} must be {error}, not {text!r}.") from error
 
     return read
+
+
+ALLOW_CODE = "--allow-code"
+
+
+def allows_code(words: Sequence[str]) -> bool:
+    """Do the words of a command say so? Whether the command has that flag, its parser knows."""
+    return any(with_dashes(word) == ALLOW_CODE for word in words)
+
+
+def add_code_flag(parser: Parser) -> None:
+    """Of the commands that read files in which a method may be named as package.module:Class."""
+    parser.add_argument(
+        ALLOW_CODE,
+        action="store_true",
+        help="import the method that a file names as package.module:Class; it can do whatever you can",
+    )
 
 
 def add_running_flags(parser: Parser) -> None:

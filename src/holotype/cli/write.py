@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, speaks
+from holotype.cli.words import Parser, say, speaks
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def command(argv: Sequence[str]) -> int:
             raise InputError(f"{_flag(flag)} says nothing about {_flag(form)}; it goes with {fitting}.")
     words = FORMS[form](given)
     if speaks():
-        print(words)
+        say(words)
     return 0
 
 

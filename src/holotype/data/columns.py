@@ -7,7 +7,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from holotype.errors import InputError
@@ -92,9 +92,9 @@ def _read_parquet(file: Path) -> dict[str, list[str]]:
 
     try:
         table = pq.read_table(file)
-    except (pa.ArrowException, OSError) as error:
+        columns = [[_as_text(v) for v in column.to_pylist()] for column in table.columns]
+    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: text that is no UTF-8, odd times
         raise InputError(f"{file} is not a readable Parquet file; write it again.") from error
-    columns = [[_as_text(v) for v in column.to_pylist()] for column in table.columns]
     return _named(file, table.column_names, columns)
 
 
@@ -120,6 +120,17 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def quoted(cell: str) -> str:
+    """A cell as it stands in the file. Not csv.writer, which left a lone carriage return bare before Python 3.13."""
+    return '"' + cell.replace('"', '""') + '"' if any(sign in cell for sign in '",\r\n') else cell
+
+
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as the text of a CSV file; None is an empty cell."""
+    texts = ([quoted("" if cell is None else str(cell)) for cell in row] for row in rows)
+    return "".join(",".join(row) + "\n" for row in texts)
 
 
 def guarded(cell: str) -> str:

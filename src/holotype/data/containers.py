@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import zipfile
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -23,6 +24,10 @@ CIFAR_PIXELS = 3 * 32 * 32
 CONTAINER_ENDINGS = (".npz", ".bin")
 CIFAR_BATCH = re.compile(r"data_batch_\d+|test_batch|train|test")
 """Files of CIFAR's Python archive, which have no ending."""
+
+
+LARGE, MOST_PACKED = 500_000_000, 50
+"""Bytes from which on an archive is looked at more closely, and how many of them may come from one packed byte."""
 
 
 class ContainerProblem(Exception):
@@ -91,8 +96,17 @@ def _whole(file: str, mtime: int, size: int) -> np.ndarray:
 
 def _read_npz(file: str) -> np.ndarray:
     try:
+        with zipfile.ZipFile(file) as packed:
+            part = packed.getinfo("x.npy")
+        if part.file_size > LARGE and part.file_size > MOST_PACKED * part.compress_size:
+            raise ContainerProblem(
+                f"{file} holds {part.file_size / 1e9:.1f} GB that are packed into {part.compress_size / 1e6:.1f} MB, "
+                "which no photographs are; pack it anew."
+            )
         with np.load(file, allow_pickle=False) as arrays:
             images = arrays["x"]
+    except ContainerProblem:
+        raise
     except Exception as error:  # zip, zlib, header and key errors alike
         raise ContainerProblem(f"{file} is not a readable .npz file with an array `x`.") from error
     if images.dtype != np.uint8 or not (images.ndim == 3 or (images.ndim == 4 and images.shape[-1] == 3)):

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from holotype.categories.found import FILE as DISCOVERY
-from holotype.categories.found import Category, Discovery, safe_texts
+from holotype.categories.found import Category, Discovery, write_csv
 from holotype.discovery.rounds import CORRECTED, finished_rounds, round_folder
 from holotype.machine.files import write_beside
 
@@ -58,8 +58,8 @@ def write_changes(folder: Path, number: int) -> list[str]:
     import pandas as pd
 
     frame = pd.DataFrame([asdict(change) for change in made], columns=[one.name for one in fields(Change)])
-    safe = safe_texts(frame, ("category_id", "category", "now_id", "now"))
-    write_beside(file, lambda beside: safe.to_csv(beside, index=False))
+    texts = ("category_id", "category", "now_id", "now")
+    write_beside(file, lambda beside: write_csv(frame, texts, beside))
     return in_words(made, earlier[-1], file)
 
 

@@ -26,13 +26,14 @@ from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Discovery
 from holotype.data.paths import relative
 from holotype.discovery.asked import Asked, read_asked
+from holotype.discovery.collection import FILE as SEEN
 from holotype.discovery.collection import Collection, read_collection
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.given import read_given, write_given
 from holotype.discovery.moved import at_home, read_earlier
 from holotype.discovery.taking_part import Account
 from holotype.errors import InputError
-from holotype.machine.files import write_beside
+from holotype.machine.files import OURS, write_beside
 from holotype.runs.sheet import FILE as MODEL
 from holotype.runs.sheet import WEIGHTS
 
@@ -113,10 +114,21 @@ def begin_round(folder: Path, begun: Begun) -> int:
     """The number of a round that is begun with this: the last one where it was stopped, or else a new one."""
     numbers = begun_rounds(folder)
     number = numbers[-1] if numbers else 0
-    if number > last_round(folder) and begun.is_that_of(round_folder(folder, number)):
-        return number
+    if number > last_round(folder):
+        own = round_folder(folder, number)
+        if begun.is_that_of(own):
+            return number
+        if _only_half_begun(own):
+            begun.save(own)
+            return number
     begun.save(round_folder(folder, number + 1))
     return number + 1
+
+
+def _only_half_begun(own: Path) -> bool:
+    """Was it stopped while it was being begun, before anything was trained? Then it is begun anew."""
+    names = {path.name for path in own.iterdir() if not OURS.fullmatch(path.name)}
+    return names <= {LABELS, REJECTED, SEEN}
 
 
 def given_to(folder: Path, number: int) -> Constraints:

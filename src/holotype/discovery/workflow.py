@@ -36,7 +36,7 @@ from holotype.discovery.sizes import check_long_tail
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
 from holotype.machine.device import pick_device
-from holotype.machine.files import sweep_tree
+from holotype.machine.files import refuse_links, sweep_tree
 from holotype.machine.heartbeat import beating
 from holotype.machine.locks import hold
 from holotype.machine.plain import as_plain
@@ -106,6 +106,7 @@ def discover_table(
     folder = Path(folder)
     check_table(table, config)
     with hold(folder), beating(folder):
+        refuse_links(folder)
         sweep_tree(folder)
         config, chosen = claim(folder, table, config)
         now = catch_up(folder, table, config, edits, progress)

@@ -45,7 +45,7 @@ def beside(path: Path) -> Iterator[Path]:
     part, descriptor = _make_part(path)
     try:
         yield part
-        with open(part, "r+b", opener=_not_a_link) as file:
+        with open(part, "r+b", opener=not_a_link) as file:
             os.fsync(file.fileno())
         if os.name != "posix":  # there an open file cannot be renamed
             os.close(descriptor)
@@ -102,6 +102,20 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
+
+
+def refuse_links(folder: Path) -> None:
+    """Raise InputError where a folder below `folder` is a link: what is written there would land somewhere else.
+
+    Links to files are replaced (`beside`), and `folder` itself may well be one: its owner has named it.
+    """
+    for where, names, _ in os.walk(folder):
+        for name in names:
+            if os.path.islink(os.path.join(where, name)):
+                raise InputError(
+                    f"{os.path.join(where, name)} is a link to another folder, and nothing is written through it; put "
+                    "the folder itself in its place."
+                )
 
 
 def sweep(folder: Path, *, again: bool = False) -> None:
@@ -203,7 +217,8 @@ def _remove_left_over(part: Path) -> None:
         os.close(descriptor)
 
 
-def _not_a_link(path: str, flags: int) -> int:
+def not_a_link(path: str, flags: int) -> int:
+    """An opener of files, which fails where the last part of the path is a link."""
     return os.open(path, flags | NO_FOLLOW)
 
 

@@ -7,6 +7,7 @@ import importlib
 from importlib.metadata import entry_points
 
 from holotype.errors import InputError
+from holotype.machine.named_code import allowing_code, check_named
 from holotype.methods.base import (
     Batch,
     Card,
@@ -100,6 +101,8 @@ __all__ = [
     "Stage",
     "Task",
     "Views",
+    "allowing_code",
+    "check_named",
     "find_method",
     "plugin_names",
 ]

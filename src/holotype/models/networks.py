@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import pickle
+import re
 import zipfile
 from pathlib import Path
 from types import ModuleType
@@ -125,6 +126,12 @@ def from_hub(arch: str, size: int) -> Model:
         return timm.create_model(arch, pretrained=True, num_classes=0, img_size=size)
     except Exception as error:
         repository = timm.get_pretrained_cfg(arch).hf_hub_id or f"timm/{arch}"
+        if _is_code(error):
+            raise InputError(
+                f"The weights of {arch} that the Hugging Face hub hands out as {repository} would run code when they "
+                "are loaded, and were not: give the path of a .safetensors file that you trust, or use the embedded "
+                "backbone."
+            ) from error
         if _is_damage(error):
             raise InputError(_of_damage(arch, repository, error)) from error
         if is_of_the_network(error):
@@ -134,6 +141,13 @@ def from_hub(arch: str, size: int) -> Model:
                 f"backbone with arch {arch}, or use the embedded backbone."
             ) from error
         raise
+
+
+def _is_code(error: Exception) -> bool:
+    """Weights are loaded without running what a pickle asks for; timm, or torch, says so where it asks."""
+    return isinstance(error, RuntimeError | pickle.UnpicklingError) and bool(
+        re.search("weights[_ ]only", str(error), re.IGNORECASE)
+    )
 
 
 def _is_damage(error: Exception) -> bool:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.categories.found import safe_texts
+from holotype.categories.found import write_csv
 from holotype.data.boxed import columns
 from holotype.data.boxes import split_box
 from holotype.data.detections import CONFIDENCE
 from holotype.data.sources import IMAGE_EXTENSIONS, load_table
 from holotype.errors import InputError
-from holotype.machine.files import write_beside
+from holotype.machine.files import refuse_links, write_beside
 from holotype.placing.folders import Folders
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def assign_images(
     from holotype.runs.trained import load_trained
 
     images, out = Path(images), Path(out or Path(run) / "assigned" / f"{_stem(Path(images))}.csv")
+    refuse_links(Path(run))
     trained = load_trained(run, device)
     paths = image_paths(images, boxes=boxes, box_confidence=box_confidence, skip_missing=skip_missing)
     sink = _sink(out, boxed=any(split_box(path)[1] for path in paths))
@@ -160,8 +161,8 @@ def _sink(out: Path, *, boxed: bool = False) -> Sink:
 def _write_csv(file: Path, frames: Iterator[pd.DataFrame]) -> None:
     with file.open("w", encoding="utf-8", newline="") as stream:
         for number, frame in enumerate(frames):
-            safe = safe_texts(frame, ("path", "category", "category_id", "problem", "file"))
-            safe.to_csv(stream, index=False, header=number == 0)
+            texts = ("path", "category", "category_id", "problem", "file")
+            write_csv(frame, texts, stream, header=number == 0)
 
 
 def _write_parquet(file: Path, frames: Iterator[pd.DataFrame], names: Sequence[str]) -> None:

@@ -18,11 +18,11 @@ from typing import Any
 from urllib.parse import quote
 
 from holotype import __version__
-from holotype.categories.edits import quoted
 from holotype.data.boxes import Box
-from holotype.data.columns import guarded
+from holotype.data.columns import guarded, quoted
 from holotype.data.containers import split_container
 from holotype.errors import InputError
+from holotype.machine.files import OURS
 from holotype.machine.locks import hold
 from holotype.placing.camtrap_package import (
     TABLES,
@@ -49,6 +49,8 @@ from holotype.placing.written import Results, read_results
 
 PACKAGE = "datapackage.json"
 FILES = (PACKAGE, *(f"{name}.csv" for name in TABLES))
+MEDIA_FOLDER = "media"
+"""Of the images; whether it is ours, its own list knows (manifest.py)."""
 MEDIA = (
     *("mediaID", "deploymentID", "captureMethod", "timestamp", "filePath", "filePublic", "fileName"),
     *("fileMediatype", "exifData", "favorite", "mediaComments"),
@@ -137,7 +139,8 @@ def write_camtrap(
 
 def _check_folder(run: Path, folder: Path) -> None:
     """Raise InputError where something of somebody else's would be replaced."""
-    other = next((entry.name for entry in entries(folder) if entry.name not in OF_NOBODY), None)
+    names = [entry.name for entry in entries(folder) if not (entry.name == MEDIA_FOLDER and entry.is_dir())]
+    other = next((name for name in names if not (name in OF_NOBODY or OURS.fullmatch(name))), None)
     if other is not None and not any(is_known(run, folder / name) for name in FILES):
         raise InputError(
             f"{folder} holds other files ({other}), and nothing is written among them; name a new or empty folder."
@@ -175,14 +178,14 @@ def _put_files(results: Results, media: _Media, folder: Path, copy: bool, progre
     """
     paths = [results.parts[row][0] for row in media.row]
     inside = [copy or split_container(path) is not None for path in paths]
-    root = folder / "media"
+    root = folder / MEDIA_FOLDER
     if not any(inside) and not root.exists():
         return [""] * len(paths)
     found = results.found
     wanted = [Wanted(p, name) for p, name, here in zip(paths, media.deployment, inside, strict=True) if here]
     done = sort_images(root, (found.run_id, *found.facts.earlier_runs), wanted, copy=True, progress=progress)
     file = iter(done.file)
-    return [f"media/{next(file)}" if here else "" for here in inside]
+    return [f"{MEDIA_FOLDER}/{next(file)}" if here else "" for here in inside]
 
 
 # -- rows --------------------------------------------------------------------------------------------------

@@ -59,6 +59,8 @@ class Manifest:
         image = _stat(file_of(made.image))
         if image is not None and os.path.samestat(there, image):
             return True, not copies
+        if not there.st_size:  # a kill has left the name taken and no more
+            return True, False
         ours = made.stamp == stamp(there)
         # without its image, the file is all that is left of it
         return ours, ours and (image is None or stamp(image) == made.image_stamp)

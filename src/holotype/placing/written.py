@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from holotype.categories.edits import quoted
 from holotype.categories.found import UNNAMED, Category, Discovery
 from holotype.categories.standing import Standing
 from holotype.data.boxes import Box, split_box
-from holotype.data.columns import FORMULA, guarded
+from holotype.data.columns import FORMULA, guarded, quoted
 from holotype.data.containers import image_exists
 from holotype.errors import InputError
 from holotype.placing.ours import write_own

@@ -6,7 +6,7 @@ It holds no originals, no places and no path of this machine. The same run gives
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from holotype.categories.bursts import about
-from holotype.categories.found import TEXTS, Discovery, safe_texts
+from holotype.categories.found import TEXTS, Discovery, write_csv
 from holotype.data.boxes import split_box
 from holotype.errors import InputError
 from holotype.placing.ours import check_own, write_own
@@ -81,7 +81,7 @@ def write_zip(run: Path, file: Path) -> Zipped:
             cells = np.array(data["thumbs"]["cell"], dtype=int)
             for number in np.unique(cells[cells >= 0] // GRID**2):
                 name = sheet_name(int(number))
-                put(f"report/thumbs/{name}", (run / "report" / "thumbs" / name).read_bytes(), ZIP_STORED)
+                put(f"report/thumbs/{name}", _content(run / "report" / "thumbs" / name), ZIP_STORED)
 
     write_own(run, file, write)
     return Zipped(file.stat().st_size, len(data["images"]["path"]), tuple(tables))
@@ -98,7 +98,7 @@ def _tables(found: Discovery, run: Path, hide: Hider) -> Iterator[tuple[str, byt
         images = images.assign(file=[split_box(path)[0] for path in images["path"]])
     if "group" in images:
         images = images.assign(group=[hide(text) for text in images["group"].fillna("").astype(str)])
-    yield "assignments.csv", _csv(safe_texts(images, TEXTS))
+    yield "assignments.csv", _csv(images, TEXTS)
     rows = [
         (c.id, c.name, c.kind, c.n, c.cohesion, c.separation, c.nearest, c.words, c.suggested)
         for c in found.categories
@@ -114,19 +114,26 @@ def _tables(found: Discovery, run: Path, hide: Hider) -> Iterator[tuple[str, byt
         "words",
         "suggested",
     ]
-    texts = ["category_id", "category", "nearest", "words", "suggested"]
+    texts = ("category_id", "category", "nearest", "words", "suggested")
     table = pd.DataFrame(rows, columns=columns).assign(
         **about(found.images, [c.id for c in found.categories])
     )
-    yield "categories.csv", _csv(safe_texts(table, texts))
+    yield "categories.csv", _csv(table, texts)
     changes = run / "rounds" / str(found.facts.round) / "changes.csv"
     if changes.is_file():
-        yield "changes.csv", BOM.encode() + changes.read_bytes()
+        yield "changes.csv", BOM.encode() + _content(changes)
 
 
-def _csv(frame: pd.DataFrame) -> bytes:
+def _content(file: Path) -> bytes:
+    """Of a file of the run, which is no link: else a file from anywhere could be mailed in its place."""
+    if file.is_symlink():
+        raise InputError(f"{file} is a symbolic link, and what it leads to is not mailed; delete it.")
+    return file.read_bytes()
+
+
+def _csv(frame: pd.DataFrame, texts: Sequence[str]) -> bytes:
     text = io.StringIO()
-    frame.to_csv(text, index=False)
+    write_csv(frame, texts, text)
     return (BOM + text.getvalue()).encode()
 
 

@@ -5,7 +5,10 @@ A page opened from disk cannot fetch, so the data ride in a script. Nothing come
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
@@ -22,9 +25,16 @@ from holotype.categories.returning import summary
 from holotype.categories.tree import keep_tree
 from holotype.machine.files import write_text
 from holotype.report.data import Chosen, choose, page_data, title, totals
+from holotype.report.mailed import hider, nameless
 from holotype.report.neighbours import alike
 from holotype.report.thumbs import CELL, GRID, Thumbs, make_thumbs
 
+messages = logging.getLogger(__name__)
+
+UNLINKED = (
+    "The report does not link to the original images, since the way to them names you; holotype report RUN "
+    "--with-paths builds one that does."
+)
 HERE = Path(__file__).parent
 SCRIPTS = (
     "corrections.js", "carry.js", "csv.js", "state.js", "edits.js", "earlier.js", "gallery.js", "search.js", "alike.js",
@@ -35,12 +45,18 @@ SCRIPTS = (
 
 
 def build_report(
-    discovery: Discovery, folder: Path, *, features: np.ndarray | None = None, progress: bool = False
+    discovery: Discovery,
+    folder: Path,
+    *,
+    features: np.ndarray | None = None,
+    progress: bool = False,
+    with_paths: bool = False,
 ) -> Path:
     """Write the report of a run folder and return the path of its page.
 
     features: (N, D) of every image (NaN rows for unread ones), for the second guess of each image; without
-    them features.npy of the folder is taken where there is one.
+    them features.npy of the folder is taken where there is one. with_paths: the page may tell where things lie, and so
+    who its user is.
     """
     folder = Path(folder)
     chosen = choose(discovery)
@@ -57,6 +73,11 @@ def build_report(
         "folder": "report/thumbs/", "side": CELL, "grid": GRID,
         "cell": thumbs.cell.tolist(), "width": thumbs.width.tolist(), "height": thumbs.height.tolist(),
     }  # fmt: skip
+    if not with_paths:
+        root = discovery.facts.root
+        data = nameless(data, hider([str(path) for path in discovery.images["path"]], root, folder))
+        if data["images"]["link"] is None:
+            messages.info(UNLINKED)
     write_text(folder / "report" / "data.js", script_of(data))
     write_text(folder / "report.html", page(discovery, folder))
     return folder / "report.html"
@@ -113,15 +134,27 @@ def page(discovery: Discovery, folder: Path) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    def include(name: str) -> Markup:
-        return Markup((HERE / name).read_text(encoding="utf-8"))
+    def include(*names: str) -> str:
+        return "\n".join((HERE / name).read_text(encoding="utf-8") for name in names)
 
+    script = f'\n(() => {{\n"use strict";\n{include(*SCRIPTS)}\n}})();\n'
+    style = include("report.css", "print.css")
     room = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
     return room.get_template("template.html").render(
         title=title(discovery, folder),
         version=__version__,
         total=totals(discovery, 0),
         categories=discovery.categories,
-        style=include("report.css") + include("print.css"),
-        scripts=[include(name) for name in SCRIPTS],
+        style=Markup(style),
+        style_hash=allowed(style),
+        script=Markup(script),
+        script_hash=allowed(script),
     )
+
+
+def allowed(text: str) -> str:
+    """How the page's policy names the one script, and the one style, that a browser may run: by its content.
+
+    Whatever else came to stand in the page would not be run.
+    """
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

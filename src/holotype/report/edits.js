@@ -9,7 +9,8 @@ const listeners = [];
 
 function loadEdits() {
   try {
-    edits = JSON.parse(localStorage.getItem(STORE) || "[]").filter((edit) => !held.has(keyOf(edit)));
+    const paths = pathsOf(data);
+    edits = JSON.parse(localStorage.getItem(STORE) || "[]").map((edit) => atHome(data, paths, edit)).filter((edit) => !held.has(keyOf(edit)));
   } catch {
     edits = [];
   }
@@ -66,7 +67,8 @@ function importCsv(bytes) {
   }
   const { edits: read, problem } = readEdits(text);
   if (problem) return toast(problem);
-  const own = read.filter((edit) => edit.run_id === data.run_id);
+  const paths = pathsOf(data);
+  const own = read.filter((edit) => edit.run_id === data.run_id).map((edit) => atHome(data, paths, edit));
   const have = new Set([...held, ...edits.map(keyOf)]);
   const fresh = [...new Map(own.map((edit) => [keyOf(edit), edit])).values()].filter((edit) => !have.has(keyOf(edit)));
   edits.push(...fresh);

@@ -1,4 +1,4 @@
-"""A report to hand on: the same page without the paths of the machine that it was made on.
+"""Reports that tell neither who made them nor where things lie, and those to hand on, which do not lead there either.
 
 Images are called by short names, from which edits that come back find their way (`short_names` gives the same again).
 """
@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-DROPPED = ("command", "root", "earlier_roots")
+PLACES = ("root", "earlier_roots")
 """Facts that say where things lie, and nothing else that a reader needs."""
 PRIVATE = ("place", "latitude", "longitude")
 """Of the images: where a rare animal lives is for its owner to tell."""
@@ -23,7 +24,11 @@ ABSOLUTE = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:[\\/]|~?/)[^\s'\"(),;]*")
 
 def short_names(paths: Sequence[str], root: str) -> list[str]:
     """(n,) names to hand on, with slashes: the path below the folder of the images, or else below that of the user,
-    or else without its start. Should two be alike, both keep all but the start."""
+    or else without its start. Should two be alike, both keep all but the start.
+
+    root: the folder of the images; "" = the one that all of them lie in.
+    """
+    root = root or _shared(paths)
     starts = [os.path.join(start, "") for start in (root, os.path.expanduser("~")) if start]
     below = [next((path[len(s) :] for s in starts if path.startswith(s)), path) for path in paths]
     names = [_without_start(path) for path in below]
@@ -31,6 +36,14 @@ def short_names(paths: Sequence[str], root: str) -> list[str]:
     return [
         name if count[name] == 1 else _without_start(path) for name, path in zip(names, paths, strict=True)
     ]
+
+
+def _shared(paths: Sequence[str]) -> str:
+    """The folder that all files lie in; "" where there is none."""
+    try:
+        return os.path.commonpath([os.path.dirname(path) for path in paths])
+    except ValueError:  # no files, or on several drives
+        return ""
 
 
 def _without_start(path: str) -> str:
@@ -70,20 +83,38 @@ def hider(paths: Sequence[str], root: str, run: Path) -> Hider:
     return Hider(dict(zip(paths, short_names(paths, root), strict=True)), tuple(folders))
 
 
-def mailed(data: Mapping[str, Any], hide: Hider) -> dict[str, Any]:
-    """The data of a page (report/data.py) with short names, without links to the originals, without places, and with no
-    path of this machine."""
-    images = {key: value for key, value in data["images"].items() if key not in PRIVATE}
+def nameless(data: Mapping[str, Any], hide: Hider) -> dict[str, Any]:
+    """The data of a page (report/data.py) with short names, and with no path of this machine.
+
+    The way from the page to the originals stays, unless it names the user.
+    """
+    images = data["images"]
     names = [hide.image(images["root"] + rest) for rest in images["path"]]
     texts = {column: hide.everywhere(images[column]) for column in ("problem", "note")}
+    rest = images["file"] or images["path"]
+    way = {"link": None if tells(images["link"]) else images["link"], "file": [] if rest == names else rest}
     return {
         **data,
-        "mailed": True,
-        "images": {**images, **texts, "root": "", "path": names, "link": None, "file": []},
-        "facts": hide.everywhere({key: value for key, value in data["facts"].items() if key not in DROPPED}),
+        "images": {**images, **texts, "root": "", "path": names, **way},
+        "facts": hide.everywhere({key: value for key, value in data["facts"].items() if key not in PLACES}),
         "log": [_short(row, hide) for row in data["log"]],
         "earlier_log": [_short(row, hide) for row in data["earlier_log"]],
     }
+
+
+def tells(link: str | None) -> bool:
+    """Does the way to the originals name the user, or begin at the top of this machine?"""
+    user = os.path.basename(os.path.expanduser("~"))
+    parts = unquote(link or "").split("/")
+    return parts[0] == "file:" or (user != "" and user in parts)
+
+
+def mailed(data: Mapping[str, Any], hide: Hider) -> dict[str, Any]:
+    """The same to hand on: without the command, without places, and without a way to the originals."""
+    told = nameless(data, hide)
+    images = {key: value for key, value in told["images"].items() if key not in PRIVATE}
+    facts = {key: value for key, value in told["facts"].items() if key != "command"}
+    return {**told, "mailed": True, "images": {**images, "link": None, "file": []}, "facts": facts}
 
 
 def _short(row: Sequence[str], hide: Hider) -> list[str]:

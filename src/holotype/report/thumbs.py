@@ -140,8 +140,13 @@ def _kept(paths: Sequence[str], stamp: Sequence[str], folder: Path) -> _Sheets |
     if sorted(table[:, 0]) != list(range(len(paths))):
         return None
     stale = {int(place) // GRID**2 for place in table[changed, 0]}
-    stale |= {n for n in range(_count(len(paths))) if not (folder / sheet_name(n)).is_file()}
+    stale |= {n for n in range(_count(len(paths))) if not _is_sheet(folder / sheet_name(n))}
     return _Sheets(table[:, 0], table[:, 1:], sorted(stale))
+
+
+def _is_sheet(file: Path) -> bool:
+    """A link is none: a page that is handed on would show, or mail, whatever it leads to."""
+    return file.is_file() and not file.is_symlink()
 
 
 def _remove_others(folder: Path, n: int) -> None:

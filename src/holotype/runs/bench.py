@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holotype.data.columns import bare
 from holotype.errors import InputError
 from holotype.machine.files import write_text
 from holotype.runs.planned import Planned, plan_runs, run_planned
@@ -43,7 +44,9 @@ class Sweep:
 
         import pandas as pd
 
-        return pd.read_csv(io.StringIO(self.to_csv()))
+        frame = pd.read_csv(io.StringIO(self.to_csv()))
+        texts = frame.select_dtypes(exclude=["number", "bool"]).columns
+        return frame.assign(**{name: frame[name].map(bare, na_action="ignore") for name in texts})
 
 
 def bench(

@@ -17,13 +17,13 @@ per_class.csv       images and right ones of each class, where the truth is know
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from holotype.data.columns import bare, csv_text, guarded
 from holotype.errors import InputError
 from holotype.machine.files import write_text
 from holotype.machine.sealed import Broken, read_sealed, sealed
@@ -53,10 +53,10 @@ class RunFolder:
     def write_per_class(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Images, right ones and assigned category of each class, as a table."""
         columns = ("class", "kind", "n", "correct", "accuracy", "category")
-        text = io.StringIO(newline="")
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerows([columns, *([row[name] for name in columns] for row in rows)])
-        write_text(self.path / PER_CLASS, text.getvalue())
+        safe = [{**row, "class": guarded(str(row["class"]))} for row in rows]
+        write_text(
+            self.path / PER_CLASS, csv_text([columns, *([row[name] for name in columns] for row in safe)])
+        )
 
     def write_config(self, config: dict[str, Any]) -> None:
         write_text(self.path / "config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
@@ -83,6 +83,7 @@ def read_per_class(path: Path) -> list[dict[str, Any]]:
         return [
             {
                 **row,
+                "class": bare(row["class"]),
                 "n": int(row["n"]),
                 "correct": int(row["correct"]),
                 "category": int(row["category"]) if row["category"] else None,

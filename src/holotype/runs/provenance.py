@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
 from functools import cache
@@ -28,7 +29,7 @@ def describe(backbone: Backbone, table: Table, compute: Compute) -> dict[str, An
     return {
         "holotype": holotype.__version__,
         "commit": commit(),
-        "command": " ".join(["holotype", *sys.argv[1:]]),
+        "command": " ".join(["holotype", *map(without_folders, sys.argv[1:])]),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in PACKAGES},
         "hardware": hardware(compute.device, world_size()),
@@ -56,6 +57,16 @@ def licensed(backbone: Backbone) -> dict[str, str]:
     """The licence of the weights, and what somebody must know of it where it is not a free one."""
     found = {"licence": backbone.licence, "terms": terms(backbone.licence)} if backbone.licence else {}
     return {key: value for key, value in found.items() if value}
+
+
+def without_folders(word: str) -> str:
+    """A word of a command line with the last part of an absolute path alone: provenance is handed on, and folders name
+    their owners. What repeats a run is config.yaml."""
+    flag, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    if not (value.startswith("~") or os.path.isabs(value) or re.match(r"[A-Za-z]:[\\/]", value)):
+        return word
+    last = re.split(r"[\\/]", value.rstrip("\\/"))[-1]
+    return f"{flag}{equals}{last or value}"
 
 
 def commit() -> str:

@@ -17,7 +17,7 @@ from holotype.categories.facts import Facts
 from holotype.categories.features import write_features
 from holotype.cluster.evaluate import has_truth
 from holotype.errors import InputError
-from holotype.machine.files import sweep_tree
+from holotype.machine.files import refuse_links, sweep_tree
 from holotype.machine.heartbeat import FILE as HEARTBEAT
 from holotype.machine.heartbeat import beating, tell
 from holotype.machine.locks import hold
@@ -79,6 +79,7 @@ def run_experiment(experiment: Experiment, shelf: Shelf | None = None) -> Record
     """
     started = time.monotonic()
     with hold(experiment.folder):
+        refuse_links(experiment.folder)
         sweep_tree(experiment.folder)
         with beating(experiment.folder):
             found = begin(experiment, shelf or Shelf())

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from holotype.errors import InputError
-from holotype.methods import Method, find_method
+from holotype.methods import Method, check_named, find_method
 from holotype.runs.casting import Unfit, as_text, cast, describe_type
 from holotype.runs.docstrings import field_docs, first_line
 from holotype.runs.experiment import Experiment
@@ -84,6 +84,8 @@ def read_settings(file: Path, method: str | None = None) -> dict[str, Any]:
     """
     content = _read_yaml(file)
     name = method or content.get("method_name")
+    if not method and isinstance(name, str):
+        check_named(name, file)
     config = find_method(name).Config() if isinstance(name, str) else None
     found: dict[str, Any] = {}
     for key, value in _check(content, Experiment("", "", method=config), f" in {file}").items():

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from holotype.errors import InputError
+from holotype.machine.named_code import check_named
 from holotype.runs.yaml_text import parse_values
 
 STUDY_KEYS = ("question", "commit", "datasets", "seeds", "cache_views", "reference", "settings", "rows")
@@ -123,7 +124,7 @@ def _row(name: Any, row: Any, study: dict[str, Any], common: dict[str, Any], pat
     _check_keys(row, ROW_KEYS, place)
     return StudyRow(
         name=name,
-        method=_text(row, "method", place),
+        method=check_named(_text(row, "method", place), place),
         preset=_text(row, "preset", place, "default"),
         asks=_text(row, "asks", place, ""),
         settings=common | _settings(row, place),

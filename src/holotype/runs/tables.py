@@ -6,13 +6,12 @@ own, marked where they cannot be right.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
 
+from holotype.data.columns import csv_text, guarded
 from holotype.models.backbone import caveat_of
 from holotype.runs.published import Published, find_published, read_published
 from holotype.runs.record import Record
@@ -155,15 +154,13 @@ def _cells(cells: list[str]) -> str:
 
 def to_csv(rows: Sequence[Row]) -> str:
     """The table for programs, numbers unrounded."""
-    stream = io.StringIO()
     names = [f"{name}_{kind}" for name in SCORES for kind in ("mean", "std")]
     printed = [f"published_{name}" for name in SCORES]
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(
-        [*APART, "n", "seeds", *names, *printed, "published_lawful", "seconds", "commits", "hardware"]
-    )
+    head = [*APART, "n", "seeds", *names, *printed, "published_lawful", "seconds", "commits", "hardware"]
+    lines: list[list[Any]] = [head]
     for row in rows:
-        cells: list[Any] = [row.facts[key] for key in APART]
+        facts = [row.facts[key] for key in APART]
+        cells: list[Any] = [guarded(cell) if isinstance(cell, str) else cell for cell in facts]
         cells += [len(row.seeds), " ".join(map(str, row.seeds))]
         for name in SCORES:
             values = row.scores[name]
@@ -171,5 +168,5 @@ def to_csv(rows: Sequence[Row]) -> str:
             cells += [stdev(values) if values is not None and len(values) > 1 else ""]
         known = row.published
         cells += ["", "", "", ""] if known is None else [known.all, known.old, known.new, known.lawful]
-        writer.writerow([*cells, row.seconds, " ".join(row.commits), "; ".join(row.hardware)])
-    return stream.getvalue()
+        lines.append([*cells, row.seconds, " ".join(row.commits), "; ".join(row.hardware)])
+    return csv_text(lines)

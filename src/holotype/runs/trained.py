@@ -31,7 +31,7 @@ from holotype.machine.device import Compute
 from holotype.machine.files import TemporaryFolder, write_bytes, write_text
 from holotype.machine.plain import from_plain
 from holotype.machine.sealed import sealed
-from holotype.methods import Method, find_method
+from holotype.methods import Method, check_named, find_method
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
 from holotype.runs.experiment import Experiment
 from holotype.runs.sheet import FILE, WEIGHTS, Sheet
@@ -193,7 +193,7 @@ def load_trained(folder: Path | str, device: str = "auto") -> Trained:
     sheet = Sheet.read(folder)
     try:
         tensors = _read_weights(folder, sheet.weights)
-        method_class = find_method(sheet.method_name)
+        method_class = find_method(check_named(sheet.method_name, folder / FILE))
         settings = from_plain(method_class.Config, sheet.method, every=False)
         with torch.random.fork_rng(devices=[]):  # fresh heads are drawn, and overwritten at once
             method = method_class(settings, sheet.task)

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.machine.files import write_text
+from holotype.machine.files import not_a_link, write_text
 from holotype.machine.heartbeat import SECONDS, tell
 from holotype.machine.plain import NotPlain, from_plain
 from holotype.machine.processes import found_by_first, rank
@@ -86,7 +86,7 @@ class Metrics:
     def append(self, **entry: Any) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a") as file:
+            with open(self.path, "a", opener=not_a_link) as file:
                 file.write(json.dumps(entry) + "\n")
         except OSError as error:
             raise InputError(

@@ -1,0 +1,146 @@
+"""The commands that are stopped, starved and repeated: what each is given, and what it leaves when nothing happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.torture.child import Ended, Strike, holotype, in_child
+from tests.torture.compare import differences, snapshot
+from tests.torture.hooks import Watch
+from tests.torture.world import World
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, and the runs that must be there before it."""
+
+    name: str
+    words: Callable[[World], list[object]]
+    kept: tuple[str, ...] = ()
+
+
+def _report(world: World) -> list[object]:
+    return ["report", world.trial / "run", *world.flags]
+
+
+def _edits(world: World) -> list[object]:
+    return [*_report(world), "--edits", edits_file(world)]
+
+
+def _round(world: World) -> list[object]:
+    return [*world.discover(world.trial / "run"), "--edits", edits_file(world)]
+
+
+def _write(form: str, place: str, *more: str) -> Callable[[World], list[object]]:
+    return lambda world: [
+        "write",
+        world.trial / "run",
+        form,
+        world.trial / "out" / place,
+        *more,
+        "--no-progress",
+    ]
+
+
+COMMANDS = (
+    Command("report", _report, ("run",)),
+    Command("edits", _edits, ("run",)),
+    Command("first-report", lambda w: ["report", w.trial / "train", *w.flags], ("train",)),
+    Command("zip", lambda w: [*_report(w), "--zip", w.trial / "out" / "mail.zip"], ("run",)),
+    Command(
+        "assign",
+        lambda w: [
+            *("assign", w.trial / "run", w.images, "--out", w.trial / "out" / "new.csv"),
+            *("--copy-to", w.trial / "out" / "sorted", *w.flags),
+        ],
+        ("run",),
+    ),
+    Command("folders", _write("--folders", "folders"), ("run",)),
+    Command("copies", _write("--folders", "folders", "--copy"), ("run",)),
+    Command("labels", _write("--labels", "labels.csv", "--all"), ("run",)),
+    Command("coco", _write("--coco", "coco.json"), ("run",)),
+    Command("camtrap", _write("--camtrap-dp", "package", "--copy"), ("run",)),
+    Command(
+        "embed", lambda w: ["embed", w.images, "--backbone", w.backbone, "--out", w.trial / "run", *w.flags]
+    ),
+    Command(
+        "estimate-k",
+        lambda w: ["estimate-k", w.images, "--backbone", w.backbone, "--out", w.trial / "run", *w.flags],
+    ),
+    Command("train", lambda w: list(w.train(w.trial / "run"))),
+    Command("discover", lambda w: list(w.discover(w.trial / "run"))),
+    Command("round", _round, ("run",)),
+    Command("bench", lambda w: _bench(w)),
+)
+BY_NAME = {command.name: command for command in COMMANDS}
+
+
+def _bench(world: World) -> list[object]:
+    small = {"k": 4, "train.epochs": 1, "train.batch_size": 16, "backbone.name": world.backbone}
+    words = [str(word) for key, value in small.items() for word in (f"--{key}", value)]
+    out = ["--out", str(world.trial / "run"), "--methods", "kmeans,simgcd", "--seeds", "0"]
+    return ["bench", "--datasets", str(world.listed), *out, *words, *world.flags]
+
+
+def edits_file(world: World) -> Path:
+    """Corrections of every kind, made in the report of the kept discovery."""
+    path = world.base / "edits.csv"
+    if not path.is_file():
+        path.write_text(_edits_text(world.kept / "run"), encoding="utf-8")
+    return path
+
+
+def _edits_text(run: Path) -> str:
+    from holotype.categories.edits import Edit, to_csv
+    from holotype.categories.found import Discovery
+
+    def work() -> str:
+        found = Discovery.load(run)
+        novel = [category.id for category in found.categories if category.kind == "novel"]
+        paths = [str(path) for path in found.images["path"] if "blue" in path or "yellow" in path]
+        rows = [("confirm", path, "", "sea") for path in paths[:3]]
+        rows += [("move", paths[4], "", "green"), ("reject", paths[5], "", "")]
+        rows += [("rename", "", id, f"called {id}") for id in novel[:1]]
+        return to_csv(Edit(found.run_id, f"2026-01-01T00:00:{i:02d}Z", *row) for i, row in enumerate(rows))
+
+    return str(in_child(work).value)
+
+
+def baseline(world: World, command: Command) -> list[str]:
+    """Run it once without any trouble and remember what it leaves; a sentence for everything wrong with that."""
+    if command.name in world.baselines:
+        return []
+    world.fresh(*command.kept)
+    ended = tried(world, command)
+    problems = ended.troubles(0) + (ended.value or {}).get("outside", [])
+    world.baselines[command.name] = snapshot(world.trial)
+    world.events[command.name] = (ended.value or {}).get("seen", [])
+    world.seconds[command.name] = ended.seconds
+    return [f"without any trouble, {command.name} {problem}" for problem in problems]
+
+
+def tried(world: World, command: Command, watch: Watch | None = None, strike: Strike | None = None) -> Ended:
+    """The command in a child under watch, in the place of trials as it stands."""
+    words = command.words(world)
+    work = holotype(*words)
+
+    def watched() -> dict[str, object]:
+        world.settle()
+        seen = (watch or Watch()).install_in(str(world.trial))
+        code = work()
+        return {"code": code, "seen": seen.seen, "outside": seen.outside, "refused": seen.refused}
+
+    ended = in_child(watched, strike=strike)
+    if ended.code == 0 and isinstance(ended.value, dict):
+        ended.code = ended.value["code"]
+    return ended
+
+
+def goes_on(world: World, command: Command) -> list[str]:
+    """After trouble: the same command ends with 0 and leaves what an uninterrupted one does."""
+    again = tried(world, command)
+    problems = [f"afterwards {problem}" for problem in again.troubles(0)]
+    problems += [f"{change} is outside" for change in (again.value or {}).get("outside", [])]
+    return problems + differences(world.baselines[command.name], snapshot(world.trial))

@@ -1,0 +1,128 @@
+"""What reads each file of a run folder, without the rest of the command: the short way to try many spoiled files."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.torture.world import World
+
+
+def reader(world: World, run: Path, name: str) -> Callable[[], object]:
+    """What reads the file `name`, a path below the run folder."""
+    last = name.rpartition("/")[2]
+    if name in ("model.json", "model.safetensors"):
+        return lambda: _model(run)
+    if name.startswith("embeddings/"):
+        return lambda: _embeddings(world, run)
+    if name.startswith("report/"):
+        return lambda: _report(run)
+    if name in ("identity.json", "config.yaml", "count.json", "collection.parquet", "earlier.json"):
+        return lambda: _go_on(world, run)
+    if last in (
+        "scores.json",
+        "per_class.csv",
+        "identity.json",
+        "config.yaml",
+        "cache.json",
+        "metrics.jsonl",
+    ):
+        return lambda: _training((run / name).parent)
+    if name.startswith("rounds/"):
+        return lambda: _rounds(world, run)
+    return lambda: _found(run)
+
+
+def _found(run: Path) -> None:
+    from holotype.categories.edits import read_log
+    from holotype.categories.features import read_features
+    from holotype.categories.queue import write_queue
+    from holotype.placing.ours import is_known
+    from holotype.placing.written import read_results
+
+    results = read_results(run)
+    read_features(run, len(results.found.images))
+    read_log(run)
+    write_queue(run)
+    is_known(run, run / "assignments.csv")
+
+
+def _rounds(world: World, run: Path) -> None:
+    from holotype.discovery.changes import write_changes
+    from holotype.discovery.rounds import play, waiting
+
+    play(run)
+    waiting(run)
+    write_changes(run, 1)
+    _go_on(world, run)
+
+
+def _go_on(world: World, run: Path) -> None:
+    """As `discover --dry-run` and `discover` look at a folder before they do anything."""
+    from holotype.data.sources import load_table
+    from holotype.discovery.claim import claim, find_folder
+    from holotype.discovery.config import DiscoverConfig
+    from holotype.discovery.going_on import foresee
+
+    table = load_table(world.listed)
+    config = DiscoverConfig(k=4, steps=6, backbone=str(world.backbone), device="cpu")
+    find_folder(run, table)
+    foresee(run, table)
+    claim(run, table, config)
+
+
+def _model(run: Path) -> None:
+    from holotype.placing.corrected import corrected
+    from holotype.runs.trained import load_trained
+
+    corrected(run, load_trained(run, "cpu"))
+
+
+def _embeddings(world: World, run: Path) -> None:
+    from holotype.data.digests import digests
+    from holotype.data.sources import load_table
+    from holotype.data.stamps import stamps
+    from holotype.machine.device import Compute
+    from holotype.models.backbone import BackboneConfig, load_backbone
+    from holotype.runs.by_content import embed_by_content
+
+    table = load_table(world.listed)
+    paths = [str(path) for path in table.path]
+    stamp = stamps(paths)
+    found = digests(paths, stamp, [None] * len(paths))
+    backbone = load_backbone(BackboneConfig(str(world.backbone)))
+    embed_by_content(table, found, backbone, Compute.on("cpu"), run / "embeddings")
+
+
+def _report(run: Path) -> None:
+    """A zip is made of a report that was just built."""
+    from holotype.categories.found import Discovery
+    from holotype.report.thumbs import make_thumbs
+
+    paths = [str(path) for path in Discovery.load(run).images["path"]]
+    make_thumbs(paths, paths, run / "report" / "thumbs", False)
+
+
+def _training(own: Path) -> None:
+    from holotype.models.cache import CacheViews
+    from holotype.report.data import read_scores
+    from holotype.runs.folder import IDENTITY, RunFolder, read_per_class
+    from holotype.runs.identity import Identity
+    from holotype.runs.settings import read_settings
+    from holotype.training.journal import Metrics
+
+    folder = RunFolder(own)
+    folder.finished()
+    read_scores(own)
+    if (own / "cache.json").is_file():
+        stored = folder.read_json("cache.json")
+        with contextlib.suppress(TypeError, KeyError):  # as take_cache does, which makes a sentence of it
+            CacheViews.parse(stored["views"])
+    if (own / IDENTITY).is_file():
+        Identity.from_dict(folder.read_json(IDENTITY), own / IDENTITY)
+    if (own / "config.yaml").is_file():
+        read_settings(own / "config.yaml")
+    if (own / "per_class.csv").is_file():
+        read_per_class(own / "per_class.csv")
+    Metrics(own / "metrics.jsonl").rewind(10**9)

@@ -1,0 +1,86 @@
+"""Killed before each change of a file, or refused it: the same command must go on as if nothing had happened."""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Iterator
+
+from tests.torture.commands import BY_NAME, COMMANDS, Command, baseline, goes_on, tried
+from tests.torture.hooks import Watch
+from tests.torture.tally import Campaign, Case
+from tests.torture.world import World
+
+QUICK = ("report", "edits")
+"""Commands of the short form."""
+FOR_EVER = 1 << 30
+
+
+def _commands(world: World) -> list[Command]:
+    return [BY_NAME[name] for name in QUICK] if world.short else list(COMMANDS)
+
+
+def _points(world: World, seed: int, errors: tuple[int, ...]) -> Iterator[Case]:
+    """Every change of every command, in an order of chance, so that a part of them tells of all."""
+    cases = []
+    for command in _commands(world):
+        problems = baseline(world, command)
+        if problems:
+            cases.append(Case(f"{command.name} undisturbed", problems))
+            continue
+        for error in errors:
+            told = errno.errorcode.get(error, "kill")
+            cases += [
+                Case(f"{command.name} {told} {n}", (command.name, error, n)) for n in _numbers(world, command)
+            ]
+    random.Random(seed).shuffle(cases)
+    yield from cases
+
+
+def _numbers(world: World, command: Command) -> list[int]:
+    """Numbers of the changes; in the short form not every time that one and the same file is opened."""
+    seen: set[str] = set()
+    numbers = []
+    for number, change in enumerate(world.events[command.name]):
+        if not (world.short and change.startswith("open ") and change in seen):
+            numbers.append(number)
+        seen.add(change)
+    return numbers
+
+
+def _check(world: World, case: Case) -> list[str]:
+    if isinstance(case.what, list):
+        return case.what
+    name, error, number = case.what
+    command = BY_NAME[name]
+    problems = baseline(world, command)
+    world.fresh(*command.kept)
+    ended = tried(
+        world, command, Watch(at=number, error=error, last=FOR_EVER if error == errno.ENOSPC else 1)
+    )
+    if error:
+        problems += ended.troubles()
+        problems += (ended.value or {}).get("outside", [])
+    elif ended.signal != 9:
+        problems.append("was not stopped: it changes fewer files at one time than at another")
+    return problems + goes_on(world, command)
+
+
+STOPS = Campaign(
+    "stops",
+    "killed before a change of a file",
+    lambda world, seed: _points(world, seed, (0,)),
+    _check,
+    kind="stop points",
+    short=-1,
+    weight=3,
+)
+FAULTS = Campaign(
+    "faults",
+    "the disk is full from a change on, or fails once",
+    lambda world, seed: _points(world, seed, (errno.ENOSPC, errno.EIO)),
+    _check,
+    kind="faults",
+    short=6,
+    weight=3,
+)

@@ -1,0 +1,219 @@
+"""Command lines that nobody would type, and settings at the edges of what numbers can be: 0 or 2, never a traceback."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.torture.child import Ended
+from tests.torture.compare import differences
+from tests.torture.mutate import TEXTS
+from tests.torture.tally import Campaign, Case
+from tests.torture.world import World, untouched
+
+NUMBERS = (
+    *(
+        "0",
+        "-0",
+        "-1",
+        "1",
+        "2",
+        "1e9",
+        "1e308",
+        "1e309",
+        "-1e309",
+        "nan",
+        "inf",
+        "-inf",
+        "1e-320",
+        "0.1",
+        "0.5",
+    ),
+    *(
+        "9" * 30,
+        "2147483648",
+        "-9223372036854775809",
+        "0x10",
+        "1_000",
+        "１",
+        "١",
+        "1,5",
+        "1/2",
+        "+3",
+        "true",
+        "null",
+    ),
+)
+COMMANDS = (
+    *(
+        "discover",
+        "report",
+        "assign",
+        "write",
+        "estimate-k",
+        "embed",
+        "export",
+        "train",
+        "bench",
+        "methods",
+        "data",
+    ),
+    *("--version", "--help", "demo!", "", "-", "--"),
+)
+SLOW = ("demo",)
+"""Not among them: a whole run on a thousand images."""
+
+
+def _flags(command: str) -> list[str]:
+    """Those that a command has, from its own help."""
+    import importlib
+    import re
+
+    if command == "train":
+        from holotype.runs.settings import default_experiment, settings
+
+        keys = [key for key, _, _ in settings(default_experiment("simgcd", "images"))]
+        return [
+            *(f"--{key}" for key in keys),
+            "--config",
+            "--preset",
+            "--no_progress",
+            "--help",
+            "--print_config",
+        ]
+    try:
+        module = importlib.import_module(f"holotype.cli.{command.replace('-', '_')}")
+        text = module.make_parser().format_help()
+    except (ImportError, AttributeError):
+        return ["--help"]
+    return sorted(set(re.findall(r"--[a-z][\w.-]*", text)))
+
+
+def _places(world: World) -> list[str]:
+    """What words may name: things that are there, and things that are not what they should be."""
+    own = world.trial
+    return [
+        *(
+            str(world.images),
+            str(world.listed),
+            str(own / "run"),
+            str(world.backbone),
+            str(own / "out" / "new"),
+        ),
+        *(
+            str(own),
+            str(own / "nowhere"),
+            "/dev/null",
+            "/proc/self/mem",
+            str(own / "empty"),
+            ".",
+            "run",
+            "out/x.csv",
+        ),
+    ]
+
+
+def _lines(world: World, seed: int) -> Iterator[Case]:
+    dice = random.Random(f"words {seed}")
+    flags = {command: _flags(command) for command in COMMANDS}
+    for number in range(1_000_000):
+        command = dice.choice(COMMANDS)
+        words = [command]
+        for _ in range(dice.randrange(0, 3)):
+            words.append(
+                dice.choice([*_places(world), *_places(world), dice.choice(TEXTS), "simgcd", "rpc", "check"])
+            )
+        for _ in range(dice.randrange(0, 5)):
+            flag = dice.choice(flags[command])
+            words.append(flag if dice.random() < 0.9 else flag[: dice.randrange(2, len(flag) + 1)])
+            if dice.random() < 0.8:
+                words.append(
+                    dice.choice(
+                        [*NUMBERS, *TEXTS, *_places(world), "simgcd", "cpu", "cuda", "auto", "embedded"]
+                    )
+                )
+        words = [word.replace("\x00", "") for word in words]  # no system passes these on
+        yield Case(
+            str(number),
+            [word for word in words if word.isprintable() or "\x1b" in word or dice.random() < 0.5],
+        )
+
+
+def _line(world: World, case: Case) -> list[str]:
+    world.fresh("run")
+    (world.trial / "empty").mkdir()
+    before = untouched(world)
+    ended = world.run(
+        [*case.what, "--no-progress"] if case.what[:1] in (["discover"], ["report"]) else case.what
+    )
+    told = f"holotype {' '.join(map(repr, case.what))}"
+    problems = ended.troubles(*((0, 2))) + unclean(ended)
+    return [f"{told}: {problem}" for problem in [*problems, *differences(before, untouched(world))]]
+
+
+def unclean(ended: Ended) -> list[str]:
+    """Signs that a terminal would obey."""
+    said = ended.out + ended.err
+    signs = sorted({sign for sign in said if (sign < " " and sign not in "\n\t") or "\x7f" <= sign <= "\x9f"})
+    return [f"sent {signs!r} to the terminal"] if signs else []
+
+
+WORDS = Campaign("words", "odd command lines", _lines, _line, kind="command lines", weight=2)
+
+
+# -- extreme values in a real training ----------------------------------------------------------------------
+
+
+def _numbers(world: World, seed: int) -> Iterator[Case]:
+    """Every number among the settings of methods that train, with every number that is odd, in an order of chance."""
+    from holotype.runs.settings import default_experiment, settings
+
+    dice, cases = random.Random(f"values {seed}"), []
+    for method in ("simgcd", "rpc", "gcd", "uno"):
+        for key, value, _ in settings(default_experiment(method, "images")):
+            numeric = isinstance(value, int | float) and not isinstance(value, bool)
+            if numeric or key in ("k", "train.epochs", "seed"):
+                cases += [Case(f"{method} {key} {number}", (method, key, number)) for number in NUMBERS[:17]]
+    dice.shuffle(cases)
+    yield from cases
+
+
+def _trained(world: World, case: Case) -> list[str]:
+    method, key, number = case.what
+    world.fresh()
+    words = world.train(world.trial / "run", method)
+    ended = world.run([*words[:3], *_without(words[3:], f"--{key}"), f"--{key}={number}"])
+    problems = ended.troubles()
+    if ended.code == 0:
+        problems += _sound(world.trial / "run")
+    return [f"{case.key}: {problem}" for problem in problems + unclean(ended)]
+
+
+def _without(words: list[str], flag: str) -> list[str]:
+    if flag not in words:
+        return words
+    place = words.index(flag)
+    return words[:place] + words[place + 2 :]
+
+
+def _sound(run: Path) -> list[str]:
+    """A training that says it is done has found something, and says no number that is none."""
+    import json
+
+    if not (run / "scores.json").is_file():
+        return ["ended with 0 and left no scores"]
+    scores = json.loads((run / "scores.json").read_text())["scores"]
+    odd = [
+        key
+        for key, value in scores.items()
+        if isinstance(value, float) and not 0 <= value <= 1 and key not in ("ari",)
+    ]
+    lines = (run / "metrics.jsonl").read_text().splitlines() if (run / "metrics.jsonl").is_file() else []
+    odd += [line[:80] for line in lines if "NaN" in line or "Infinity" in line]
+    return [f"ended with 0 and {what} is no number" for what in odd]
+
+
+VALUES = Campaign(
+    "values", "extreme settings in a real training", _numbers, _trained, kind="command lines", weight=2
+)
