@@ -1,0 +1,108 @@
+"""docs/stability.md: its rules are those of the code, its figures those of the records."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from statistics import mean, stdev
+
+import numpy as np
+import pytest
+
+from holotype.cli.cut import EDITS
+from holotype.cluster.unevenness import LEAST_LABELS, SPREAD
+from holotype.discovery.several import FEWEST, QUICK
+
+TOP = Path(__file__).resolve().parents[2]
+PAGE = (TOP / "docs" / "stability.md").read_text(encoding="utf-8")
+RECORDS = TOP / "experiments" / "results" / "stability"
+
+
+def record(name: str) -> dict:
+    return json.loads((RECORDS / f"{name}.json").read_text())
+
+
+def row(head: str) -> list[str]:
+    (found,) = re.findall(rf"^\| {re.escape(head)} \|(.*)\|$", PAGE, re.MULTILINE)
+    return [one.strip() for one in found.split("|")]
+
+
+def cell(values: list[float]) -> str:
+    return f"{mean(values):.1f} ± {stdev(values):.1f}"
+
+
+def test_how_many_trainings_there_are() -> None:
+    words = ("30 seconds", "a minute", "two minutes")
+    assert [seconds for seconds, _ in QUICK] == [30, 60, 120]
+    for word, (_, n) in zip(words, QUICK, strict=True):
+        assert row(f"up to {word}") == [str(n)]
+    assert f"fewer than {FEWEST} images" in PAGE
+
+
+def test_the_rule_of_sizes() -> None:
+    assert pytest.approx(1 / 3) == SPREAD
+    assert "`s = 1/3` or more" in PAGE
+    assert LEAST_LABELS == 4
+    assert "or fewer than four" in PAGE
+    assert f"cuts/12/{EDITS}" in PAGE
+
+
+@pytest.mark.parametrize("part", ["chosen", "confirmed"])
+def test_the_figures_are_those_of_the_records(part: str) -> None:
+    five, eight = record(f"{part}-5"), record(f"{part}-8")
+    assert (five["together"], eight["together"], five["seeds"]) == (5, 8, 25)
+    assert five["command"] in PAGE
+    assert five["commit"] == eight["commit"]
+    assert five["commit"] in PAGE
+    for one, other in zip(five["collections"], eight["collections"], strict=True):
+        told, sizes = row(one["collection"]), one["all"]
+        spread = "none" if one["spread"] is None else f"{one['spread']:.2f}"
+        assert told[:4] == [f"{one['images']:,}", f"{one['ratio']}", spread, one["chosen"]]
+        assert told[4:6] == [cell(sizes["equal"]["one"]), cell(sizes["different"]["one"])]
+        assert told[6] == cell(sizes[one["chosen"]]["several"])
+        assert told[7] == cell(other["all"][other["chosen"]]["several"])
+    summed = row("**these chose the rules**" if part == "chosen" else "**these chose nothing**")
+    for place, (of, name) in {4: (five, "before"), 6: (five, "now"), 7: (eight, "now")}.items():
+        told = of["summary"][name]
+        assert summed[place] == f"{told['mean']:.2f} ± {told['deviation']:.2f}"
+
+
+def test_what_is_said_of_the_deviation() -> None:
+    for part, words in (
+        ("confirmed", "from {} to {} with five trainings and to {} with eight"),
+        ("chosen", "it fell from {} to {} and {}"),
+    ):
+        five, eight = record(f"{part}-5")["summary"], record(f"{part}-8")["summary"]
+        deviations = (five["before"], five["now"], eight["now"])
+        assert words.format(*(f"{one['deviation']:.2f}" for one in deviations)) in PAGE
+    five, eight = record("confirmed-5"), record("confirmed-8")
+    gains = [one["summary"]["now"]["mean"] - one["summary"]["before"]["mean"] for one in (five, eight)]
+    assert f"by {gains[0]:.1f} (five trainings) and {gains[1]:.1f} points (eight)" in PAGE
+    assert f"(n = {five['summary']['now']['n']} and {eight['summary']['now']['n']};" in PAGE
+    assert all(
+        mean(one["all"][one["chosen"]]["several"]) > mean(one["all"]["equal"]["one"])
+        for one in five["collections"]
+    )
+    for part, gain in (("chosen", "0.7"), ("confirmed", "0.0")):
+        told = record(f"{part}-5")["summary"]
+        assert f"{told['one, chosen sizes']['mean'] - told['before']['mean']:.1f}" == gain
+    assert "by 0.7 points on the collections that chose the rules, and by 0.0 on the others" in PAGE
+    errors = [np.mean([one["error"][name] for one in five["collections"]]) for name in ("one", "several")]
+    errors.append(np.mean([one["error"]["several"] for one in eight["collections"]]))
+    assert "{:.3f} with one training, {:.3f} with five, {:.3f} with eight".format(*errors) in PAGE
+
+
+def test_the_purity_of_what_comes_back() -> None:
+    pairs = [pair for one in record("confirmed-5")["collections"] for pair in one["returns"]]
+    purity = [[p for times, p in pairs if times == n] for n in range(6)]
+    assert row("purity") == [f"{round(100 * mean(one))} %" for one in purity]
+    assert row("categories") == [str(len(one)) for one in purity]
+
+
+def test_the_check_with_real_trainings() -> None:
+    whole = record("whole")
+    assert whole["command"] in PAGE
+    before, now = whole["summary"]["before"], whole["summary"]["now"]
+    assert f"one training {before['mean']:.1f} ± {before['deviation']:.1f} (n = {before['n']})" in PAGE
+    assert f"{now['mean']:.1f} ± {now['deviation']:.1f} (n = {now['n']})" in PAGE
