@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_box_flags, add_running_flags, boxes_of, several, speaks
+from holotype.cli.words import SOURCES, Parser, add_box_flags, add_running_flags, boxes_of, several, speaks
 
 if TYPE_CHECKING:
     from holotype.placing.assign import Assigned
@@ -21,7 +21,7 @@ def command(argv: Sequence[str]) -> int:
 
     assigned = assign_images(
         Path(given.run),
-        Path(given.images),
+        given.images,
         out=Path(given.out) if given.out else None,
         copy_to=Path(given.copy_to) if given.copy_to else None,
         device=given.device,
@@ -46,7 +46,7 @@ def make_parser() -> Parser:
     parser.add_argument(
         "images",
         metavar="NEW_IMAGES",
-        help="folder of images, CSV or Parquet file with a column path, or one image",
+        help=f"{SOURCES}; or one image",
     )
     parser.add_argument(
         "--out",

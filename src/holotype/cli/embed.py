@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.cli.words import Parser, add_labels_flag, add_running_flags, speaks
+from holotype.cli.words import SOURCES, Parser, add_labels_flag, add_running_flags, speaks
 
 if TYPE_CHECKING:
     from holotype.data.table import Table
@@ -51,7 +51,7 @@ def add_image_flags(parser: Parser) -> None:
     parser.add_argument(
         "images",
         metavar="IMAGES",
-        help="folder of images, CSV or Parquet file that lists them, or the name of a benchmark",
+        help=f"{SOURCES}, or the name of a benchmark",
     )
     add_labels_flag(parser)
     parser.add_argument(
@@ -81,14 +81,15 @@ def read_collection(given: Any) -> Collection:
     """A benchmark under the GCD protocol, or a collection of one's own."""
     from holotype.data.benchmarks import BENCHMARKS, check_dataset, load_benchmark
     from holotype.data.protocol import gcd_split
+    from holotype.data.readers.registry import folder_name
     from holotype.data.sources import load_table
 
     check_dataset(given.images)
     if given.images in BENCHMARKS:
         benchmark = load_benchmark(given.images, Path(given.root) if given.root else None)
         return Collection(gcd_split(benchmark), given.images, len(benchmark.known) + len(benchmark.novel))
-    table = load_table(Path(given.images), Path(given.labels) if given.labels else None)
-    return Collection(table, Path(given.images).resolve().stem)
+    table = load_table(given.images, Path(given.labels) if given.labels else None)
+    return Collection(table, Path(folder_name(given.images)).stem)
 
 
 def embed(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:

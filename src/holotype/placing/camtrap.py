@@ -21,7 +21,7 @@ from holotype import __version__
 from holotype.categories.edits import quoted
 from holotype.data.boxes import Box
 from holotype.data.columns import guarded
-from holotype.data.containers import split_container
+from holotype.data.containers import has_own_file
 from holotype.errors import InputError
 from holotype.machine.locks import hold
 from holotype.placing.camtrap_package import (
@@ -152,7 +152,7 @@ def _read_media(results: Results, of: Sequence[str], progress: bool) -> tuple[_M
     for row, ((path, _), there, problem) in enumerate(
         zip(results.parts, results.there, results.problem, strict=True)
     ):
-        if there and not (problem and split_container(path)):
+        if there and not (problem and not has_own_file(path)):
             pictures.setdefault(path, []).append(row)
     rows = [some[0] for some in pictures.values()]
     media = _Media(rows, list(pictures.values()), [], [of[row] for row in rows], [], [], [])
@@ -174,7 +174,7 @@ def _put_files(results: Results, media: _Media, folder: Path, copy: bool, progre
     Images inside containers have no address of their own, so that they always are.
     """
     paths = [results.parts[row][0] for row in media.row]
-    inside = [copy or split_container(path) is not None for path in paths]
+    inside = [copy or not has_own_file(path) for path in paths]
     root = folder / "media"
     if not any(inside) and not root.exists():
         return [""] * len(paths)

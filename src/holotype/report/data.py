@@ -21,8 +21,10 @@ from holotype.categories.edits import Edit
 from holotype.categories.facts import Facts
 from holotype.categories.found import Category, Discovery
 from holotype.categories.purity import in_words, told
+from holotype.data.addresses import is_address
 from holotype.data.boxes import split_box
-from holotype.data.containers import split_container
+from holotype.data.containers import has_own_file
+from holotype.data.paths import absolute
 from holotype.report.occasions import occasions
 
 FORMAT = 1
@@ -72,6 +74,8 @@ def _share(rows: np.ndarray, frame: pd.DataFrame, limit: int) -> np.ndarray:
 
 
 def _absolute(path: str, root: str) -> str:
+    if is_address(path) or (is_address(root) and not os.path.isabs(path)):
+        return absolute(path, root)
     if os.path.isabs(path) or os.path.exists(path) or not root:
         return os.path.abspath(path)
     return os.path.abspath(os.path.join(root, path))
@@ -222,11 +226,11 @@ def _links(chosen: Chosen, folder: Path) -> dict[str, Any]:
     names = [path[len(root) :] for path in chosen.paths]
     files = [split_box(file)[0] for file in chosen.files]
     rest = [file[len(top) :].replace(os.sep, "/") for file in files]
-    inside = [i for i, file in enumerate(files) if split_container(file) is not None]
+    inside = [i for i, file in enumerate(files) if not has_own_file(file)]
     return {
         "root": root,
         "path": names,
-        "link": link_to(top, folder),
+        "link": "" if len(inside) == len(files) else link_to(top, folder),
         "file": [] if rest == names else rest,
         "inside": inside,
     }

@@ -161,7 +161,7 @@ def outline(experiment: Experiment) -> dict[str, Any]:
     told: dict[str, Any] = {
         "engine": ENGINE,
         **flat({"method": _method(experiment), "train": _train(experiment)}),
-        "data.name": dataset if dataset in BENCHMARKS else collection_name(Path(dataset)),
+        "data.name": dataset if dataset in BENCHMARKS else collection_name(dataset),
         "backbone.name": Path(own.name).stem if own.name.endswith(".safetensors") else own.name,
         "backbone.train_blocks": own.train_blocks,
     }
@@ -172,7 +172,9 @@ def outline(experiment: Experiment) -> dict[str, Any]:
     if isinstance(experiment.k, int):
         told["data.k"] = experiment.k
     elif experiment.k is None and dataset in BENCHMARKS:
-        told["data.k"] = read_facts(dataset).classes  # and not a number that was counted, or another one given
+        told["data.k"] = read_facts(
+            dataset
+        ).classes  # and not a number that was counted, or another one given
     told |= {"backbone.image_size": own.image_size} if own.image_size else {}
     told |= {"train.precision": experiment.train.precision} if experiment.train.precision != "auto" else {}
     return told
