@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
+
+from holotype.data import stores
 
 KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1"}
 QUERY = "scheme=http&region=us-east-1&endpoint_override=127.0.0.1:"
@@ -40,6 +44,21 @@ class Bucket:
         return f"s3://bucket/{key}?{QUERY}{self.port}"
 
 
+@pytest.fixture(autouse=True)
+def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test opens a store on another machine."""
+    original = stores.s3_settings
+
+    def checked(address: str) -> dict[str, Any]:
+        told = original(address)
+        assert str(told.get("endpoint_override", "")).startswith("127.0.0.1:"), (
+            "a test must not leave this machine"
+        )
+        return told
+
+    monkeypatch.setattr(stores, "s3_settings", checked)
+
+
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     """An empty bucket; skipped where moto is not installed."""
@@ -50,7 +69,11 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
         monkeypatch.setenv(name, value)
     running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     running.start()
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     try:
-        yield Bucket(running.get_host_and_port()[1])
+        port = running.get_host_and_port()[1]
+        with urlopen(Request(f"http://127.0.0.1:{port}/moto-api/reset", method="POST"), timeout=10):
+            pass  # what it holds belongs to the process, not to the server
+        yield Bucket(port)
     finally:
         running.stop()

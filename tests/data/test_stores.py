@@ -18,10 +18,10 @@ from holotype.data.stamps import stamps
 from holotype.data.stores import StoreProblem, files_below, read_part, read_whole, stamp_of
 from holotype.errors import InputError
 
-from .bucket import Bucket, bucket
+from .bucket import Bucket, bucket, only_here
 from .packed import images_of, square, write_parquet, write_shards
 
-__all__ = ["bucket"]
+__all__ = ["bucket", "only_here"]
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +62,14 @@ def test_a_bucket_is_a_folder(bucket: Bucket, squares_folder: Path) -> None:
     assert all(stamp for stamp in stamps(list(there.path)))
 
 
+def test_an_address_counts_more_than_the_environment(monkeypatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1/")
+    told = stores.s3_settings("s3://bucket")
+    assert (told["scheme"], told["endpoint_override"], told["anonymous"]) == ("http", "127.0.0.1:1", False)
+    told = stores.s3_settings("s3://bucket?endpoint_override=127.0.0.1:2&anonymous=true")
+    assert (told.get("scheme"), told["endpoint_override"], told["anonymous"]) == (None, "127.0.0.1:2", True)
+
+
 def test_the_environment_may_tell_the_endpoint(bucket: Bucket, monkeypatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{bucket.port}")
     bucket.put("photos/fox/1.png", square((7, 8, 9)))
@@ -76,7 +84,12 @@ def test_tars_and_parquet_files_in_a_bucket(bucket: Bucket, tmp_path: Path) -> N
     write_shards(tmp_path / "shards", rows, 4)
     write_parquet(tmp_path / "set" / "a.parquet", rows, group=2)
     bucket.put_folder(tmp_path, "all")
-    for source in ("all/shards/shard-{000..001}.tar", "all/shards/shard-*.tar", "all/shards", "all/set/a.parquet"):
+    for source in (
+        "all/shards/shard-{000..001}.tar",
+        "all/shards/shard-*.tar",
+        "all/shards",
+        "all/set/a.parquet",
+    ):
         table = load_table(bucket.address(source))
         assert list(table.label) == ["fox"] * 3 + [""] * 4, source
         assert [read_image(path)[0].getpixel((0, 0))[0] for path in table.path] == list(range(7)), source

@@ -6,7 +6,7 @@
     s3://bucket/photos/fox/1.jpg           an object; so are gs://, abfs:// and hf://
     s3://bucket/shard.tar?region=eu#key    what a store must be told stands behind a question mark
 
-A real file whose name looks like one of the others wins. Everything here is text alone: nothing is opened.
+A real file whose name looks like one of the others wins. No file is opened here.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ Inside = tuple[str, str, str]
 def is_address(path: str) -> bool:
     """Is this an object on the network, s3://bucket/key, and no file?"""
     return SCHEME.match(path) is not None
+
+
+def is_pattern(source: str) -> bool:
+    """Does a source mean several files, by braces or stars, 'shard-{000..099}.tar'?"""
+    return ("{" in source or "*" in source) and (is_address(source) or not os.path.exists(source))
 
 
 def scheme_of(address: str) -> str:
@@ -63,7 +68,7 @@ def object_name(part: str) -> str:
 def split_inside(path: str) -> Inside | None:
     """Kind, file and key of an image inside a Parquet file or a tar; None for everything else."""
     found = INSIDE.fullmatch(path)
-    if found is None or (not is_address(path) and "?" in found["file"] and not os.path.isfile(found["file"])):
+    if found is None:
         return None
     if not is_address(path) and (os.path.exists(path) or not os.path.isfile(found["file"])):
         return None

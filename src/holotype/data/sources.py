@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from holotype.data.addresses import is_address
+from holotype.data.addresses import is_address, is_pattern
 from holotype.data.boxed import cut_out
 from holotype.data.containers import file_of, has_own_file
 from holotype.data.detections import CONFIDENCE, read_detections
@@ -21,7 +21,7 @@ from holotype.data.paths import relative
 from holotype.data.readers.folder import UNLABELLED_FOLDERS, from_folder, images_in
 from holotype.data.readers.listed import from_csv
 from holotype.data.readers.parquet import holds_images
-from holotype.data.readers.registry import FOLDER, How, Reader, is_pattern, readers, source_name
+from holotype.data.readers.registry import FOLDER, How, Reader, readers, source_name
 from holotype.data.table import Table
 from holotype.errors import InputError
 

@@ -22,6 +22,7 @@ from holotype.data.addresses import is_address, object_address, object_name, sch
 CONNECT, ANSWER = 3.0, 20.0
 """Seconds that a store may take to be reached, and to send the next bytes."""
 TRIES = 2
+TRUE = ("1", "true", "yes")
 READ_AHEAD = 1 << 20
 """Bytes that are asked for at once where a file on the network is read from its beginning to its end."""
 OPTIONS = {
@@ -62,22 +63,32 @@ class Found:
 # -- file systems ---------------------------------------------------------------------------------------
 
 
+def s3_settings(address: str) -> dict[str, Any]:
+    """What the file system of an S3 address is told: by the address, or else by AWS_ENDPOINT_URL, which pyarrow reads
+    in some of its ways to open a store and not in others."""
+    told: dict[str, Any] = _options(address)
+    told["anonymous"] = told.pop("anonymous", "").lower() in TRUE
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if endpoint and "endpoint_override" not in told:
+        scheme, _, place = endpoint.rpartition("://")
+        told["endpoint_override"] = place.rstrip("/")
+        told.setdefault("scheme", scheme or "https")
+    return told
+
+
 def _s3(address: str) -> Any:
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
 
-    told = _options(address)
-    anonymous = told.pop("anonymous", "").lower() in ("1", "true", "yes")
+    told = s3_settings(address)
     retry = AwsStandardS3RetryStrategy(max_attempts=TRIES)
-    return S3FileSystem(
-        **told, anonymous=anonymous, connect_timeout=CONNECT, request_timeout=ANSWER, retry_strategy=retry
-    )
+    return S3FileSystem(**told, connect_timeout=CONNECT, request_timeout=ANSWER, retry_strategy=retry)
 
 
 def _google(address: str) -> Any:
     from pyarrow.fs import GcsFileSystem
 
     told = _options(address)
-    anonymous = told.pop("anonymous", "").lower() in ("1", "true", "yes")
+    anonymous = told.pop("anonymous", "").lower() in TRUE
     return GcsFileSystem(**told, anonymous=anonymous, retry_time_limit=timedelta(seconds=ANSWER))
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holotype.categories.found import safe_texts
-from holotype.data.addresses import is_address, split_inside
+from holotype.data.addresses import is_address, is_pattern, split_inside
 from holotype.data.boxed import columns
 from holotype.data.boxes import split_box
 from holotype.data.detections import CONFIDENCE
-from holotype.data.readers.registry import is_pattern, source_name
+from holotype.data.readers.registry import source_name
 from holotype.data.sources import IMAGE_EXTENSIONS, load_table
 from holotype.errors import InputError
 from holotype.machine.files import write_beside

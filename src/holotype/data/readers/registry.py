@@ -15,7 +15,7 @@ from importlib.metadata import entry_points
 from itertools import product
 from pathlib import Path
 
-from holotype.data.addresses import is_address, scheme_of, split_query, with_query
+from holotype.data.addresses import is_address, is_pattern, scheme_of, split_query, with_query
 from holotype.data.readers.bucket import from_bucket
 from holotype.data.readers.folder import from_folder
 from holotype.data.readers.listed import from_csv
@@ -98,11 +98,6 @@ class Registry:
 
 
 # -- several files --------------------------------------------------------------------------------------
-
-
-def is_pattern(source: str) -> bool:
-    """Does a source mean several files, by braces or stars?"""
-    return ("{" in source or "*" in source) and not (not is_address(source) and os.path.exists(source))
 
 
 def files_of(source: str) -> list[str]:
