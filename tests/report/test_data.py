@@ -12,7 +12,16 @@ from urllib.parse import quote, unquote
 import numpy as np
 import pytest
 
-from holotype.report.data import choose, link_to, page_data, read_scores, second_guess
+from holotype.report.data import (
+    Chosen,
+    _absolute,
+    _links,
+    choose,
+    link_to,
+    page_data,
+    read_scores,
+    second_guess,
+)
 from report.made import ODD, make_discovery, write_scores
 
 
@@ -141,3 +150,17 @@ def test_scores_come_from_the_scores_alone(tmp_path):
     ):
         (tmp_path / "scores.json").write_text(content)
         assert read_scores(tmp_path) == {}
+
+
+def test_images_without_a_file_have_no_link(tmp_path: Path) -> None:
+    """A link to the inside of a tar, or into a store, would lead nowhere."""
+    tar = tmp_path / "a.tar"
+    tar.touch()
+    files = [f"{tar}#1", "s3://bucket/photos/1.jpg?region=eu"]
+    links = _links(Chosen(np.arange(2), files, files), tmp_path)
+    assert (links["inside"], links["link"]) == ([0, 1], "")
+    photo = str(tmp_path / "1.jpg")
+    links = _links(Chosen(np.arange(2), [photo, files[0]], [photo, files[0]]), tmp_path)
+    assert links["inside"] == [1]
+    assert links["link"] != ""
+    assert _absolute("fox/1.jpg", "s3://bucket/photos?region=eu") == "s3://bucket/photos/fox/1.jpg?region=eu"

@@ -79,9 +79,10 @@ def add_image_flags(parser: Parser) -> None:
 
 def read_collection(given: Any) -> Collection:
     """A benchmark under the GCD protocol, or a collection of one's own."""
+    from holotype.data.addresses import is_address, is_pattern
     from holotype.data.benchmarks import BENCHMARKS, check_dataset, load_benchmark
     from holotype.data.protocol import gcd_split
-    from holotype.data.readers.registry import folder_name
+    from holotype.data.readers.registry import source_name
     from holotype.data.sources import load_table
 
     check_dataset(given.images)
@@ -89,7 +90,8 @@ def read_collection(given: Any) -> Collection:
         benchmark = load_benchmark(given.images, Path(given.root) if given.root else None)
         return Collection(gcd_split(benchmark), given.images, len(benchmark.known) + len(benchmark.novel))
     table = load_table(given.images, Path(given.labels) if given.labels else None)
-    return Collection(table, Path(folder_name(given.images)).stem)
+    plain = not is_address(given.images) and not is_pattern(given.images)
+    return Collection(table, Path(given.images).resolve().stem if plain else source_name(given.images))
 
 
 def embed(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:

@@ -139,8 +139,8 @@ def connect(address: str) -> tuple[Any, str]:
     parts, scheme = urlsplit(bare), scheme_of(address)
     if parts.password is not None or (parts.username and scheme not in ("abfs", "abfss")):
         raise StoreProblem(
-            f"An address with a password ({scheme}://...@{parts.hostname}) would be written into records; "
-            "give it in the environment instead, for example AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+            f"The address of {parts.hostname} has a name or a password in it, which would be written into records; "
+            "give these in the environment instead, for example AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
         )
     place = parts.netloc
     with telling(address):

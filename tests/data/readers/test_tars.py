@@ -54,7 +54,7 @@ def test_braces_stars_and_folders_mean_the_same_shards(tmp_path: Path) -> None:
     write_shards(tmp_path, rows, 4)
     table = load_table(str(tmp_path / "shard-{000..002}.tar"))
     assert [Path(path).name for path in table.path[3:5]] == ["shard-000.tar#03", "shard-001.tar#04"]
-    assert table.name == "shard-000..002"
+    assert table.name == "shard-000-002"
     for other in (str(tmp_path / "shard-*.tar"), tmp_path):
         assert list(load_table(other).path) == list(table.path)
         assert load_table(other).fingerprint() == table.fingerprint()

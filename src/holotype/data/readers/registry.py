@@ -166,7 +166,8 @@ def source_name(source: str | Path) -> str:
     last = split_query(text)[0].rstrip("/").rpartition("/")[2]
     stem, ending = os.path.splitext(last)
     name = stem if ending.lower() in (".parquet", ".tar") else last
-    return re.sub(r"[^\w.-]+", "-", re.sub(r"[{}]", "", name)).strip("-.") or "images"
+    name = re.sub(r"[{}]", "", name).replace("..", "-")
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "images"
 
 
 def folder_name(source: str | Path) -> str:
