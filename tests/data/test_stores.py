@@ -96,6 +96,13 @@ def test_tars_and_parquet_files_in_a_bucket(bucket: Bucket, tmp_path: Path) -> N
     assert table.path[6].endswith("#6")
 
 
+def test_a_list_may_label_objects(bucket: Bucket, tmp_path: Path) -> None:
+    for name in ("fox/1.png", "fox/2.png"):
+        bucket.put(f"photos/{name}", square())
+    (tmp_path / "l.csv").write_text("path,label\nfox/2.png,owl\n")
+    assert list(load_table(bucket.address("photos"), tmp_path / "l.csv").label) == ["", "owl"]
+
+
 def test_a_list_may_name_objects(bucket: Bucket, tmp_path: Path) -> None:
     bucket.put("photos/1.png", square())
     (tmp_path / "l.csv").write_text(f"path,label\n{bucket.address('photos/1.png')},fox\n")
@@ -207,8 +214,17 @@ def test_passwords_and_unknown_settings_in_addresses_are_refused() -> None:
 # -- other stores ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", ["gs", "abfs", "hf"])
-def test_other_stores_go_the_same_way(scheme: str, tmp_path: Path, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "place", "bucket"),
+    [
+        ("gs", "bucket", "bucket"),
+        ("abfs", "account.blob.core.windows.net/bucket", "bucket"),
+        ("abfs", "bucket" + "@account.dfs.core.windows.net", "bucket"),
+        ("abfs", "bucket", "bucket"),
+        ("hf", "datasets", "datasets"),
+    ],
+)
+def test_other_stores_go_the_same_way(scheme, place, bucket, tmp_path: Path, monkeypatch) -> None:
     """A folder stands in for the store: what is ours is the same for all of them."""
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
@@ -219,14 +235,13 @@ def test_other_stores_go_the_same_way(scheme: str, tmp_path: Path, monkeypatch) 
         return SubTreeFileSystem(str(tmp_path), LocalFileSystem())
 
     monkeypatch.setitem(stores.STORES, scheme, stand_in)
-    place = {"gs": "bucket", "abfs": "bucket@account.dfs.core.windows.net", "hf": "datasets"}[scheme]
-    home = tmp_path / ("datasets" if scheme == "hf" else "bucket") / "owner" / "set"
+    home = tmp_path / bucket / "owner" / "set"
     write_parquet(home / "data" / "train.parquet", [("a", square((1, 2, 3)), "fox"), ("b", square(), "")])
     table = load_table(f"{scheme}://{place}/owner/set")
     assert list(table.path) == [f"{scheme}://{place}/owner/set/data/train.parquet#{row}" for row in (0, 1)]
     assert (list(table.label), table.name) == (["fox", ""], "set")
     assert read_image(table.path[0])[0].getpixel((0, 0)) == (1, 2, 3)
-    assert asked == [f"{scheme}://{place}"]
+    assert asked == [f"{scheme}://{place.partition('/')[0]}"]
 
 
 def test_the_file_systems_of_other_stores_open_without_asking_anybody(monkeypatch) -> None:

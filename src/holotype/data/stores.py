@@ -145,8 +145,13 @@ def connect(address: str) -> tuple[Any, str]:
     place = parts.netloc
     with telling(address):
         system = _connected(scheme, place, query)
-    first = parts.username if scheme in ("abfs", "abfss") and parts.username else place
-    return system, object_name(f"{first}{parts.path}").rstrip("/")
+    first = place
+    if scheme in (
+        "abfs",
+        "abfss",
+    ):  # the host may be the account, and stands in front of the container or behind it
+        first = parts.username or ("" if "." in place else place)
+    return system, object_name(f"{first}{parts.path}").strip("/")
 
 
 @contextlib.contextmanager
@@ -293,6 +298,3 @@ class _Raw(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = 0) -> int:
         return int(self.stream.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self.stream.tell())
