@@ -69,6 +69,8 @@ COVERED = {
     "data/layouts/fine_grained.py": "data/test_layouts.py",
     "data/layouts/folders.py": "data/test_layouts.py",
     "data/layouts/listing.py": "data/test_benchmarks.py",
+    "data/readers/bucket.py": "data/test_stores.py",
+    "data/readers/listed.py": "data/test_sources.py",
     "errors.py": "cli/test_bad_input.py",
     "losses/precision.py": "losses/test_masked.py",
     "machine/processes.py": "training/test_processes.py",

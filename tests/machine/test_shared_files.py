@@ -14,8 +14,6 @@ import pytest
 from holotype.machine.locks import try_lock, try_share, waiting_for
 from tests.machine.test_locks import first_line
 
-from .test_locks import first_line
-
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="there are no such locks")
 
 

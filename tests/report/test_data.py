@@ -13,7 +13,15 @@ from urllib.parse import quote, unquote
 import numpy as np
 import pytest
 
-from holotype.report.data import choose, link_to, page_data, read_scores, second_guess
+from holotype.report.data import (
+    Chosen,
+    _absolute,
+    _links,
+    choose,
+    link_to,
+    page_data,
+    read_scores,
+)
 from report.made import ODD, make_discovery, write_scores
 
 
@@ -122,20 +130,6 @@ def test_a_folder_is_linked_relative_to_the_page(tmp_path):
     assert link_to(f"{tmp_path}/my pictures/", tmp_path / "run") == "../my%20pictures/"
 
 
-def test_the_second_guess_is_the_nearest_other_centre(tmp_path):
-    """Three groups on a line: the middle one is the second guess of both others."""
-    found = make_discovery(tmp_path, 30, known=1, novel=2)
-    angle = {"Sneaker": 0.0, "new-01": 0.5, "new-02": 1.2}
-    turn = np.array([angle[id] for id in found.images["category_id"]])
-    features = np.stack([np.cos(turn), np.sin(turn)], axis=1).astype(np.float16)
-    rows = np.arange(30)
-    guess = second_guess(found, rows, features)
-    names = [found.categories[g].id for g in guess]
-    expected = {"Sneaker": "new-01", "new-01": "Sneaker", "new-02": "new-01"}
-    assert names == [expected[id] for id in found.images["category_id"]]
-    assert second_guess(found, rows, None) == [-1] * 30
-
-
 def test_scores_come_from_the_scores_alone(tmp_path):
     """Those of the run and of what it is compared with; none where the truth is not known or the file is no record."""
     assert read_scores(tmp_path) == {}
@@ -153,3 +147,17 @@ def test_scores_come_from_the_scores_alone(tmp_path):
     ):
         (tmp_path / "scores.json").write_text(content)
         assert read_scores(tmp_path) == {}
+
+
+def test_images_without_a_file_have_no_link(tmp_path: Path) -> None:
+    """A link to the inside of a tar, or into a store, would lead nowhere."""
+    tar = tmp_path / "a.tar"
+    tar.touch()
+    files = [f"{tar}#1", "s3://bucket/photos/1.jpg?region=eu"]
+    links = _links(Chosen(np.arange(2), files, files), tmp_path)
+    assert (links["inside"], links["link"]) == ([0, 1], "")
+    photo = str(tmp_path / "1.jpg")
+    links = _links(Chosen(np.arange(2), [photo, files[0]], [photo, files[0]]), tmp_path)
+    assert links["inside"] == [1]
+    assert links["link"] != ""
+    assert _absolute("fox/1.jpg", "s3://bucket/photos?region=eu") == "s3://bucket/photos/fox/1.jpg?region=eu"

@@ -75,3 +75,12 @@ def test_the_page_is_the_same_but_for_its_paths(tmp_path):
     kept = ("category", "probability", "x", "label", "doubtful")
     assert {key: sent["images"][key] for key in kept} == {key: data["images"][key] for key in kept}
     assert sent["categories"] == data["categories"]
+
+
+def test_no_store_is_named_in_what_is_mailed(tmp_path: Path) -> None:
+    root, query = "s3://secret-bucket/photos", "endpoint_override=10.example.org:9000"
+    paths = [f"{root}/fox/1.jpg?{query}", f"{root}/a.tar?{query}#key"]
+    hide = hider(paths, f"{root}?{query}", tmp_path)
+    assert [hide.image(path) for path in paths] == ["fox/1.jpg", "a.tar#key"]
+    told = hide(f"{paths[0]} is damaged or cut off (x).")
+    assert told == "1.jpg is damaged or cut off (x)."

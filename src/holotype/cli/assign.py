@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holotype.cli.words import (
+    SOURCES,
     Parser,
     add_box_flags,
     add_code_flag,
@@ -30,7 +31,7 @@ def command(argv: Sequence[str]) -> int:
 
     assigned = assign_images(
         Path(given.run),
-        Path(given.images),
+        given.images,
         out=Path(given.out) if given.out else None,
         copy_to=Path(given.copy_to) if given.copy_to else None,
         device=given.device,
@@ -55,7 +56,7 @@ def make_parser() -> Parser:
     parser.add_argument(
         "images",
         metavar="NEW_IMAGES",
-        help="folder of images, CSV or Parquet file with a column path, or one image",
+        help=f"{SOURCES}; or one image",
     )
     parser.add_argument(
         "--out",

@@ -158,7 +158,7 @@ def recorded(study: Study, given: argparse.Namespace) -> str:
     changes = changes_by_row(ask.changes, chosen, study if given.study else None)
     for dataset in dict.fromkeys(dataset for row in chosen for dataset in row.datasets):
         for row in (row for row in chosen if dataset in row.datasets):
-            name = collection_name(Path(dataset))
+            name = collection_name(dataset)
             if found := select(study, row, name, every, ask, changes[row.name]):
                 rows.append(make_row(found, row.name if given.study else row.preset))
                 records += found

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from holotype.cli.words import (
+    SOURCES,
     Parser,
     add_box_flags,
     add_code_flag,
@@ -38,18 +39,18 @@ def command(argv: Sequence[str]) -> int:
 
     labels = Path(given.labels) if given.labels else None
     table = load_table(
-        Path(given.images),
+        given.images,
         labels,
         unlabelled=given.unlabelled,
         skip_missing=given.skip_missing,
         **boxes_of(given.boxes, given.box_confidence),
     )
     if given.dry_run:
-        return first_look(table, config, given.out, Path(given.images), progress=not given.no_progress)
+        return first_look(table, config, given.out, given.images, progress=not given.no_progress)
     from holotype.discovery.claim import find_folder
     from holotype.discovery.workflow import default_folder, discover_table
 
-    folder = Path(given.out) if given.out else find_folder(default_folder(Path(given.images)), table)
+    folder = Path(given.out) if given.out else find_folder(default_folder(given.images), table)
     edits = Path(given.edits) if given.edits else None
     found = discover_table(table, config, folder, progress=not given.no_progress, edits=edits)
     if speaks():
@@ -57,7 +58,7 @@ def command(argv: Sequence[str]) -> int:
     return 0
 
 
-def first_look(table: Table, config: DiscoverConfig, out: str | None, images: Path, progress: bool) -> int:
+def first_look(table: Table, config: DiscoverConfig, out: str | None, images: str, progress: bool) -> int:
     """Print what a discovery would begin or go on with; raise the InputError that it would. Nothing is written."""
     from holotype.discovery.look import look
 
@@ -91,9 +92,7 @@ def make_parser() -> Parser:
         description="Place every image in a known class or in a category found in the data: embed, estimate how many "
         "categories there are, train, describe, write a report. Ctrl-C and the same command goes on.",
     )
-    parser.add_argument(
-        "images", metavar="IMAGES", help="folder of images, or a CSV or Parquet file that lists them"
-    )
+    parser.add_argument("images", metavar="IMAGES", help=SOURCES)
     add_labels_flag(parser)
     parser.add_argument("--out", metavar="RUN", help="run folder (default: runs/NAME-discover)")
     parser.add_argument(

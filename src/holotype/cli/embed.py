@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.cli.words import Parser, add_labels_flag, add_running_flags, of_kind, say, speaks
+from holotype.cli.words import SOURCES, Parser, add_labels_flag, add_running_flags, of_kind, say, speaks
 from holotype.machine.files import sweep_tree
 from holotype.machine.locks import hold
 from holotype.machine.rules import Count
@@ -56,7 +56,7 @@ def add_image_flags(parser: Parser) -> None:
     parser.add_argument(
         "images",
         metavar="IMAGES",
-        help="folder of images, CSV or Parquet file that lists them, or the name of a benchmark",
+        help=f"{SOURCES}, or the name of a benchmark",
     )
     add_labels_flag(parser)
     parser.add_argument(
@@ -99,16 +99,19 @@ def add_image_flags(parser: Parser) -> None:
 
 def read_collection(given: Any) -> Collection:
     """A benchmark under the GCD protocol, or a collection of one's own."""
+    from holotype.data.addresses import is_address, is_pattern
     from holotype.data.benchmarks import BENCHMARKS, check_dataset, load_benchmark
     from holotype.data.protocol import gcd_split
+    from holotype.data.readers.registry import source_name
     from holotype.data.sources import load_table
 
     check_dataset(given.images)
     if given.images in BENCHMARKS:
         benchmark = load_benchmark(given.images, Path(given.root) if given.root else None)
         return Collection(gcd_split(benchmark), given.images, len(benchmark.known) + len(benchmark.novel))
-    table = load_table(Path(given.images), Path(given.labels) if given.labels else None)
-    return Collection(table, Path(given.images).resolve().stem)
+    table = load_table(given.images, Path(given.labels) if given.labels else None)
+    plain = not is_address(given.images) and not is_pattern(given.images)
+    return Collection(table, Path(given.images).resolve().stem if plain else source_name(given.images))
 
 
 def embed(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:

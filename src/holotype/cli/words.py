@@ -17,6 +17,12 @@ from typing import Any, NoReturn
 from holotype.errors import InputError
 from holotype.machine.device import NAMES, is_device_name
 
+SOURCES = (
+    "folder of images, CSV or Parquet file that lists them, Parquet file or tars that hold them ('{000..099}.tar'), "
+    "or an address (s3://bucket/photos, gs://, abfs://, hf://datasets/...)"
+)
+"""What a command takes, for its help."""
+
 
 def speaks() -> bool:
     """Of the processes that share a run, which all read and find the same, the first one speaks."""

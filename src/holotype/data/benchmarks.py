@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from holotype.data.addresses import is_address, is_pattern
 from holotype.data.layouts.cifar import list_cifar10, list_cifar100
 from holotype.data.layouts.fine_grained import list_aircraft, list_cars, list_cub
 from holotype.data.layouts.folders import list_cifar100_200, list_herbarium19, list_imagenet100
@@ -134,8 +135,8 @@ BENCHMARKS: dict[str, Callable[[Path], Benchmark]] = {name: partial(load_benchma
 
 
 def check_dataset(dataset: str) -> None:
-    """A data set is the name of a benchmark or something on the disk; raises InputError."""
-    if dataset in BENCHMARKS or Path(dataset).exists():
+    """A data set is the name of a benchmark, something on the disk or an address; raises InputError."""
+    if dataset in BENCHMARKS or is_address(dataset) or is_pattern(dataset) or Path(dataset).exists():
         return
     close = difflib.get_close_matches(dataset, BENCHMARKS, n=1)
     hint = f"did you mean {close[0]}" if close else f"the data sets are {', '.join(BENCHMARKS)}"

@@ -16,6 +16,7 @@ from holotype.data.boxes import BadBox, Box, are_shares, make_box, numbers, spli
 from holotype.data.containers import read_array, split_container
 from holotype.data.decode import ORIENTATION_TAG
 from holotype.data.detections import Detection, Detections, told
+from holotype.data.encoded import readable
 from holotype.data.exif import has_head
 from holotype.data.kinds import decoders
 from holotype.data.matching import find_images
@@ -48,7 +49,7 @@ def upright_size(file: str) -> tuple[int, int] | None:
         if part := split_container(file):
             height, width = read_array(*part).shape[:2]
             return width, height
-        with Image.open(file, formats=decoders()) as image:
+        with Image.open(readable(file), formats=decoders()) as image:
             turned = has_head(image) and image.getexif().get(ORIENTATION_TAG) in (5, 6, 7, 8)
             return image.size[::-1] if turned else image.size
     except Exception:  # decoders fail in many ways on damaged files

@@ -18,7 +18,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from holotype.data.addresses import is_address, split_inside
 from holotype.data.boxes import split_box
+from holotype.data.stores import stamp_of
 
 CIFAR_PIXELS = 3 * 32 * 32
 CONTAINER_ENDINGS = (".npz", ".bin")
@@ -56,13 +58,22 @@ def split_container(path: str) -> tuple[str, int] | None:
 def file_of(path: str) -> str:
     """The file that holds the image: the container for "file#index", the picture for a box, else the path itself."""
     path, _ = split_box(path)
+    if inside := split_inside(path):
+        return inside[1]
     part = split_container(path)
     return part[0] if part else path
 
 
 def image_exists(path: str) -> bool:
     """Is there a file for this path (for "file#index" the container, for a box the picture)?"""
-    return os.path.isfile(file_of(path))
+    file = file_of(path)
+    return stamp_of(file) != "" if is_address(file) else os.path.isfile(file)
+
+
+def has_own_file(path: str) -> bool:
+    """Is the image, or the picture of its box, a file of its own on this machine, which can be linked to?"""
+    path, _ = split_box(path)
+    return not is_address(path) and split_inside(path) is None and split_container(path) is None
 
 
 def read_array(file: str, index: int) -> np.ndarray:

@@ -20,7 +20,9 @@ from PIL import Image, UnidentifiedImageError
 from holotype.data.boxes import Box as CutBox
 from holotype.data.boxes import Rectangle, split_box
 from holotype.data.containers import ContainerProblem, read_array, split_container
+from holotype.data.encoded import readable
 from holotype.data.kinds import decoders, what_to_install
+from holotype.data.stores import StoreProblem
 
 MOST_PIXELS = 178_956_970
 """Of one image. Pillow refuses more as well; the largest cameras take 150 million."""
@@ -164,8 +166,8 @@ class OpenImage:
 
 @contextlib.contextmanager
 def opened(path: str, about: int | None = None) -> Iterator[OpenImage]:
-    """The image at `path`, "file" or "file#index", each with a box or without. Whatever goes wrong before it is closed
-    becomes an ImageProblem.
+    """The image at `path`, "file", "file#index" or an address, with a box or without. Whatever goes wrong before it is
+    closed becomes an ImageProblem.
 
     about: a JPEG may be decoded smaller and quicker, with sides of at least so many pixels.
     """
@@ -176,11 +178,12 @@ def opened(path: str, about: int | None = None) -> Iterator[OpenImage]:
             image = Image.fromarray(read_array(*part))
             yield OpenImage(image, path, decoding_bytes(image, image.size, box), box)
             return
-        if not os.path.isfile(name):
+        content = readable(name)
+        if isinstance(content, str) and not os.path.isfile(name):
             raise ImageProblem(f"{path} is not a file.")
-        if os.path.getsize(name) == 0:
+        if (os.path.getsize(name) if isinstance(content, str) else content.getbuffer().nbytes) == 0:
             raise ImageProblem(f"{path} is empty (0 bytes).")
-        with Image.open(name, formats=decoders()) as file:
+        with Image.open(content, formats=decoders()) as file:
             size = file.size
             if about and file.format == "JPEG" and file.mode == "RGB":
                 least = math.ceil(about / min(box.w, box.h)) if box else about
@@ -200,7 +203,7 @@ def opened(path: str, about: int | None = None) -> Iterator[OpenImage]:
 
 def _explain(error: Exception, path: str) -> NoReturn:
     """A decoder's complaint as a sentence."""
-    if isinstance(error, ContainerProblem):
+    if isinstance(error, ContainerProblem | StoreProblem):
         told = str(error)
     elif isinstance(error, UnidentifiedImageError):
         wanted = what_to_install(path)

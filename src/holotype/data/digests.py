@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from holotype.data.boxes import Box, split_box
 from holotype.data.containers import ContainerProblem, read_array, split_container
+from holotype.data.encoded import encoded
+from holotype.data.stores import StoreProblem
 from holotype.machine.bars import counting
 from holotype.machine.device import processors
 
@@ -63,9 +65,12 @@ def digest_of(path: str) -> str:
             pixels = read_array(*part)
             total.update(f"{pixels.shape} {pixels.dtype} ".encode() + pixels.tobytes())
             return total.hexdigest()
+        if (content := encoded(path)) is not None:  # the same as a file with these bytes has
+            total.update(content)
+            return total.hexdigest()
         with open(path, "rb") as stream:
             while block := stream.read(READ_AT_ONCE):
                 total.update(block)
-    except (OSError, ValueError, ContainerProblem):
+    except (OSError, ValueError, ContainerProblem, StoreProblem):
         return ""
     return total.hexdigest()

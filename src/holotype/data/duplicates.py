@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from holotype.data.containers import split_container
+from holotype.data.containers import has_own_file
 from holotype.data.decode import ImageProblem, opened
 from holotype.data.ingest import ROOM
 from holotype.machine.bars import counting
@@ -82,7 +82,8 @@ def _glance_one(path: str) -> tuple[np.ndarray | None, str]:
 
 
 def same_files(paths: Sequence[str], progress: bool = False) -> list[list[int]]:
-    """Groups of rows whose files have the same content. Only files of equal size are read; containers are none."""
+    """Groups of rows whose files have the same content. Only files of equal size are read; an image inside another
+    file is none."""
     by_size: dict[int, list[int]] = {}
     for row, path in enumerate(paths):
         size = _size(path)
@@ -102,7 +103,7 @@ def same_files(paths: Sequence[str], progress: bool = False) -> list[list[int]]:
 def _size(path: str) -> int:
     """0 for a file that is gone, and for an image inside a container."""
     try:
-        return 0 if split_container(path) else os.stat(path).st_size
+        return os.stat(path).st_size if has_own_file(path) else 0
     except (OSError, ValueError):
         return 0
 

@@ -16,7 +16,9 @@ from typing import Any
 
 from PIL import Image
 
-from holotype.data.containers import file_of, split_container
+from holotype.data.boxes import split_box
+from holotype.data.containers import split_container
+from holotype.data.encoded import readable
 from holotype.data.kinds import decoders
 from holotype.machine.bars import counting
 from holotype.machine.device import processors
@@ -70,10 +72,10 @@ def read_shots(paths: Sequence[str], progress: bool = False) -> Iterator[Shot]:
 def _read_part(paths: Sequence[str]) -> list[Shot]:
     known: dict[str, Shot] = {}
     for path in paths:
-        file = file_of(path)
-        if file not in known:
-            known[file] = read_shot(path)
-    return [known[file_of(path)] for path in paths]
+        picture, _ = split_box(path)
+        if picture not in known:
+            known[picture] = read_shot(picture)
+    return [known[split_box(path)[0]] for path in paths]
 
 
 def read_shot(path: str) -> Shot:
@@ -81,7 +83,7 @@ def read_shot(path: str) -> Shot:
     if split_container(path):
         return NOTHING
     try:
-        with Image.open(file_of(path), formats=decoders()) as image:
+        with Image.open(readable(split_box(path)[0]), formats=decoders()) as image:
             return shot_of(image.getexif()) if has_head(image) else NOTHING
     except Exception:  # decoders fail in many ways on damaged files
         return NOTHING

@@ -12,6 +12,8 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
+from holotype.data.addresses import is_address
+
 Parts = tuple[str, ...]
 """Folders and name of a path, as they are compared."""
 DRIVE = re.compile(r"^[A-Za-z]:")
@@ -46,7 +48,7 @@ def _as_it_stands(path: str, starts: Sequence[Path], exists: Callable[[str], boo
     bare = unquoted(path)
     for written in dict.fromkeys((path, bare, bare.replace("\\", "/"))):
         for start in starts:
-            absolute = os.path.normpath(os.path.join(start, written))
+            absolute = written if is_address(written) else os.path.normpath(os.path.join(start, written))
             if written and exists(absolute):
                 return absolute
     return None

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from holotype.data.addresses import is_address
 from holotype.data.decode import ORIENTATION_TAG, TURNS
 from holotype.errors import InputError
 from holotype.machine.files import write_beside
@@ -36,7 +37,8 @@ def as_paths(pictures: Iterable[Any], folder: Path | str) -> list[str]:
     paths = []
     for number, picture in enumerate(pictures):
         if isinstance(picture, str | os.PathLike):
-            paths.append(os.path.abspath(picture))
+            given = os.fspath(picture)
+            paths.append(given if is_address(str(given)) else os.path.abspath(given))
             continue
         image = _plain(_as_image(picture, number))
         digest = hashlib.sha256(f"{image.mode} {image.size} ".encode() + image.tobytes()).hexdigest()[:12]

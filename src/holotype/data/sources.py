@@ -1,4 +1,4 @@
-"""A user's own images as a Table: a folder, a CSV or Parquet file, or both together."""
+"""A user's own images as a Table, from whatever source: readers/registry.py says which there are."""
 
 from __future__ import annotations
 
@@ -11,70 +11,35 @@ from pathlib import Path
 
 import numpy as np
 
+from holotype.data.addresses import is_address, is_pattern
 from holotype.data.boxed import cut_out
-from holotype.data.containers import file_of, image_exists
+from holotype.data.containers import file_of, has_own_file
 from holotype.data.detections import CONFIDENCE, read_detections
 from holotype.data.kinds import IMAGE_EXTENSIONS
 from holotype.data.lists import Listed, match, read_list
+from holotype.data.paths import relative
+from holotype.data.readers.folder import UNLABELLED_FOLDERS, from_folder, images_in
+from holotype.data.readers.listed import from_csv
+from holotype.data.readers.parquet import holds_images
+from holotype.data.readers.registry import FOLDER, How, Reader, readers, source_name
 from holotype.data.table import Table
-from holotype.data.walk import walk
 from holotype.errors import InputError
 
-__all__ = ["IMAGE_EXTENSIONS", "check_trainable", "collection_name", "from_csv", "from_folder", "load_table"]
-
-UNLABELLED_FOLDERS = ("unlabelled", "unlabeled")
-TABLE_EXTENSIONS = (".csv", ".tsv", ".parquet")
+__all__ = [
+    "IMAGE_EXTENSIONS",
+    "UNLABELLED_FOLDERS",
+    "check_trainable",
+    "collection_name",
+    "from_csv",
+    "from_folder",
+    "load_table",
+]
 
 log = logging.getLogger("holotype")
 
 
-def from_folder(root: Path) -> Table:
-    """Every image under `root`; the first folder below it is the label.
-
-    Loose images and those in a folder called `unlabelled` carry no label. Rows are sorted by path; hidden files and
-    folders that runs wrote are skipped, and a line in the log says what else was passed over.
-    """
-    base, files = _images(root)
-    label = [_folder_label(file) for file in files]
-    known = tuple(sorted(set(label) - {""}))
-    return _table(base, [str(base / file) for file in files], label, known, root=str(base))
-
-
-def from_csv(
-    file: Path, root: Path | None = None, *, skip_missing: bool = False, whole: bool = False
-) -> Table:
-    """Rows of a CSV, TSV or Parquet file with the columns `path` (or `file_name`) and `label`.
-
-    An empty label means unlabelled; a file with a path column only is unlabelled throughout. A column `truth` is kept
-    for scoring, one `group` for bursts, and one `box` makes parts of pictures the images. Relative paths start at
-    `root`, or at the file's own folder; those of another machine are seen through (matching.py). The apostrophe that
-    keeps a label in a CSV file from being a formula is dropped; nothing else is interpreted: "NA" and "001" are names.
-    skip_missing: rows without an image are left out. whole: where there are boxes, pictures without one stay.
-    """
-    file = Path(file)
-    if root is not None and not Path(root).is_dir():
-        raise InputError(f"The folder {root} does not exist; check its name.")
-    base = Path(os.path.abspath(file.parent if root is None else root))
-
-    def others() -> list[str]:
-        return sorted(str(path) for path in walk(base).images)
-
-    missing = f"paths in {file} do not exist"
-    rows = read_list(file)
-    listed = match(
-        rows, (base,), image_exists, others, missing=missing, skip_missing=skip_missing, whole=whole
-    )
-    if not listed.path:
-        without = "has a box" if rows.box is not None else f"is there; relative paths start at {base}"
-        raise InputError(f"None of the images that {file} lists {without}.")
-    known = tuple(sorted(set(listed.label) - {""}))
-    return _table(
-        file, listed.path, listed.label, known, root=str(base), truth=listed.hidden, group=listed.group
-    )
-
-
 def load_table(
-    source: Path,
+    source: Path | str,
     labels: Path | None = None,
     *,
     unlabelled: Sequence[str] = (),
@@ -82,36 +47,69 @@ def load_table(
     boxes: Path | None = None,
     box_confidence: float = CONFIDENCE,
 ) -> Table:
-    """Images from a folder or a table file; with `labels`, the folder gives the images and the file
-    `labels` all labels (folder names then mean nothing, and images it does not list are unlabelled).
+    """Images from a folder, a table file, Parquet files or tars of images, or a store on the network (an address such
+    as s3://bucket/photos); with `labels`, the source gives the images and the file `labels` all labels (folder names
+    then mean nothing, and images it does not list are unlabelled).
 
     unlabelled: labels, or folders that would be labels, which mean none. skip_missing: rows of a file without an image
     are left out. boxes: MegaDetector's output or COCO annotations; then the images are the boxes, of at least this
     confidence where a detector tells one.
     """
-    table = _whole(Path(source), labels, skip_missing, boxes is not None)
+    table = _whole(str(source), labels, skip_missing, boxes is not None)
     if boxes is not None:
+        if not has_own_file(str(table.path[0])):
+            raise InputError(
+                f"--boxes takes pictures in a folder, and those of {source} are no files; unpack them."
+            )
         found = read_detections(Path(boxes), box_confidence)
         starts = (Path(table.root), Path(os.path.abspath(Path(boxes).parent)))
         table = cut_out(table, found, starts, skip_missing)
     return _without_labels(table, unlabelled)
 
 
-def _whole(source: Path, labels: Path | None, skip_missing: bool, whole: bool) -> Table:
+def _whole(source: str, labels: Path | None, skip_missing: bool, whole: bool) -> Table:
     """Images before a file of boxes counts. whole: where a list has boxes, pictures without one stay."""
-    if source.is_dir() and labels is None:
-        return from_folder(source)
-    if source.is_dir():
-        return _with_labels(source, Path(str(labels)), skip_missing, whole)
-    if not source.exists():
-        raise InputError(f"{source} does not exist; give a folder of images or a CSV or Parquet file.")
-    if source.suffix.lower() not in TABLE_EXTENSIONS:
-        raise InputError(
-            f"{source} is neither a folder nor a .csv, .tsv or .parquet file; give one of these."
-        )
-    if labels is not None:
+    reader = readers().find(source)
+    if labels is None:
+        return reader.read(source, How(skip_missing, whole))
+    if _lists_labels(reader, source):
         raise InputError(f"{source} holds labels already; give a folder of images together with {labels}.")
-    return from_csv(source, skip_missing=skip_missing, whole=whole)
+    if FOLDER in reader.claims:
+        base, files = images_in(Path(source))
+        return _with_labels(Path(source), base, files, Path(labels), skip_missing, whole)
+    return _relabelled(reader.read(source, How()), source, Path(labels), skip_missing)
+
+
+def _lists_labels(reader: Reader, source: str) -> bool:
+    if reader.has_labels:
+        return True
+    one = source.lower().endswith(".parquet") and not is_address(source) and not is_pattern(source)
+    return one and not holds_images(source)
+
+
+def _relabelled(table: Table, source: str, labels: Path, skip_missing: bool) -> Table:
+    """A table of images that are no files, with the labels of a list, which calls them as seen from the table's root:
+    shard.tar#key, train.parquet#0 or fox/1.jpg."""
+    base = Path(table.root)
+    names = relative([str(path) for path in table.path], table.root)
+    row = {os.path.normpath(os.path.join(base, name)): i for i, name in enumerate(names)}
+    row |= {str(path): i for i, path in enumerate(table.path)}
+    listed = match(
+        read_list(labels),
+        (base,),
+        row.__contains__,
+        lambda: list(row),
+        missing=f"images that {labels} labels are not in {source}",
+        skip_missing=skip_missing,
+    )
+    label = np.full(len(table), "", dtype=object)
+    truth = None if listed.hidden is None else np.full(len(table), "", dtype=object)
+    for i, path in enumerate(listed.path):
+        label[row[path]] = listed.label[i]
+        if truth is not None and listed.hidden is not None:
+            truth[row[path]] = listed.hidden[i]
+    known = tuple(sorted(set(label) - {""}))
+    return dataclasses.replace(table, label=label, known=known, truth=truth)
 
 
 def _without_labels(table: Table, names: Sequence[str]) -> Table:
@@ -184,36 +182,14 @@ def _table(
     )
 
 
-def collection_name(source: Path) -> str:
+def collection_name(source: Path | str) -> str:
     """What a folder or a table file is called in records."""
-    return source.stem if source.suffix.lower() in TABLE_EXTENSIONS else source.name
+    return source_name(source)
 
 
-def _images(root: Path) -> tuple[Path, list[Path]]:
-    """The folder's absolute path and its images relative to it, sorted; never an empty list."""
-    root = Path(root)
-    if not root.is_dir():
-        raise InputError(f"The folder {root} does not exist; check its name.")
-    base = Path(os.path.abspath(root))
-    found = walk(base)
-    if "." in found.closed:
-        raise InputError(f"The folder {root} may not be read; change its permissions.")
-    if passed := found.words():
-        log.info(passed)
-    files = sorted((f.relative_to(base) for f in found.images), key=lambda f: f.parts)
-    if not files:
-        kinds = ", ".join(IMAGE_EXTENSIONS)
-        raise InputError(f"There is no image in {root}; files that end in {kinds} count as images.")
-    return base, files
-
-
-def _folder_label(file: Path) -> str:
-    first = file.parts[0] if len(file.parts) > 1 else ""
-    return "" if first.lower() in UNLABELLED_FOLDERS else first
-
-
-def _with_labels(source: Path, labels: Path, skip_missing: bool, whole: bool) -> Table:
-    base, files = _images(source)
+def _with_labels(
+    source: Path, base: Path, files: Sequence[Path], labels: Path, skip_missing: bool, whole: bool
+) -> Table:
     pictures = {str(base / file): "" for file in files}
     starts = (base, Path(os.path.abspath(labels.parent)))
     missing = f"images that {labels} labels are not in {source}"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from holotype.data.containers import file_of
+from holotype.data.stores import StoreProblem, stamp_of
+from holotype.errors import InputError
 
 
 def stamps(paths: Sequence[str]) -> list[str]:
-    """ "size-mtime_ns" of each image's file, "" where it is gone; "file#index" has that of the container."""
+    """ "size-mtime_ns" of each image's file, "" where it is gone; "file#index" has that of the container.
+
+    Raises InputError where a store does not answer: what it holds is not gone.
+    """
     known: dict[str, str] = {}
     found = []
     for path in paths:
@@ -22,7 +26,6 @@ def stamps(paths: Sequence[str]) -> list[str]:
 
 def _stamp(file: str) -> str:
     try:
-        stat = os.stat(file)
-    except (OSError, ValueError):
-        return ""
-    return f"{stat.st_size}-{stat.st_mtime_ns}"
+        return stamp_of(file)
+    except StoreProblem as problem:
+        raise InputError(str(problem)) from problem

@@ -23,6 +23,8 @@ OWN = {
 """Files by which a folder that a run wrote is known, with a key that each must have: others use such names too."""
 TABLES = (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".xml", ".xlsx", ".yaml", ".yml")
 """Lists of images and of labels, which nobody takes for images."""
+PACKED = (".parquet", ".tar")
+"""Files that may hold images."""
 SYSTEM = frozenset(
     (
         *("__macosx", "@eadir", "#recycle", "$recycle.bin", "system volume information", "lost+found"),
@@ -40,6 +42,8 @@ class Walked:
 
     images: list[Path] = field(default_factory=list)
     """Absolute where the folder was; in no order."""
+    packed: list[Path] = field(default_factory=list)
+    """Parquet files and tars, which may hold images; the same."""
     passed: Counter[str] = field(default_factory=Counter)
     """Files that are not read, by their ending in lower case; "" = without one."""
     runs: list[str] = field(default_factory=list)
@@ -92,7 +96,10 @@ def walk(base: Path) -> Walked:
                 continue
             if name.lower().endswith(IMAGE_EXTENSIONS):
                 found.images.append(Path(folder, name))
-            elif not name.lower().endswith(TABLES):
+                continue
+            if name.lower().endswith(PACKED):
+                found.packed.append(Path(folder, name))
+            if not name.lower().endswith(TABLES):
                 found.passed[os.path.splitext(name)[1].lower()] += 1
     return found
 

@@ -10,6 +10,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from holotype.data.addresses import is_address
 from holotype.data.paths import relative
 from holotype.data.stamps import stamps
 from holotype.data.table import Table
@@ -48,7 +49,7 @@ def find_folder(own: Path, table: Table) -> Path:
             seen = read_collection(folder)
         except InputError:  # nobody has asked for that one
             continue
-        if seen is None or not seen.root or Path(seen.root).exists():
+        if seen is None or not seen.root or is_address(seen.root) or Path(seen.root).exists():
             continue
         here = list(seen.here)
         same = sum(

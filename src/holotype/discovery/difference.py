@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from holotype.data.boxes import overlap, split_box
+from holotype.data.paths import absolute, relative
 from holotype.discovery.collection import Collection, Seen
 
 Fits = Callable[[Seen, Seen], bool]
@@ -140,8 +141,7 @@ class _Pairs:
         """Where an image of then would lie now: the very file, or the same path below another root."""
         if self.before.root == self.now.root or not self.before.root or not self.now.root:
             return (path,)
-        file = os.path.normpath(os.path.join(self.before.root, path))
-        return os.path.relpath(file, self.now.root).replace(os.sep, "/"), path
+        return *relative([absolute(path, self.before.root)], self.now.root), path
 
     def by_path(self, fits: Fits) -> list[str]:
         """Join what lies at the same path and fits; returns the paths now."""

@@ -19,6 +19,7 @@ from holotype.data.duplicates import MOST_PAIRS, Pair, glance, same_files, same_
 from holotype.data.lists import read_list
 from holotype.data.matching import find_images
 from holotype.data.names import alike, heaps
+from holotype.data.paths import relative
 from holotype.data.sources import with_readable_classes
 from holotype.data.table import Table
 from holotype.discovery.config import DiscoverConfig
@@ -228,7 +229,7 @@ def _shown(pairs: Sequence[Pair], table: Table) -> str:
 def _short(table: Table, row: int) -> str:
     """The path as seen from the folder of the images."""
     path = str(table.path[row])
-    return os.path.relpath(path, table.root) if table.root else path
+    return relative([path], table.root)[0]
 
 
 def _many(n: int, one: str, several: str | None = None) -> str:

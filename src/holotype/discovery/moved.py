@@ -18,7 +18,7 @@ from pathlib import Path
 from holotype.categories.edits import LOG, Edit, read_log, to_csv
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Category, Discovery
-from holotype.data.paths import relative
+from holotype.data.paths import absolute, relative
 from holotype.discovery.collection import read_collection
 from holotype.discovery.given import read_given, write_given
 from holotype.machine.files import folder_beside, write_text
@@ -57,7 +57,7 @@ class Moves:
         now = self.moves.get(there, there)
         if root == self.root and now == there:
             return self.files.get(now, path)
-        return self.files.get(now) or (os.path.normpath(os.path.join(self.root, now)) if self.root else now)
+        return self.files.get(now) or absolute(now, self.root)
 
 
 def follow(folder: Path, rounds: Sequence[Path], root: str, where: Moves) -> None:

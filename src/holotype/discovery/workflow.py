@@ -22,6 +22,7 @@ from typing import Any
 from holotype.categories.found import Discovery
 from holotype.categories.queue import write_queue
 from holotype.data.detections import CONFIDENCE
+from holotype.data.readers.registry import folder_name
 from holotype.data.sources import check_trainable, load_table
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen, choose_backbone
@@ -75,19 +76,19 @@ def discover(
         ) from error
     given = None if labels is None else Path(labels)
     table = load_table(
-        Path(images),
+        images,
         given,
         unlabelled=unlabelled,
         skip_missing=skip_missing,
         boxes=Path(boxes) if boxes else None,
         box_confidence=box_confidence,
     )
-    folder = Path(out) if out else find_folder(default_folder(Path(images)), table)
+    folder = Path(out) if out else find_folder(default_folder(images), table)
     return discover_table(table, config, folder, progress=progress, edits=Path(edits) if edits else None)
 
 
-def default_folder(images: Path) -> Path:
-    return Path("runs") / f"{images.resolve().name}-discover"
+def default_folder(images: Path | str) -> Path:
+    return Path("runs") / f"{folder_name(images)}-discover"
 
 
 def discover_table(

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holotype.categories.found import write_csv
+from holotype.data.addresses import is_address, is_pattern, split_inside
 from holotype.data.boxed import columns
 from holotype.data.boxes import split_box
 from holotype.data.detections import CONFIDENCE
+from holotype.data.readers.registry import source_name
 from holotype.data.sources import IMAGE_EXTENSIONS, load_table
 from holotype.errors import InputError
 from holotype.machine.files import refuse_links, write_beside
@@ -60,7 +62,7 @@ class Assigned:
 
 def assign_images(
     run: Path,
-    images: Path,
+    images: Path | str,
     *,
     out: Path | None = None,
     copy_to: Path | None = None,
@@ -78,12 +80,12 @@ def assign_images(
     from holotype.placing.corrected import corrected
     from holotype.runs.trained import load_trained
 
-    images, out = Path(images), Path(out or Path(run) / "assigned" / f"{_stem(Path(images))}.csv")
+    out = Path(out or Path(run) / "assigned" / f"{_stem(str(images))}.csv")
     refuse_links(Path(run))
     trained = load_trained(run, device)
     paths = image_paths(images, boxes=boxes, box_confidence=box_confidence, skip_missing=skip_missing)
     sink = _sink(out, boxed=any(split_box(path)[1] for path in paths))
-    _check_apart(images, copy_to)
+    _check_apart(Path(images), copy_to)
     model = corrected(Path(run), trained)
     folders = Folders(copy_to) if copy_to else None
     assigned = Assigned(out)
@@ -118,15 +120,23 @@ def link(folders: Folders, frame: pd.DataFrame) -> None:
             folders.add(path, category if fits else UNFIT)
 
 
-def image_paths(source: Path, *, boxes: Path | None = None, **how: Any) -> list[str]:
+def image_paths(source: Path | str, *, boxes: Path | None = None, **how: Any) -> list[str]:
     """Absolute paths of what the user points at, with the boxes that are wanted of them. how: of load_table."""
-    if boxes is None and source.is_file() and source.suffix.lower() in IMAGE_EXTENSIONS:
+    text = str(source)
+    if boxes is None and (inside := split_inside(text)):  # one image of a Parquet file or a tar
+        file = inside[1] if is_address(text) else os.path.abspath(inside[1])
+        return [f"{file}#{inside[2]}"]
+    if boxes is None and text.lower().endswith(IMAGE_EXTENSIONS) and os.path.isfile(text):
         return [os.path.abspath(source)]
     return [str(path) for path in load_table(source, boxes=boxes, **how).path]
 
 
-def _stem(images: Path) -> str:
+def _stem(images: str) -> str:
     """What the answer is called after."""
+    if is_address(images) or is_pattern(images):
+        return source_name(images)
+    if inside := split_inside(images):
+        images = inside[1]
     full = Path(os.path.abspath(images))
     return (full.name if full.is_dir() else full.stem) or "images"
 

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from holotype import __version__
 from holotype.data.boxes import Box
 from holotype.data.columns import guarded, quoted
-from holotype.data.containers import split_container
+from holotype.data.containers import has_own_file
 from holotype.errors import InputError
 from holotype.machine.files import OURS
 from holotype.machine.locks import hold
@@ -58,16 +58,9 @@ MEDIA = (
 OBSERVATIONS = (
     *("observationID", "deploymentID", "mediaID", "eventID", "eventStart", "eventEnd", "observationLevel"),
     *("observationType", "cameraSetupType", "scientificName", "count", "lifeStage", "sex", "behavior"),
-    *(
-        "individualID",
-        "individualPositionRadius",
-        "individualPositionAngle",
-        "individualSpeed",
-        "bboxX",
-        "bboxY",
-    ),
-    *("bboxWidth", "bboxHeight", "classificationMethod", "classifiedBy", "classificationTimestamp"),
-    *("classificationProbability", "observationTags", "observationComments"),
+    *("individualID", "individualPositionRadius", "individualPositionAngle", "individualSpeed"),
+    *("bboxX", "bboxY", "bboxWidth", "bboxHeight", "classificationMethod", "classifiedBy"),
+    *("classificationTimestamp", "classificationProbability", "observationTags", "observationComments"),
 )
 CLOCKS = {
     CAMERA_WITHOUT_ZONE: "the camera names no time zone: that of the computer was taken",
@@ -155,7 +148,7 @@ def _read_media(results: Results, of: Sequence[str], progress: bool) -> tuple[_M
     for row, ((path, _), there, problem) in enumerate(
         zip(results.parts, results.there, results.problem, strict=True)
     ):
-        if there and not (problem and split_container(path)):
+        if there and not (problem and not has_own_file(path)):
             pictures.setdefault(path, []).append(row)
     rows = [some[0] for some in pictures.values()]
     media = _Media(rows, list(pictures.values()), [], [of[row] for row in rows], [], [], [])
@@ -177,7 +170,7 @@ def _put_files(results: Results, media: _Media, folder: Path, copy: bool, progre
     Images inside containers have no address of their own, so that they always are.
     """
     paths = [results.parts[row][0] for row in media.row]
-    inside = [copy or split_container(path) is not None for path in paths]
+    inside = [copy or not has_own_file(path) for path in paths]
     root = folder / MEDIA_FOLDER
     if not any(inside) and not root.exists():
         return [""] * len(paths)

@@ -12,8 +12,9 @@ import shutil
 from functools import lru_cache
 from pathlib import Path
 
+from holotype.data.addresses import split_inside, split_query
 from holotype.data.boxes import split_box
-from holotype.data.containers import split_container
+from holotype.data.containers import has_own_file, split_container
 from holotype.data.decode import ImageProblem, read_image
 from holotype.errors import InputError
 from holotype.machine.files import beside
@@ -172,16 +173,18 @@ def file_name(path: str) -> tuple[str, str]:
     told = " box " + "-".join(f"{100 * value:.0f}" for value in (box.x, box.y, box.w, box.h)) if box else ""
     if part := split_container(path):
         return safe_name(f"{os.path.basename(part[0])}-{part[1]}{told}"), ".png"
-    stem, ending = os.path.splitext(os.path.basename(path))
+    if inside := split_inside(path):
+        file = os.path.basename(split_query(inside[1])[0])
+        return safe_name(f"{os.path.splitext(file)[0]}-{inside[2]}{told}"), ".png"
+    stem, ending = os.path.splitext(os.path.basename(split_query(path)[0]))
     if box and ending.lower() not in FORMATS:
         ending = ".png"
     return safe_name(stem + told), UNSAFE.sub("_", ending).rstrip(". ")
 
 
 def is_part(path: str) -> bool:
-    """Is an image only a part of its file, so that there is nothing to link to?"""
-    file, box = split_box(path)
-    return box is not None or split_container(file) is not None
+    """Is an image only a part of its file, or no file here, so that there is nothing to link to?"""
+    return split_box(path)[1] is not None or not has_own_file(path)
 
 
 def numbered(stem: str, ending: str, number: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mimetypes
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,8 +13,10 @@ from PIL import Image
 from holotype.data.boxes import split_box
 from holotype.data.containers import read_array, split_container
 from holotype.data.decode import ORIENTATION_TAG
+from holotype.data.encoded import readable
 from holotype.data.exif import EXIF_IFD, has_head, taken_at
 from holotype.data.kinds import decoders
+from holotype.data.stamps import stamps
 from holotype.machine.bars import counting
 from holotype.machine.device import processors
 
@@ -62,7 +63,7 @@ def read_head(path: str) -> Head:
         return Head(*_array_size(*part), "image/png", _file_time(part[0]), FILE)
     size, mediatype, taken = (0, 0), "", None
     try:
-        with Image.open(path, formats=decoders()) as image:
+        with Image.open(readable(path), formats=decoders()) as image:
             size, mediatype = image.size, Image.MIME.get(image.format or "", "")
             if has_head(image):
                 exif = image.getexif()
@@ -83,7 +84,8 @@ def _with_zone(time: datetime) -> datetime:
 
 
 def _file_time(file: str) -> datetime:
-    return datetime.fromtimestamp(os.stat(file).st_mtime).astimezone()
+    (stamp,) = stamps([file])
+    return datetime.fromtimestamp(int(stamp.partition("-")[2] or 0) / 1e9).astimezone()
 
 
 def _array_size(file: str, index: int) -> tuple[int, int]:

@@ -13,7 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from holotype.data.addresses import is_address
 from holotype.data.containers import file_of, image_exists
+from holotype.data.stores import stamp_of
 from holotype.errors import InputError
 from holotype.machine.bars import counting
 from holotype.machine.locks import hold
@@ -196,7 +198,7 @@ class _Sorting:
             self._make_folder(name)
             kind = place(path, target, copy=self.copy)
             if kind == COPY:  # some file systems round times; a link has the stamp that was expected
-                self.now.files[name] = Made(path, stamp(os.stat(target)), stamp(os.stat(file_of(path))))
+                self.now.files[name] = Made(path, stamp(os.stat(target)), _image_stamp(path))
         self.done.made[kind] += 1
 
     def _make_folder(self, name: str) -> None:
@@ -212,6 +214,11 @@ class _Sorting:
             with contextlib.suppress(OSError):
                 (self.root / folder).rmdir()
         self.now.folders = {name: folder for name, folder in self.now.folders.items() if folder in used}
+
+
+def _image_stamp(path: str) -> str:
+    file = file_of(path)
+    return stamp_of(file) if is_address(file) else stamp(os.stat(file))
 
 
 def _expected(path: str) -> Made | None:

@@ -22,10 +22,13 @@ from holotype.categories.edits import Edit
 from holotype.categories.facts import Facts
 from holotype.categories.found import Category, Discovery
 from holotype.categories.purity import in_words, told
+from holotype.data.addresses import is_address
 from holotype.data.boxes import split_box
-from holotype.data.containers import split_container
+from holotype.data.containers import has_own_file
+from holotype.data.paths import absolute
 from holotype.machine.sealed import Broken, read_sealed
 from holotype.report.occasions import occasions
+from holotype.report.second_guess import second_guess
 
 FORMAT = 1
 LIMIT = 20_000
@@ -76,6 +79,8 @@ def _share(rows: np.ndarray, frame: pd.DataFrame, limit: int) -> np.ndarray:
 
 
 def _absolute(path: str, root: str) -> str:
+    if is_address(path) or (is_address(root) and not os.path.isabs(path)):
+        return absolute(path, root)
     if os.path.isabs(path) or os.path.exists(path) or not root:
         return os.path.abspath(path)
     return os.path.abspath(os.path.join(root, path))
@@ -231,11 +236,11 @@ def _links(chosen: Chosen, folder: Path) -> dict[str, Any]:
     names = [path[len(root) :] for path in chosen.paths]
     files = [split_box(file)[0] for file in chosen.files]
     rest = [file[len(top) :].replace(os.sep, "/") for file in files]
-    inside = [i for i, file in enumerate(files) if split_container(file) is not None]
+    inside = [i for i, file in enumerate(files) if not has_own_file(file)]
     return {
         "root": root,
         "path": names,
-        "link": link_to(top, folder),
+        "link": "" if len(inside) == len(files) else link_to(top, folder),
         "file": [] if rest == names else rest,
         "inside": inside,
     }
@@ -260,30 +265,6 @@ def link_to(top: str, folder: Path) -> str:
     except ValueError:  # another drive
         return Path(top).as_uri() + "/"
     return quote(os.fsencode(way)) + "/"
-
-
-def second_guess(discovery: Discovery, rows: np.ndarray, features: np.ndarray | None) -> list[int]:
-    """(n,) for each image the category with the nearest centre other than its own; -1 = not known."""
-    k = len(discovery.categories)
-    if features is None or k < 2 or len(features) != len(discovery.images):
-        return [-1] * len(rows)
-    position = {category.id: i for i, category in enumerate(discovery.categories)}
-    place = discovery.images["category_id"].map(position).fillna(-1).to_numpy(int)
-    centre = np.zeros((k, features.shape[1]), np.float32)
-    for start in range(0, len(place), 65_536):
-        block = _unit(np.asarray(features[start : start + 65_536], np.float32))
-        own = place[start : start + 65_536]
-        np.add.at(centre, own[own >= 0], block[own >= 0])
-    likeness = _unit(np.asarray(features[rows], np.float32)) @ _unit(centre).T
-    own = place[rows]
-    likeness[np.flatnonzero(own >= 0), own[own >= 0]] = -np.inf
-    return [int(best) if o >= 0 else -1 for best, o in zip(likeness.argmax(axis=1), own, strict=True)]
-
-
-def _unit(rows: np.ndarray) -> np.ndarray:
-    rows = np.nan_to_num(rows)
-    unit: np.ndarray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    return unit
 
 
 def _plain(value: Any) -> Any:

@@ -14,12 +14,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from holotype.data.addresses import is_address
+from holotype.data.paths import relative
+
 PLACES = ("root", "earlier_roots")
 """Facts that say where things lie, and nothing else that a reader needs."""
 PRIVATE = ("place", "latitude", "longitude")
 """Of the images: where a rare animal lives is for its owner to tell."""
 ABSOLUTE = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:[\\/]|~?/)[^\s'\"(),;]*")
 """A path in a sentence, as far as it has no blanks."""
+ADDRESS = re.compile(r"\b(?:s3|gs|gcs|abfss?|hf)://[^\s'\"(),;]*")
+"""The same of an object in a store."""
 
 
 def short_names(paths: Sequence[str], root: str) -> list[str]:
@@ -31,6 +36,8 @@ def short_names(paths: Sequence[str], root: str) -> list[str]:
     root = root or _shared(paths)
     starts = [os.path.join(start, "") for start in (root, os.path.expanduser("~")) if start]
     below = [next((path[len(s) :] for s in starts if path.startswith(s)), path) for path in paths]
+    if is_address(root):  # what a store must be told stands in the middle
+        below = relative(paths, root)
     names = [_without_start(path) for path in below]
     count = Counter(names)
     return [
@@ -63,6 +70,7 @@ class Hider:
     def __call__(self, text: str) -> str:
         for start in sorted((os.path.join(folder, "") for folder in self.folders), key=len, reverse=True):
             text = text.replace(start, "") if len(start) > 1 else text
+        text = ADDRESS.sub(lambda found: found[0].partition("?")[0].rpartition("/")[2], text)
         return ABSOLUTE.sub(lambda found: re.split(r"[\\/]", found[0].rstrip("\\/"))[-1] or "/", text)
 
     def everywhere(self, value: Any) -> Any:

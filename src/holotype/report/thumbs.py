@@ -87,6 +87,7 @@ def _count(n: int) -> int:
 def _make_sheet(number: int, sheets: _Sheets, files: Sequence[str], folder: Path) -> None:
     """Write one sheet, and note the sizes of its thumbnails."""
     rows = np.flatnonzero(sheets.place // GRID**2 == number).tolist()
+    rows.sort(key=lambda row: files[row])  # neighbours in a Parquet file are read together
     sheet = Image.new("RGB", (CELL * GRID, CELL * GRID), (128, 128, 128))
     with ThreadPoolExecutor(min(16, processors())) as pool:
         for row, small in zip(rows, pool.map(_thumbnail, [files[row] for row in rows]), strict=True):

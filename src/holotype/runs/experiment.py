@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from holotype.data.benchmarks import BENCHMARKS
+from holotype.data.readers.registry import folder_name
 from holotype.errors import InputError
 from holotype.machine.device import DeviceName, Precision, pick_device, usual_precision
 from holotype.machine.memory import MemoryConfig
@@ -77,7 +78,7 @@ class Experiment:
     def folder(self) -> Path:
         if self.out:
             return Path(self.out)
-        dataset = self.dataset if self.dataset in BENCHMARKS else Path(self.dataset).resolve().name
+        dataset = self.dataset if self.dataset in BENCHMARKS else folder_name(self.dataset)
         method = self.method_name.replace(":", ".")
         return Path("runs") / f"{dataset}-{method}-{self.preset}-s{self.seed}"
 

@@ -163,7 +163,7 @@ def outline(experiment: Experiment) -> dict[str, Any]:
     told: dict[str, Any] = {
         "engine": ENGINE,
         **flat({"method": _method(experiment), "train": _train(experiment)}),
-        "data.name": dataset if dataset in BENCHMARKS else collection_name(Path(dataset)),
+        "data.name": dataset if dataset in BENCHMARKS else collection_name(dataset),
         "backbone.name": Path(own.name).stem if own.name.endswith(".safetensors") else own.name,
         "backbone.train_blocks": own.train_blocks,
         "backbone.mean": list(own.mean) if own.mean else None,

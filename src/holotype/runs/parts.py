@@ -37,7 +37,7 @@ def load_data(experiment: Experiment) -> Data:
         data = Data(table, len(benchmark.known) + len(benchmark.novel), held_out(benchmark))
     else:
         labels = Path(experiment.labels) if experiment.labels else None
-        data = Data(load_table(Path(experiment.dataset), labels), 0)
+        data = Data(load_table(experiment.dataset, labels), 0)
     check_trainable(data.table)
     if experiment.k == "auto":
         data.k = 0

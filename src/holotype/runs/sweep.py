@@ -163,7 +163,7 @@ def select(
     if row.record is not None:
         found = [r for r in records if r.identity.hash == row.record and r.identity.data["name"] == dataset]
     else:
-        named = next(name for name in row.datasets if dataset in (name, collection_name(Path(name))))
+        named = next(name for name in row.datasets if dataset in (name, collection_name(name)))
         told = outline(resolve_row(study, row, named, ask, changes))
         found = [record for record in records if fits(record.identity, told)]
     found = sorted(

@@ -1,0 +1,261 @@
+"""Parquet files that hold the images themselves, as Hugging Face data sets do.
+
+A column of images is a struct with the field `bytes`, or plain bytes. An image is written file.parquet#row, rows from
+0. A file is read row group by row group, and those that were read last are kept: images are mostly asked for in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from holotype.data.addresses import is_address, split_query, with_query
+from holotype.data.kinds import decoders
+from holotype.data.stores import StoreProblem, random_access, stamp_of
+from holotype.data.table import Table
+from holotype.errors import InputError
+
+NAMES = ("image", "img", "images", "picture", "photo", "bytes", "jpg", "jpeg", "png")
+"""Columns of plain bytes that are images; under another name, the only column of bytes is."""
+LABELS = ("label", "labels", "class")
+KEPT_BYTES = 256 << 20
+"""Of row groups that are kept; the last one is, however large."""
+FIRST = 8
+"""Rows that are looked at before a file is believed to hold images."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A Parquet file of images."""
+
+    file: Any
+    """pyarrow's ParquetFile."""
+    column: str
+    """The leaf that holds the bytes: image.bytes, or image."""
+    starts: list[int]
+    """The first row of each row group, and the number of rows at the end."""
+
+
+# -- a file ---------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _telling(file: str) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        raise StoreProblem(f"{file} is not a readable Parquet file; write it again.") from error
+    except OSError as error:
+        raise StoreProblem(f"{file} is damaged or cannot be read ({str(error)[:160]}).") from error
+
+
+@lru_cache(maxsize=256)
+def _opened(file: str, stamp: str) -> Opened:
+    """stamp is there for the cache: a file that changed is opened again."""
+    import pyarrow.parquet as pq
+
+    with _telling(file):
+        parquet = pq.ParquetFile(random_access(file))
+    column = image_column(parquet.schema_arrow)
+    if column is None:
+        names = ", ".join(repr(name) for name in parquet.schema_arrow.names)
+        raise StoreProblem(f"{file} has no column of images and none called 'path', only {names}; add one.")
+    meta = parquet.metadata
+    rows = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
+    return Opened(parquet, column, [0, *accumulate(rows)])
+
+
+def image_column(schema: Any) -> str | None:
+    """The leaf that holds the bytes of images, image.bytes or image; None where a schema has none.
+
+    A struct with the field `bytes` is an image. Of columns of plain bytes it is the first of NAMES, or the only one;
+    where there is a column of paths, plain bytes are something else.
+    """
+    import pyarrow.types as kinds
+
+    def plain(kind: Any) -> bool:
+        return bool(kinds.is_binary(kind) or kinds.is_large_binary(kind))
+
+    for field in schema:
+        if kinds.is_struct(field.type):
+            inner = {field.type.field(i).name: field.type.field(i).type for i in range(field.type.num_fields)}
+            if "bytes" in inner and plain(inner["bytes"]):
+                return f"{field.name}.bytes"
+    names = [field.name for field in schema if plain(field.type)]
+    if {"path", "file_name"} & {name.lower() for name in schema.names}:
+        return None
+    known = [name for wanted in NAMES for name in names if name.lower() == wanted]
+    return (known or (names if len(names) == 1 else [None]))[0]
+
+
+def holds_images(file: str) -> bool:
+    """Has a Parquet file a column of images? A file that cannot be read raises InputError."""
+    import pyarrow.parquet as pq
+
+    try:
+        with _telling(file):
+            return image_column(pq.ParquetFile(random_access(file)).schema_arrow) is not None
+    except StoreProblem as problem:
+        raise InputError(str(problem)) from problem
+
+
+# -- one image ------------------------------------------------------------------------------------------
+
+_groups: OrderedDict[tuple[str, str, int], Any] = OrderedDict()
+_lock = Lock()
+
+
+def read_row(file: str, key: str) -> bytes:
+    """The bytes of the image in row `key`. Threads ask for neighbouring images: one of them reads for all."""
+    stamp = stamp_of(file)
+    with _lock:
+        opened = _opened(file, stamp)
+        n = opened.starts[-1]
+        if not (key.isascii() and key.isdigit()) or int(key) >= n:
+            raise StoreProblem(f"{file} has {n:,} rows, counted from 0, so there is no image {key!r}.")
+        group = bisect_right(opened.starts, int(key)) - 1
+        values = _group(file, stamp, opened, group)
+        value = values[int(key) - opened.starts[group]].as_py()
+    if value is None:
+        raise StoreProblem(f"Row {key} of {file} has no image in it.")
+    return bytes(value)
+
+
+def _group(file: str, stamp: str, opened: Opened, group: int) -> Any:
+    """The images of a row group, as pyarrow's array."""
+    place = (file, stamp, group)
+    if place in _groups:
+        _groups.move_to_end(place)
+        return _groups[place]
+    with _telling(file):
+        column = opened.file.read_row_group(group, columns=[opened.column]).column(0)
+    values = column.combine_chunks() if column.num_chunks == 1 else column
+    if "." in opened.column and hasattr(values.type, "num_fields") and values.type.num_fields:
+        import pyarrow.compute as pc
+
+        values = pc.struct_field(values, "bytes")
+    _groups[place] = values
+    while len(_groups) > 1 and sum(kept.nbytes for kept in _groups.values()) > KEPT_BYTES:
+        _groups.popitem(last=False)
+    return values
+
+
+# -- a table --------------------------------------------------------------------------------------------
+
+
+def read_parquet(files: Sequence[str], name: str) -> Table:
+    """Every row of Parquet files with images; a column of labels, `truth` and `group` where there are such.
+
+    files: absolute paths or addresses. The names of a Hugging Face ClassLabel are the labels, -1 means none.
+    """
+    path: list[str] = []
+    columns: dict[str, list[str]] = {"label": [], "truth": [], "group": []}
+    has: set[str] = set()
+    for file in files:
+        try:
+            opened = _opened(file, stamp_of(file))
+            with _telling(file):
+                told = {what: _texts(opened, what) for what in columns}
+        except StoreProblem as problem:
+            raise InputError(str(problem)) from problem
+        n = opened.starts[-1]
+        has |= {what for what, values in told.items() if values is not None}
+        for what, values in told.items():
+            columns[what] += values if values is not None else [""] * n
+        path += [f"{file}#{row}" for row in range(n)]
+    if not path:
+        raise InputError(f"{files[0]} has no rows; there is nothing to look at.")
+    _check_images(path)
+    label = columns["label"]
+    return Table(
+        path=np.array(path, dtype=object),
+        label=np.array(label, dtype=object),
+        known=tuple(sorted(set(label) - {""})),
+        truth=np.array(columns["truth"], dtype=object) if "truth" in has else None,
+        group=np.array(columns["group"], dtype=object) if "group" in has else None,
+        name=name,
+        root=common_root(files),
+    )
+
+
+def common_root(files: Sequence[str]) -> str:
+    """The folder that all files lie in."""
+    bare = [split_query(file) for file in files]
+    folder = os.path.commonpath([os.path.dirname(file.partition("://")[2] or file) for file, _ in bare])
+    if not is_address(files[0]):
+        return folder
+    return with_query(f"{files[0].partition('://')[0]}://{folder}", bare[0][1])
+
+
+def _texts(opened: Opened, what: str) -> list[str] | None:
+    """A column as text, in its order; None where there is none."""
+    schema = opened.file.schema_arrow
+    classes = _class_names(schema)
+    wanted = LABELS if what == "label" else (what,)
+    found = [name for one in wanted for name in schema.names if name.lower() == one]
+    if what == "label" and not found and len(classes) == 1:
+        found = list(classes)
+    if not found or found[0] == opened.column.partition(".")[0]:
+        return None
+    names = classes.get(found[0])
+    values = opened.file.read(columns=[found[0]]).column(0).to_pylist()
+    return [_text(value, names) for value in values]
+
+
+def _text(value: object, names: Sequence[str] | None) -> str:
+    if value is None or value != value:
+        return ""
+    if names is not None and isinstance(value, int):
+        return str(names[value]) if 0 <= value < len(names) else ""
+    return (str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)).strip()
+
+
+def _class_names(schema: Any) -> dict[str, list[str]]:
+    """Columns of class numbers and the names of their classes, as Hugging Face writes them into a file."""
+    try:
+        told = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return {
+            str(name): [str(one) for one in kind["names"]]
+            for name, kind in told.items()
+            if isinstance(kind, dict)
+            and kind.get("_type") == "ClassLabel"
+            and isinstance(kind["names"], list)
+        }
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
+def _check_images(path: Sequence[str]) -> None:
+    """Raise InputError where the first rows hold bytes, and none of them is an image."""
+    seen = 0
+    for one in path[:FIRST]:
+        try:
+            content = read_row(*one.rsplit("#", 1))
+        except StoreProblem:  # a row without an image
+            continue
+        seen += 1
+        try:
+            with Image.open(io.BytesIO(content), formats=decoders()):
+                return
+        except Exception:  # decoders fail in many ways on what is no image
+            continue
+    file = path[0].rpartition("#")[0]
+    what = "bytes that are no image" if seen else "no bytes"
+    raise InputError(
+        f"The column of images of {file} holds {what} in its first rows; write JPEG or PNG files into it."
+    )

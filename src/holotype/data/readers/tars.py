@@ -1,0 +1,160 @@
+"""Tars as WebDataset packs them: files of one key lie together, 0001.jpg, 0001.cls, 0002.jpg, ...
+
+An image is written shard.tar#key, where the key is its name in the tar without the ending. A tar is gone through once,
+from head to head, to learn where its images lie; each is then read from its place.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from threading import Lock
+
+import numpy as np
+
+from holotype.data.kinds import IMAGE_EXTENSIONS
+from holotype.data.readers.parquet import common_root
+from holotype.data.stores import StoreProblem, from_the_start, read_part, stamp_of
+from holotype.data.table import Table
+from holotype.errors import InputError
+
+LABELS = (".cls", ".json", ".txt")
+"""Files beside an image that may hold its label; the first that does counts."""
+BLOCK = 512
+LARGEST_LABEL = 1 << 20
+"""Bytes of a file beside an image."""
+LONGEST = 64
+"""Letters of a label in a .txt file; a longer one is a caption."""
+
+log = logging.getLogger("holotype")
+
+Place = tuple[int, int]
+"""Offset and size."""
+
+
+@dataclass
+class Index:
+    """What lies where in a tar."""
+
+    images: dict[str, Place] = field(default_factory=dict)
+    """Key to place, in the order of the tar."""
+    beside: dict[str, Place] = field(default_factory=dict)
+    """Name to place of files that may hold a label."""
+
+
+_lock = Lock()
+
+
+def index_of(file: str) -> Index:
+    """The places of a tar's images; gone through once as long as it does not change."""
+    stamp = stamp_of(file)
+    with _lock:  # threads ask for images of one tar: one of them goes through it for all
+        return _index(file, stamp)
+
+
+@lru_cache(maxsize=4096)
+def _index(file: str, stamp: str) -> Index:
+    if not stamp:
+        raise StoreProblem(f"{file} does not exist; check the address.")
+    found = Index()
+    with from_the_start(file) as stream:
+        try:
+            with tarfile.open(fileobj=stream, mode="r:") as tar:
+                while (member := tar.next()) is not None:
+                    tar.members.clear()  # type: ignore[attr-defined]  # it would keep them all
+                    if member.isreg():
+                        _note(found, member.name, (member.offset_data, member.size))
+                end: int = tar.offset
+                stream.seek(end)
+                whole = stream.read(BLOCK) == bytes(BLOCK)  # every tar ends so, and tarfile does not mind
+        except tarfile.TarError as error:
+            raise StoreProblem(
+                f"{file} is no tar, or cut off or damaged ({error}); copy it again."
+            ) from error
+    if not whole:
+        raise StoreProblem(f"{file} is cut off or damaged after {len(found.images):,} images; copy it again.")
+    return found
+
+
+def _note(found: Index, name: str, place: Place) -> None:
+    name = name.removeprefix("./")
+    stem, ending = os.path.splitext(name)
+    if os.path.basename(name).startswith("."):
+        return
+    if ending.lower() in IMAGE_EXTENSIONS:
+        found.images[name if stem in found.images else stem] = place
+    elif ending.lower() in LABELS and place[1] <= LARGEST_LABEL:
+        found.beside[name] = place
+
+
+def read_member(file: str, key: str) -> bytes:
+    """The bytes of the image with this key."""
+    place = index_of(file).images.get(key)
+    if place is None:
+        raise StoreProblem(f"{file} has no image {key!r}; check the key.")
+    content = read_part(file, *place)
+    if len(content) < place[1]:
+        raise StoreProblem(f"{file} is cut off in the middle of {key!r}; copy it again.")
+    return content
+
+
+# -- a table --------------------------------------------------------------------------------------------
+
+
+def read_tars(files: Sequence[str], name: str) -> Table:
+    """Every image of some tars, with the label of its .cls, .json (its field `label`) or .txt file where there is one.
+
+    files: absolute paths or addresses.
+    """
+    path, label, captions = [], [], 0
+    try:
+        for file in files:
+            index = index_of(file)
+            for key in index.images:
+                path.append(f"{file}#{key}")
+                told = _label(file, index, key)
+                captions += told is None
+                label.append(told or "")
+    except StoreProblem as problem:
+        raise InputError(str(problem)) from problem
+    if not path:
+        kinds = ", ".join(IMAGE_EXTENSIONS)
+        raise InputError(f"There is no image in {files[0]}; files that end in {kinds} count as images.")
+    if captions:
+        log.info(f"{captions:,} texts beside images are too long for a label, and count as captions.")
+    return Table(
+        path=np.array(path, dtype=object),
+        label=np.array(label, dtype=object),
+        known=tuple(sorted(set(label) - {""})),
+        name=name,
+        root=common_root(files),
+    )
+
+
+def _label(file: str, index: Index, key: str) -> str | None:
+    """ "" = none; None = a caption. WebDataset ends a key at the first dot of the name: 0001.left.jpg has 0001.cls."""
+    folder, name = os.path.split(key)
+    for stem in dict.fromkeys((key, os.path.join(folder, name.partition(".")[0]))):
+        for ending in LABELS:
+            if place := index.beside.get(stem + ending):
+                told = _text(read_part(file, *place), ending, f"{file}#{stem}{ending}")
+                if told != "":
+                    return told
+    return ""
+
+
+def _text(content: bytes, ending: str, where: str) -> str | None:
+    try:
+        text = content.decode("utf-8").strip()
+        if ending == ".json":
+            told = json.loads(text)
+            told = told.get("label", "") if isinstance(told, dict) else ""
+            return "" if told is None or isinstance(told, dict | list) else str(told).strip()
+    except (UnicodeDecodeError, ValueError) as error:
+        raise StoreProblem(f"{where} is no readable label ({error}); mend it or leave it out.") from error
+    return None if ending == ".txt" and (len(text) > LONGEST or "\n" in text) else text

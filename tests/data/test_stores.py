@@ -1,0 +1,253 @@
+"""Files in a store: S3 on a real server on this machine, and what is said where a store refuses or is silent."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from holotype.categories.found import Discovery
+from holotype.data import stores
+from holotype.data.decode import read_image
+from holotype.data.digests import digest_of
+from holotype.data.sources import load_table
+from holotype.data.stamps import stamps
+from holotype.data.stores import StoreProblem, files_below, read_part, read_whole, stamp_of
+from holotype.errors import InputError
+
+from .bucket import Bucket, bucket, only_here
+from .packed import images_of, square, write_parquet, write_shards
+
+__all__ = ["bucket", "only_here"]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    """Servers come and go here, and a port may be used twice."""
+    stores._seen.clear()
+    stores._connected.cache_clear()
+    stores._remote.cache_clear()
+
+
+# -- what lies there ------------------------------------------------------------------------------------
+
+
+def test_objects_are_listed_and_read(bucket: Bucket) -> None:
+    odd = "photos/a b/100% #1? ü.png"
+    for key, content in (("photos/1.png", square()), (odd, b"0123456789"), ("other/2.png", b"")):
+        bucket.put(key, content)
+    found = files_below(bucket.address("photos"))
+    assert len(found) == 2
+    assert read_whole(found[1].address) == b"0123456789" or read_whole(found[0].address) == b"0123456789"
+    one = next(one for one in found if "1.png" not in one.address)
+    assert read_part(one.address, 3, 4) == b"3456"
+    assert one.stamp.startswith("10-")
+    stores._seen.clear()
+    assert stamp_of(one.address) == one.stamp
+    assert stamp_of(bucket.address("photos/absent.png")) == ""
+
+
+def test_a_bucket_is_a_folder(bucket: Bucket, squares_folder: Path) -> None:
+    bucket.put_folder(squares_folder, "photos")
+    there, here = load_table(bucket.address("photos")), load_table(squares_folder)
+    assert there.name == "photos"
+    assert (there.known, list(there.label)) == (here.known, list(here.label))
+    # the same names below another root: embeddings and edits find their images
+    assert there.fingerprint() == here.fingerprint()
+    assert digest_of(there.path[5]) == digest_of(here.path[5]) != ""
+    assert np.array_equal(read_image(there.path[9])[0], read_image(here.path[9])[0])
+    assert all(stamp for stamp in stamps(list(there.path)))
+
+
+def test_an_address_counts_more_than_the_environment(monkeypatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1/")
+    told = stores.s3_settings("s3://bucket")
+    assert (told["scheme"], told["endpoint_override"], told["anonymous"]) == ("http", "127.0.0.1:1", False)
+    told = stores.s3_settings("s3://bucket?endpoint_override=127.0.0.1:2&anonymous=true")
+    assert (told.get("scheme"), told["endpoint_override"], told["anonymous"]) == (None, "127.0.0.1:2", True)
+
+
+def test_the_environment_may_tell_the_endpoint(bucket: Bucket, monkeypatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{bucket.port}")
+    bucket.put("photos/fox/1.png", square((7, 8, 9)))
+    table = load_table("s3://bucket/photos")
+    assert list(table.path) == ["s3://bucket/photos/fox/1.png"]
+    assert read_image(table.path[0])[0].getpixel((0, 0)) == (7, 8, 9)
+    assert list(load_table("s3://bucket/photos/fox/1.png").path) == ["s3://bucket/photos/fox/1.png"]
+
+
+def test_tars_and_parquet_files_in_a_bucket(bucket: Bucket, tmp_path: Path) -> None:
+    rows = [(f"{i}", square((i, i, i)), "fox" if i < 3 else "") for i in range(7)]
+    write_shards(tmp_path / "shards", rows, 4)
+    write_parquet(tmp_path / "set" / "a.parquet", rows, group=2)
+    bucket.put_folder(tmp_path, "all")
+    for source in (
+        "all/shards/shard-{000..001}.tar",
+        "all/shards/shard-*.tar",
+        "all/shards",
+        "all/set/a.parquet",
+    ):
+        table = load_table(bucket.address(source))
+        assert list(table.label) == ["fox"] * 3 + [""] * 4, source
+        assert [read_image(path)[0].getpixel((0, 0))[0] for path in table.path] == list(range(7)), source
+    assert table.path[6].endswith("#6")
+
+
+def test_a_list_may_label_objects(bucket: Bucket, tmp_path: Path) -> None:
+    for name in ("fox/1.png", "fox/2.png"):
+        bucket.put(f"photos/{name}", square())
+    (tmp_path / "l.csv").write_text("path,label\nfox/2.png,owl\n")
+    assert list(load_table(bucket.address("photos"), tmp_path / "l.csv").label) == ["", "owl"]
+
+
+def test_a_list_may_name_objects(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.put("photos/1.png", square())
+    (tmp_path / "l.csv").write_text(f"path,label\n{bucket.address('photos/1.png')},fox\n")
+    assert list(load_table(tmp_path / "l.csv").path) == [bucket.address("photos/1.png")]
+    (tmp_path / "l.csv").write_text(f"path,label\n{bucket.address('photos/2.png')},fox\n")
+    with pytest.raises(InputError, match="1 of the 1 paths"):
+        load_table(tmp_path / "l.csv")
+
+
+def test_discover_in_a_bucket(
+    bucket: Bucket, tmp_path: Path, squares_folder: Path, tiny_backbone_file, holotype
+) -> None:
+    for name, content, label in images_of(squares_folder):
+        bucket.put(f"photos/{label or 'unlabelled'}/{name}.png", content)
+    run, flags = tmp_path / "run", ("--backbone", tiny_backbone_file, "--device", "cpu", "--no-progress")
+    words = ("discover", bucket.address("photos"), "--out", run, "--k", 4, "--method", "kmeans", *flags)
+    assert holotype(*words).code == 0
+    found = Discovery.load(run)
+    kinds = [path.partition("?")[0].rpartition("/")[2].split("-")[0] for path in found.images["path"]]
+    assert len(set(zip(kinds, found.images["category_id"], strict=True))) == 4
+    assert list(run.rglob("00000.jpg"))
+    bucket.put("new/1.png", square((200, 40, 40), side=40))
+    out = tmp_path / "new.csv"
+    words = ("assign", run, bucket.address("new"), "--out", out, "--device", "cpu", "--no-progress")
+    assert holotype(*words).code == 0
+    assert "red" in out.read_text()
+    before = (run / "discovery.json").read_bytes()
+    assert holotype("report", run, "--no-progress").code == 0
+    assert (run / "discovery.json").read_bytes() == before
+
+
+# -- what is wrong --------------------------------------------------------------------------------------
+
+
+def refused(outcome) -> str:
+    """The sentence of a command that ended with exit code 2."""
+    assert outcome.code == 2, outcome
+    assert len(outcome.err.strip().splitlines()) == 1, outcome.err
+    return outcome.err
+
+
+def test_a_missing_key_and_a_missing_bucket(bucket: Bucket, tmp_path: Path, holotype) -> None:
+    out = ("--out", tmp_path / "out", "--no-progress")
+    assert "does not exist" in refused(holotype("embed", bucket.address("absent"), *out))
+    assert "does not exist" in refused(holotype("embed", bucket.address("absent/a.tar"), *out))
+    nowhere = bucket.address("a").replace("//bucket", "//no-such-bucket")
+    assert "does not exist" in refused(holotype("embed", nowhere, *out))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_bucket_without_rights(bucket: Bucket, tmp_path: Path, holotype) -> None:
+    from moto.core.responses import ActionAuthenticatorMixin
+
+    bucket.put("photos/1.png", square())
+    was = ActionAuthenticatorMixin.request_count
+    ActionAuthenticatorMixin.request_count = float("inf")  # from now on, the server asks who somebody is
+    try:
+        said = refused(holotype("discover", bucket.address("photos"), "--out", tmp_path / "out"))
+    finally:
+        ActionAuthenticatorMixin.request_count = was
+    assert "may not be read with the rights" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_address_that_answers_nothing(tmp_path: Path, holotype, monkeypatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setattr(stores, "ANSWER", 2.0)
+    with socket.socket() as silent:  # takes connections, and says nothing
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        query = f"scheme=http&region=us-east-1&endpoint_override=127.0.0.1:{silent.getsockname()[1]}"
+        began = time.monotonic()
+        said = refused(holotype("embed", f"s3://bucket/photos?{query}", "--out", tmp_path / "out"))
+    assert "does not answer" in said
+    assert time.monotonic() - began < 30
+    closed = silent_port()
+    query = f"scheme=http&region=us-east-1&endpoint_override=127.0.0.1:{closed}"
+    assert "does not answer" in refused(holotype("embed", f"s3://bucket/photos?{query}"))
+
+
+def silent_port() -> int:
+    """A port at which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_store_that_falls_silent_loses_nothing(bucket: Bucket, tmp_path: Path, monkeypatch) -> None:
+    bucket.put("photos/1.png", square())
+    (path,) = load_table(bucket.address("photos")).path
+    stores._seen.clear()
+    stores._connected.cache_clear()
+    gone = path.replace(str(bucket.port), str(silent_port()))
+    with pytest.raises(InputError, match="does not answer"):  # and not "", which would mean that it is gone
+        stamps([gone])
+
+
+def test_passwords_and_unknown_settings_in_addresses_are_refused() -> None:
+    with pytest.raises(InputError, match="environment") as told:
+        load_table("s3:" + "//me:secret@bucket/photos")
+    assert "secret" not in str(told.value)
+    with pytest.raises(InputError, match=r"'endpoint' in .* is no setting"):
+        load_table("s3://bucket/photos?endpoint=x")
+    with pytest.raises(InputError, match="ftp://host/a is in no store"):
+        load_table("ftp://host/a")
+
+
+# -- other stores ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scheme", "place", "bucket"),
+    [
+        ("gs", "bucket", "bucket"),
+        ("abfs", "account.blob.core.windows.net/bucket", "bucket"),
+        ("abfs", "bucket" + "@account.dfs.core.windows.net", "bucket"),
+        ("abfs", "bucket", "bucket"),
+        ("hf", "datasets", "datasets"),
+    ],
+)
+def test_other_stores_go_the_same_way(scheme, place, bucket, tmp_path: Path, monkeypatch) -> None:
+    """A folder stands in for the store: what is ours is the same for all of them."""
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+    asked = []
+
+    def stand_in(address: str) -> SubTreeFileSystem:
+        asked.append(address)
+        return SubTreeFileSystem(str(tmp_path), LocalFileSystem())
+
+    monkeypatch.setitem(stores.STORES, scheme, stand_in)
+    home = tmp_path / bucket / "owner" / "set"
+    write_parquet(home / "data" / "train.parquet", [("a", square((1, 2, 3)), "fox"), ("b", square(), "")])
+    table = load_table(f"{scheme}://{place}/owner/set")
+    assert list(table.path) == [f"{scheme}://{place}/owner/set/data/train.parquet#{row}" for row in (0, 1)]
+    assert (list(table.label), table.name) == (["fox", ""], "set")
+    assert read_image(table.path[0])[0].getpixel((0, 0)) == (1, 2, 3)
+    assert asked == [f"{scheme}://{place.partition('/')[0]}"]
+
+
+def test_the_file_systems_of_other_stores_open_without_asking_anybody(monkeypatch) -> None:
+    google = stores.STORES["gs"]("gs://bucket?anonymous=true&scheme=http&endpoint_override=127.0.0.1:1")
+    assert google.type_name == "gcs"
+    hub = stores.STORES["hf"]("hf://datasets")
+    assert "fsspec" in hub.type_name
+    with pytest.raises(StoreProblem, match="'region' in gs://bucket"):
+        stores._options("gs://bucket?region=eu")
