@@ -43,6 +43,22 @@ def test_a_run_without_features_is_read_once_more(run, monkeypatch) -> None:
     with_map(run)
 
 
+def test_a_command_that_was_killed_before_the_map_was_saved_makes_the_same(run, monkeypatch, tmp_path) -> None:
+    """Features are kept rounded, so that the map must be made of rounded ones at the first time as well."""
+    again = Path(shutil.copytree(run, tmp_path / "again"))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Discovery, "save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            with_map(again, device="cpu")
+    assert (again / FEATURES).exists()
+    columns = ["x", "y"]
+    assert with_map(again, device="cpu").images[columns].equals(with_map(run, device="cpu").images[columns])
+
+
 def test_features_that_are_kept_are_taken(run, monkeypatch) -> None:
     monkeypatch.setattr(points, "compute_features", lambda *_: pytest.fail("the model was run"))
     write_features(run, np.random.default_rng(0).normal(size=(64, 5)))

@@ -114,21 +114,13 @@ def begin_round(folder: Path, begun: Begun) -> int:
     """The number of a round that is begun with this: the last one where it was stopped, or else a new one."""
     numbers = begun_rounds(folder)
     number = numbers[-1] if numbers else 0
-    if number > last_round(folder):
-        own = round_folder(folder, number)
-        if begun.is_that_of(own):
-            return number
-        if _only_half_begun(own):
-            begun.save(own)
-            return number
-    begun.save(round_folder(folder, number + 1))
-    return number + 1
-
-
-def _only_half_begun(own: Path) -> bool:
-    """Was it stopped while it was being begun, before anything was trained? Then it is begun anew."""
-    names = {path.name for path in own.iterdir() if not OURS.fullmatch(path.name)}
-    return names <= {LABELS, REJECTED, SEEN}
+    own, stopped = round_folder(folder, number), number > last_round(folder)
+    if stopped and begun.is_that_of(own):
+        return number
+    if not (stopped and {p.name for p in own.iterdir() if not OURS.fullmatch(p.name)} <= {LABELS, REJECTED, SEEN}):
+        number += 1  # else it was stopped while it was being begun: nothing was trained, and it is begun anew
+    begun.save(round_folder(folder, number))
+    return number
 
 
 def given_to(folder: Path, number: int) -> Constraints:

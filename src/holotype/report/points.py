@@ -32,6 +32,7 @@ def with_map(folder: Path, *, device: str = "auto", progress: bool = False) -> D
             log.warning(f"No image of {folder} can be read any more, so that there is no map.")
             return found
         write_features(folder, features)
+        features = features.astype(np.float16)  # as they are kept: a command that goes on finds these
     number = {category.id: i for i, category in enumerate(found.categories)}
     category = np.array([number.get(id, -1) for id in found.images["category_id"]])
     point = layout(features, category=category, seed=found.facts.seed)
