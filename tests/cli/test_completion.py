@@ -49,7 +49,7 @@ def test_values_are_offered_where_they_are_few(entries: dict[str, Entry]) -> Non
     assert not train["--print_config"].valued
     discover = {flag.name: flag for flag in entries["discover"].flags}
     assert discover["--method"].choices == tuple(METHODS)
-    assert not discover["--long-tail"].valued
+    assert discover["--long-tail"].valued
     bench = {flag.name: flag for flag in entries["bench"].flags}
     assert bench["--datasets"].choices == tuple(BENCHMARKS)
 
