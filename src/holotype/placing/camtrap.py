@@ -58,15 +58,9 @@ MEDIA = (
 OBSERVATIONS = (
     *("observationID", "deploymentID", "mediaID", "eventID", "eventStart", "eventEnd", "observationLevel"),
     *("observationType", "cameraSetupType", "scientificName", "count", "lifeStage", "sex", "behavior"),
-    *(
-        "individualID",
-        "individualPositionRadius",
-        "individualPositionAngle",
-        "individualSpeed",
-        "bboxX",
-        "bboxY",
-    ),
-    *("bboxWidth", "bboxHeight", "classificationMethod", "classifiedBy", "classificationTimestamp"),
+    *("individualID", "individualPositionRadius", "individualPositionAngle", "individualSpeed"),
+    *("bboxX", "bboxY", "bboxWidth", "bboxHeight"),
+    *("classificationMethod", "classifiedBy", "classificationTimestamp"),
     *("classificationProbability", "observationTags", "observationComments"),
 )
 CLOCKS = {
