@@ -40,7 +40,8 @@ def first() -> Discovery:
     return made_discovery("r-1", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
 
 
-ASKED = Asked({"k": 4}, {"k": 4}, "cpu", "photos")
+SETTINGS = {"k": 4, "bursts": "auto", "seeds": "auto"}
+ASKED = Asked(SETTINGS, SETTINGS, "cpu", "photos")
 
 
 def begun(given: Constraints | None = None, digest: str = "1", asked: Asked = ASKED) -> Begun:
@@ -107,7 +108,7 @@ def test_a_stopped_round_goes_on_and_one_of_other_labels_or_images_is_left_alone
     assert begin_round(tmp_path, begun(out, "2")) == 6  # a finished one is not gone on with
 
 
-@pytest.mark.parametrize("change", [{"taken": {"k": 5}}, {"device": "cuda"}, {"title": "archive"}])
+@pytest.mark.parametrize("change", [{"taken": SETTINGS | {"k": 5}}, {"device": "cuda"}, {"title": "archive"}])
 def test_a_stopped_round_of_other_settings_is_left_alone(change: dict, tmp_path: Path) -> None:
     """Its training would be another one."""
     assert begin_round(tmp_path, begun()) == 1

@@ -13,6 +13,7 @@ import pytest
 
 from holotype.machine.locks import try_lock, try_share, waiting_for
 from tests.machine.test_locks import first_line
+from tests.machine.test_locks import unwarned as unwarned  # the fixture: as if nothing had been said yet
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="there are no such locks")
 

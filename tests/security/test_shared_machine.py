@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from holotype.categories.edits import Edit, append_edits, log_locked
-from holotype.cli.words import harmless
+from holotype.cli.words import harmless, say_json
 from holotype.data.pictures import as_paths
 from holotype.errors import InputError
 from holotype.machine.files import refuse_links, write_text
@@ -49,6 +49,15 @@ def test_a_folder_called_like_an_order_is_told_harmlessly(tmp_path: Path, holoty
         assert outcome.code == 2
         assert "\\x1b]0;owned" in outcome.err
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", outcome.out + outcome.err)
+
+
+def test_json_on_a_terminal_is_ascii_and_comes_back(capsys) -> None:
+    name = "\x1b[2J\x7f\x9b2J\u202eKäfer\ud800"
+    say_json({"name": name})
+    said = capsys.readouterr().out
+    assert said.isascii()
+    assert not {"\x1b", "\x7f"} & set(said)
+    assert json.loads(said) == {"name": name}
 
 
 def test_commands_say_nothing_but_by_that_way() -> None:
@@ -85,6 +94,10 @@ def test_nothing_is_written_through_a_link_to_a_folder(tmp_path: Path, precious:
         assert f"{run / place} is a link to another folder" in outcome.err
         (run / place).unlink()
         shutil.rmtree(run / "report", ignore_errors=True)
+    (run / "cuts").symlink_to(precious, target_is_directory=True)
+    outcome = holotype("cut", run, "--k", "2", "--no-progress")
+    assert outcome.code == 2
+    assert f"{run / 'cuts'} is a link to another folder" in outcome.err
     assert [path.name for path in precious.iterdir()] == ["file"]
 
 
@@ -99,10 +112,10 @@ def test_links_to_files_are_replaced_and_locks_and_lines_are_not_written_through
 ) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    for name in ("discovery.json", ".edits.lock", "metrics.jsonl", "nothing.jsonl"):
+    for name in ("discovery.json", ".edits.csv.lock", "metrics.jsonl", "nothing.jsonl"):
         (run / name).symlink_to(precious / ("gone" if "nothing" in name else "file"))
     write_text(run / "discovery.json", "{}")
-    with pytest.raises(InputError, match="cannot be written"), log_locked(run):
+    with pytest.raises(InputError, match="is a symbolic link, not a lock"), log_locked(run):
         pass
     with pytest.raises(InputError):
         append_edits(run, [Edit("r", "t", "rename", "", "a", "b")])

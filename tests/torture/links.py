@@ -14,7 +14,7 @@ from tests.torture.tally import Campaign, Case
 from tests.torture.world import World
 
 QUICK = ("edits",)
-HIDDEN = (".lock", ".edits.lock", "edits.csv", "moving", "metrics.jsonl")
+HIDDEN = (".lock", ".edits.csv.lock", "edits.csv", "heartbeat.json", "moving", "metrics.jsonl")
 """Files that come and go, or that are not there yet."""
 
 

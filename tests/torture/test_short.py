@@ -52,19 +52,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
     return {one["campaign"]: one for one in content["campaigns"]}
 
 
-AWAITED = {
-    "read": "the readers of files of ours do not look at all of what they read yet",
-    "settings": "YAML that is nested a thousand levels deep is not told in a sentence yet",
-}
-"""Campaigns that still find something; to be taken off this list by whoever mends it."""
-
-
-def cases() -> list[Any]:
-    marks = {name: pytest.mark.xfail(reason=reason, strict=False) for name, reason in AWAITED.items()}
-    return [pytest.param(name, marks=marks.get(name, ())) for name in SHORT]
-
-
-@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize("name", SHORT)
 def test_nothing_is_lost(record: dict[str, dict[str, Any]], name: str) -> None:
     found = record[name]
     told = [line for failure in found["failures"] for line in (failure["again"], *failure["problems"])]

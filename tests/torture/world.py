@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.narrow import narrow
 from tests.torture.child import Ended, in_child
 from tests.torture.child import holotype as command
 from tests.torture.compare import Snapshot, snapshot
@@ -122,6 +123,7 @@ def make_world(base: Path, short: bool = False) -> World:
     world = World(base, short)
     draw(world.images)
     _import(_modules())
+    narrow()  # children are forked, so that they have it too
     in_child_or_raise(lambda: _make_backbone(world.backbone))
     world.fresh()
     world.kept.mkdir(parents=True)

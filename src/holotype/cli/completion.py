@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from holotype.cli.shells import SCRIPTS, Entry, Flag
-from holotype.cli.words import Parser
+from holotype.cli.words import Parser, say
 
 HOW = {
     "bash": "holotype completion bash > ~/.local/share/bash-completion/completions/holotype",
@@ -23,7 +23,7 @@ def command(argv: Sequence[str]) -> int:
 
     with importing():
         entries = read_entries()
-    print(SCRIPTS[given.shell](entries))
+    say(SCRIPTS[given.shell](entries))
     return 0
 
 

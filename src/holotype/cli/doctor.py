@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holotype.cli.words import Parser, say
+from holotype.cli.words import Parser, say, say_json
 
 
 def command(argv: Sequence[str]) -> int:
@@ -18,7 +17,7 @@ def command(argv: Sequence[str]) -> int:
         from holotype.discovery.checkup import examine
     facts = examine(paths=given.paths)
     if given.json:
-        print(json.dumps(facts, indent=2))  # ASCII: nothing that a terminal obeys
+        say_json(facts)
     else:
         say(in_words(facts))
     return DONE if facts["self-test"]["passed"] else NOT_WELL

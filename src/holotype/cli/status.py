@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, say, several
+from holotype.cli.words import Parser, say, say_json, several
 
 if TYPE_CHECKING:
     from holotype.runs.status import Status
@@ -27,11 +27,7 @@ def command(argv: Sequence[str]) -> int:
 
     found = read_status(Path(given.run))
     if given.json:
-        import json
-
-        print(
-            json.dumps([status.as_dict() for status in found], indent=1)
-        )  # ASCII: nothing that a terminal obeys
+        say_json([status.as_dict() for status in found])
         return 0
     if len(found) > 1:
         say(overview(found))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import json
 import logging
 import os
 import re
@@ -41,6 +42,11 @@ def harmless(text: str) -> str:
 def say(text: object, *, end: str = "\n", error: bool = False, flush: bool = False) -> None:
     """Print what a command has to say; error: on stderr."""
     print(harmless(str(text)), end=end, file=sys.stderr if error else sys.stdout, flush=flush)
+
+
+def say_json(value: object) -> None:
+    """Print it as JSON in ASCII: signs that a terminal obeys are written out as JSON does it."""
+    say(json.dumps(value, indent=1).replace("\x7f", "\\u007f"))
 
 
 class _OnStderr(logging.Handler):
