@@ -288,4 +288,4 @@ def test_what_a_round_was_given_reads_as_json(tmp_path: Path) -> None:
         "Käfer.png": "=boots"
     }
     assert json.loads((given / "rejected.json").read_text(encoding="utf-8"))["by_path"] == ["ö.png"]
-    assert json.loads((given / "begun.json").read_text(encoding="utf-8"))["settings"] == {"k": 4}
+    assert json.loads((given / "begun.json").read_text(encoding="utf-8"))["settings"] == SETTINGS
