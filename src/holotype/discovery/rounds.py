@@ -117,7 +117,9 @@ def begin_round(folder: Path, begun: Begun) -> int:
     own, stopped = round_folder(folder, number), number > last_round(folder)
     if stopped and begun.is_that_of(own):
         return number
-    if not (stopped and {p.name for p in own.iterdir() if not OURS.fullmatch(p.name)} <= {LABELS, REJECTED, SEEN}):
+    if not (
+        stopped and {p.name for p in own.iterdir() if not OURS.fullmatch(p.name)} <= {LABELS, REJECTED, SEEN}
+    ):
         number += 1  # else it was stopped while it was being begun: nothing was trained, and it is begun anew
     begun.save(round_folder(folder, number))
     return number
