@@ -29,7 +29,7 @@ DOCUMENTS = [
     *sorted((TOP / "docs").rglob("*.md")),
 ]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PARSED = ("demo", "discover", "report", "assign", "write", "embed", "estimate-k", "export")
+PARSED = ("demo", "discover", "report", "cut", "assign", "write", "embed", "estimate-k", "export")
 """Commands whose words are only parsed here; the pages of docs/ that are about them have tests that run them."""
 ASSIGNMENT = re.compile(r"^\w+=\S*$")
 

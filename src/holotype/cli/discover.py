@@ -122,6 +122,11 @@ def add_settings(parser: Parser, settings: type, skip: set[str]) -> None:
         if one.name in skip:
             continue
         shown = "" if one.default is None else f" (default: {one.default})"
+        if one.name == "long_tail":
+            parser.add_argument(
+                flag, nargs="?", const="yes", default="auto", metavar="ANSWER", help=f"{help}{shown}"
+            )
+            continue
         parser.add_argument(flag, default=one.default, metavar=one.name.upper(), help=f"{help}{shown}")
 
 
