@@ -46,7 +46,7 @@ def test_no_loops_end_at_once():
 def test_steps_are_taken_in_turn(world, monkeypatch):
     order = []
 
-    def watched(turn, together):
+    def watched(turn, together, fewer):
         order.append(turn)
         return take_step(turn, together)
 
@@ -93,6 +93,8 @@ def test_a_gpu_without_memory_is_an_error_of_one_run():
     assert isinstance(found, InputError)
     assert "8 runs" in str(found)
     assert "--parallel" in str(found)
+    several = take_step(runs_out(), 3, "--seeds")
+    assert str(several).endswith("run the same command again with a smaller --seeds.")
 
 
 def test_a_fault_in_the_code_is_nobodys_input():

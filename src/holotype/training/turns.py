@@ -58,7 +58,7 @@ def train_in_turns(loops: Mapping[str, Loop], *, fewer: str = "--parallel") -> d
 
 
 def take_step(
-    turn: Generator[None, None, Prediction], together: int, fewer: str
+    turn: Generator[None, None, Prediction], together: int, fewer: str = "--parallel"
 ) -> Prediction | InputError | Stopped | None:
     """One step of a loop; what it ended with, if that was its end."""
     try:
