@@ -31,7 +31,18 @@ DOCUMENTS = [
 RESEARCHERS = TOP / "docs" / "researchers.md"
 """The page with the examples in Python and the table of a run folder."""
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PARSED = ("backbones", "demo", "discover", "report", "assign", "write", "embed", "estimate-k", "export")
+PARSED = (
+    "backbones",
+    "demo",
+    "discover",
+    "report",
+    "cut",
+    "assign",
+    "write",
+    "embed",
+    "estimate-k",
+    "export",
+)
 """Commands whose words are only parsed here; the pages of docs/ that are about them have tests that run them."""
 ASSIGNMENT = re.compile(r"^\w+=\S*$")
 

@@ -139,10 +139,12 @@ def add_settings(parser: Parser, settings: type, skip: set[str]) -> None:
         flag, help = f"--{one.name.replace('_', '-')}", told[one.name]
         if one.name in skip:
             continue
-<<<<<<< HEAD
         shown = "" if one.default is None else f"; default {one.default}"
         kind = describe_type(without_none(kinds[one.name]), rules=True)
         text = f"{help} [{kind}{shown}]"
+        if one.name == "long_tail":  # which stood alone once, and may still
+            parser.add_argument(flag, nargs="?", const="yes", default="auto", metavar="ANSWER", help=text)
+            continue
         parser.add_argument(flag, default=one.default, metavar=one.name.upper(), help=text)
 
 
@@ -174,15 +176,6 @@ def category_lines(categories: Sequence[Category], times: Mapping[str, int] | No
     if any(more):
         lines.append(f"  and {' and '.join(filter(None, more))} more, all smaller, in the report")
     return lines
-=======
-        shown = "" if one.default is None else f" (default: {one.default})"
-        if one.name == "long_tail":
-            parser.add_argument(
-                flag, nargs="?", const="yes", default="auto", metavar="ANSWER", help=f"{help}{shown}"
-            )
-            continue
-        parser.add_argument(flag, default=one.default, metavar=one.name.upper(), help=f"{help}{shown}")
->>>>>>> consensus
 
 
 def summary(found: Discovery, folder: Path) -> str:
