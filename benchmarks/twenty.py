@@ -12,6 +12,7 @@ is told how many categories there are, so that nothing but the training and the 
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,4 +87,4 @@ def sizes(kind: str, shape: str | None) -> np.ndarray:
 
 
 def with_truth(table: Table, truth: np.ndarray) -> Table:
-    return Table(table.path, table.label, table.known, truth, table.problem, table.name, table.root)
+    return dataclasses.replace(table, truth=truth)

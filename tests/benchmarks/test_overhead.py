@@ -13,6 +13,8 @@ from torch import nn
 
 from holotype.training.loop import Loop
 
+PUBLISHED_HEADS = True
+
 SMALL = ["--device", "cpu", "--steps", "1", "--batch", "8", "--arch", "test_vit", "--image-size", "32"]
 SMALL += ["--k", "4"]
 

@@ -13,6 +13,8 @@ from holotype.cli.cache import ago
 from holotype.models.cache import cache_file, keep_tokens, read_tokens
 
 SIZE = (6, 5, 4)
+BYTES = 268
+"""Of a file: tokens of 16 bits, and what they are checked by."""
 
 
 @pytest.fixture
@@ -36,8 +38,8 @@ def test_the_list_says_sizes_ages_and_what_for(holotype, folder: Path) -> None:
     head, *rows, total = outcome.out.splitlines()
     assert str(folder) in head
     assert len(rows) == 2
-    assert all("240 bytes" in row and " s " in row and "token cache" in row for row in rows)
-    assert total == "480 bytes in all, of which holotype cache --clear deletes 480 bytes."
+    assert all(f"{BYTES} bytes" in row and " s " in row and "token cache" in row for row in rows)
+    assert total == f"{2 * BYTES} bytes in all, of which holotype cache --clear deletes {2 * BYTES} bytes."
     assert len(list((folder / "tokens").iterdir())) == 2
 
 
@@ -46,8 +48,8 @@ def test_clearing_asks_first(holotype, folder: Path, monkeypatch, answer: str, l
     answering(monkeypatch, answer)
     outcome = holotype("cache", "--clear")
     assert outcome.code == 0
-    assert "Delete 2 files, 480 bytes? [y/N]" in outcome.out
-    assert ("Deleted 2 files, 480 bytes." in outcome.out) is not bool(left)
+    assert f"Delete 2 files, {2 * BYTES} bytes? [y/N]" in outcome.out
+    assert (f"Deleted 2 files, {2 * BYTES} bytes." in outcome.out) is not bool(left)
     assert len(list((folder / "tokens").iterdir())) == left
 
 
