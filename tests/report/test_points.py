@@ -43,7 +43,9 @@ def test_a_run_without_features_is_read_once_more(run, monkeypatch) -> None:
     with_map(run)
 
 
-def test_a_command_that_was_killed_before_the_map_was_saved_makes_the_same(run, monkeypatch, tmp_path) -> None:
+def test_a_command_that_was_killed_before_the_map_was_saved_makes_the_same(
+    run, monkeypatch, tmp_path
+) -> None:
     """Features are kept rounded, so that the map must be made of rounded ones at the first time as well."""
     again = Path(shutil.copytree(run, tmp_path / "again"))
 
