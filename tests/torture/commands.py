@@ -78,10 +78,16 @@ BY_NAME = {command.name: command for command in COMMANDS}
 
 
 def _bench(world: World) -> list[object]:
-    small = {"k": 4, "train.epochs": 1, "train.batch_size": 16, "backbone.name": world.backbone}
-    words = [str(word) for key, value in small.items() for word in (f"--{key}", value)]
-    out = ["--out", str(world.trial / "run"), "--methods", "kmeans,simgcd", "--seeds", "0"]
-    return ["bench", "--datasets", str(world.listed), *out, *words, *world.flags]
+    small = {
+        "k": 4,
+        "train.epochs": 1,
+        "train.batch_size": 16,
+        "backbone.name": world.backbone,
+        "device": "cpu",
+    }
+    words = [word for key, value in small.items() for word in ("--set", f"{key}={value}")]
+    out = ["--out", world.trial / "run", "--results", world.trial / "out", "--no-progress"]
+    return ["bench", "--datasets", world.listed, "--methods", "kmeans,simgcd", "--seeds", "0", *out, *words]
 
 
 def edits_file(world: World) -> Path:
@@ -111,14 +117,18 @@ def _edits_text(run: Path) -> str:
 def baseline(world: World, command: Command) -> list[str]:
     """Run it once without any trouble and remember what it leaves; a sentence for everything wrong with that."""
     if command.name in world.baselines:
-        return []
+        return world.broken.get(command.name, [])
     world.fresh(*command.kept)
     ended = tried(world, command)
     problems = ended.troubles(0) + (ended.value or {}).get("outside", [])
     world.baselines[command.name] = snapshot(world.trial)
     world.events[command.name] = (ended.value or {}).get("seen", [])
     world.seconds[command.name] = ended.seconds
-    return [f"without any trouble, {command.name} {problem}" for problem in problems]
+    if problems:
+        world.broken[command.name] = [
+            f"without any trouble, {command.name} {problem}" for problem in problems
+        ]
+    return world.broken.get(command.name, [])
 
 
 def tried(world: World, command: Command, watch: Watch | None = None, strike: Strike | None = None) -> Ended:

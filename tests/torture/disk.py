@@ -61,7 +61,8 @@ def _limited(world: World, command: Command, limit: int, killed: bool) -> Ended:
 def _torn(world: World, case: Case) -> list[str]:
     name, limit = case.what
     command = BY_NAME[name]
-    problems = baseline(world, command)
+    if problems := baseline(world, command):
+        return problems
     world.fresh(*command.kept)
     _limited(world, command, limit, killed=True)
     return problems + goes_on(world, command)
@@ -70,7 +71,8 @@ def _torn(world: World, case: Case) -> list[str]:
 def _full(world: World, case: Case) -> list[str]:
     name, limit = case.what
     command = BY_NAME[name]
-    problems = baseline(world, command)
+    if problems := baseline(world, command):
+        return problems
     world.fresh(*command.kept)
     problems += _limited(world, command, limit, killed=False).troubles()
     return problems + goes_on(world, command)

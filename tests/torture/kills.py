@@ -32,7 +32,8 @@ def _moments(world: World, seed: int, signals: tuple[int, ...]) -> Iterator[Case
 def _check(world: World, case: Case) -> list[str]:
     name, sign, when, times = case.what
     command = BY_NAME[name]
-    problems = baseline(world, command)
+    if problems := baseline(world, command):
+        return problems
     world.fresh(*command.kept)
     for _ in range(times if sign == signal.SIGKILL else 1):
         after = 0.02 + when * world.seconds[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -87,7 +88,8 @@ def _race(world: World, case: Case) -> list[str]:
     """One of the two runs, or one after the other; what is there at the end is what one alone would leave."""
     name, late = case.what
     command = BY_NAME[name]
-    problems = baseline(world, command)
+    if problems := baseline(world, command):
+        return problems
     world.fresh(*command.kept)
     words = command.words(world)
 
@@ -137,18 +139,26 @@ def _moments(world: World, seed: int) -> Iterator[Case]:
 def _orphans(world: World, case: Case) -> list[str]:
     """The parent of `--devices 2` is killed: its children follow within 30 s, and the same command goes on."""
     words = [*world.train(world.trial / "run"), "--devices", "2"]
+
+    def alone(strike: Strike | None = None) -> Ended:
+        """In an interpreter of its own, since each further process of a run is one that is started like the first."""
+
+        def work() -> None:
+            world.settle()
+            os.execv(sys.executable, [sys.executable, "-m", "holotype", *words])
+
+        return in_child(work, patience=240, strike=strike)
+
     if "devices" not in world.baselines:
         world.fresh()
-        ended = world.run(words, patience=180)
+        ended = alone()
         if ended.code != 0:
             return ended.troubles(0)
         world.baselines["devices"], world.seconds["devices"] = snapshot(world.trial), ended.seconds
     world.fresh()
-    ended = world.run(
-        words, patience=180, strike=Strike(0.1 + case.what * world.seconds["devices"], signal.SIGKILL)
-    )
+    ended = alone(Strike(0.1 + case.what * world.seconds["devices"], signal.SIGKILL))
     problems = survivors(ended.session)
-    again: Ended = world.run(words, patience=180)
+    again = alone()
     problems += [f"afterwards {told}" for told in [*again.troubles(0), *survivors(again.session, 5)]]
     return problems + differences(world.baselines["devices"], snapshot(world.trial))
 

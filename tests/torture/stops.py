@@ -53,7 +53,8 @@ def _check(world: World, case: Case) -> list[str]:
         return case.what
     name, error, number = case.what
     command = BY_NAME[name]
-    problems = baseline(world, command)
+    if problems := baseline(world, command):
+        return problems
     world.fresh(*command.kept)
     ended = tried(
         world, command, Watch(at=number, error=error, last=FOR_EVER if error == errno.ENOSPC else 1)

@@ -38,6 +38,8 @@ class World:
     """Whether this is the short form: less is made, and less is tried."""
     baselines: dict[str, Snapshot] = field(default_factory=dict)
     """What uninterrupted commands leave, by name (commands.py)."""
+    broken: dict[str, list[str]] = field(default_factory=dict)
+    """What is wrong with those that fail without any trouble."""
     events: dict[str, list[str]] = field(default_factory=dict)
     """The changes of files that they make, in words."""
     seconds: dict[str, float] = field(default_factory=dict)
