@@ -71,7 +71,7 @@ def test_what_a_run_uses_stays(holotype, folder: Path) -> None:
     outcome = holotype("cache", "--clear", "--yes")
     assert "in use" in outcome.out
     assert "notes.txt  not made by Holotype; left alone" in outcome.out
-    assert "Deleted 1 file, 240 bytes." in outcome.out
+    assert f"Deleted 1 file, {BYTES} bytes." in outcome.out
     assert [path.name for path in (folder / "tokens").iterdir()] == [file.name]
     assert (folder / "notes.txt").exists()
     assert tokens.shape == SIZE
@@ -79,7 +79,7 @@ def test_what_a_run_uses_stays(holotype, folder: Path) -> None:
 
 def test_a_folder_of_ones_own(holotype, folder: Path) -> None:
     outcome = holotype("cache", "--cache-dir", folder)
-    assert "480 bytes" in outcome.out
+    assert f"{2 * BYTES} bytes" in outcome.out
 
 
 def test_ages_in_words() -> None:
