@@ -66,7 +66,7 @@ def test_where_nobody_can_answer_yes_is_needed(holotype, folder: Path, monkeypat
 
 def test_what_a_run_uses_stays(holotype, folder: Path) -> None:
     file = cache_file(folder / "tokens", "a" * 64)
-    tokens = read_tokens(file, SIZE, torch.float16, "host", torch.device("cpu"))
+    tokens, _ = read_tokens(file, SIZE, torch.float16, "host", torch.device("cpu"))
     (folder / "notes.txt").write_text("mine")
     outcome = holotype("cache", "--clear", "--yes")
     assert "in use" in outcome.out
