@@ -14,7 +14,7 @@ from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import Discovery
 from holotype.cluster import count
 from holotype.data.sources import load_table
-from holotype.discovery import finding
+from holotype.discovery import several
 from holotype.discovery.bursting import NOTE, check_enough, draws_itself, take_bursts
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
@@ -96,7 +96,7 @@ def test_methods_that_draw_their_images_themselves() -> None:
 def test_a_discovery_of_bursts(photos: Path, tmp_path: Path, small, caplog, monkeypatch, method: str) -> None:
     caplog.set_level("INFO")
     counted, trained = [], []
-    estimate, start = count.estimate_count, finding.begin
+    estimate, start = count.estimate_count, several.begin
 
     def counting(features, *given, **how):
         counted.append(len(features))
@@ -107,7 +107,7 @@ def test_a_discovery_of_bursts(photos: Path, tmp_path: Path, small, caplog, monk
         return trained[-1]
 
     monkeypatch.setattr(count, "estimate_count", counting)
-    monkeypatch.setattr(finding, "begin", starting)
+    monkeypatch.setattr(several, "begin", starting)
     found = discover_table(
         load_table(photos), small(method=method, k="auto"), tmp_path / "run", progress=False
     )
@@ -151,7 +151,7 @@ def test_another_setting_is_another_round_and_an_older_run_was_asked_nothing(
     discover_table(table, small(method="kmeans"), run, progress=False)
     begun = run / "rounds" / "1" / "begun.json"
     content = json.loads(begun.read_text())
-    del content["settings"]["bursts"], content["taken"]["bursts"]
+    del content["settings"]["bursts"], content["taken"]["bursts"], content["check"]
     begun.write_text(json.dumps(content))
     discover_table(table, small(method="kmeans"), run, progress=False)
     assert "Nothing has changed since round 1" in caplog.text
