@@ -36,7 +36,7 @@ def names(folder: Path) -> dict[str, bool]:
 def test_sizes_ages_and_purposes(folder: Path) -> None:
     assert f"*{SUFFIX}" == kept_module.TOKEN_FILE
     first, second, foreign = list_kept(folder)
-    assert (first.nbytes, second.nbytes, foreign.nbytes) == (240, 240, 4)
+    assert (first.nbytes, second.nbytes, foreign.nbytes) == (268, 268, 4)  # with checksums
     assert first.age > 1e9 > 1000 > second.age
     assert "token cache" in first.purpose
     assert foreign.purpose == ""
@@ -47,7 +47,7 @@ def test_sizes_ages_and_purposes(folder: Path) -> None:
 
 def test_a_cache_that_a_run_reads_is_held_until_it_is_done(folder: Path) -> None:
     file = cache_file(folder / "tokens", "a" * 64)
-    tokens = read_tokens(file, SIZE, torch.float16, "host", CPU)
+    tokens, _ = read_tokens(file, SIZE, torch.float16, "host", CPU)
     assert names(folder) == {"a": False, "b": True, "n": False}
     (held,) = [kept for kept in list_kept(folder) if kept.held]
     assert not remove_kept(held)
