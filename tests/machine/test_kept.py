@@ -47,13 +47,13 @@ def test_sizes_ages_and_purposes(folder: Path) -> None:
 
 def test_a_cache_that_a_run_reads_is_held_until_it_is_done(folder: Path) -> None:
     file = cache_file(folder / "tokens", "a" * 64)
-    tokens, _ = read_tokens(file, SIZE, torch.float16, "host", CPU)
+    tokens, checks = read_tokens(file, SIZE, torch.float16, "host", CPU)
     assert names(folder) == {"a": False, "b": True, "n": False}
     (held,) = [kept for kept in list_kept(folder) if kept.held]
     assert not remove_kept(held)
     assert file.exists()
     assert tokens.sum() == 0
-    del tokens
+    del tokens, checks
     assert names(folder) == {"a": True, "b": True, "n": False}
     assert remove_kept(held)
     assert not file.exists()
