@@ -12,6 +12,7 @@ from PIL import Image
 
 from holotype.cli.assign import command
 from holotype.errors import InputError
+from holotype.machine.sealed import read_sealed, sealed
 from holotype.placing.assign import COLUMNS, UNFIT, assign_images
 from holotype.runs.trained import load_trained
 from small_run import small_discovery, train_small
@@ -160,7 +161,7 @@ def test_bad_input_is_one_sentence(words, says, run, images, tmp_path) -> None:
 
 def test_a_discovery_of_an_older_version_is_one_sentence(run, images) -> None:
     small_discovery(("green", "red"), ["green", "red"]).save(run)
-    text = (run / "discovery.json").read_text().replace('"format": 2', '"format": 0')
-    (run / "discovery.json").write_text(text)
+    content = read_sealed(run / "discovery.json")
+    (run / "discovery.json").write_text(sealed({**content, "format": 0}))
     with pytest.raises(InputError, match="written by another version"):
         assign_images(run, images, device="cpu")
