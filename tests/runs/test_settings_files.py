@@ -12,7 +12,19 @@ from hypothesis import settings as tried
 from hypothesis import strategies as st
 
 from holotype.errors import InputError
-from holotype.machine.rules import Count, Gigabytes, Natural, Rule, Seed, Share, Times
+from holotype.machine.rules import (
+    Cosine,
+    Count,
+    Gigabytes,
+    Momentum,
+    Natural,
+    Positive,
+    Rule,
+    Seed,
+    Share,
+    Times,
+    Weight,
+)
 from holotype.methods import METHODS, Method, find_method
 from holotype.runs.casting import as_text
 from holotype.runs.experiment import CacheViewsText, Experiment
@@ -27,6 +39,10 @@ WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")))
 STRATEGIES = {
     Natural: st.integers(0, 10**6),
     Share: st.floats(0, 1),
+    Positive: st.floats(0, exclude_min=True, allow_infinity=False),
+    Weight: st.floats(0, allow_infinity=False),
+    Momentum: st.floats(0, 1, exclude_max=True),
+    Cosine: st.floats(-1, 1),
     Times: st.floats(0, exclude_min=True, allow_infinity=False),
     Count: st.integers(1),
     Seed: st.integers(0, 2**63 - 1),
@@ -47,6 +63,8 @@ def values(hint: Any) -> st.SearchStrategy:
         return st.sampled_from(["auto", "cpu", "cuda", "cuda:3", "mps"])  # the one that is left: a device
     if get_origin(hint) is Literal:
         return st.sampled_from(get_args(hint))
+    if get_origin(hint) is tuple:
+        return st.tuples(*map(values, get_args(hint)))
     assert get_origin(hint) in (Union, types.UnionType), hint
     may_be_null = type(None) in get_args(hint)
     # as text, nobody can tell the word null from null
