@@ -17,8 +17,8 @@ RUN_ID = re.compile(r"\b[0-9a-f]{12}-\d+\b")
 CLOCK = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.:+Z-]*")
 ROOM = re.compile(r"room for [\d.]+ \w?B")
 """How much memory or disk happened to be free."""
-TIMED = re.compile(r"(^|_)seconds$|^(time|started|finished|run_id|pid|host)$")
-"""Keys whose values differ from run to run."""
+TIMED = re.compile(r"(^|_)seconds$|^(time|started|finished|run_id|pid|host|check)$")
+"""Keys whose values differ from run to run; check: the checksum of such values."""
 LINES = (".jsonl",)
 JSON = (".json",)
 TEXT = (".html", ".csv", ".yaml", ".md", ".txt")
