@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from pathlib import Path
 
 import pytest
+
+from tests.torture.campaigns import CAMPAIGNS
+from tests.torture.page import BLOCK, PAGE, RECORD, block
 
 TOP = Path(__file__).resolve().parents[2]
 PAGES = [page for page in ("SECURITY.md", "docs/trust.md") if (TOP / page).is_file()]
@@ -35,3 +39,19 @@ def test_every_line_of_the_threats_has_its_test() -> None:
     rows = [row for row in text.splitlines()[2:] if row.startswith("|")]
     assert len(rows) > 20
     assert [row for row in rows if not NAMED.search(row)] == []
+
+
+def test_the_table_is_that_of_the_record() -> None:
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    (shown,) = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    assert shown == block(record)
+
+
+def test_every_campaign_is_explained() -> None:
+    explained = {
+        name
+        for row in PAGE.read_text(encoding="utf-8").split("| campaign |")[1].splitlines()
+        if row.startswith("| ")
+        for name in row.split("|")[1].strip().split(", ")
+    }
+    assert {campaign.name for campaign in CAMPAIGNS} <= explained

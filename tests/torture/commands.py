@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,11 +139,18 @@ def tried(world: World, command: Command, watch: Watch | None = None, strike: St
 
     def watched() -> dict[str, object]:
         world.settle()
-        seen = (watch or Watch()).install_in(str(world.trial))
+        seen = watch or Watch()
+        if strike and strike.signal != signal.SIGKILL:
+            seen.held_back = strike.signal
+        seen.install_in(str(world.trial))
         code = work()
         return {"code": code, "seen": seen.seen, "outside": seen.outside, "refused": seen.refused}
 
+    if strike and strike.signal != signal.SIGKILL:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {strike.signal})
     ended = in_child(watched, strike=strike)
+    if strike and strike.signal != signal.SIGKILL:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {strike.signal})
     if ended.code == 0 and isinstance(ended.value, dict):
         ended.code = ended.value["code"]
     return ended

@@ -31,6 +31,8 @@ FOLDERS = {"os.rename": 2, "os.remove": 1, "os.mkdir": 2, "os.rmdir": 1}
 MAKES = ("open", "os.mkdir", "os.link", "os.symlink", "os.rename", "os.truncate")
 """Events that a full disk can refuse."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+CLOCKWORK = "heartbeat.json"
+"""A file that is written by the clock: its changes come at other moments each time."""
 STARTS = (
     "subprocess.Popen",
     "os.exec",
@@ -65,6 +67,8 @@ class Watch:
     """Hosts that were asked for something."""
     refused: int = 0
     """How often the system refused."""
+    held_back: int = 0
+    """A signal that waits until the command has opened its first file: before that, nobody could handle it."""
 
     def install_in(self, *folders: str) -> Watch:
         """Begin, with these folders."""
@@ -77,6 +81,9 @@ class Watch:
         return self
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.held_back and event == "open":
+            sign, self.held_back = self.held_back, 0
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {sign})
         if event == "open" or event in CHANGES:
             for path in _changed(event, arguments):
                 self._change(event, path)
@@ -89,6 +96,8 @@ class Watch:
         if not any(path == folder or path.startswith(folder + os.sep) for folder in self.folders):
             if not path.startswith(("/dev/", "/proc/")):
                 self.outside.append(f"{event} {path}")
+            return
+        if CLOCKWORK in os.path.basename(path):
             return
         number, self.count = self.count, self.count + 1
         self.seen.append(f"{event} {os.path.basename(path)}")
