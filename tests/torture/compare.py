@@ -18,11 +18,7 @@ CLOCK = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.:+Z-]*")
 ROOM = re.compile(r"room for [\d.]+ \w?B")
 """How much memory or disk happened to be free."""
 TIMED = re.compile(r"(^|_)seconds$|^(time|started|finished|run_id|pid|host|check)$")
-<<<<<<< HEAD
-"""Keys whose values differ from run to run; the checksum is of these as well."""
-=======
 """Keys whose values differ from run to run; check: the checksum of such values."""
->>>>>>> torture
 LINES = (".jsonl",)
 JSON = (".json",)
 TEXT = (".html", ".csv", ".yaml", ".md", ".txt")
