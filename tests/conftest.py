@@ -37,20 +37,32 @@ def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-@pytest.fixture(scope="module", autouse=True)
-def narrow_heads(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Small heads, in this process.
-
-    A file of tests that needs the published ones, for known answers or because a command that it starts reads what
-    is trained here, says so with PUBLISHED_HEADS = True.
-    """
+@pytest.fixture(scope="session", autouse=True)
+def narrow_heads() -> Iterator[None]:
+    """Small heads, in this process: for the whole session, since fixtures of a session come before those of a file."""
     from holotype.models import heads
 
     from .narrow import HIDDEN
 
     with pytest.MonkeyPatch.context() as patch:
-        if not getattr(request.module, "PUBLISHED_HEADS", False):
-            patch.setattr(heads, "HIDDEN", HIDDEN)
+        patch.setattr(heads, "HIDDEN", HIDDEN)
+        yield
+
+
+PUBLISHED_HIDDEN = 2048
+
+
+@pytest.fixture(scope="module", autouse=True)
+def published_heads(request: pytest.FixtureRequest, narrow_heads: None) -> Iterator[None]:
+    """The published heads, for a file of tests that says PUBLISHED_HEADS = True.
+
+    It needs them for known answers, or because a command that it starts reads what is trained here.
+    """
+    from holotype.models import heads
+
+    with pytest.MonkeyPatch.context() as patch:
+        if getattr(request.module, "PUBLISHED_HEADS", False):
+            patch.setattr(heads, "HIDDEN", PUBLISHED_HIDDEN)
         yield
 
 
