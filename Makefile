@@ -9,14 +9,25 @@ export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test torture exhibits docs lint clean
 
-$(READY): pyproject.toml constraints.txt
+# LOCK=requirements.lock installs exactly what is locked there, files checked by their hashes: Linux, x86-64, Python 3.11,
+# where pip finds the CPU build of torch. Without it pip takes the newest versions that the package allows.
+LOCK ?=
+
+$(READY): pyproject.toml constraints.txt $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit("Holotype needs Python 3.11 or newer; name one with make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+ifeq ($(LOCK),)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+else
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+endif
 	touch $(READY)
 
 $(DOCS_READY): $(READY)
+ifeq ($(LOCK),)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+endif
 	touch $(DOCS_READY)
 
 demo: $(READY)  ## discover the categories of the embedded sample, and score them

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import email
+import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -13,6 +15,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 import holotype
 from tests.test_repository import PACKAGE, SHIPPED, TOP
@@ -117,3 +122,79 @@ def test_the_gate_runs_documents_wheel_and_tests() -> None:
     gate = (TOP / ".ci" / "run").read_text(encoding="utf-8")
     for line in ("make lint", "make docs", ".ci/wheel", "make demo", "make test"):
         assert re.search(rf"^{re.escape(line)}$", gate, re.MULTILINE), line
+
+
+# -- what it is made of -------------------------------------------------------------------------------
+
+
+def requirements(*extras: str) -> list[Requirement]:
+    """What the package, and these of its extras, ask for; an extra that names another of ours is followed."""
+    project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    texts = list(project["dependencies"])
+    for extra in extras:
+        texts += project["optional-dependencies"][extra]
+    found = [Requirement(text) for text in texts]
+    own = [other for one in found if one.name == "holotype" for other in one.extras]
+    return [one for one in found if one.name != "holotype"] + (requirements(*own) if own else [])
+
+
+def locked() -> dict[str, tuple[Version, int]]:
+    """Version, and number of hashes, of every package of the lock file."""
+    text = (TOP / "requirements.lock").read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return {
+        canonicalize_name(line.split("==")[0]): (
+            Version(line.split("==")[1].split()[0]),
+            line.count("--hash=sha256:"),
+        )
+        for line in lines
+    }
+
+
+def test_the_lock_holds_all_that_development_installs() -> None:
+    lock = locked()
+    assert len(lock) > 50
+    assert [name for name, (_, hashes) in lock.items() if hashes == 0] == []
+    for wanted in requirements("dev", "docs"):
+        version, _ = lock[canonicalize_name(wanted.name)]
+        assert wanted.specifier.contains(version), f"{wanted}: .ci/lock makes the lock anew"
+    assert "://" not in (TOP / "requirements.lock").read_text(encoding="utf-8")
+
+
+def test_the_oldest_versions_are_the_lower_bounds() -> None:
+    pinned = [
+        Requirement(line) for line in (TOP / "oldest.txt").read_text().splitlines() if line[:1].isalpha()
+    ]
+    told = {one.name: str(one.specifier) for one in pinned}
+    bounds = {
+        one.name: next(str(part) for part in one.specifier if part.operator == ">=") for one in requirements()
+    }
+    assert {name: Version(text[2:]) for name, text in told.items()} == {
+        name: Version(text[2:]) for name, text in bounds.items()
+    }
+
+
+def test_private_interfaces_have_an_upper_bound() -> None:
+    code = "\n".join(file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py"))
+    assert re.search(r"\btorch\._[a-zA-Z]", code)  # else the bound may go
+    for wanted in requirements():
+        if wanted.name in ("torch", "torchvision", "timm"):
+            assert any(part.operator == "<" for part in wanted.specifier), wanted
+
+
+def test_the_bill_names_what_is_locked_and_carried(wheel: Path) -> None:
+    text = (TOP / "bill.cdx.json").read_bytes()
+    info = f"holotype-{holotype.__version__}.dist-info"
+    assert zipfile.ZipFile(wheel).read(f"{info}/sboms/bill.cdx.json") == text
+    bill, lock = json.loads(text), locked()
+    assert bill["metadata"]["component"]["version"] == holotype.__version__
+    packages = {part["name"]: part["version"] for part in bill["components"] if part["type"] == "library"}
+    assert {canonicalize_name(one.name) for one in requirements()} <= set(packages)
+    assert {name: lock[name][0] for name in packages} == {
+        name: Version(text) for name, text in packages.items()
+    }
+    for part in bill["components"]:
+        assert part["licenses"], part["name"]
+        if part["type"] == "data":
+            content = (TOP / "src" / part["name"]).read_bytes()
+            assert part["hashes"][0]["content"] == hashlib.sha256(content).hexdigest()
