@@ -22,7 +22,7 @@ from holotype.machine.device import Compute
 from holotype.methods.simgcd import SHARE_MOMENTUM, SHARE_POWER, SimGCDConfig
 from holotype.models.backbone import BackboneConfig, load_backbone
 from holotype.models.cache import CacheViews
-from holotype.training.caching import draw_view
+from holotype.training.cache_content import draw_view
 from holotype.training.encode import Encoder
 
 VIEWS = CacheViews(4, 2)

@@ -82,6 +82,7 @@ COVERED = {
     "placing/manifest.py": "placing/test_kept_folders.py",
     "runs/discovered.py": "runs/test_outcome.py",
     "runs/parts.py": "runs/test_experiment.py",
+    "training/cache_content.py": "training/test_caching.py",
     "training/config.py": "runs/test_identity.py",
     "training/gallery.py": "training/test_kinds.py",
 }

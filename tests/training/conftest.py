@@ -79,12 +79,13 @@ class World:
     table: Table
     store: ImageStore
 
-    def cache(self, folder: Path, views: str = "4+2", compute=None):
+    def cache(self, folder: Path, views: str = "4+2", compute=None, shards=0):
         """A token cache of every image, for the tiny backbone."""
         compute = compute or Compute.on("cpu", "fp32")
         rows, memory = torch.arange(len(self.table)), MemoryConfig(cache_dir=str(folder))
         needs = Views(weak=2, strong=1)
-        return open_cache(CacheViews.parse(views), needs, self.store, tiny_backbone(), compute, rows, memory)
+        parts = (CacheViews.parse(views), needs, self.store, tiny_backbone(), compute, rows, memory)
+        return open_cache(*parts, shards=shards)
 
     def loop(
         self,

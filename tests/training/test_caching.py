@@ -16,7 +16,8 @@ from holotype.machine.memory import Budget, MemoryConfig
 from holotype.methods import Views
 from holotype.models.cache import CacheViews, file_bytes
 from holotype.training import caching
-from holotype.training.caching import draw_strong, draw_view, open_cache
+from holotype.training.cache_content import draw_strong, draw_view
+from holotype.training.caching import open_cache
 
 from .conftest import tiny_backbone
 

@@ -15,7 +15,8 @@ from holotype.machine.memory import MemoryConfig
 from holotype.methods import Views
 from holotype.models.cache import CacheViews
 from holotype.training import sources
-from holotype.training.caching import draw_strong, draw_view, open_cache
+from holotype.training.cache_content import draw_strong, draw_view
+from holotype.training.caching import open_cache
 from holotype.training.encode import Encoder
 from holotype.training.sources import CachedViews, FreshViews, distinct, evaluation_features, table_features
 
@@ -182,14 +183,23 @@ def test_rows_of_several_processes_make_the_same_batch(kind, request, monkeypatc
     views = Views(weak=1, strong=1, share="none")
     whole = features(source, views, rows=rows)
     centres = evaluation_features(source, rows[0, :5])
-    parts, evaluated = [], []
+    parts, own = [], []
+
+    def keep(x: torch.Tensor) -> torch.Tensor:
+        own.append(x)
+        return x.repeat_interleave(2, 0)
+
     for rank in (0, 1):
         monkeypatch.setattr(sources, "local_rows", lambda x, rank=rank: x[rank::2])
         parts.append(features(source, views, rows=rows))
+        monkeypatch.setattr(sources, "rank", lambda rank=rank: rank)
         monkeypatch.setattr(sources, "world_size", lambda: 2)
-        evaluated.append(evaluation_features(source, rows[0, :5]))
+        monkeypatch.setattr(sources, "gather_rows", keep)
+        evaluation_features(source, rows[0, :5])
     torch.testing.assert_close(torch.stack(parts, dim=3).flatten(2, 3), whole)
-    torch.testing.assert_close(torch.stack(evaluated, dim=1).flatten(0, 1)[:5], centres)
+    assert len(own[0]) == len(own[1]) == 3  # the second has one row less, and encodes another twice
+    monkeypatch.setattr(sources, "gather_rows", lambda x: torch.stack(own, dim=1).flatten(0, 1))
+    torch.testing.assert_close(evaluation_features(source, rows[0, :5]), centres)
 
 
 @pytest.mark.parametrize("kind", ["fresh", "cached"])

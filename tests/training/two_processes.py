@@ -17,7 +17,13 @@ from holotype.data.store import ImageStore
 from holotype.errors import InputError
 from holotype.machine.device import Compute
 from holotype.machine.memory import Budget
-from holotype.machine.processes import found_by_first, processes_here, told_by_all, told_by_first
+from holotype.machine.processes import (
+    found_by_first,
+    processes_here,
+    told_by_all,
+    told_by_first,
+    world_size,
+)
 from holotype.methods import METHODS
 from holotype.training import caching
 from holotype.training.journal import Journal, Position, State
@@ -33,6 +39,7 @@ CASES: dict = {
     **{name: (name, {}) for name in METHODS},
     **{name: (kind, {}) for name, kind in STUBS.items()},
     "cached": ("rpc", {}),
+    "cached in shards": ("rpc", {}),
     "cached tokens then images": (STUBS["tokens then images"], {}),
 }
 
@@ -40,9 +47,15 @@ CASES: dict = {
 def train_all(world: World, out: Path, rank: int) -> None:
     for name, (method, settings) in CASES.items():
         compute = Compute.on("cpu", "fp64")
-        cache = world.cache(out / "cache", compute=compute) if name.startswith("cached") else None
+        shards = 4 if name == "cached in shards" else 0
+        cached = name.startswith("cached")
+        cache = world.cache(out / "cache", compute=compute, shards=shards) if cached else None
+        if cache and shards:  # each process has its part alone
+            assert len(cache.tokens) == len(world.table) * cache.views.entries // world_size()
         epochs = 1 if name in LONG else 2
-        loop = world.loop(method, epochs=epochs, compute=compute, settings=settings, cache=cache)
+        loop = world.loop(
+            method, epochs=epochs, compute=compute, settings=settings, cache=cache, shards=shards
+        )
         placed = loop.fit()
         tensors = {**loop.model_tensors(), "placed": placed.category}
         save_file({k: v.contiguous() for k, v in tensors.items()}, out / f"{name}-{rank}.safetensors")

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import torch
@@ -78,6 +78,13 @@ class CacheViews:
         return self.weak + self.strong + 1
 
 
+class Shared(Protocol):
+    """Who holds the tokens of which image."""
+
+    def owner(self, rows: Tensor) -> Tensor:
+        """(n,) rows -> (n,) number of the process."""
+
+
 @dataclass(eq=False)
 class TokenCache:
     """What training draws its views from."""
@@ -87,11 +94,13 @@ class TokenCache:
     tokens: Tensor
     """(images * entries, tokens, D) of 16 bits."""
     position: Tensor
-    """(N,) int64 on the CPU: place of each row of the table among the cached images; -1 for one left out."""
+    """(N,) int64 on the CPU: place of each row of the table among the images cached here; -1 for one left out."""
     seconds: float = 0.0
     """Spent on building or reading it."""
     checks: EntryChecks | None = None
     """Of a file that an earlier run left, and that is read as it is used."""
+    shards: Shared | None = None
+    """Where each process holds a part of the images: which process has which."""
 
     @property
     def mode(self) -> str:

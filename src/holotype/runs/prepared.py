@@ -64,7 +64,7 @@ def _machines() -> int:
 
 def sharing_key(experiment: Experiment) -> str:
     """Equal for runs that can share everything here."""
-    network = [dataclasses.asdict(experiment.backbone), experiment.precision]
+    network = [dataclasses.asdict(experiment.backbone), experiment.precision, experiment.train.shards]
     return json.dumps([image_key(experiment), *network], sort_keys=True)
 
 
@@ -93,6 +93,7 @@ class Prepared:
         self.compute, self.planned = compute, planned
         self.choice, self.memory, self.progress = experiment.store, experiment.memory, experiment.progress
         self.key, self.image_key = sharing_key(experiment), image_key(experiment)
+        self.shards = experiment.train.shards
         self.data = data or load_data(experiment)
         self.backbone = backbone or load_backbone(experiment.backbone)
         self.decode_seconds = 0.0
@@ -218,6 +219,7 @@ class Prepared:
             self.memory,
             taken=self.taken(),
             fixed=fixed,
+            shards=self.shards,
             progress=self.progress,
         )
 

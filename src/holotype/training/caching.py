@@ -14,12 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holotype.data.sampling import keyed_generator
 from holotype.data.store import ImageStore
-from holotype.data.strong import OPERATIONS, Recipe, apply_recipe, draw_recipe
-from holotype.data.views import Crops, centre_crops, draw_crops
+from holotype.data.strong import OPERATIONS, Recipe
+from holotype.data.views import centre_crops
 from holotype.errors import InputError
-from holotype.machine.bars import counting
 from holotype.machine.device import Compute
 from holotype.machine.locks import waiting_for
 from holotype.machine.memory import (
@@ -53,15 +51,15 @@ from holotype.models.cache import (
     writing,
 )
 from holotype.models.entry_checks import EntryChecks
+from holotype.training.cache_content import VIEW_SEED, draw_strong, fill
 from holotype.training.cache_plan import Plan, fit_to_needs, plan_cache
 from holotype.training.encode import Encoder
+from holotype.training.shards import Shards
 
 log = logging.getLogger("holotype")
 
 FORMAT = 1
 """Part of every key: raised when the content of a cache changes for the same settings."""
-VIEW_SEED = 0
-"""The views are the same for every run, so that runs with different seeds share a cache."""
 WORTH_COMPILING = 400_000
 """Views from which on compiling the trunk (some seconds) pays."""
 
@@ -77,6 +75,7 @@ def open_cache(
     *,
     taken: Budget | None = None,
     fixed: bool = False,
+    shards: int = 0,
     progress: bool = False,
 ) -> TokenCache:
     """The cache of the images `usable` of a store: read from a file of an earlier run, or built now.
@@ -84,29 +83,36 @@ def open_cache(
     needs: the most weak and strong views that a step draws; strong ones are left out where none is drawn.
     taken: what images and other caches hold already; by default the images alone. fixed: take exactly `wanted`, as a
     resumed run must. Several processes open it together: all take as many views as fit the one with the least room.
+    shards: each holds a part of the images (shards.py); 0 = each holds all of them. A file serves all of them at once.
     """
     started = time.monotonic()
     wanted = fit_to_needs(wanted, needs, fixed)
     encoder = Encoder(backbone, compute, compiled=_compiles(compute, len(usable) * wanted.entries))
-    shape = _shape(store, encoder, usable)
+    dealt = Shards.deal(usable, len(store), shards) if shards else None
+    shape = _shape(store, encoder, dealt.largest(usable) if dealt else len(usable), usable[:1])
     budget = find_budget(memory, compute.device, taken or Budget.at(store.level, store.nbytes))
     budget = least(told_by_all(budget))  # so that the plan is the same on all processes
     plan = plan_cache(wanted, needs, shape, budget, compute.device, fixed)
+    held = torch.arange(len(usable))
+    if dealt and plan.level != "disk":
+        held = dealt.held(usable)
+    shape = replace(shape, images=len(held))
     file = None
     if plan.level == "disk" or _keeps(compute.device, memory):
-        digest = key_digest(_facts(store, backbone, encoder, usable, plan.views))
+        part = {"part": [shards, world_size(), rank()]} if len(held) < len(usable) else {}
+        digest = key_digest(_facts(store, backbone, encoder, usable[held], plan.views) | part)
         file = cache_file(cache_folder(memory) / "tokens", digest)
 
     def fill_all(tokens: Tensor) -> None:
-        fill(tokens, plan.views, store, encoder, usable, progress)
+        fill(tokens, plan.views, store, encoder, usable, held, progress)
 
     place = Place(file, shape.size(plan.views), kept_type(encoder.trunk_dtype), plan.level, compute.device)
     get = _through_file if plan.level == "disk" else _in_memory
     got = get(place, budget.disk, fill_all)
     position = torch.full((len(store),), -1)
-    position[usable] = torch.arange(len(usable))
+    position[usable[held]] = torch.arange(len(held))
     seconds = time.monotonic() - started
-    cache = TokenCache(plan.views, plan.level, got.tokens, position, seconds, got.checks)
+    cache = TokenCache(plan.views, plan.level, got.tokens, position, seconds, got.checks, dealt)
     _say(cache, plan, shape, got.found)
     return cache
 
@@ -211,40 +217,7 @@ def _through_file(place: Place, limit: int, fill_all: Fill) -> Got:
     return got if found else replace(got, checks=None, found=False)
 
 
-# -- content ----------------------------------------------------------------------------------------------
-
-
-@torch.no_grad()
-def fill(
-    tokens: Tensor, views: CacheViews, store: ImageStore, encoder: Encoder, usable: Tensor, progress: bool
-) -> None:
-    """Run every view of every image through the trunk. tokens: (images * entries, tokens, D), written here."""
-    by_image = tokens.unflatten(0, (len(usable), views.entries))
-    crops = [draw_view(store, usable, views, view) for view in range(views.entries)]
-    recipes = {view: draw_strong(view - views.weak) for view in range(views.weak, views.centre)}
-    with counting("Caching views", len(usable) * views.entries, progress) as advance:
-        for part in torch.arange(len(usable)).split(encoder.chunk):
-            rows = usable[part]
-            for view, drawn in enumerate(crops):
-                images = store.crop(rows, drawn.take(part)).to(encoder.device)
-                if view in recipes:
-                    images = apply_recipe(images, recipes[view].take(torch.zeros_like(part)))
-                by_image[part[0] : part[-1] + 1, view] = encoder.inputs(images).to(tokens.dtype)
-                advance(len(part))
-
-
-def draw_view(store: ImageStore, usable: Tensor, views: CacheViews, view: int) -> Crops:
-    """Where the given view of every image is cut; the same for any number of views of its kind."""
-    height, width = store.height[usable], store.width[usable]
-    if view == views.centre:
-        return centre_crops(height, width, store.size)
-    kind, number = ("weak", view) if view < views.weak else ("strong", view - views.weak)
-    return draw_crops(height, width, store.size, keyed_generator(VIEW_SEED, "cache", kind, number))
-
-
-def draw_strong(number: int) -> Recipe:
-    """The recipe of one row that strong view `number` of every image shares."""
-    return draw_recipe(1, keyed_generator(VIEW_SEED, "cache", "recipe", number), share="batch")
+# -- what decides its content ------------------------------------------------------------------------------
 
 
 def _facts(
@@ -272,12 +245,11 @@ def _facts(
     }
 
 
-def _shape(store: ImageStore, encoder: Encoder, usable: Tensor) -> Shape:
-    """Sizes, found by encoding the first image."""
-    first = usable[:1]
+def _shape(store: ImageStore, encoder: Encoder, n: int, first: Tensor) -> Shape:
+    """Sizes of n images, found by encoding the first. first: (1,) its row."""
     crops = centre_crops(store.height[first], store.width[first], store.size)
     prepared = encoder.inputs(store.crop(first, crops).to(encoder.device))
-    return Shape(len(usable), *prepared.shape[1:])
+    return Shape(n, *prepared.shape[1:])
 
 
 def _keeps(device: torch.device, memory: MemoryConfig) -> bool:

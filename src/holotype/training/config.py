@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from holotype.machine.rules import Count, Momentum, Positive, Share, Weight
+from holotype.machine.rules import Count, Momentum, Natural, Positive, Share, Weight
 
 
 @dataclass
@@ -25,6 +25,10 @@ class TrainConfig:
     """Momentum of SGD."""
     weight_decay: Weight = 5e-5
     """Weight decay of matrices; biases and other one-dimensional parameters have none."""
+    shards: Natural = field(default=0, metadata={"before": 0})
+    """With several processes and a token cache: parts into which the images are dealt, such as 8, so that each process
+    holds the tokens of its own parts alone; a multiple of the number of processes, and the same batches for any of
+    them. 0: each process holds all tokens."""
     precision: Literal["auto", "fp32", "bf16", "fp64"] = "auto"
     """Arithmetic of the backbone: auto is bf16 on CUDA and fp32 elsewhere; heads and losses are fp32 (see matmul)."""
     matmul: Literal["highest", "high"] = "high"

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from holotype.data.sampling import SAMPLERS, keyed_generator
+from holotype.errors import InputError
 from holotype.methods.base import Method, Moment, Stage
 from holotype.training.rows import Rows, check_rows
 from holotype.training.sources import Key, Source
@@ -74,11 +75,20 @@ class StageDraws:
         """(steps, B) rows of the table that an epoch sees, on the CPU."""
         key, steps = (*self.key, number, "rows"), self.rows.steps
         own = self.method.rows(self.stage, number, keyed_generator(*key))
+        shards = self.rows.shards if self.source.shared else None
         if own is not None:
+            if shards:
+                raise InputError(
+                    f"{type(self.method).__name__} draws images of its own, which a cache in shards cannot give; "
+                    "leave out --train.shards."
+                )
             return check_rows(own, self.rows, type(self.method).__name__)
         sampler, n = SAMPLERS[self.stage.sampler], steps * self.batch_size
         pools = self.rows.drawn(lambda: keyed_generator(*self.key, number, "frames"))
-        drawn = sampler(*pools, n, keyed_generator(*key))
+        if shards:
+            drawn = shards.draw(sampler, pools, n, lambda number: keyed_generator(*key, number))
+        else:
+            drawn = sampler(*pools, n, keyed_generator(*key))
         return drawn.view(steps, -1)
 
     def draw(self, rows: Tensor, number: int, first: int = 0) -> Iterator[Drawn]:

@@ -81,7 +81,8 @@ class Loop:
         self.on_epoch: Callable[[int], None] | None = None
         """Called after each epoch of a stage with the number of those done, for whoever wants to look on."""
         # a method that only clusters has no batches
-        self.rows = index_rows(table, config.batch_size if self.stages else world_size())
+        batch, shards = (config.batch_size, config.shards) if self.stages else (world_size(), 0)
+        self.rows = index_rows(table, batch, shards)
         self.steps, self.gallery = self.rows.steps, Gallery(self.rows, compute)
         method.batch_size, method.steps = config.batch_size, self.steps
 

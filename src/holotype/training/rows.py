@@ -13,6 +13,7 @@ from holotype.data.bursts import first_frames, units
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.machine.processes import world_size
+from holotype.training.shards import Shards
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Rows:
     """(N,) class index of every row of the table, -1 where it has none or cannot be read."""
     steps: int
     """Full batches in as many draws as there are usable rows; a burst counts as one."""
+    shards: Shards | None = None
+    """Of a token cache that the processes share out; None where batches are drawn from all images alike."""
     unit: np.ndarray | None = None
     """(N,) equal for the frames of one burst; None where there are no bursts (data/bursts.py)."""
 
@@ -42,7 +45,8 @@ class Rows:
         return rows[labelled], rows[~labelled]
 
 
-def index_rows(table: Table, batch_size: int) -> Rows:
+def index_rows(table: Table, batch_size: int, shards: int = 0) -> Rows:
+    """shards: of the token cache; 0 = it is not shared out."""
     usable = torch.from_numpy(table.usable.copy())
     target = torch.where(usable, torch.from_numpy(table.target.copy()), -1)
     rows, unit = usable.nonzero().flatten(), units(table)
@@ -58,12 +62,20 @@ def index_rows(table: Table, batch_size: int) -> Rows:
             f"the batch size {batch_size} cannot be shared evenly by {world_size()} processes; "
             "choose a multiple with --train.batch_size."
         )
+    if shards and batch_size % shards:
+        raise InputError(
+            f"the batch size {batch_size} cannot be drawn evenly from {shards} shards; choose a multiple with "
+            "--train.batch_size, or other --train.shards."
+        )
+    if shards and unit is not None:
+        raise InputError("--train.shards does not go together with bursts yet; leave one of them out.")
     return Rows(
         usable=rows,
         labelled=(usable & (target >= 0)).nonzero().flatten(),
         unlabelled=(usable & (target < 0)).nonzero().flatten(),
         target=target,
         steps=n // batch_size,
+        shards=Shards.deal(rows, len(table), shards) if shards else None,
         unit=unit,
     )
 

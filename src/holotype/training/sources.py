@@ -20,7 +20,7 @@ from holotype.data.strong import Recipe, apply_recipe, draw_recipe
 from holotype.data.views import Crops, centre_crops, draw_crops
 from holotype.errors import InputError
 from holotype.machine.device import Compute
-from holotype.machine.processes import gather_rows, local_rows, world_size
+from holotype.machine.processes import gather_rows, local_rows, rank, world_size
 from holotype.methods.base import Method, Stage, Views
 from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
@@ -39,6 +39,8 @@ class Source(Protocol):
     encoder: Encoder
     stage: Stage
     """Whose views these are."""
+    shared: bool
+    """Whether each process can give the views of its own shards alone."""
 
     def draw(self, rows: Tensor, views: Views, key: Key) -> Sequence[Any]:
         """(T, B) rows of the next T steps -> one request per step."""
@@ -54,6 +56,9 @@ class Source(Protocol):
 
     def centre(self, rows: Tensor) -> Tensor:
         """(n,) rows -> (n, D) features of the centre crops."""
+
+    def owner(self, rows: Tensor) -> Tensor:
+        """(n,) rows -> (n,) number of the process that encodes them for evaluation."""
 
     def close(self) -> None:
         """Forget what was announced and not fetched."""
@@ -73,6 +78,8 @@ class Cuts:
 
 class FreshViews:
     """Every view is cut from the stored image; for a stage on tokens (exact mode) it then runs through the trunk."""
+
+    shared = False
 
     def __init__(self, store: ImageStore, encoder: Encoder, stage: Stage | None = None) -> None:
         """stage: whose views these are; by default the last, as which images are placed after training."""
@@ -131,6 +138,9 @@ class FreshViews:
         inputs = self.encoder.inputs(images.to(self.encoder.device), self.stage.needs)
         return self.encoder.embed(inputs, self.stage)
 
+    def owner(self, rows: Tensor) -> Tensor:
+        return torch.arange(len(rows)) % world_size()
+
     def _cut(self, request: tuple[Tensor, Crops]) -> Tensor:
         return self.store.cut(*request, pin=self.encoder.device.type == "cuda")
 
@@ -143,7 +153,7 @@ class CachedViews:
 
     def __init__(self, cache: TokenCache, encoder: Encoder, stage: Stage | None = None) -> None:
         self.cache, self.encoder, self.mode = cache, encoder, cache.mode
-        self.stage = stage or encoder.last
+        self.stage, self.shared = stage or encoder.last, cache.shards is not None
         self.on_device = cache.tokens.device.type == encoder.device.type
         self.ahead = Ahead(cache.take, encoder.device)
 
@@ -177,6 +187,13 @@ class CachedViews:
         tokens = self.cache.take(entry.to(self.cache.tokens.device))
         return self.encoder.embed(tokens.to(self.encoder.device), self.stage)
 
+    def owner(self, rows: Tensor) -> Tensor:
+        return (
+            torch.arange(len(rows)) % world_size()
+            if self.cache.shards is None
+            else self.cache.shards.owner(rows)
+        )
+
     def close(self) -> None:
         self.ahead.drop()
 
@@ -199,6 +216,11 @@ class Sources:
         on_images = [stage for stage in stages if stage.needs == "images"]
         if cache is not None:
             check_cacheable(stages, type(method).__name__)
+        elif config.shards and stages:
+            raise InputError(
+                "--train.shards deals out a token cache, and this run has none; leave it out, or name --cache-views, "
+                "such as 16+8."
+            )
         compiles = compute.device.type == "cuda" and not config.eager
         views = max((s.views.weak + s.views.strong for s in stages), default=1)
         with torch.random.fork_rng(devices=[]):  # an encoder's first weights depend on the seed alone
@@ -251,10 +273,18 @@ def distinct(steps: int, n: int, of: int, views: int, generator: torch.Generator
 @torch.no_grad()
 def evaluation_features(source: Source, rows: Tensor) -> Tensor:
     """(n,) rows -> (n, D) features of the centre crops, in the order of `rows`, on every process."""
-    padding = -len(rows) % world_size()
-    own = local_rows(torch.cat([rows, rows[:1].expand(padding)]))
+    owner, world = source.owner(rows), world_size()
+    places = [(owner == process).nonzero().flatten() for process in range(world)]
+    own, longest = rows[places[rank()]], max(len(place) for place in places)
+    own = torch.cat([own, (own if len(own) else rows)[:1].expand(longest - len(own))])
     parts = [source.centre(part) for part in own.split(source.encoder.chunk)]
-    return gather_rows(torch.cat(parts))[: len(rows)]
+    gathered = gather_rows(torch.cat(parts))  # the first row of each process, the second of each, ...
+    if world == 1:
+        return gathered
+    features = gathered.new_empty(len(rows), gathered.shape[1])
+    for process, place in enumerate(places):
+        features[place.to(features.device)] = gathered[process::world][: len(place)]
+    return features
 
 
 def table_features(source: Source, rows: Tensor, n: int) -> Tensor:
