@@ -34,7 +34,7 @@ demo: $(READY)  ## discover the categories of the embedded sample, and score the
 	env -u OMP_NUM_THREADS $(BIN)/python -m holotype demo
 
 test: $(READY)  ## the whole test suite
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 MINUTES ?= 5
 torture: $(READY)  ## try to break it for MINUTES=5 minutes; the record goes to torture.json
