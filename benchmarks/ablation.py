@@ -54,7 +54,7 @@ def draw(parts: Sequence[Part]) -> bytes:
     """A panel for each score: a point for each part, with the 95 % interval of its mean."""
     plt = pyplot()
     figure, axes = plt.subplots(
-        1, len(SCORES), figsize=(8.4, 2.0), sharex=True, sharey=True, layout="constrained"
+        1, len(SCORES), figsize=(5.8, 2.4), sharex=True, sharey=True, layout="constrained"
     )
     for ax, score in zip(axes, SCORES, strict=True):
         ax.axvline(0, lw=0.8, color="#888888")
@@ -64,8 +64,8 @@ def draw(parts: Sequence[Part]) -> bytes:
             ax.plot([low, high], [place, place], lw=2, color=COLOURS[score])
             ax.plot(mean(values), place, "o", ms=6, color=COLOURS[score])
             ax.annotate(
-                f"{mean(values):+.1f}", (mean(values), place), xytext=(0, 6), textcoords="offset points",
-                ha="center", fontsize=8,
+                f"{mean(values):+.1f}", (mean(values), place), xytext=(0, 7), textcoords="offset points",
+                ha="center", fontsize=8, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
             )  # fmt: skip
         ax.set_title(score.title())
         ax.set_ylim(len(parts) - 0.5, -0.7)
