@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from holotype.models.backbone import CAVEAT
+from holotype.runs.published import read_published
+
 TOP = Path(__file__).resolve().parents[2]
 FOLDER = TOP / "docs" / "studies"
 PAGES = sorted(FOLDER.glob("[0-9]*.md"))
@@ -45,6 +48,22 @@ def test_what_is_true_of_all_tables_stands_once(words: str) -> None:
 )
 def test_what_tables_link_to_is_there(part: str) -> None:
     assert f"\n## {part}\n" in READING
+
+
+def test_the_page_says_what_the_records_say_of_backbone_and_paper() -> None:
+    text = " ".join(READING.split())
+    for fact in (
+        "EfficientNet-Lite2",
+        "121 k images",
+        "all CUB images, train and test",
+        "without their labels",
+    ):
+        assert fact in CAVEAT
+        assert fact in text
+    printed = read_published()
+    assert printed["paper"].removesuffix(" (RPC)") in text
+    for words in printed["setting"].split("; "):
+        assert words.removeprefix("no seeds ") in text
 
 
 def test_every_table_of_a_study_says_how_it_is_read() -> None:
