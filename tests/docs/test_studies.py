@@ -72,6 +72,13 @@ def test_every_table_of_a_study_says_how_it_is_read() -> None:
             assert "](reading.md)." in block or "kind=overhead" in block, page.name
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_intervals_of_an_answer_stand_below_it(page: Path) -> None:
+    answer, _, below = page.read_text(encoding="utf-8").partition("\n## ")
+    told = " ".join(below.split())
+    assert [pair for pair in INTERVAL.findall(answer) if " to ".join(pair) not in told] == []
+
+
 def test_intervals_of_the_index_stand_on_the_pages() -> None:
     text = " ".join(" ".join(page.read_text(encoding="utf-8").split()) for page in PAGES)
     found = INTERVAL.findall(INDEX)
