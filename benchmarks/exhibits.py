@@ -20,6 +20,7 @@ for kind=card a method; kind=methods lists them all.
 from __future__ import annotations
 
 import argparse
+import posixpath
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +41,7 @@ from holotype.runs.records import Records
 TOP = Path(__file__).resolve().parent.parent
 BEGIN = re.compile(r"^<!-- table:(.*)-->[ \t]*$", re.MULTILINE)
 END = re.compile(r"^<!-- end of table -->[ \t]*$", re.MULTILINE)
+READING = "docs/studies/reading.md"
 OTHERS = ("overhead", "backbones", "card", "methods")
 """Kinds of tables that are of no study."""
 
@@ -66,7 +68,13 @@ def parse(mark: str, words: Sequence[str], where: str) -> Block:
             f"<!-- table: STUDY [DATASET] [rows=a,b,c] [seeds=0-4] [kind={'|'.join((*KINDS, *OTHERS))}] -->."
         )
     dataset = plain[1] if len(plain) > 1 else None
-    return Block(mark, Choice(plain[0], dataset, tuple(rows.split(",")) if rows else None, kind, seeds))
+    chosen = tuple(rows.split(",")) if rows else None
+    return Block(mark, Choice(plain[0], dataset, chosen, kind, seeds, link_from(where)))
+
+
+def link_from(where: str) -> str:
+    """How a document links to the page that says how tables are read."""
+    return posixpath.relpath(READING, posixpath.dirname(where) or ".")
 
 
 def read_seeds(text: str, where: str) -> tuple[int, ...]:

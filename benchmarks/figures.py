@@ -1,12 +1,14 @@
 """The figures of the documents, from nothing but recorded numbers; the same input gives the same bytes.
 
     python benchmarks/figures.py curves --study experiments/curves.yaml --out docs/curves.svg
+    python benchmarks/figures.py ablation --study experiments/ablation.yaml --out docs/ablation.svg
     python benchmarks/figures.py mechanism --files experiments/results/mechanism/a.json ... --out docs/mechanism.svg
     python benchmarks/figures.py tsne --files a.npz b.npz --out docs/tsne.svg
 
 curves: scores of RPC over lambda_1, lambda_2 and alpha (curves.py). The rows of the study are called `lambda_1=0.2`
-and so on; a row `rpc` has the defaults and is a point of all three. mechanism: what benchmarks/mechanism.py watched.
-tsne: maps of features, each file with `points` (N, 2), `class` (N,), `kind` (N,) of known or novel, and `name`.
+and so on; a row `rpc` has the defaults and is a point of all three. ablation: what is lost without each part of RPC
+(ablation.py). mechanism: what benchmarks/mechanism.py watched. tsne: maps of features, each file with `points` (N, 2),
+`class` (N,), `kind` (N,) of known or novel, and `name`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import ablation
 import curves
 import numpy as np
 from drawing import drawn, pyplot
@@ -178,6 +181,9 @@ def small_maps(maps: Sequence[dict[str, Any]]) -> bytes:
     raise InputError(f"{len(maps)} maps do not fit into {MAX_BYTES:,} bytes; draw fewer of them at a time.")
 
 
+OF_A_STUDY = {"curves": curves.make, "ablation": ablation.make}
+"""Figures of a study's records; the others are of files."""
+
 # -- the command ------------------------------------------------------------------------------------------
 
 
@@ -186,10 +192,10 @@ def make_parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     kinds = parser.add_subparsers(dest="kind", required=True)
-    for kind in ("curves", "mechanism", "tsne"):
+    for kind in (*OF_A_STUDY, "mechanism", "tsne"):
         add = kinds.add_parser(kind).add_argument
         add("--out", type=Path, required=True, help="file of the figure, .svg")
-        if kind != "curves":
+        if kind not in OF_A_STUDY:
             add("--files", type=Path, nargs="+", required=True)
             continue
         add("--study", type=Path, required=True)
@@ -199,8 +205,8 @@ def make_parser() -> argparse.ArgumentParser:
 @one_sentence
 def main(words: Sequence[str] | None = None) -> int:
     given = make_parser().parse_args(words)
-    if given.kind == "curves":
-        curves.make(given.study, given.out)
+    if given.kind in OF_A_STUDY:
+        OF_A_STUDY[given.kind](given.study, given.out)
     elif given.kind == "mechanism":
         write_bytes(given.out, draw_mechanism([read_series(path) for path in given.files]))
     else:

@@ -1,6 +1,6 @@
 """The records that a method's card shows: runs of its presets as they stand, from whichever studies ask for them.
 
-Runs with other settings of the method belong to the studies that tried them, and are in docs/experiments.md. A setting
+Runs with other settings of the method belong to the studies that tried them, and are in docs/studies/. A setting
 that a preset leaves to a rule may be given as a number, if it is the one that the rule gives.
 """
 

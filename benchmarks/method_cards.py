@@ -7,7 +7,6 @@ experiments/results, what is printed from runs/published.json. Nothing on a card
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,12 @@ from holotype.runs.cards import About, about, printed_rows, recipe_title, stage_
 from holotype.runs.casting import as_text
 from holotype.runs.published import read_published
 from holotype.runs.records import Records
-from holotype.runs.tables import SCORES, footnotes, mean_and_std, published_cells
+from holotype.runs.tables import SCORES, mean_and_std, published_cells
 
-PROGRESS = "p = (All - k-means) / (SimGCD - k-means): 0 at k-means, 1 at SimGCD."
-UNLAWFUL = (
-    r"\* cannot be right as printed, or rests on what cannot: All differs from r Old + (1 - r) New by more than "
-    "rounding, r being the share of known-class images among the unlabelled ones."
-)
+READING = "../studies/reading.md"
+"""What is true of the tables of every card stands there once."""
+PROGRESS = f"[p]({READING}#p) is 0 at k-means and 1 at SimGCD."
+UNLAWFUL = rf"\* [cannot be right as printed]({READING}#published-scores), or rests on what cannot."
 
 
 def methods_table() -> str:
@@ -131,9 +129,9 @@ def measurements(name: str, top: Path, results: Records) -> Iterator[str]:
         return
     told = ["Data set", "Preset", "Backbone", "Blocks", "Epochs", "Mode", "Other settings", "Seeds (n)"]
     yield words([*told, "All", "Old", "New", "Seconds", "Study (row)"], [cells(one) for one in rows])
-    yield from (note for note in footnotes([replace(one.row, published=None) for one in rows]) if note)
     yield (
-        "Presets as they stand in this version; what else was tried is in [experiments.md](../experiments.md). "
+        f"[How to read this table]({READING}), and [what the backbones have seen]({READING}#the-backbone). "
+        "Presets as they stand in this version; what else was tried is in [the studies](../experiments.md). "
         "Seconds: of training, the mean over seeds, with the number of runs that trained at once in the process."
     )
     if any(setting.startswith("method.") for one in rows for setting in one.other):
@@ -196,7 +194,7 @@ def published(name: str) -> Iterator[str]:
     yield words(["Data set", "All", "Old", "New", "p"], body)
     absent = [dataset for dataset in content["main"]["cells"] if dataset not in {row.dataset for row in rows}]
     missing = f" Not printed: {', '.join(absent)}." if absent else ""
-    yield f"From: {content['paper']}, {content['setting']}.{missing} {PROGRESS}"
+    yield f"From [RPC's paper]({READING}#published-scores).{missing} {PROGRESS}"
     yield "Ours beside them, and why p differs where it does: [results.md](../results.md#all-methods)."
     if any(r"\*" in cell for cells in body for cell in cells):
         yield UNLAWFUL

@@ -64,7 +64,7 @@ def published_cell(found: PublishedProgress | None) -> str:
 
 def progress_notes(facts: Page) -> list[str]:
     """How p is read, and why there is none."""
-    told = ["p = (All - k-means) / (SimGCD - k-means), of means over seeds: 0 at k-means, 1 at SimGCD."]
+    told = [f"[p]({facts.choice.reading}#p) is 0 at k-means and 1 at SimGCD."]
     dataset = facts.lines[0].found.facts["dataset"]
     if printed_on(dataset) != dataset:
         told.append(

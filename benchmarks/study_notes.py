@@ -1,4 +1,4 @@
-"""What stands below the table of a study: how to read it, what was not run, and how its runs were made."""
+"""What stands around the table of a study: above it how its runs were made, below it how to read it."""
 
 from __future__ import annotations
 
@@ -8,31 +8,45 @@ from progress import progress_notes
 from study_page import FACTS, PLAIN, Page, commits_of, differing
 
 from holotype.data.benchmarks import BENCHMARKS, EMBEDDED
-from holotype.runs.tables import footnotes
 
 
 def footer(facts: Page) -> list[str]:
-    notes, name = [], facts.study.reference
-    if facts.lines:
-        shown = [line.found for line in facts.lines]
-        notes += [note for note in footnotes(shown, caveats=facts.choice.kind not in PLAIN) if note]
-    if facts.choice.kind == "each" and facts.lines:
-        notes = [
-            "All, Old, New: per cent of the unlabelled training images, one global assignment, last epoch; one number "
-            "for each seed, in their order."
-        ]
-    elif facts.lines and facts.reference:
-        notes.append(
-            f"Δ: difference from {name} in points, paired by seed: mean ± standard deviation (ddof 1), and how many "
-            "of the seeds that both have share the sign of the mean."
-        )
-    elif facts.lines and name:
+    """One paragraph; what is true of every table stands once, on the page that it links to."""
+    if not facts.lines:
+        return [f"Not run: {'; '.join(not_run(facts))}."]
+    notes, name, reading = [], facts.study.reference, facts.choice.reading
+    if facts.choice.kind == "each":
+        notes.append("One number for each seed, in their order.")
+    elif facts.reference:
+        notes.append(f"Δ: minus {name}, paired by seed.")
+    elif name:
         notes.append(f"Without differences: the reference {name} has no results here.")
-    if facts.lines and facts.choice.kind == "progress":
+    notes += published_notes(facts)
+    if facts.choice.kind == "progress":
         notes += progress_notes(facts)
     if absent := not_run(facts):
         notes.append(f"Not run: {'; '.join(absent)}.")
-    return [*notes, provenance(facts)]
+    return [" ".join([*notes, how_to_read(reading)])]
+
+
+def how_to_read(reading: str) -> str:
+    return f"[How to read this table]({reading})."
+
+
+def published_notes(facts: Page) -> list[str]:
+    """Whose the published scores are, which of them cannot be right, and why ours do not compare with them."""
+    printed = [line.found.published for line in facts.lines if line.found.published]
+    if facts.choice.kind in PLAIN or not printed:
+        return []
+    told = [f"[Published scores]({facts.choice.reading}#published-scores) are of another backbone."]
+    if any(line.found.caveat for line in facts.lines):
+        told = [
+            f"[Published scores]({facts.choice.reading}#published-scores) do not compare with ours: "
+            f"[this backbone]({facts.choice.reading}#the-backbone) is another."
+        ]
+    if not all(published.lawful for published in printed):
+        told.append(r"\* cannot be right as printed.")
+    return told
 
 
 def not_run(facts: Page) -> list[str]:
@@ -48,7 +62,7 @@ def not_run(facts: Page) -> list[str]:
     return told
 
 
-def provenance(facts: Page) -> str:
+def provenance(facts: Page, dataset: str) -> str:
     """How the runs were made, where that is the same for all of them, and how to make them again."""
     runs = [line.found for line in facts.lines]
     how = []
@@ -57,12 +71,11 @@ def provenance(facts: Page) -> str:
         blocks = f"{same['train_blocks']} trained block{'' if same['train_blocks'] == 1 else 's'}"
         words = {"mode": f"{same['mode']} mode", "epochs": f"{same['epochs']} epochs"}
         words |= {"backbone": f"backbone {same['backbone']}", "train_blocks": blocks}
-        how += [", ".join(words[key] for key in FACTS if key not in apart)]
+        how += [", ".join([f"Data set {dataset}", *(words[key] for key in FACTS if key not in apart)])]
         how += [f"commit {commits_of((*runs, *facts.reference))}"]
         how += [", ".join(union(run.hardware for run in (*runs, *facts.reference)))]
-        how = ["; ".join(part for part in how if part) + "."]
-        how[0] = how[0][0].upper() + how[0][1:]
-    return " ".join([*how, *runs_again(facts), "Table: `python benchmarks/exhibits.py`."])
+        how = ["; ".join(how) + "."]
+    return " ".join([*how, *runs_again(facts)])
 
 
 def runs_again(facts: Page) -> list[str]:

@@ -27,6 +27,8 @@ class Choice:
     kind: str = "study"
     seeds: tuple[tuple[int, ...], ...] = ()
     """Sets of seeds, in place of those of the rows; several of them for kind=seeds alone."""
+    reading: str = "docs/studies/reading.md"
+    """The page that says how tables are read, as the document with the table links to it."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from progress import HEAD, ends_of, printed_on, progress_cells
-from study_notes import footer
+from study_notes import footer, how_to_read, provenance
 from study_page import FACTS, PLAIN, Choice, Line, Page, commits_of, differing, seeds
 from tables import table
 
@@ -81,8 +81,9 @@ def page(study: Study, choice: Choice, rows: list[StudyRow], dataset: str, recor
     reference = [] if choice.kind == "each" else reference_of(study, choice, dataset, records)
     ends = ends_of(study, dataset, records) if choice.kind == "progress" else {}
     facts = Page(study, choice, rows, lines, reference, ends)
-    notes = "\n\n".join(footer(facts))
-    return f"{body(facts)}\n\n{notes}" if lines else notes
+    table_itself = [body(facts)] if lines else []
+    above = [provenance(facts, dataset)]
+    return "\n\n".join(part for part in (*above, *table_itself, *footer(facts)) if part)
 
 
 def reference_of(study: Study, choice: Choice, dataset: str, records: list[Record]) -> list[Row]:
@@ -120,22 +121,24 @@ def seeds_table(study: Study, choice: Choice, rows: list[StudyRow], records: lis
         *(f"Δ {name}" for name in ("All", "Old", "New")),
     ]
     head += [f"95 % of Δ {name}" for name in ("All", "Old", "New")]
-    note = (
-        "Δ in points, paired by seed: mean ± standard deviation (ddof 1), and how many seeds share the sign of the "
-        "mean; 95 %: the interval of the mean by Student's t."
-    )
-    made = f"Commit {commits_of(runs)}. Table: `python benchmarks/exhibits.py`."
-    return "\n\n".join([table(head, lines), note, made])
+    made = f"Data set {dataset}; commit {commits_of(runs)}."
+    return "\n\n".join([made, table(head, lines), how_to_read(choice.reading)])
 
 
 def interval(values: Sequence[float]) -> str:
-    """`0.6 to 1.8`: of the mean, by Student's t; "" of one value."""
+    """`0.6 to 1.8`: of the mean; "" of one value."""
     if len(values) < 2:
         return ""
+    low, high = interval_of(values)
+    return f"{low:.1f} to {high:.1f}"
+
+
+def interval_of(values: Sequence[float]) -> tuple[float, float]:
+    """Where the mean lies with 95 %, by Student's t; of two values or more."""
     from scipy.stats import t
 
     half = float(t.ppf(0.975, len(values) - 1)) * stdev(values) / len(values) ** 0.5
-    return f"{mean(values) - half:.1f} to {mean(values) + half:.1f}"
+    return mean(values) - half, mean(values) + half
 
 
 def printed(kind: str, row: StudyRow, dataset: str) -> Any:

@@ -30,10 +30,12 @@ def test_the_documents_are_up_to_date(capsys) -> None:
 def test_blocks_are_rewritten_and_nothing_else(top: Path) -> None:
     assert exhibits.main([], top) == 0
     page = (top / "docs" / "page.md").read_text()
-    assert page.startswith(f"Before.\n\n{MARK}\n\n| Row |")
-    assert page.endswith(f"`python benchmarks/exhibits.py`.\n\n{END}\n\nAfter.\n")
+    assert page.startswith(f"Before.\n\n{MARK}\n\nData set cub, ")
+    assert page.endswith(f"[How to read this table](studies/reading.md).\n\n{END}\n\nAfter.\n")
     assert "old" not in page
-    assert "| 60.0 | 40.0 |" in (top / "README.md").read_text()
+    front = (top / "README.md").read_text()
+    assert "| 60.0 | 40.0 |" in front
+    assert "(docs/studies/reading.md)" in front
     assert exhibits.main([], top) == 0
     assert (top / "docs" / "page.md").read_text() == page
 
@@ -105,6 +107,19 @@ def test_a_block_of_some_seeds(top: Path) -> None:
     assert "| 0, 1 (2) | 50.0 ± 7.1 | 65.0 ± 7.1 |" in some
     assert "| 0 to 2 (3) |" in every
     assert "| 70.0 ± 10.0 |" in every
+
+
+@pytest.mark.parametrize(
+    ("where", "link"),
+    [
+        ("README.md", "docs/studies/reading.md"),
+        ("docs/results.md", "studies/reading.md"),
+        ("docs/studies/04-forms.md", "reading.md"),
+        ("docs/methods/rpc.md", "../studies/reading.md"),
+    ],
+)
+def test_every_document_links_to_how_tables_are_read(where: str, link: str) -> None:
+    assert exhibits.parse("", ["parts"], where).choice.reading == link
 
 
 def test_marks_are_read_whole() -> None:

@@ -145,7 +145,7 @@ def test_what_is_printed_is_marked_where_it_cannot_be_right(top: Path) -> None:
     assert "aircraft" not in rows
     text = card(top, "dccl")
     assert "Not printed: aircraft." in text
-    assert r"\* cannot be right as printed" in text
+    assert r"\* [cannot be right as printed](../studies/reading.md#published-scores)" in text
     gcd = {row["Data set"]: row for row in rows_below(card(top, "gcd"), "Published")}
     assert (gcd["cifar100"]["All"], gcd["cifar100"]["p"]) == (
         "73.0",

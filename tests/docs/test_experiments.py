@@ -247,7 +247,7 @@ def test_a_row_names_its_records_only_where_it_cannot_be_run(path: Path, records
 
 def printed_commands() -> list[str]:
     """The commands below the tables of the documents."""
-    text = "".join(path.read_text(encoding="utf-8") for path in sorted((TOP / "docs").glob("*.md")))
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted((TOP / "docs").rglob("*.md")))
     return sorted(set(re.findall(r"Runs: `holotype (bench [^`]+)`", text)))
 
 

@@ -51,6 +51,8 @@ def test_every_page_is_in_the_table_of_contents_once(config) -> None:
 def test_findings_come_before_the_diary(config) -> None:
     (results,) = [one["Results"] for one in config["nav"] if "Results" in one]
     assert [next(pages(one)) for one in results] == ["findings.md", "results.md", "experiments.md"]
+    studies = list(pages(results[-1]))
+    assert studies == ["experiments.md", "studies/reading.md", *sorted(studies[2:])]
 
 
 def test_it_opens_from_disk_and_fetches_nothing(config) -> None:
@@ -58,8 +60,9 @@ def test_it_opens_from_disk_and_fetches_nothing(config) -> None:
     assert config["use_directory_urls"] is False
     assert config["theme"]["font"] is False
     assert "offline" in config["plugins"]
-    for key in ("extra_css", "extra_javascript"):
-        assert key not in config
+    assert "extra_javascript" not in config
+    (style,) = config["extra_css"]
+    assert "url(" not in (DOCS / style).read_text(encoding="utf-8")
     (script,) = config["extra"]["polyfills"]  # else the plugin `offline` names one of another machine
     assert "iframe-worker" in script
     assert "://" not in (DOCS / script).read_text(encoding="utf-8")

@@ -79,7 +79,7 @@ def test_what_is_said_of_the_deviation() -> None:
     five, eight = record("confirmed-5"), record("confirmed-8")
     gains = [one["summary"]["now"]["mean"] - one["summary"]["before"]["mean"] for one in (five, eight)]
     assert f"by {gains[0]:.1f} (five trainings) and {gains[1]:.1f} points (eight)" in PAGE
-    assert f"(n = {five['summary']['now']['n']} and {eight['summary']['now']['n']};" in PAGE
+    assert f"(n = {five['summary']['now']['n']} and {eight['summary']['now']['n']})" in PAGE
     assert all(
         mean(one["all"][one["chosen"]]["several"]) > mean(one["all"]["equal"]["one"])
         for one in five["collections"]
