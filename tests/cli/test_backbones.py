@@ -44,3 +44,36 @@ def test_bad_input(holotype) -> None:
     assert (
         done.err.strip() == "There is no list for 'food'; the lists are photos, nature, medical, industrial."
     )
+
+
+def test_fetch_says_what_was_written_and_how_to_use_it(holotype, monkeypatch, tmp_path) -> None:
+    from holotype.models import fetched
+
+    tags = {"timm": "vit_x.y", "image_size": "224", "license": "dinov3-license", "source": "vit_x.y"}
+    asked = []
+
+    def fake(name, folder):
+        asked.append((name, folder))
+        return fetched.Fetched(folder / "vit_x.y.safetensors", 2_000_000, tags)
+
+    monkeypatch.setattr(fetched, "fetch_backbone", fake)
+    done = holotype("backbones", "fetch", "vit_x.y", "--to", tmp_path)
+    assert (done.code, asked) == (0, [("vit_x.y", tmp_path)])
+    assert "DINOv3 licence" in done.out
+    assert "--backbone vit_x.y.safetensors" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["fetch"], "needs a name"),
+        (["fetch", "vit_smal_patch16_224.dino"], "did you mean vit_small_patch16_224.dino"),
+        (["fetch", "embedded", "--measure"], "leave it out"),
+        (["nature", "--to", "x"], "belong to fetch"),
+    ],
+)
+def test_fetch_with_bad_words(holotype, words, says) -> None:
+    done = holotype("backbones", *words)
+    assert done.code == 2
+    assert says in done.err
+    assert done.err.count("\n") == 1

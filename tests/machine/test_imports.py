@@ -1,6 +1,7 @@
 """Imports without garbage collection, and collection as it was afterwards."""
 
 import gc
+import warnings
 
 import pytest
 
@@ -31,3 +32,12 @@ def test_who_has_switched_it_off_keeps_it_off() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_a_notebook_without_widgets_hears_no_complaint_of_it() -> None:
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        with importing():
+            warnings.warn("IProgress not found. Please update jupyter and ipywidgets.", stacklevel=1)
+            warnings.warn("something else", stacklevel=1)
+    assert [str(one.message) for one in heard] == ["something else"]

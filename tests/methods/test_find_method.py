@@ -111,3 +111,14 @@ def test_a_place_where_nothing_is(name):
 def test_something_that_is_no_method(own_module, name):
     with pytest.raises(InputError, match="not a method"):
         find_method(f"{own_module}:{name}")
+
+
+def test_the_default_preset_is_there_whether_a_method_names_it_or_not():
+    from holotype.methods import Method
+
+    class Mine(Method):
+        presets = {"without": {"near": 0.0}}  # noqa: RUF012
+
+    assert Mine.presets == {"default": {}, "without": {"near": 0.0}}
+    assert Method.presets == {"default": {}}
+    assert type("Child", (Mine,), {}).presets == Mine.presets

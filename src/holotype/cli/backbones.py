@@ -1,4 +1,4 @@
-"""`holotype backbones`: which network to take for which images, with its size, licence and speed."""
+"""`holotype backbones`: which network to take for which images, and one of them in a file for a machine offline."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from holotype.models.recommended import RECOMMENDED, USES, Recommended
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+FETCH = "fetch"
 HEAD = ("backbone", "M weights", "pixels", "s / 1,000 images", "licence")
 BELOW = (
     "The lists go by what the networks were trained on; none was measured on images like yours. A star marks a licence "
@@ -34,6 +35,10 @@ class Told(NamedTuple):
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
+    if given.use == FETCH:
+        return fetch(given.name, given.to, given.measure)
+    if given.name is not None or given.to is not None:
+        raise InputError(f"A name and --to belong to fetch; write holotype backbones {FETCH} NAME --to DIR.")
     if given.use is not None and given.use not in USES:
         raise InputError(f"There is no list for {given.use!r}; the lists are {', '.join(USES)}.")
     uses = [given.use] if given.use else list(USES)
@@ -46,9 +51,17 @@ def command(argv: Sequence[str]) -> int:
 def make_parser() -> Parser:
     parser = Parser(
         prog="holotype backbones",
-        description="List which backbone to take for which images, with size, licence, pixels and speed.",
+        description="List which backbone to take for which images, with size, licence, pixels and speed; or, with "
+        "fetch NAME, bring one into a single file for a machine without a network.",
     )
-    parser.add_argument("use", metavar="USE", nargs="?", help=f"{', '.join(USES)} (default: all)")
+    parser.add_argument("use", metavar="USE", nargs="?", help=f"{', '.join(USES)} (default: all), or {FETCH}")
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help=f"with {FETCH}: timm's name, hf-hub:ORGANISATION/REPOSITORY, or a list's name for its first choice",
+    )
+    parser.add_argument("--to", metavar="DIR", help=f"with {FETCH}: folder for the file (default: this one)")
     parser.add_argument(
         "--measure",
         action="store_true",
@@ -56,6 +69,24 @@ def make_parser() -> Parser:
     )
     parser.add_argument("--device", metavar="NAME", type=device_name, default="auto", help="where to measure")
     return parser
+
+
+def fetch(name: str | None, folder: str | None, measure: bool) -> int:
+    """Write one .safetensors file that --backbone takes anywhere."""
+    if name is None:
+        raise InputError(f"{FETCH} needs a name; write holotype backbones {FETCH} NAME --to DIR.")
+    if measure:
+        raise InputError(f"--measure belongs to the lists; leave it out of {FETCH}.")
+    from holotype.machine.memory import human
+    from holotype.models.fetched import fetch_backbone
+    from holotype.models.licences import told
+
+    done = fetch_backbone(name, Path(folder or "."))
+    tags = done.tags
+    say(told(tags["source"], tags["license"]))
+    say(f"{done.file}: {human(done.nbytes)}, {tags['timm']}, {tags['image_size']} pixels.")
+    say(f"Take it along; no network is needed there: holotype discover photos/ --backbone {done.file.name}")
+    return 0
 
 
 def recorded() -> tuple[dict[tuple[str, int], Told], str]:

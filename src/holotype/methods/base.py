@@ -173,6 +173,8 @@ class Method(nn.Module):
             raise InputError(
                 f"The method {cls.__name__} sets {name}, which each of its stages says now: write Stage({name}=...)."
             )
+        if "default" not in cls.presets:
+            cls.presets = {"default": {}, **cls.presets}
 
     def bind(self, encoder: nn.Module) -> None:
         """Called before training by whoever has built the encoder."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,7 +109,9 @@ def _file_origin(path: Path, config: BackboneConfig, name: str) -> Origin:
     if made is not None:
         size, mean, std = size or made.image_size, mean or IMAGENET_MEAN, std or IMAGENET_STD
     licence = OURS if made else said.get("license") or said.get("licence") or licence_of_files(arch)
-    return Origin(name, arch, path, size, mean, std, digest, CAVEAT if made else "", licence=licence)
+    own, settings = said.get("pool") == "own", {} if config.arch else _settings(said, path)
+    caveat = CAVEAT if made else ""
+    return Origin(name, arch, path, size, mean, std, digest, caveat, settings, own, licence)
 
 
 def _described(said: Mapping[str, str], path: Path) -> tuple[int | None, RGB | None, RGB | None]:
@@ -121,6 +124,17 @@ def _described(said: Mapping[str, str], path: Path) -> tuple[int | None, RGB | N
             f"The metadata of {path} (image_size, mean, std) cannot be read: {str(error).rstrip('.')}."
         ) from error
     return size, mean, std
+
+
+def _settings(said: Mapping[str, str], path: Path) -> dict[str, Any]:
+    """Settings of timm's network that a file's metadata names; they belong to the network that it names."""
+    try:
+        found = json.loads(said.get("settings", "{}"))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InputError(f"The metadata of {path} (settings) cannot be read: fetch the file again.")
+    return found
 
 
 def check_normalisation(origin: Origin, asked: RGB | None) -> None:
