@@ -44,6 +44,7 @@ COMMANDS = {
     "write": "write the results of a run as folders, labels, COCO or Camtrap DP",
     "estimate-k": "say how many categories there may be",
     "embed": "write the backbone's features of every image",
+    "sample": "draw images that show all of a large collection, with weights",
     "export": "write the trained model of a run as ONNX",
     "status": "say how a run, a sweep or a discovery stands, also after it died",
     "train": "train one method on one data set and score it",

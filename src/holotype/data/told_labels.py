@@ -1,0 +1,73 @@
+"""Labels of the images of a stream, whose paths are never all in memory: from folders, from a list, or none.
+
+Whoever reads the stream shows every path once (`see`), then `settle`s, and asks for labels from then on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from holotype.data.lists import match, read_list
+from holotype.data.matching import find_images
+from holotype.data.paths import absolute
+from holotype.data.readers.folder import folder_label
+from holotype.errors import InputError
+
+
+class NoLabels:
+    """No image carries a label."""
+
+    def see(self, path: Sequence[str]) -> None:
+        """path: as seen from the root."""
+
+    def settle(self) -> None:
+        """All paths were seen; raises InputError for labels that belong to none of them."""
+
+    def of(self, path: str) -> str:
+        """The label of an image by its path from the root, "" = none."""
+        return ""
+
+
+class FolderLabels(NoLabels):
+    """The first folder below the root is the label, as in a folder of images."""
+
+    def of(self, path: str) -> str:
+        return folder_label(PurePosixPath(path).parts)
+
+
+class ListedLabels(NoLabels):
+    """A file with the columns path and label tells those that there are."""
+
+    def __init__(self, file: Path, root: str) -> None:
+        self.listed, self.root = read_list(file), root
+        self.starts = (Path(root), Path(os.path.abspath(file.parent)))
+        self.meant: set[str] = set()
+        """Absolute paths that the list may mean."""
+        find_images(self.listed.path, self.starts, self._note, list)
+        self.there: set[str] = set()
+        self.label: dict[str, str] = {}
+
+    def _note(self, path: str) -> bool:
+        """A path that is asked for; whether there is such an image is not known yet."""
+        self.meant.add(path)
+        return False
+
+    def see(self, path: Sequence[str]) -> None:
+        self.there |= self.meant.intersection(absolute(one, self.root) for one in path)
+
+    def settle(self) -> None:
+        listed = self.listed
+        found, _ = find_images(listed.path, self.starts, self.there.__contains__, list)
+        absent = [row for row, path in enumerate(found) if path is None]
+        if absent:
+            raise InputError(
+                f"{len(absent):,} of the {len(found):,} images that {listed.file} labels are not among the embeddings, "
+                f"for example {listed.some(absent)}; relative paths start at {self.starts[0]}."
+            )
+        kept = match(listed, self.starts, self.there.__contains__, list, missing="")
+        self.label = dict(zip(kept.path, kept.label, strict=True))
+
+    def of(self, path: str) -> str:
+        return self.label.get(absolute(path, self.root), "")

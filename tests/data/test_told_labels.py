@@ -1,0 +1,55 @@
+"""Labels of a stream of images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holotype.data.told_labels import FolderLabels, ListedLabels, NoLabels
+from holotype.errors import InputError
+
+PATHS = ["fox/1.jpg", "unlabelled/2.jpg", "3.jpg", "hare/deep/4.jpg", "Unlabeled/5.jpg"]
+
+
+def test_none_and_folders() -> None:
+    assert [NoLabels().of(path) for path in PATHS] == [""] * 5
+    assert [FolderLabels().of(path) for path in PATHS] == ["fox", "", "", "hare", ""]
+
+
+def test_a_list_decides_and_folders_mean_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "labels" / "labels.csv"
+    file.parent.mkdir()
+    file.write_text(f"path,label\n3.jpg,owl\n{tmp_path}/photos/fox/1.jpg,badger\nunlabelled/2.jpg,\n")
+    labels = ListedLabels(file, str(tmp_path / "photos"))
+    for path in PATHS:
+        labels.see([path])
+    labels.settle()
+    assert [labels.of(path) for path in PATHS] == ["badger", "", "owl", "", ""]
+
+
+def test_paths_start_at_the_list_as_well(tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text("path,label\nphotos/3.jpg,owl\n")
+    labels = ListedLabels(file, str(tmp_path / "photos"))
+    labels.see(PATHS)
+    labels.settle()
+    assert labels.of("3.jpg") == "owl"
+
+
+def test_labels_of_images_that_are_not_there(tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text("path,label\n3.jpg,owl\n9.jpg,owl\nfox/8.jpg,fox\n")
+    labels = ListedLabels(file, str(tmp_path))
+    labels.see(PATHS)
+    with pytest.raises(InputError, match=r"^2 of the 3 images .* '9.jpg' \(line 3\)"):
+        labels.settle()
+
+
+def test_two_labels_of_one_image(tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text("path,label\n3.jpg,owl\n./3.jpg,fox\n")
+    labels = ListedLabels(file, str(tmp_path))
+    labels.see(PATHS)
+    with pytest.raises(InputError, match="more than once with different labels"):
+        labels.settle()

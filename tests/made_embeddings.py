@@ -1,0 +1,44 @@
+"""Folders of embeddings that no network has made, in any parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holotype.machine.files import write_text
+from holotype.machine.sealed import sealed
+from holotype.machine.sealed_table import write_table
+
+
+def write_embeddings(
+    folder: Path,
+    path: Sequence[str],
+    feature: np.ndarray,
+    *,
+    each: int = 50,
+    problem: Mapping[int, str] | None = None,
+    stamp: Sequence[str] | None = None,
+    digits: int = 5,
+    **facts: Any,
+) -> Path:
+    """path: (N,) as seen from the root. feature: (N, D). problem: row to why it could not be read."""
+    told = {"format": 2, "backbone": "made", "backbone_digest": "d", "image_size": 8, "dim": feature.shape[1]}
+    told |= {"n": len(path), "root": str(folder.parent), **facts}
+    write_text(folder / "manifest.json", sealed(told))
+    stamp = stamp or [""] * len(path)
+    for number, first in enumerate(range(0, len(path), each)):
+        rows = range(first, min(first + each, len(path)))
+        values = pa.array(feature[rows.start : rows.stop].ravel())
+        columns = {
+            "path": pa.array([path[row] for row in rows], pa.string()),
+            "stamp": pa.array([stamp[row] for row in rows], pa.string()),
+            "feature": pa.FixedSizeListArray.from_arrays(values, feature.shape[1]),
+            "problem": pa.array([(problem or {}).get(row, "") for row in rows], pa.string()),
+            "note": pa.array([""] * len(rows), pa.string()),
+        }
+        write_table(folder / f"part-{number:0{digits}d}.parquet", pa.table(columns))
+    return folder
