@@ -52,7 +52,7 @@ def test_boxes_are_noticed() -> None:
     assert count_paths(boxed).boxed
 
 
-def test_the_plan_is_taken_as_it_comes(tmp_path: Path) -> None:
+def test_the_plan_is_taken_as_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No more than a slice of the stream is taken before it is written."""
     taken, most = 0, 0
 
@@ -72,10 +72,11 @@ def test_the_plan_is_taken_as_it_comes(tmp_path: Path) -> None:
             written += len(batch)
             yield batch
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_batches", watched)
-        write_plan(tmp_path / PLAN, Paths("/p", stream()), 4)
-    assert (taken, most) == (20, 4)
+    monkeypatch.setattr(module, "_batches", watched)
+    monkeypatch.setattr(module, "LARGEST", 9)
+    write_plan(tmp_path / PLAN, Paths("/p", stream()), 4)
+    assert (taken, most) == (20, 8)
+    assert [len(read_slice(tmp_path / PLAN, number)) for number in range(5)] == [4] * 5
 
 
 def test_a_damaged_plan_is_one_sentence(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def write_plan(file: Path, paths: Paths, each: int) -> Planned:
             beside(file) as part,
             pq.ParquetWriter(part, schema, compression="zstd", write_page_checksum=True, **how) as writer,
         ):
-            for some in _batches(paths.each, each):
+            for some in _batches(paths.each, each * max(LARGEST // each, 1)):  # small slices, many at once
                 counted.add(some)
                 writer.write_table(
                     pa.table({"path": pa.array(some, pa.string())}, schema), row_group_size=each

@@ -69,8 +69,8 @@ def load_table(
 
 
 def stream_paths(source: Path | str, **how: Any) -> Paths:
-    """The paths of load_table(source, **how) one by one. Folders, tars and Parquet files with images are never held
-    as a whole; of everything else, and with `how`, the table is made, written through and dropped."""
+    """The paths of load_table(source, **how) one by one. Folders, tars, Parquet files with images and plain lists are
+    never held as a whole; of everything else, and with `how`, the table is made, written through and dropped."""
     stream = None if any(how.values()) else readers().find(str(source)).stream
     found = stream(str(source)) if stream else None
     return found or paths_of(load_table(source, **how))

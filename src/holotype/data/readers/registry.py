@@ -21,6 +21,7 @@ from holotype.data.readers.bucket import from_bucket
 from holotype.data.readers.folder import from_folder, paths_in_folder
 from holotype.data.readers.listed import from_csv
 from holotype.data.readers.parquet import holds_images, paths_in_parquet, read_parquet
+from holotype.data.readers.plain_list import paths_in_list
 from holotype.data.readers.tars import paths_in_tars, read_tars
 from holotype.data.stores import STORES, StoreProblem, files_below
 from holotype.data.table import Table
@@ -195,7 +196,7 @@ def _parquet(source: str, how: How) -> Table:
 def _stream_parquet(source: str) -> Paths | None:
     files = files_of(source)
     listing = len(files) == 1 and not is_address(files[0]) and not holds_images(files[0])
-    return None if listing else paths_in_parquet(files)
+    return paths_in_list(source) if listing else paths_in_parquet(files)
 
 
 OWN = (
@@ -210,6 +211,7 @@ OWN = (
         (".csv", ".tsv"),
         lambda source, how: from_csv(Path(source), skip_missing=how.skip_missing, whole=how.whole),
         has_labels=True,
+        stream=paths_in_list,
     ),
     Reader("Parquet files", (".parquet",), _parquet, stream=_stream_parquet),
     Reader(
