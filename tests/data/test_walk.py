@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from holotype.data.kinds import IMAGE_EXTENSIONS
-from holotype.data.walk import walk
+from holotype.data.walk import Walked, images_below, walk
 
 
 def touch(root: Path, *names: str) -> None:
@@ -152,3 +152,13 @@ def test_a_folder_called_like_an_image(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").mkdir()
     Image.new("RGB", (4, 4)).save(tmp_path / "a.jpg" / "b.png")
     assert images(tmp_path) == ["a.jpg/b.png"]
+
+
+def test_the_stream_has_the_order_of_the_parts_of_paths(tmp_path: Path) -> None:
+    """Files and folders of one level are mixed, as sorting all the paths by their parts does."""
+    for name in ("b.png", "a/z.png", "a-1.png", "a.png", "c/a/1.png", "c/a.png", "c/a b/2.png", "Z.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = [path.relative_to(tmp_path) for path in images_below(tmp_path, Walked())]
+    assert len(found) == 8
+    assert found == sorted(found, key=lambda path: path.parts)

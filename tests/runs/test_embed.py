@@ -204,7 +204,7 @@ def test_what_an_older_version_wrote_is_made_anew(own, network, compute, tmp_pat
 
 def test_ctrl_c_keeps_finished_shards(pictures, network, compute, tmp_path, monkeypatch) -> None:
     whole = embed_table(pictures, network, compute, tmp_path / "whole", images_per_shard=2)
-    fill, calls = module._fill, []
+    fill, calls = module.fill, []
 
     def press_in_second(*words):
         calls.append(words)
@@ -212,11 +212,11 @@ def test_ctrl_c_keeps_finished_shards(pictures, network, compute, tmp_path, monk
             os.kill(os.getpid(), signal.SIGINT)
         fill(*words)
 
-    monkeypatch.setattr(module, "_fill", press_in_second)
+    monkeypatch.setattr(module, "fill", press_in_second)
     with pytest.raises(Stopped, match="image 4 of 7"):
         embed_table(pictures, network, compute, tmp_path / "part", images_per_shard=2)
     assert len(list((tmp_path / "part").glob("part-*"))) == 2
-    monkeypatch.setattr(module, "_fill", fill)
+    monkeypatch.setattr(module, "fill", fill)
     again = embed_table(pictures, network, compute, tmp_path / "part", images_per_shard=2)
     np.testing.assert_array_equal(again.features, whole.features)
 

@@ -24,7 +24,10 @@ EXIT_CODES = {
     str(DONE): "done",
     str(FAULT): "a fault of the program, with a traceback: please report it, with `holotype doctor`",
     str(BAD_INPUT): "something given cannot be used: one sentence on stderr says what, where and what to do",
-    str(NOT_WELL): "a check was made and found a fault: the self-test of `holotype doctor`",
+    str(
+        NOT_WELL
+    ): "a fault was found, and the rest is done: the self-test of `holotype doctor` failed, or slices of "
+    "`embed` or `assign` did, which the same command tries again",
     "128+n": "stopped by signal n: 130 with Ctrl-C, 143 with SIGTERM, 129 with SIGHUP, and the same command goes on; "
     "137 is a kill, often for want of memory",
 }

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from holotype.cli.engines import (
+    add_engine_flags,
+    asks_for_slices,
+    check_engine_flags,
+    run_folder,
+    slice_size,
+)
 from holotype.cli.words import (
     SOURCES,
     Parser,
@@ -17,6 +26,7 @@ from holotype.cli.words import (
     several,
     speaks,
 )
+from holotype.machine.locks import hold
 
 if TYPE_CHECKING:
     from holotype.placing.assign import Assigned
@@ -27,6 +37,9 @@ SHOWN = 20
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
+    check_engine_flags(given)
+    if asks_for_slices(given) or (given.out and _is_folder(Path(given.out))):
+        return _assign_slices(given)
     from holotype.placing.assign import assign_images
 
     assigned = assign_images(
@@ -46,6 +59,45 @@ def command(argv: Sequence[str]) -> int:
     return 0
 
 
+def _is_folder(out: Path) -> bool:
+    return out.is_dir() or not out.suffix
+
+
+def _assign_slices(given: Any) -> int:
+    """The answer as a folder of parts."""
+    from holotype.errors import InputError
+    from holotype.placing.assign import Assigned, stem_of
+
+    if given.copy_to:
+        raise InputError("--copy-to goes with one file of answers; leave it out, or the flags of slices.")
+    folder = Path(given.out or Path(given.run) / "assigned" / stem_of(given.images))
+    if not _is_folder(folder):
+        raise InputError(
+            f"The answer in slices is a folder, and --out {given.out} names a file; name a folder."
+        )
+    assigned = Assigned(folder)
+    with (
+        contextlib.nullcontext() if given.only else hold(folder)
+    ):  # with --only others may work there as well
+        code = _fill(folder, given, assigned)
+    if speaks():
+        say(summary(assigned))
+    return code
+
+
+def _fill(folder: Path, given: Any, assigned: Assigned) -> int:
+    from holotype.machine.engine import share
+    from holotype.placing.assign import image_stream
+    from holotype.placing.slices import assign_job, assign_wanted
+    from holotype.runs.slice_folder import prepare
+
+    how = {**boxes_of(given.boxes, given.box_confidence), "skip_missing": given.skip_missing}
+    job = assign_job(Path(given.run), folder, given.device)
+    wanted = assign_wanted(job, given.images, lambda: image_stream(given.images, **how), slice_size(given))
+    planned = prepare(folder, wanted, share(given.only) if given.only else None)
+    return run_folder(planned, replace(job, boxed=planned.boxed), given, "Placing images", assigned.add)
+
+
 def make_parser() -> Parser:
     parser = Parser(
         prog="holotype assign",
@@ -61,7 +113,8 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help="where the table goes, .csv or .parquet (default: RUN/assigned/NEW_IMAGES.csv)",
+        help="where the table goes, .csv or .parquet (default: RUN/assigned/NEW_IMAGES.csv); a name without an ending "
+        "is a folder of Parquet parts, which a rerun continues",
     )
     parser.add_argument(
         "--copy-to", metavar="DIR", help="also make a folder of links per category there; overwrites nothing"
@@ -72,6 +125,7 @@ def make_parser() -> Parser:
         action="store_true",
         help="with --boxes and tables: go on without pictures that are missing and boxes that cannot be",
     )
+    add_engine_flags(parser)
     add_code_flag(parser)
     add_running_flags(parser)
     return parser

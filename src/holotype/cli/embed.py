@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holotype.cli.engines import RAY, add_engine_flags, check_engine_flags, run_folder, slice_size
 from holotype.cli.words import SOURCES, Parser, add_labels_flag, add_running_flags, of_kind, say, speaks
 from holotype.machine.files import sweep_tree
 from holotype.machine.locks import hold
 from holotype.machine.rules import Count
 
 if TYPE_CHECKING:
+    from holotype.data.paths import Paths
     from holotype.data.table import Table
+    from holotype.discovery.best_backbone import Chosen
     from holotype.runs.embed import Embeddings
+    from holotype.runs.slices import Tally
 
 
 @dataclass
@@ -30,14 +34,41 @@ class Collection:
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    collection = read_collection(given)
-    folder = Path(given.out) if given.out else Path("runs") / f"{collection.name}-embeddings"
+    check_engine_flags(given)
+    folder = Path(given.out) if given.out else Path("runs") / f"{collection_name(given.images)}-embeddings"
+    if given.only:  # others may work here at the same time
+        return _embed_slices(given, folder)
     with hold(folder):
         sweep_tree(folder)
-        embedded, _ = embed(collection.table, given, folder)
+        return _embed_slices(given, folder)
+
+
+def _embed_slices(given: Any, folder: Path) -> int:
+    from holotype.machine.engine import share
+    from holotype.runs.slice_folder import Wanted, prepare
+    from holotype.runs.slices import OLDER, EmbedSlice, Tally, embed_facts, embed_told, lasting
+
+    source, paths = stream_of(given)
+    chosen = choose(given)
+    backbone = chosen.backbone
+    wanted = Wanted(embed_facts(backbone), embed_told(), source, paths, slice_size(given), OLDER)
+    planned = prepare(folder, wanted, share(given.only) if given.only else None)
+    job = EmbedSlice(
+        str(folder.resolve()),
+        planned.root,
+        lasting(chosen.config),
+        backbone.digest,
+        backbone.image_size,
+        backbone.dim,
+        given.device,
+    )
+    if given.engine != RAY:
+        job.use(backbone)
+    tally = Tally()
+    code = run_folder(planned, job, given, "Embedding images", tally.add)
     if speaks():
-        say(summary(embedded, folder))
-    return 0
+        say(summary(tally, folder))
+    return code
 
 
 def make_parser() -> Parser:
@@ -48,6 +79,7 @@ def make_parser() -> Parser:
     )
     add_image_flags(parser)
     parser.add_argument("--out", metavar="DIR", help="folder for the shards (default: runs/NAME-embeddings)")
+    add_engine_flags(parser)
     return parser
 
 
@@ -99,10 +131,8 @@ def add_image_flags(parser: Parser) -> None:
 
 def read_collection(given: Any) -> Collection:
     """A benchmark under the GCD protocol, or a collection of one's own."""
-    from holotype.data.addresses import is_address, is_pattern
     from holotype.data.benchmarks import BENCHMARKS, check_dataset, load_benchmark
     from holotype.data.protocol import gcd_split
-    from holotype.data.readers.registry import source_name
     from holotype.data.sources import load_table
 
     check_dataset(given.images)
@@ -110,32 +140,60 @@ def read_collection(given: Any) -> Collection:
         benchmark = load_benchmark(given.images, Path(given.root) if given.root else None)
         return Collection(gcd_split(benchmark), given.images, len(benchmark.known) + len(benchmark.novel))
     table = load_table(given.images, Path(given.labels) if given.labels else None)
+    return Collection(table, collection_name(given.images))
+
+
+def stream_of(given: Any) -> tuple[str, Callable[[], Paths]]:
+    """What the images are called in a manifest, and what begins a stream of their paths."""
+    from holotype.data.addresses import is_address, is_pattern
+    from holotype.data.benchmarks import BENCHMARKS
+    from holotype.data.sources import paths_of, stream_paths
+    from holotype.runs.slice_folder import absolute_source
+
+    if given.images in BENCHMARKS:
+        return given.images, lambda: paths_of(read_collection(given).table)
     plain = not is_address(given.images) and not is_pattern(given.images)
-    return Collection(table, Path(given.images).resolve().stem if plain else source_name(given.images))
+    labels = Path(given.labels) if given.labels else None
+    return absolute_source(given.images, plain), lambda: stream_paths(given.images, labels=labels)
+
+
+def collection_name(images: str) -> str:
+    """What a collection is called after, before anything of it is read; InputError where there is none."""
+    from holotype.data.addresses import is_address, is_pattern
+    from holotype.data.benchmarks import BENCHMARKS, check_dataset
+    from holotype.data.readers.registry import source_name
+
+    check_dataset(images)
+    if images in BENCHMARKS or is_address(images) or is_pattern(images):
+        return images if images in BENCHMARKS else source_name(images)
+    return Path(images).resolve().stem
+
+
+def choose(given: Any) -> Chosen:
+    """The backbone that the flags ask for."""
+    from holotype.discovery.best_backbone import choose_backbone
+    from holotype.machine.device import pick_device
+    from holotype.models.backbone import BackboneConfig
+
+    named = {name: getattr(given, name) for name in ("arch", "image_size", "pool", "mean", "std")}
+    chosen = choose_backbone(BackboneConfig(given.backbone, **named), pick_device(given.device))
+    if speaks() and given.backbone == "auto":
+        say(chosen.words)
+    return chosen
 
 
 def embed(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:
-    """The features of a table as the flags ask, and the digest of the backbone."""
-    from holotype.discovery.best_backbone import choose_backbone
-    from holotype.machine.device import Compute, pick_device
-    from holotype.models.backbone import BackboneConfig
+    """The features of a table as the flags ask, all in memory, and the digest of the backbone."""
+    from holotype.machine.device import Compute
     from holotype.runs.embed import embed_table
 
-    named = {name: getattr(given, name) for name in ("arch", "image_size", "pool", "mean", "std")}
-    config = BackboneConfig(given.backbone, **named)
-    chosen = choose_backbone(config, pick_device(given.device))
-    if speaks() and given.backbone == "auto":
-        say(chosen.words)
-    embedded = embed_table(
-        table, chosen.backbone, Compute.on(given.device), folder, progress=not given.no_progress
-    )
-    return embedded, chosen.backbone.digest
+    backbone = choose(given).backbone
+    embedded = embed_table(table, backbone, Compute.on(given.device), folder, progress=not given.no_progress)
+    return embedded, backbone.digest
 
 
-def summary(embedded: Embeddings, folder: Path) -> str:
-    n, dim = embedded.features.shape
-    lines = [f"{n:,} images, {dim} numbers each: {folder}"]
-    broken = [problem for problem in embedded.problem if problem]
-    if broken:
-        lines.append(f"{len(broken):,} could not be read and have zeros, for example: {broken[0]}")
+def summary(tally: Tally, folder: Path) -> str:
+    lines = [f"{tally.n:,} images, {tally.dim} numbers each: {folder}"]
+    if tally.broken:
+        lines.append(f"{tally.broken:,} could not be read and have zeros, for example: {tally.example}")
     return "\n".join(lines)

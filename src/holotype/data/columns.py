@@ -41,7 +41,7 @@ def read_lines(file: Path) -> tuple[dict[str, list[str]], list[int]]:
 
 def _read_csv(file: Path) -> tuple[dict[str, list[str]], list[int]]:
     text = _read_text(file)
-    rows = _rows(file, text, _separator(text, "\t" if file.suffix.lower() == ".tsv" else ","))
+    rows = _rows(file, text, separator(text, "\t" if file.suffix.lower() == ".tsv" else ","))
     if not rows:
         raise InputError(f"{file} is empty; its first line must name the columns, for example path,label.")
     (_, header), *body = rows
@@ -65,7 +65,7 @@ def _read_text(file: Path) -> str:
         raise InputError(f"{file} is not UTF-8 text; save it as CSV UTF-8.") from error
 
 
-def _separator(text: str, usual: str) -> str:
+def separator(text: str, usual: str) -> str:
     """What parts the most columns in the first line; `usual` where nothing parts more than it."""
     header = text.lstrip("\r\n").partition("\n")[0]
     return max((usual, *SEPARATORS), key=header.count)

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from holotype.data.addresses import is_address, split_query, with_query
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The images of a source one after the other, for whoever has no room for all of them. Gone through once."""
+
+    root: str
+    """As Table.root."""
+    each: Iterator[str]
+    """As Table.path, in the same order."""
 
 
 def relative(paths: Iterable[str], root: str) -> list[str]:

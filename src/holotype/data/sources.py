@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from holotype.data.containers import file_of, has_own_file
 from holotype.data.detections import CONFIDENCE, read_detections
 from holotype.data.kinds import IMAGE_EXTENSIONS
 from holotype.data.lists import Listed, match, read_list
-from holotype.data.paths import relative
+from holotype.data.paths import Paths, relative
 from holotype.data.readers.folder import UNLABELLED_FOLDERS, from_folder, images_in
 from holotype.data.readers.listed import from_csv
 from holotype.data.readers.parquet import holds_images
@@ -65,6 +66,19 @@ def load_table(
         starts = (Path(table.root), Path(os.path.abspath(Path(boxes).parent)))
         table = cut_out(table, found, starts, skip_missing)
     return _without_labels(table, unlabelled)
+
+
+def stream_paths(source: Path | str, **how: Any) -> Paths:
+    """The paths of load_table(source, **how) one by one. Folders, tars, Parquet files with images and plain lists are
+    never held as a whole; of everything else, and with `how`, the table is made, written through and dropped."""
+    stream = None if any(how.values()) else readers().find(str(source)).stream
+    found = stream(str(source)) if stream else None
+    return found or paths_of(load_table(source, **how))
+
+
+def paths_of(table: Table) -> Paths:
+    """Those of a table; whoever gives it away keeps nothing of it."""
+    return Paths(table.root, iter(table.path.tolist()))
 
 
 def _whole(source: str, labels: Path | None, skip_missing: bool, whole: bool) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,38 +70,71 @@ def walk(base: Path) -> Walked:
 
     A run folder is not looked into, unless it is `base` itself: its thumbnails are no images of anybody's.
     """
-    found, seen = Walked(), set()
-
-    def below(path: str) -> str:
-        return os.path.relpath(path, base)
-
-    def refused(error: OSError) -> None:
-        found.closed.append(below(str(error.filename)))
-
-    for folder, folders, names in os.walk(base, followlinks=True, onerror=refused):
-        real = os.path.realpath(folder)
-        if real in seen:  # a link that leads back up would be walked for ever
-            folders.clear()
-            continue
-        seen.add(real)
-        if folder != str(base) and is_own(folder, names):
-            found.runs.append(below(folder))
-            folders.clear()
-            continue
-        bad = [name for name in (*folders, *names) if not is_utf8(name)]
-        found.misnamed += [below(os.path.join(folder, name)) for name in bad]
-        folders[:] = sorted(f for f in folders if not _is_hidden(f) and f not in bad)
-        for name in names:
-            if _is_hidden(name) or name in bad:
-                continue
-            if name.lower().endswith(IMAGE_EXTENSIONS):
-                found.images.append(Path(folder, name))
-                continue
-            if name.lower().endswith(PACKED):
-                found.packed.append(Path(folder, name))
-            if not name.lower().endswith(TABLES):
-                found.passed[os.path.splitext(name)[1].lower()] += 1
+    found = Walked()
+    found.images.extend(images_below(base, found))
     return found
+
+
+def images_below(base: Path, found: Walked) -> Iterator[Path]:
+    """The images one by one, in the order of the parts of their paths; what else there is goes to `found`.
+
+    The names of a folder, and of those that it lies in, are all that is in memory at a time.
+    """
+    seen: set[str] = set()
+    stack = [iter(_entries(str(base), str(base), found, seen))]
+    while stack:
+        path = next(stack[-1], None)
+        if path is None:
+            stack.pop()
+        elif path.endswith(os.sep):
+            stack.append(iter(_entries(path[: -len(os.sep)], str(base), found, seen)))
+        else:
+            yield Path(path)
+
+
+def _entries(folder: str, base: str, found: Walked, seen: set[str]) -> list[str]:
+    """Images and folders in a folder, the latter with a slash at the end, in order; none where it is not entered."""
+    real = os.path.realpath(folder)
+    if real in seen:  # a link that leads back up would be walked for ever
+        return []
+    try:
+        with os.scandir(folder) as listed:
+            kinds = {entry.name: _is_folder(entry) for entry in listed}
+    except OSError:
+        found.closed.append(os.path.relpath(folder, base))
+        return []
+    seen.add(real)
+    if folder != base and is_own(folder, [name for name, inner in kinds.items() if not inner]):
+        found.runs.append(os.path.relpath(folder, base))
+        return []
+    entered = []
+    for name in sorted(kinds):
+        path = os.path.join(folder, name)
+        if not is_utf8(name):
+            found.misnamed.append(os.path.relpath(path, base))
+        elif _is_hidden(name):
+            continue
+        elif kinds[name]:
+            entered.append(path + os.sep)
+        elif name.lower().endswith(IMAGE_EXTENSIONS):
+            entered.append(path)
+        else:
+            _pass_over(path, name, found)
+    return entered
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads round in a circle
+        return False
+
+
+def _pass_over(path: str, name: str, found: Walked) -> None:
+    if name.lower().endswith(PACKED):
+        found.packed.append(Path(path))
+    if not name.lower().endswith(TABLES):
+        found.passed[os.path.splitext(name)[1].lower()] += 1
 
 
 def is_own(folder: str, names: Sequence[str]) -> bool:

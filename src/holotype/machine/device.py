@@ -99,8 +99,22 @@ def usual_precision(where: str) -> Precision:
     return "bf16" if where.startswith("cuda") else "fp32"
 
 
+_most: int | None = None
+"""What a process that shares its machine with others of its kind was told."""
+
+
+def limit_processors(most: int) -> None:
+    """Let this process use no more than so many, as one of several workers on a machine."""
+    global _most
+    _most = most
+
+
 def processors() -> int:
     """Processors this process may use."""
+    return min(_all_processors(), _most or _all_processors())
+
+
+def _all_processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -14,14 +14,16 @@ from holotype.data.addresses import is_address, is_pattern, split_inside
 from holotype.data.boxed import columns
 from holotype.data.boxes import split_box
 from holotype.data.detections import CONFIDENCE
+from holotype.data.paths import Paths
 from holotype.data.readers.registry import source_name
-from holotype.data.sources import IMAGE_EXTENSIONS, load_table
+from holotype.data.sources import IMAGE_EXTENSIONS, load_table, stream_paths
 from holotype.errors import InputError
 from holotype.machine.files import refuse_links, write_beside
 from holotype.placing.folders import Folders
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
     from holotype.placing.corrected import Corrected
     from holotype.runs.trained import Read
@@ -50,6 +52,15 @@ class Assigned:
     unfit: int = 0
     """Images that fit nothing; they are counted in a category too."""
     unread: int = 0
+
+    def add(self, other: Assigned) -> None:
+        self.n, self.unfit, self.unread = (
+            self.n + other.n,
+            self.unfit + other.unfit,
+            self.unread + other.unread,
+        )
+        self.kinds.update(other.kinds)
+        self.categories.update(other.categories)
 
     def count(self, frame: pd.DataFrame) -> None:
         read = frame["problem"] == ""
@@ -80,7 +91,7 @@ def assign_images(
     from holotype.placing.corrected import corrected
     from holotype.runs.trained import load_trained
 
-    out = Path(out or Path(run) / "assigned" / f"{_stem(str(images))}.csv")
+    out = Path(out or Path(run) / "assigned" / f"{stem_of(str(images))}.csv")
     refuse_links(Path(run))
     trained = load_trained(run, device)
     paths = image_paths(images, boxes=boxes, box_confidence=box_confidence, skip_missing=skip_missing)
@@ -122,16 +133,25 @@ def link(folders: Folders, frame: pd.DataFrame) -> None:
 
 def image_paths(source: Path | str, *, boxes: Path | None = None, **how: Any) -> list[str]:
     """Absolute paths of what the user points at, with the boxes that are wanted of them. how: of load_table."""
-    text = str(source)
-    if boxes is None and (inside := split_inside(text)):  # one image of a Parquet file or a tar
+    one = None if boxes else _one_image(str(source))
+    return [one] if one else [str(path) for path in load_table(source, boxes=boxes, **how).path]
+
+
+def image_stream(source: Path | str, *, boxes: Path | None = None, **how: Any) -> Paths:
+    """The same in a stream."""
+    one = None if boxes else _one_image(str(source))
+    return Paths("", iter([one])) if one else stream_paths(source, boxes=boxes, **how)
+
+
+def _one_image(text: str) -> str | None:
+    """The path of the image that is named by itself; None for a source of many."""
+    if inside := split_inside(text):  # of a Parquet file or a tar
         file = inside[1] if is_address(text) else os.path.abspath(inside[1])
-        return [f"{file}#{inside[2]}"]
-    if boxes is None and text.lower().endswith(IMAGE_EXTENSIONS) and os.path.isfile(text):
-        return [os.path.abspath(source)]
-    return [str(path) for path in load_table(source, boxes=boxes, **how).path]
+        return f"{file}#{inside[2]}"
+    return os.path.abspath(text) if text.lower().endswith(IMAGE_EXTENSIONS) and os.path.isfile(text) else None
 
 
-def _stem(images: str) -> str:
+def stem_of(images: str) -> str:
     """What the answer is called after."""
     if is_address(images) or is_pattern(images):
         return source_name(images)
@@ -175,13 +195,20 @@ def _write_csv(file: Path, frames: Iterator[pd.DataFrame]) -> None:
             write_csv(frame, texts, stream, header=number == 0)
 
 
+def schema_of(names: Sequence[str]) -> pa.Schema:
+    """Of a Parquet file with these columns."""
+    import pyarrow as pa
+
+    text, number = pa.string(), pa.float32()
+    kinds = {"probability": number, "known_score": number, "typicality": number, "fits": pa.bool_()}
+    return pa.schema([(name, kinds.get(name, text)) for name in names])
+
+
 def _write_parquet(file: Path, frames: Iterator[pd.DataFrame], names: Sequence[str]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    text, number = pa.string(), pa.float32()
-    kinds = {"probability": number, "known_score": number, "typicality": number, "fits": pa.bool_()}
-    schema = pa.schema([(name, kinds.get(name, text)) for name in names])
+    schema = schema_of(names)
     with pq.ParquetWriter(file, schema) as writer:
         for frame in frames:
             writer.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))

@@ -129,7 +129,7 @@ def embed_rows(
             for number, wanted in missing.items():
                 for first in range(0, len(wanted), encoder.chunk):
                     rows = wanted[first : first + encoder.chunk]
-                    _fill(found, rows, [next(stream) for _ in rows], encoder, size)
+                    fill(found, rows, [next(stream) for _ in rows], encoder, size)
                     advance(len(rows))
                     tell(None, step=done + first + len(rows), steps=len(table))
                     if stop.requested and first + encoder.chunk < len(wanted):
@@ -143,7 +143,7 @@ def embed_rows(
 
 
 @torch.no_grad()
-def _fill(
+def fill(
     found: Embeddings, rows: np.ndarray, decoded: Sequence[Decoded], encoder: Encoder, size: int
 ) -> None:
     """Encode the images of some rows and note their problems."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from holotype.data.kinds import IMAGE_EXTENSIONS
-from holotype.data.readers.parquet import holds_images, read_parquet
-from holotype.data.readers.tars import read_tars
+from holotype.data.paths import Paths
+from holotype.data.readers.parquet import holds_images, paths_in_parquet, read_parquet
+from holotype.data.readers.tars import paths_in_tars, read_tars
 from holotype.data.table import Table
-from holotype.data.walk import Walked, walk
+from holotype.data.walk import Walked, images_below, walk
 from holotype.errors import InputError
 
 UNLABELLED_FOLDERS = ("unlabelled", "unlabeled")
@@ -42,6 +43,28 @@ def from_folder(root: Path) -> Table:
     )
 
 
+def paths_in_folder(source: str) -> Paths:
+    """The paths of `from_folder` in a stream."""
+    base, found = _base(Path(source)), Walked()
+    images = images_below(base, found)
+    first = next(images, None)
+    if first is None:
+        _check_open(source, found)
+        packed = paths_packed([str(path) for path in found.packed])
+        if packed is None:
+            _sorted(Path(source), base, found)  # says that there is no image
+        assert packed is not None
+        return packed
+
+    def each() -> Iterator[str]:
+        yield str(first)
+        yield from map(str, images)
+        if passed := found.words():
+            log.info(passed)
+
+    return Paths(str(base), each())
+
+
 def images_in(root: Path) -> tuple[Path, list[Path]]:
     """The folder's absolute path and its images relative to it, sorted; never an empty list."""
     base, found = _walked(root)
@@ -49,16 +72,23 @@ def images_in(root: Path) -> tuple[Path, list[Path]]:
 
 
 def _walked(root: Path) -> tuple[Path, Walked]:
-    root = Path(root)
-    if not root.is_dir():
-        raise InputError(f"The folder {root} does not exist; check its name.")
-    base = Path(os.path.abspath(root))
+    base = _base(root)
     found = walk(base)
-    if "." in found.closed:
-        raise InputError(f"The folder {root} may not be read; change its permissions.")
+    _check_open(root, found)
     if found.images and (passed := found.words()):
         log.info(passed)
     return base, found
+
+
+def _base(root: Path) -> Path:
+    if not Path(root).is_dir():
+        raise InputError(f"The folder {root} does not exist; check its name.")
+    return Path(os.path.abspath(root))
+
+
+def _check_open(root: Path | str, found: Walked) -> None:
+    if "." in found.closed:
+        raise InputError(f"The folder {root} may not be read; change its permissions.")
 
 
 def _sorted(root: Path, base: Path, found: Walked) -> list[Path]:
@@ -82,15 +112,29 @@ def read_packed(files: Sequence[str], name: str) -> Table | None:
 
     files: absolute paths or addresses of Parquet files and tars.
     """
+    tars, tables = _kinds(files)
+    if tars:
+        return read_tars(tars, name)
+    return read_parquet(tables, name) if tables else None
+
+
+def paths_packed(files: Sequence[str]) -> Paths | None:
+    """The same as a stream of paths."""
+    tars, tables = _kinds(files)
+    if tars:
+        return paths_in_tars(tars)
+    return paths_in_parquet(tables) if tables else None
+
+
+def _kinds(files: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Tars, and Parquet files with images; not both."""
     tars = sorted(file for file in files if ".tar" in _ending(file))
     tables = sorted(file for file in files if ".parquet" in _ending(file) and holds_images(file))
     if tars and tables:
         raise InputError(
             f"There are both Parquet files ({tables[0]}) and tars ({tars[0]}) of images; name one kind of them."
         )
-    if tars:
-        return read_tars(tars, name)
-    return read_parquet(tables, name) if tables else None
+    return tars, tables
 
 
 def _ending(file: str) -> str:

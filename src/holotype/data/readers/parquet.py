@@ -24,6 +24,7 @@ from PIL import Image
 
 from holotype.data.addresses import is_address, split_query, with_query
 from holotype.data.kinds import decoders
+from holotype.data.paths import Paths
 from holotype.data.stores import StoreProblem, random_access, stamp_of
 from holotype.data.table import Table
 from holotype.errors import InputError
@@ -191,6 +192,26 @@ def read_parquet(files: Sequence[str], name: str) -> Table:
         name=name,
         root=common_root(files),
     )
+
+
+def paths_in_parquet(files: Sequence[str]) -> Paths:
+    """The paths of `read_parquet` in a stream: the columns are not read."""
+
+    def each() -> Iterator[str]:
+        checked = False
+        for file in files:
+            try:
+                n = _opened(file, stamp_of(file)).starts[-1]
+            except StoreProblem as problem:
+                raise InputError(str(problem)) from problem
+            if n and not checked:
+                _check_images([f"{file}#{row}" for row in range(min(n, FIRST))])
+                checked = True
+            yield from (f"{file}#{row}" for row in range(n))
+        if not checked:
+            raise InputError(f"{files[0]} has no rows; there is nothing to look at.")
+
+    return Paths(common_root(files), each())
 
 
 def common_root(files: Sequence[str]) -> str:

@@ -16,11 +16,13 @@ from itertools import product
 from pathlib import Path
 
 from holotype.data.addresses import is_address, is_pattern, scheme_of, split_query, with_query
+from holotype.data.paths import Paths
 from holotype.data.readers.bucket import from_bucket
-from holotype.data.readers.folder import from_folder
+from holotype.data.readers.folder import from_folder, paths_in_folder
 from holotype.data.readers.listed import from_csv
-from holotype.data.readers.parquet import holds_images, read_parquet
-from holotype.data.readers.tars import read_tars
+from holotype.data.readers.parquet import holds_images, paths_in_parquet, read_parquet
+from holotype.data.readers.plain_list import paths_in_list
+from holotype.data.readers.tars import paths_in_tars, read_tars
 from holotype.data.stores import STORES, StoreProblem, files_below
 from holotype.data.table import Table
 from holotype.errors import InputError
@@ -55,6 +57,9 @@ class Reader:
     """source: as it was given."""
     has_labels: bool = False
     """Is the source a list that gives the labels, so that no second one can?"""
+    stream: Callable[[str], Paths | None] | None = None
+    """The paths of that table one by one, from a source that may have more than there is room for; None where it can
+    only be read as a whole."""
 
 
 class Registry:
@@ -188,16 +193,33 @@ def _parquet(source: str, how: How) -> Table:
     return read_parquet(files, source_name(source))
 
 
+def _stream_parquet(source: str) -> Paths | None:
+    files = files_of(source)
+    listing = len(files) == 1 and not is_address(files[0]) and not holds_images(files[0])
+    return paths_in_list(source) if listing else paths_in_parquet(files)
+
+
 OWN = (
-    Reader("folders of images", (FOLDER,), lambda source, how: from_folder(Path(source))),
+    Reader(
+        "folders of images",
+        (FOLDER,),
+        lambda source, how: from_folder(Path(source)),
+        stream=paths_in_folder,
+    ),
     Reader(
         "lists of paths",
         (".csv", ".tsv"),
         lambda source, how: from_csv(Path(source), skip_missing=how.skip_missing, whole=how.whole),
         has_labels=True,
+        stream=paths_in_list,
     ),
-    Reader("Parquet files", (".parquet",), _parquet),
-    Reader("tars", (".tar",), lambda source, how: read_tars(files_of(source), source_name(source))),
+    Reader("Parquet files", (".parquet",), _parquet, stream=_stream_parquet),
+    Reader(
+        "tars",
+        (".tar",),
+        lambda source, how: read_tars(files_of(source), source_name(source)),
+        stream=lambda source: paths_in_tars(files_of(source)),
+    ),
     Reader(
         "stores on the network",
         tuple(f"{scheme}://" for scheme in STORES),

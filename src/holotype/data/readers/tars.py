@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from threading import Lock
@@ -18,6 +18,7 @@ from threading import Lock
 import numpy as np
 
 from holotype.data.kinds import IMAGE_EXTENSIONS
+from holotype.data.paths import Paths
 from holotype.data.readers.parquet import common_root
 from holotype.data.stores import StoreProblem, from_the_start, read_part, stamp_of
 from holotype.data.table import Table
@@ -123,8 +124,7 @@ def read_tars(files: Sequence[str], name: str) -> Table:
     except StoreProblem as problem:
         raise InputError(str(problem)) from problem
     if not path:
-        kinds = ", ".join(IMAGE_EXTENSIONS)
-        raise InputError(f"There is no image in {files[0]}; files that end in {kinds} count as images.")
+        raise _without_images(files)
     if captions:
         log.info(f"{captions:,} texts beside images are too long for a label, and count as captions.")
     return Table(
@@ -134,6 +134,29 @@ def read_tars(files: Sequence[str], name: str) -> Table:
         name=name,
         root=common_root(files),
     )
+
+
+def paths_in_tars(files: Sequence[str]) -> Paths:
+    """The paths of `read_tars` in a stream; the labels are not read. Of one tar at a time it is known what it holds."""
+
+    def each() -> Iterator[str]:
+        found = False
+        for file in files:
+            try:
+                index = _index.__wrapped__(file, stamp_of(file))
+            except StoreProblem as problem:
+                raise InputError(str(problem)) from problem
+            yield from (f"{file}#{key}" for key in index.images)
+            found = found or bool(index.images)
+        if not found:
+            raise _without_images(files)
+
+    return Paths(common_root(files), each())
+
+
+def _without_images(files: Sequence[str]) -> InputError:
+    kinds = ", ".join(IMAGE_EXTENSIONS)
+    return InputError(f"There is no image in {files[0]}; files that end in {kinds} count as images.")
 
 
 def _label(file: str, index: Index, key: str) -> str | None:

@@ -1,0 +1,251 @@
+"""How many slices an engine does in a second, and what its driver holds meanwhile: collections of 10^8 and 10^9 images,
+simulated.
+
+    python benchmarks/slices.py --slices 24414                     # 10^8 images in slices of 4,096, in this process
+    python benchmarks/slices.py --slices 24414 --engine ray --actors 2
+    python benchmarks/slices.py --memory                           # `embed` of 10^4, 10^5 and 10^6 rows
+    python benchmarks/slices.py --loop 1024                        # real photographs: slices against the plain loop
+
+The job of a simulated slice reads its row of the plan and writes 1 kB, beside and renamed. With --synced it waits for
+the disk as well, as a real part does: then it is the disk that is measured. With --memory everything is real but the
+network, which gives noise: the stream of the source, the plan, the stamps of the files, parts of 4,096 features of 768
+numbers. Each measurement is a process of its own, and its peak is the one that the system has seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from holotype.data.paths import Paths
+from holotype.data.slices import PLAN, part_file, read_slice
+from holotype.machine.engine import Engine, run_slices
+from holotype.machine.files import write_bytes
+from holotype.runs.slice_folder import Wanted, prepare
+
+ROWS = (10_000, 100_000, 1_000_000)
+EACH, DIM = 4096, 768
+IN_A_FOLDER = 1000
+CONTENT = bytes(1000)
+
+
+@dataclass(frozen=True)
+class WriteKilobyte:
+    """A slice whose answer is 1 kB."""
+
+    folder: str
+    synced: bool = False
+
+    def ready(self) -> None:
+        read_slice(Path(self.folder) / PLAN, 0)
+
+    def __call__(self, number: int) -> int:
+        read_slice(Path(self.folder) / PLAN, number)
+        part = part_file(Path(self.folder), number)
+        if self.synced:
+            write_bytes(part, CONTENT)
+        else:
+            beside = part.with_name(f".{part.name}.{os.getpid()}")
+            beside.write_bytes(CONTENT)
+            os.replace(beside, part)
+        return number
+
+
+def simulate(slices: int, engine: str, actors: int, synced: bool, folder: Path) -> dict[str, object]:
+    """Plan, run and list again; the plan has one path a slice."""
+
+    def paths() -> Paths:
+        return Paths(
+            "/photos", (f"/photos/{number // 1000:06d}/{number:09d}.jpg" for number in range(slices))
+        )
+
+    told: dict[str, object] = {
+        "engine": engine,
+        "actors": actors if engine == "ray" else 1,
+        "slices": slices,
+        "synced": synced,
+    }
+    start = time.perf_counter()
+    planned = prepare(folder, Wanted({"format": 0}, {}, "/photos", paths, 1))
+    told["plan_s"] = round(time.perf_counter() - start, 1)
+    job, start = WriteKilobyte(str(folder), synced), time.perf_counter()
+    with _engine(job, engine, actors) as run:
+        told["start_s"] = round(time.perf_counter() - start, 1)
+        start = time.perf_counter()
+        failed = planned.run(run, lambda number, answer: None)
+        seconds = time.perf_counter() - start
+    assert failed == {}, failed
+    told |= {"run_s": round(seconds, 1), "slices_per_s": round(slices / seconds)}
+    start = time.perf_counter()
+    assert sum(1 for _ in planned.numbers()) == slices
+    told["listing_s"] = round(time.perf_counter() - start, 2)
+    return told | {"peak_MB": peak()}
+
+
+@contextmanager
+def _engine(job: WriteKilobyte, engine: str, actors: int) -> Iterator[Engine]:
+    if engine == "local":
+        yield partial(run_slices, job)
+        return
+    from holotype.machine.ray_engine import connected
+
+    with connected(job, None, actors, gpus=False) as on_ray:
+        yield on_ray
+
+
+def peak() -> int:
+    """MB of memory that this process had at most."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)
+
+
+# -- memory of embed --------------------------------------------------------------------------------------
+
+
+def embed_noise(source: Path, folder: Path) -> dict[str, object]:
+    """`holotype embed` with noise in the network's place."""
+    from holotype.data.sources import stream_paths
+    from holotype.models.backbone import BackboneConfig
+    from holotype.runs.embed import Embeddings
+    from holotype.runs.slices import EmbedSlice
+
+    class Noise(EmbedSlice):
+        def _embed(self, paths: list[str], rows: np.ndarray, found: Embeddings, advance: object) -> int:
+            found.features[rows] = np.random.default_rng(0).standard_normal((len(rows), DIM))
+            return len(rows)
+
+    before, start = peak(), time.perf_counter()
+    planned = prepare(folder, Wanted({"format": 0}, {}, str(source), lambda: stream_paths(source), EACH))
+    after_plan, plan_s = peak(), time.perf_counter() - start
+    job = Noise(str(folder), planned.root, BackboneConfig(), "", 224, DIM, "cpu")
+    failed = planned.run(partial(run_slices, job), lambda number, tally: None)
+    assert failed == {}, failed
+    told = {"rows": planned.n, "imports_MB": before, "plan_MB": after_plan, "peak_MB": peak()}
+    return told | {"plan_s": round(plan_s, 1), "all_s": round(time.perf_counter() - start, 1)}
+
+
+def make_sources(rows: int, place: Path) -> dict[str, Path]:
+    """The same image so many times: as links in folders of 1,000, in a Parquet file, and in a list of those links."""
+    import io
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from PIL import Image
+
+    stream = io.BytesIO()
+    Image.fromarray(np.zeros((32, 32, 3), np.uint8)).save(stream, "PNG")
+    (place / "one.png").write_bytes(stream.getvalue())
+    folder, listed = place / "folder", place / "list.csv"
+    with listed.open("w") as lines:
+        lines.write("path\n")
+        for number in range(rows):
+            inner = folder / f"{number // IN_A_FOLDER:06d}"
+            if number % IN_A_FOLDER == 0:
+                inner.mkdir(parents=True)
+            os.symlink(place / "one.png", inner / f"{number:09d}.png")
+            lines.write(f"folder/{inner.name}/{number:09d}.png\n")
+    schema = pa.schema([("image", pa.struct([("bytes", pa.binary())]))])
+    with pq.ParquetWriter(place / "images.parquet", schema) as writer:
+        for first in range(0, rows, 10_000):
+            some = [{"bytes": stream.getvalue()}] * min(10_000, rows - first)
+            writer.write_table(pa.table({"image": pa.array(some, schema[0].type)}, schema))
+    return {"folder": folder, "Parquet of images": place / "images.parquet", "CSV list": listed}
+
+
+def measure_memory(place: Path, most: int) -> None:
+    for rows in (one for one in ROWS if one <= most):
+        inner = place / str(rows)
+        inner.mkdir()
+        for kind, source in make_sources(rows, inner).items():
+            words = [sys.executable, __file__, "--embed", str(source), "--folder", str(inner / f"out {kind}")]
+            found = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+            print(json.dumps({"source": kind, **found}), flush=True)
+
+
+# -- against the plain loop -------------------------------------------------------------------------------
+
+
+def compare_loop(n: int, repeats: int, place: Path, longer: int = 500) -> dict[str, object]:
+    """Seconds of the processor, and of the clock, for n made photographs and the embedded network: one stream through
+    all of them with everything in memory, and slices of 512. In turns; the medians.
+
+    longer: side of a photograph in pixels.
+    """
+    from jpegs import make_photographs
+
+    from holotype.data.sources import load_table, stream_paths
+    from holotype.machine.device import Compute
+    from holotype.models.backbone import BackboneConfig, load_backbone
+    from holotype.runs.embed import embed_table
+    from holotype.runs.slices import EmbedSlice
+
+    make_photographs(place / "photos", n, longer=longer)
+    network = load_backbone(BackboneConfig())
+
+    def loop(folder: Path) -> None:
+        embed_table(load_table(place / "photos"), network, Compute.on("cpu"), folder)
+
+    def slices(folder: Path) -> None:
+        source = place / "photos"
+        planned = prepare(folder, Wanted({"format": 0}, {}, str(source), lambda: stream_paths(source), 512))
+        facts = (network.digest, network.image_size, network.dim, "cpu")
+        job = EmbedSlice(str(folder), planned.root, BackboneConfig(), *facts)
+        job.use(network)
+        assert planned.run(partial(run_slices, job), lambda number, tally: None) == {}
+
+    found: dict[str, list[tuple[float, float]]] = {"loop": [], "slices": []}
+    loop(place / "warm")
+    for turn in range(repeats):
+        for name, run in (("loop", loop), ("slices", slices)):
+            before = time.process_time(), time.perf_counter()
+            run(place / f"{name}-{turn}")
+            found[name].append((time.process_time() - before[0], time.perf_counter() - before[1]))
+    told: dict[str, object] = {"images": n, "repeats": repeats}
+    for i, clock in enumerate(("processor", "clock")):
+        medians = {name: float(np.median([both[i] for both in seconds])) for name, seconds in found.items()}
+        told |= {f"{name}_{clock}_s": round(value, 1) for name, value in medians.items()}
+        told[f"{clock}_ratio"] = round(medians["loop"] / medians["slices"], 3)
+    return told
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--slices", type=int, default=2000)
+    parser.add_argument("--engine", choices=("local", "ray"), default="local")
+    parser.add_argument("--actors", type=int, default=2)
+    parser.add_argument("--synced", action="store_true", help="wait for the disk after each slice")
+    parser.add_argument("--memory", action="store_true", help="measure the memory of embed instead")
+    parser.add_argument("--most", type=int, default=max(ROWS), help="with --memory: rows at most")
+    parser.add_argument("--embed", type=Path, help="measure one source; what --memory starts")
+    parser.add_argument("--loop", type=int, metavar="IMAGES", help="compare with the plain loop instead")
+    parser.add_argument("--repeats", type=int, default=3, help="with --loop")
+    parser.add_argument("--folder", type=Path, help="where to write (default: a temporary folder)")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        place = given.folder or Path(temporary)
+        if given.embed:
+            print(json.dumps(embed_noise(given.embed, place)))
+        elif given.loop:
+            print(json.dumps(compare_loop(given.loop, given.repeats, place)))
+        elif given.memory:
+            measure_memory(place, given.most)
+        else:
+            print(
+                json.dumps(simulate(given.slices, given.engine, given.actors, given.synced, place / "parts"))
+            )
+
+
+if __name__ == "__main__":
+    main()

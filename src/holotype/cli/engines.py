@@ -1,0 +1,134 @@
+"""Who does the slices of `embed` and `assign`: the flags, the bar, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from holotype.cli.words import Parser, of_kind, say, speaks
+from holotype.errors import InputError
+from holotype.machine.rules import Count
+
+if TYPE_CHECKING:
+    from holotype.machine.engine import Engine
+    from holotype.runs.slice_folder import SliceFolder
+
+LOCAL, RAY = "local", "ray"
+SMALL = 512
+"""Images of a slice on a CPU of this machine: a stop loses at most one slice, and a large network takes a minute for
+this one."""
+
+
+def add_engine_flags(parser: Parser) -> None:
+    parser.add_argument(
+        "--engine",
+        choices=(LOCAL, RAY),
+        help="who does the slices: local, this process (default), or ray, the workers of a Ray cluster "
+        "(pip install 'holotype[ray]')",
+    )
+    parser.add_argument(
+        "--ray-address",
+        metavar="ADDR",
+        help="with --engine ray: host:port of the cluster, or auto for the one of this machine (default: RAY_ADDRESS, "
+        "else a cluster of this machine's own)",
+    )
+    parser.add_argument(
+        "--actors",
+        type=of_kind("--actors", Count),
+        metavar="N",
+        help="with --engine ray: how many workers, each with a GPU where there are any (default: as many as fit)",
+    )
+    parser.add_argument(
+        "--only",
+        metavar="I/N",
+        help="do every N-th slice, from the I-th on, and leave the rest to others, as in a Slurm array; they may all "
+        "work in one folder at once",
+    )
+    parser.add_argument(
+        "--slice",
+        type=of_kind("--slice", Count),
+        metavar="IMAGES",
+        help="images of a slice, at most 4,096, where the folder is new (default: 512 on a CPU of this machine, else "
+        "4,096)",
+    )
+
+
+def asks_for_slices(given: Any) -> bool:
+    """Does one of the flags make sense for slices alone?"""
+    return any((given.engine, given.only, given.ray_address, given.actors, given.slice))
+
+
+def check_engine_flags(given: Any) -> None:
+    """Raise InputError for what cannot be, before anything is read."""
+    from holotype.data.slices import LARGEST
+    from holotype.machine.engine import share
+
+    if given.only is not None:
+        share(given.only)
+    if given.engine != RAY and (given.ray_address or given.actors):
+        flag = "--ray-address" if given.ray_address else "--actors"
+        raise InputError(f"{flag} says nothing without --engine ray; add it, or leave {flag} out.")
+    if given.slice and given.slice > LARGEST:
+        raise InputError(f"--slice {given.slice} is more than {LARGEST:,} images; give a smaller number.")
+    if given.engine == RAY:
+        from holotype.machine.ray_engine import check_installed
+
+        check_installed()
+
+
+def slice_size(given: Any) -> int:
+    """Images of a slice of a new folder."""
+    from holotype.data.slices import LARGEST
+    from holotype.machine.device import pick_device
+
+    if given.slice:
+        return int(given.slice)
+    local = given.engine != RAY and pick_device(given.device) == "cpu"
+    return SMALL if local else LARGEST
+
+
+def run_folder(folder: SliceFolder, job: Any, given: Any, title: str, add: Callable[[Any], None]) -> int:
+    """Do the slices of a folder; add: is given what the job returns of each. Returns the exit code.
+
+    Ctrl-C raises Stopped; the same command goes on.
+    """
+    from holotype.cli import DONE, NOT_WELL
+    from holotype.machine.bars import counting
+    from holotype.training.progress import StopRequest
+
+    images = 0
+    with StopRequest() as stop, counting(title, folder.own_images, not given.no_progress) as bar:
+
+        def advance(more: int) -> None:
+            nonlocal images
+            images += more
+            bar(more)
+            if stop.requested:
+                stop.leave(f"image {images:,} of {folder.own_images:,}")
+
+        def told(number: int, answer: Any) -> None:
+            add(answer)
+            if given.engine == RAY:
+                advance(answer.n)
+
+        with _engine(job, given, advance) as engine:
+            failed = folder.run(engine, told)
+    if failed and speaks():
+        say(folder.sentence(failed), error=True)
+    return NOT_WELL if failed else DONE
+
+
+@contextmanager
+def _engine(job: Any, given: Any, advance: Callable[[int], None]) -> Iterator[Engine]:
+    """What does the slices. advance: of this process, where the job may tell how far it is within a slice."""
+    if given.engine == RAY:
+        from holotype.machine.ray_engine import connected
+
+        with connected(job, given.ray_address, given.actors, gpus=given.device != "cpu") as engine:
+            yield engine
+    else:
+        from holotype.machine.engine import run_slices
+
+        yield partial(run_slices, partial(job, advance=advance))

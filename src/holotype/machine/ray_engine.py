@@ -1,0 +1,193 @@
+"""Slices on a Ray cluster: workers that stay, one slice at a time each. The only file that knows Ray.
+
+Ray starts the workers and starts them again after a fall; what a worker had under way when it fell goes back to the
+others. Nothing is kept in Ray: what is done lies on the disk that all machines share, and a driver that dies has lost
+nothing but the slices under way. Where workers could only wait for ever, one sentence says so instead.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import socket
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from holotype.errors import InputError
+from holotype.machine.device import limit_processors
+from holotype.machine.engine import IN_A_ROW, Done, Engine, Failed, SliceJob, reason_of
+
+SECONDS_TO_ANSWER = 5.0
+"""An address answers within this, or is taken for dead."""
+SECONDS_TO_START = 120.0
+"""In which the first worker must be there; importing a network's libraries from a slow disk takes a while."""
+SECONDS_TO_RETURN = 60.0
+"""For which all workers may be away at once, as when a node starts again."""
+SECONDS_BETWEEN_LOOKS = 0.5
+LIVES = 3
+"""Workers that may fall over one slice before it counts as failed: it may be the slice that fells them."""
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+"""What HTTP/2, which Ray speaks, begins with; the other side begins with a frame of the kind 4."""
+
+log = logging.getLogger("holotype")
+
+
+class Worker:
+    """One process of the cluster."""
+
+    def __init__(self, job: SliceJob, cpus: int) -> None:
+        limit_processors(cpus)
+        self.job = job
+
+    def ready(self) -> None:
+        self.job.ready()
+
+    def do(self, number: int) -> tuple[Any, str]:
+        """The answer, or the reason why there is none."""
+        try:
+            return self.job(number), ""
+        except Exception as error:
+            return None, reason_of(error)
+
+
+def check_installed() -> None:
+    if importlib.util.find_spec("ray") is None:
+        raise InputError("--engine ray needs Ray, which is not installed; pip install 'holotype[ray]'.")
+
+
+@contextmanager
+def connected(job: SliceJob, address: str | None, actors: int | None, *, gpus: bool) -> Iterator[Engine]:
+    """An engine whose workers are there. gpus: each has one, where the cluster has any. Raises InputError where the
+    cluster does not answer, or cannot hold so many workers."""
+    check_installed()
+    address = address or os.environ.get("RAY_ADDRESS") or None
+    _check_answers(address)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    import ray
+
+    own = {} if address else {"include_dashboard": False}
+    try:
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise InputError(
+            f"Ray at {address or 'this machine'} cannot be used ({reason_of(error)})."
+        ) from error
+    try:
+        workers = _start(ray, job, actors, gpus)
+
+        def engine(numbers: Iterable[int], done: Done) -> Failed:
+            return _run(ray, workers, numbers, done)
+
+        yield engine
+    finally:
+        ray.shutdown()
+
+
+def _check_answers(address: str | None) -> None:
+    """Ray itself tries for two minutes."""
+    if address in (None, "auto", "local"):
+        return
+    host, _, port = str(address).removeprefix("ray://").rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), SECONDS_TO_ANSWER) as line:
+            line.sendall(GREETING)
+            answer = line.recv(9)
+    except (OSError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"No Ray cluster answers at {address} ({error}); check --ray-address, which is host:port."
+        ) from error
+    if len(answer) < 4 or answer[3] != 4:
+        raise InputError(f"What answers at {address} is no Ray cluster; check --ray-address.")
+
+
+def _start(ray: Any, job: SliceJob, actors: int | None, gpus: bool) -> list[Any]:
+    """Workers that have answered."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    gpu = gpus and any(node.get("GPU", 0) >= 1 for node in nodes)
+    shares = [
+        node.get("CPU", 0) / max(node.get("GPU", 0), 1)
+        for node in nodes
+        if not gpu or node.get("GPU", 0) >= 1
+    ]
+    cpus = max(int(min(shares, default=1)), 1) if gpu else 1
+    fit = sum(int(min(node.get("CPU", 0) // cpus, node.get("GPU", 0) if gpu else 1e9)) for node in nodes)
+    if fit < (actors or 1):
+        what = "a GPU and its share of the CPUs" if gpu else "a CPU"
+        raise InputError(
+            f"The Ray cluster has room for {fit} workers, {what} each, and {actors or 1} would wait for ever; lower "
+            "--actors, or start more nodes."
+        )
+    make = ray.remote(num_cpus=cpus, num_gpus=int(gpu), max_restarts=-1)(Worker)
+    begun = [make.remote(job, cpus) for _ in range(actors or fit)]
+    pings = {worker.ready.remote(): worker for worker in begun}
+    ready, late = ray.wait(list(pings), num_returns=len(pings), timeout=SECONDS_TO_START)
+    try:
+        ray.get(ready)
+    except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", None)
+        raise InputError(
+            str(cause)
+            if isinstance(cause, InputError)
+            else f"A worker could not start ({reason_of(error)}); every "
+            "node needs the same versions of Python, Ray and Holotype."
+        ) from error
+    if not ready:
+        raise InputError(
+            f"No worker has started in {SECONDS_TO_START:.0f} s, since others use the Ray cluster; try again later."
+        )
+    for ping in late:
+        ray.kill(pings[ping])
+    if late:
+        log.info(f"{len(ready)} of {len(pings)} workers have started; others use the cluster.")
+    return [pings[ping] for ping in ready]
+
+
+def _run(ray: Any, workers: list[Any], numbers: Iterable[int], done: Done) -> Failed:
+    """Hand out slices until all are done. A worker that fell gets none before it has answered again."""
+    failed: Failed = {}
+    waiting, again, falls, away = iter(numbers), deque[int](), Counter[int](), Counter[Any]()
+    idle, in_a_row = list(workers), 0
+    under_way: dict[Any, tuple[Any, int | None]] = {}
+    while in_a_row < IN_A_ROW:
+        while idle and (number := again.popleft() if again else next(waiting, None)) is not None:
+            worker = idle.pop()
+            under_way[worker.do.remote(number)] = (worker, number)
+        working = any(number is not None for _, number in under_way.values())
+        if not working and not again:
+            break
+        timeout = None if working else SECONDS_TO_RETURN
+        found = ray.wait(list(under_way), timeout=timeout)[0] if under_way else []
+        if not found:
+            failed |= dict.fromkeys(again, "no worker of the cluster is left")
+            break
+        worker, number = under_way.pop(found[0])
+        try:
+            answer = ray.get(found[0])
+        except ray.exceptions.RayError as error:
+            away[worker] = 0 if number is not None else away[worker] + 1
+            if away[worker] < LIVES:
+                under_way[worker.ready.remote()] = (worker, None)
+            if number is None:
+                time.sleep(SECONDS_BETWEEN_LOOKS)
+            else:
+                falls[number] += 1
+                if falls[number] < LIVES:
+                    again.append(number)
+                else:
+                    failed[number], in_a_row = (
+                        f"{LIVES} workers fell over it ({reason_of(error)})",
+                        in_a_row + 1,
+                    )
+            continue
+        idle.append(worker)
+        if number is not None and answer[1]:
+            failed[number], in_a_row = answer[1], in_a_row + 1
+        elif number is not None:
+            in_a_row = 0
+            done(number, answer[0])
+    return failed

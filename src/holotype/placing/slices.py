@@ -1,0 +1,174 @@
+"""One slice of new images, placed by a trained model: the job that every engine runs.
+
+A part has the columns of placing/assign.py. Its footer keeps a digest of the stamps of its images: where a file has
+changed since, the slice is placed anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holotype.data.addresses import is_address, is_pattern
+from holotype.data.paths import Paths
+from holotype.data.slices import PLAN, part_file, read_slice
+from holotype.data.stamps import stamps
+from holotype.errors import InputError
+from holotype.machine.files import refuse_links
+from holotype.machine.sealed_table import OURS, read_table, write_table
+from holotype.placing.assign import BOXES, COLUMNS, Assigned, placed, schema_of
+from holotype.placing.corrected import Corrected, corrected
+from holotype.runs.slice_folder import Wanted, absolute_source
+from holotype.runs.trained import load_trained
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+FORMAT = "assigned, 1"
+TOLD = {
+    "format": "the version of their format",
+    "run_id": "the run",
+    "model": "its model, or corrections made since",
+}
+
+log = logging.getLogger("holotype")
+
+_models: dict[tuple[str, str, str], Corrected] = {}
+"""By run, digest and device: a process loads its model once."""
+
+
+@dataclass(frozen=True)
+class AssignSlice:
+    """Places the images of a slice, and writes its part. Plain, and can be pickled."""
+
+    run: str
+    """Folder of the run, absolute, as is the next one."""
+    folder: str
+    digest: str
+    """Of the model and of its categories as they stand now."""
+    device: str
+    boxed: bool = False
+    """Are some of all the images boxes? Then every part has their columns."""
+
+    def ready(self) -> None:
+        read_slice(Path(self.folder) / PLAN, 0)
+        if not Path(self.run).is_dir():
+            raise InputError(f"{self.run} is not there; all machines that work on it must see it.")
+
+    def __call__(self, number: int, advance: Callable[[int], None] = lambda more: None) -> Assigned:
+        paths = read_slice(Path(self.folder) / PLAN, number)
+        file, stamp = part_file(Path(self.folder), number), _digest("\0".join(stamps(paths)).encode())
+        table, last = _kept(file, paths, stamp), len(paths)
+        if table is None:
+            table, last = self._place(paths, stamp, advance)
+            write_table(file, table)
+        advance(last)
+        assigned = Assigned(file)
+        assigned.count(table.to_pandas())
+        return assigned
+
+    def _place(self, paths: list[str], stamp: str, advance: Callable[[int], None]) -> tuple[pa.Table, int]:
+        """The rows, and how many images `advance` has not been told of."""
+        import pandas as pd
+        import pyarrow as pa
+
+        model, done = self.model(), 0
+        frames: list[pd.DataFrame] = []
+        for part in model.trained.stream(paths):
+            if frames:
+                advance(len(frames[-1]))
+            frames.append(placed(model, paths[done : done + len(part.problem)], part))
+            done += len(part.problem)
+        frame = pd.concat(frames, ignore_index=True)
+        names = (*COLUMNS, *BOXES) if self.boxed else COLUMNS
+        schema = schema_of(names).with_metadata({OURS: json.dumps({"stamps": stamp})})
+        if self.boxed:
+            frame = _with_pictures(frame.reindex(columns=list(names)))
+        return pa.Table.from_pandas(frame, schema=schema, preserve_index=False), len(frames[-1])
+
+    def model(self) -> Corrected:
+        key = (self.run, self.digest, self.device)
+        if key not in _models:
+            loaded = corrected(Path(self.run), load_trained(self.run, self.device))
+            if model_digest(Path(self.run), loaded) != self.digest:
+                raise InputError(
+                    f"The model or the corrections of {self.run} have changed since the command began."
+                )
+            _models.clear()
+            _models[key] = loaded
+        return _models[key]
+
+
+def _with_pictures(frame: pd.DataFrame) -> pd.DataFrame:
+    """The columns of boxes filled in for a slice that has none: its pictures are whole."""
+    return frame.assign(file=frame["file"].fillna(frame["path"]), box=frame["box"].fillna(""))
+
+
+def _kept(file: Path, paths: Sequence[str], stamp: str) -> pa.Table | None:
+    """The part that is there, where it is whole and of the same files."""
+    try:
+        table = read_table(file)
+        told = json.loads((table.schema.metadata or {})[OURS])["stamps"]
+        same = told == stamp and table["path"].to_pylist() == list(paths)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        log.warning(f"{file} cannot be read ({error}), and is made anew.")
+        return None
+    return table if same else None
+
+
+# -- what the parts are of ------------------------------------------------------------------------------
+
+
+def assign_job(run: Path, folder: Path, device: str) -> AssignSlice:
+    """The job, with the model loaded in this process."""
+    refuse_links(run)
+    loaded = corrected(run, load_trained(run, device))
+    job = AssignSlice(str(run.resolve()), str(folder.resolve()), model_digest(run, loaded), device)
+    _models.clear()
+    _models[job.run, job.digest, device] = loaded
+    return job
+
+
+def assign_wanted(job: AssignSlice, images: str, paths: Callable[[], Paths], each: int) -> Wanted:
+    run_id = _models[job.run, job.digest, job.device].trained.run_id
+    facts = {"format": FORMAT, "run_id": run_id, "run": job.run, "model": job.digest}
+    plain = not is_address(images) and not is_pattern(images)
+    return Wanted(facts, TOLD, absolute_source(images, plain), paths, each)
+
+
+def model_digest(run: Path, model: Corrected) -> str:
+    """Of the weights and of everything by which people have changed where images go since."""
+    stands: dict[str, Any] = {
+        "end": model.end,
+        "called": {id: [one.name, one.kind] for id, one in model.called.items()},
+        "ids": list(model.ids),
+        "asleep": sorted(model.asleep),
+        "rivals": {id: sorted(others) for id, others in model.rivals.items()},
+        "curve": [list(point) for point in model.curve],
+    }
+    content = [json.dumps(stands, sort_keys=True).encode(), _weights(run)]
+    if model.centres is not None:
+        content += [getattr(model.centres, f.name).tobytes() for f in dataclasses.fields(model.centres)]
+    return _digest(*content)
+
+
+def _weights(run: Path) -> bytes:
+    from holotype.runs.sheet import Sheet
+
+    return Sheet.read(run).weights.encode()
+
+
+def _digest(*content: bytes) -> str:
+    found = hashlib.sha256()
+    for one in content:
+        found.update(len(one).to_bytes(8, "little") + one)
+    return found.hexdigest()
