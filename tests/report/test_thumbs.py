@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import resource
+import signal
 import subprocess
+import sys
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from holotype.data.walk import walk
+from holotype.errors import InputError
 from holotype.report import thumbs
 from holotype.report.thumbs import CELL, GRID, SIDE, make_thumbs, sheet_name
 
@@ -164,3 +168,22 @@ def test_a_smaller_collection_leaves_no_old_sheets(tmp_path):
     make_thumbs(files, files, tmp_path / "thumbs", progress=False)
     make_thumbs(files[:2], files[:2], tmp_path / "thumbs", progress=False)
     assert [file.name for file in (tmp_path / "thumbs").glob("*.jpg")] == [sheet_name(0)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit on the size of files is Linux's")
+def test_a_sheet_whose_last_bytes_do_not_fit_on_the_disk_is_none(tmp_path):
+    """Pillow, given the file, loses them without a word: the system writes a part and says how much."""
+    noise = np.random.default_rng(0).integers(0, 255, (CELL, CELL, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "a.png")
+    paths = [str(tmp_path / "a.png")]
+    make_thumbs(paths, paths, tmp_path / "whole", False)
+    size = (tmp_path / "whole" / "00000.jpg").stat().st_size
+    limit, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 10, limit[1]))
+    try:
+        with pytest.raises(InputError, match="could not be written"):
+            make_thumbs(paths, paths, tmp_path / "full", False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert not (tmp_path / "full" / "00000.jpg").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +15,7 @@ from PIL import Image
 from holotype.data.addresses import is_address
 from holotype.data.decode import ORIENTATION_TAG, TURNS
 from holotype.errors import InputError
-from holotype.machine.files import write_beside
+from holotype.machine.files import write_bytes
 
 Picture = str | os.PathLike[str] | Image.Image | np.ndarray
 """A path, a PIL image, or pixels (H, W), (H, W, 1), (H, W, 3) or (H, W, 4): uint8, or floats from 0 to 1."""
@@ -44,9 +45,19 @@ def as_paths(pictures: Iterable[Any], folder: Path | str) -> list[str]:
         digest = hashlib.sha256(f"{image.mode} {image.size} ".encode() + image.tobytes()).hexdigest()[:12]
         path = Path(os.path.abspath(folder)) / f"{number:0{digits}d}-{digest}.png"
         if not path.is_file():
-            write_beside(path, lambda beside, image=image: image.save(beside, format="PNG"))  # type: ignore[misc]
+            write_bytes(path, encoded(image, "PNG"))
         paths.append(str(path))
     return paths
+
+
+def encoded(image: Image.Image, format: str, **how: Any) -> bytes:
+    """What a file of an image holds, for whoever writes it. how: of Pillow's `save`.
+
+    Pillow itself, given a file, does not notice where the last bytes of it no longer fit on the disk.
+    """
+    content = io.BytesIO()
+    image.save(content, format=format, **how)
+    return content.getvalue()
 
 
 def _as_image(picture: Any, number: int) -> Image.Image:

@@ -20,6 +20,7 @@ from holotype.categories.found import Discovery
 from holotype.cluster.evaluate import score
 from holotype.data.benchmarks import load_benchmark
 from holotype.data.decode import read_image
+from holotype.data.pictures import encoded
 from holotype.data.protocol import gcd_split
 from holotype.data.sampling import keyed_generator
 from holotype.data.sources import load_table
@@ -81,7 +82,7 @@ def write_sample(split: Table, out: Path) -> Table:
     if not images.is_dir():  # a stop leaves no folder that looks complete
         with folder_beside(images) as part:
             for path, name in zip(split.path, names, strict=True):
-                read_image(path)[0].save(part / name)
+                (part / name).write_bytes(encoded(read_image(path)[0], "PNG"))
     text = io.StringIO(newline="")
     rows = [(name, label) for name, label in zip(names, split.label, strict=True) if label]
     csv.writer(text, lineterminator="\n").writerows([("path", "label"), *rows])

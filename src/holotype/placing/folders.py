@@ -16,6 +16,7 @@ from holotype.data.addresses import split_inside, split_query
 from holotype.data.boxes import split_box
 from holotype.data.containers import has_own_file, split_container
 from holotype.data.decode import ImageProblem, read_image
+from holotype.data.pictures import encoded
 from holotype.errors import InputError
 from holotype.machine.files import beside
 
@@ -132,7 +133,7 @@ def _write(path: str, target: Path) -> None:
     except ImageProblem as problem:
         raise OSError(str(problem)) from problem
     with beside(target) as part:
-        image.save(part, format=FORMATS.get(target.suffix.lower(), "PNG"), quality=QUALITY)
+        part.write_bytes(encoded(image, FORMATS.get(target.suffix.lower(), "PNG"), quality=QUALITY))
         _reserve(target)
 
 

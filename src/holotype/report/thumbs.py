@@ -15,10 +15,11 @@ from PIL import Image
 
 from holotype.data.decode import ImageProblem, opened
 from holotype.data.ingest import ROOM
+from holotype.data.pictures import encoded
 from holotype.data.stamps import stamps
 from holotype.machine.bars import counting
 from holotype.machine.device import processors
-from holotype.machine.files import write_beside, write_text
+from holotype.machine.files import write_bytes, write_text
 from holotype.machine.sealed import read_sealed, sealed
 
 FORMAT = 2
@@ -109,7 +110,7 @@ def sheet_name(number: int) -> str:
 
 
 def _save(sheet: Image.Image, file: Path) -> None:
-    write_beside(file, lambda beside: sheet.save(beside, format="JPEG", quality=QUALITY, optimize=True))
+    write_bytes(file, encoded(sheet, "JPEG", quality=QUALITY, optimize=True))
 
 
 def _counted(numbers: Sequence[int], progress: bool) -> Iterator[int]:
