@@ -48,3 +48,12 @@ def test_a_coverage_sample_finds_more(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["--rows", "300", "--categories", "5", "--n", "20", "--dim", "8"]) == 0
     assert len([line for line in capsys.readouterr().out.splitlines() if line.startswith("| 20 |")]) == 2
     assert main(["--rows", "0"]) == 2
+
+
+def test_the_number_of_categories_by_each_sample(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--rows", "3000", "--categories", "20", "--n", "800", "--dim", "32", "--labelled", "0.1"]
+    assert main(words) == 0
+    lines = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| 800 |")]
+    assert [line[2].strip().partition(",")[0] for line in lines] == ["at random", "coverage", "coverage"]
+    assert int(lines[1][3]) == int(lines[2][3]) > int(lines[0][3])  # labelled images are all kept
+    assert 10 < float(lines[2][4]) < 40
