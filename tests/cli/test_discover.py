@@ -17,7 +17,7 @@ from tests.discovery.made_round import made_discovery
 def test_flags_reach_the_settings(holotype, squares_folder, tmp_path, monkeypatch) -> None:
     asked = []
 
-    def fake(table, config, folder, *, progress, edits):
+    def fake(table, config, folder, *, progress, edits, embeddings):
         asked.append((config, folder, progress, edits))
         return small()
 
@@ -34,10 +34,17 @@ def test_flags_reach_the_settings(holotype, squares_folder, tmp_path, monkeypatc
     assert (config.backbone, config.image_size, config.device) == ("embedded", 64, "cpu")
     assert config.method == "simgcd"
     assert (folder, progress, edits) == (tmp_path, False, Path("edits.csv"))
-    assert holotype("discover", squares_folder).code == 0
+    assert holotype("discover", "--table", squares_folder).code == 0
     assert (asked[1][0].k, asked[1][0].long_tail, asked[1][0].seeds) == ("auto", "auto", "auto")
     assert asked[1][0].backbone == "auto"
     assert asked[1][1] == Path("runs") / f"{squares_folder.name}-discover"
+
+
+def test_images_are_named_once(holotype, squares_folder) -> None:
+    for words in ((), (squares_folder, "--table", squares_folder)):
+        outcome = holotype("discover", *words)
+        assert outcome.code == 2
+        assert "by IMAGES or by --table, one of the two" in outcome.err
 
 
 def test_long_tail_may_stand_alone_or_have_an_answer() -> None:

@@ -37,6 +37,25 @@ def world(
     return features, torch.where(labelled, truth, -1)
 
 
+def test_weights_give_the_sizes_of_the_whole() -> None:
+    """Every class has 120 images, of which 40 are labelled. A sample keeps those, and 4 in 10 or 1 in 10 others."""
+    features, label = world(30, 120, 15, noise=0.3)
+    rng, given = np.random.default_rng(0), label.numpy().copy()
+    classes = np.arange(len(given)) // 120
+    given[(np.arange(len(given)) % 120) >= 40] = -1
+    share = np.where(given >= 0, 1.0, np.where(classes % 2 == 0, 0.4, 0.1))
+    kept = rng.random(len(given)) < share
+    some = torch.from_numpy(np.flatnonzero(kept))
+    weighed = measure_classes(features[some], torch.from_numpy(given)[some], weight=1 / share[kept])
+    plain = measure_classes(features[some], torch.from_numpy(given)[some])
+    assert weighed is not None
+    assert plain is not None
+    assert weighed.low <= 30 <= weighed.high
+    assert abs(math.log(weighed.k / 30)) < abs(math.log(plain.k / 30))
+    ones = measure_classes(features[some], torch.from_numpy(given)[some], weight=np.ones(len(some)))
+    assert ones == plain
+
+
 def test_counts_against_a_loop() -> None:
     features, label = world(8, 12, 5, noise=0.3)
     x = torch.nn.functional.normalize(features - features.mean(0), dim=-1)

@@ -166,3 +166,18 @@ def test_a_damaged_sidecar_is_one_sentence(meta: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv.json").write_text(meta)
     with pytest.raises(InputError, match="says of its classes cannot be read"):
         Table.load(tmp_path / "t.csv")
+
+
+def test_weights_of_a_sample_go_with_their_rows(tmp_path: Path) -> None:
+    table = Table(np.array(["a", "b"]), np.array(["", "x"]), ("x",), weight=np.array(["2.5", "1"]))
+    assert table.weights.tolist() == [2.5, 1.0]
+    assert table.take([1]).weights.tolist() == [1.0]
+    table.save(tmp_path / "t.parquet")
+    assert Table.load(tmp_path / "t.parquet").weights.tolist() == [2.5, 1.0]
+    assert Table(table.path, table.label, ("x",)).weights.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("weight", ["", "many", "0", "-1", "nan", "inf"])
+def test_a_weight_is_a_number_above_nothing(weight: str) -> None:
+    with pytest.raises(InputError, match="not a number above 0"):
+        Table(np.array(["a"]), np.array([""]), (), weight=np.array([weight]))

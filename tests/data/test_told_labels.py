@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from holotype.data.boxes import Box, with_box
 from holotype.data.told_labels import FolderLabels, ListedLabels, NoLabels
 from holotype.errors import InputError
 
@@ -14,7 +15,31 @@ PATHS = ["fox/1.jpg", "unlabelled/2.jpg", "3.jpg", "hare/deep/4.jpg", "Unlabeled
 
 def test_none_and_folders() -> None:
     assert [NoLabels().of(path) for path in PATHS] == [""] * 5
-    assert [FolderLabels().of(path) for path in PATHS] == ["fox", "", "", "hare", ""]
+    assert [FolderLabels("/photos").of(path) for path in PATHS] == ["fox", "", "", "hare", ""]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../photos/fox/1.jpg",
+        "/photos/fox/1.jpg",
+        "s3://bucket/fox/1.jpg",
+        "000.tar#fox/1.jpg",
+        "a/train.parquet#12",
+        "a/set.npz#12",
+    ],
+)
+def test_what_is_in_no_folder_below_the_root_has_no_label(path: str, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    for name in ("000.tar", "a/train.parquet", "a/set.npz"):
+        (tmp_path / name).touch()
+    assert FolderLabels(str(tmp_path)).of(path) == ""
+
+
+def test_parts_of_pictures_and_objects_of_a_bucket_have_their_folder(tmp_path: Path) -> None:
+    box = Box(0.1, 0.2, 0.3, 0.4)
+    assert FolderLabels(str(tmp_path)).of(with_box("fox/1.jpg", box)) == "fox"
+    assert FolderLabels("s3://bucket/photos").of("fox/1.jpg") == "fox"
 
 
 def test_a_list_decides_and_folders_mean_nothing(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
+from holotype.data.sources import load_table
 from holotype.data.weighed import check_target, sample_facts, write_sample
 from holotype.errors import InputError
 
@@ -38,3 +40,10 @@ def test_a_column_weight_alone_makes_no_sample(tmp_path: Path) -> None:
     assert sample_facts(tmp_path / "absent.parquet") is None
     with pytest.raises(InputError, match=r"as \.parquet"):
         check_target(tmp_path / "sample.csv")
+
+
+def test_a_column_weight_of_ones_own_is_left_alone(tmp_path: Path) -> None:
+    """What an animal weighs is no weight of a sample, nor need it be a number."""
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    (tmp_path / "list.csv").write_text("path,label,weight\na.png,fox,heavy\n")
+    assert load_table(tmp_path / "list.csv").weight is None

@@ -53,14 +53,14 @@ def test_neither_order_nor_sizes_of_parts_matter(
 ) -> None:
     order = np.random.default_rng(seed).permutation(N)
     other = written(tmp_path / "e", images, order, each)
-    wanted = take_sample(parts, 120, labels=FolderLabels(), seed=4)
-    assert same(take_sample(other, 120, labels=FolderLabels(), seed=4), wanted)
-    assert not same(take_sample(parts, 120, labels=FolderLabels(), seed=5), wanted)
+    wanted = take_sample(parts, 120, labels=FolderLabels(""), seed=4)
+    assert same(take_sample(other, 120, labels=FolderLabels(""), seed=4), wanted)
+    assert not same(take_sample(parts, 120, labels=FolderLabels(""), seed=5), wanted)
 
 
 @pytest.mark.parametrize(("n", "cells"), [(120, None), (120, 1), (50, 20), (700, 33)])
 def test_weights_add_up_to_the_whole(parts: Parts, n: int, cells: int | None) -> None:
-    found = take_sample(parts, n, cells=cells, labels=FolderLabels())
+    found = take_sample(parts, n, cells=cells, labels=FolderLabels(""))
     assert len(found.path) == len(set(found.path)) == n
     assert found.weight.sum() == pytest.approx(N)
     assert found.weight.min() >= 1
@@ -125,7 +125,7 @@ def test_what_cannot_be_drawn(tmp_path: Path, parts: Parts) -> None:
     with pytest.raises(InputError, match="give 1 to 10"):
         take_sample(parts, 10, cells=11)
     with pytest.raises(InputError, match="leaves no place for others"):
-        take_sample(parts, 16, labels=FolderLabels())
+        take_sample(parts, 16, labels=FolderLabels(""))
     broken = write_embeddings(tmp_path / "e", ["a.jpg"], np.ones((1, 3)), problem={0: "cut off"})
     with pytest.raises(InputError, match="nothing to draw"):
         take_sample(Parts(broken), 5)
@@ -133,7 +133,7 @@ def test_what_cannot_be_drawn(tmp_path: Path, parts: Parts) -> None:
 
 def test_more_cells_than_places_beside_labelled_images(parts: Parts) -> None:
     """16 images are labelled; the 4 others must still stand for everything."""
-    found = take_sample(parts, 20, cells=20, labels=FolderLabels())
+    found = take_sample(parts, 20, cells=20, labels=FolderLabels(""))
     assert len(found.path) == 20
     assert found.weight.sum() == pytest.approx(N)
 

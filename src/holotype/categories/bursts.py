@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from holotype.categories.stands_for import whole_sizes
+
 if TYPE_CHECKING:  # pandas takes half a second to import
     import pandas as pd
 
@@ -28,10 +30,13 @@ def occasions(images: pd.DataFrame) -> Counter[str]:
 
 
 def about(images: pd.DataFrame, ids: Sequence[str]) -> dict[str, list[str]]:
-    """Columns of a table of categories, as far as something is known: bursts, the first and the last time, cameras."""
+    """Columns of a table of categories, as far as something is known: bursts, images of the collection
+    that a sample stands for, the first and the last time, cameras."""
     found: dict[str, list[str]] = {}
     if times := occasions(images):
         found["bursts"] = [str(times[id]) for id in ids]
+    if whole := whole_sizes(images):
+        found["in_collection"] = [str(whole.get(id, 0)) for id in ids]
     placed = images["category_id"].fillna("")
     for name, ends in (("taken", ("first_taken", "last_taken")), ("camera", ("cameras",))):
         if name not in images.columns:

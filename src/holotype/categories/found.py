@@ -35,9 +35,10 @@ COLUMNS = (
 )
 """Of the table of images. category: the name as it stands; category_id: what it was when it was found. x and y are
 NaN until a report is built."""
-OPTIONAL = ("taken", "latitude", "longitude", "camera", "group", "file", "box")
+OPTIONAL = ("taken", "latitude", "longitude", "camera", "group", "file", "box", "weight")
 """Columns that are there where something is known: what the heads of the files say (data/exif.py), the burst that an
-image is a frame of (data/bursts.py), and the picture and the part of it that the image is (data/boxes.py)."""
+image is a frame of (data/bursts.py), the picture and the part of it that the image is (data/boxes.py), and how many
+images of a larger collection it stands for (data/weighed.py)."""
 ADDED = {
     "purity": math.nan,
     "purity_low": math.nan,

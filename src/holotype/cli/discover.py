@@ -19,6 +19,7 @@ from holotype.cli.words import (
     several,
     speaks,
 )
+from holotype.errors import InputError
 
 if TYPE_CHECKING:
     from holotype.categories.found import Category, Discovery
@@ -32,6 +33,12 @@ MOST_LINES = 40
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(answered(argv))
+    if (given.images is None) == (given.table is None):
+        raise InputError(
+            "holotype discover takes images by IMAGES or by --table, one of the two; holotype discover --help says "
+            "more."
+        )
+    given.images = given.images or given.table
     from holotype.discovery.config import DiscoverConfig
 
     config = DiscoverConfig(**{one.name: getattr(given, one.name) for one in fields(DiscoverConfig)})
@@ -45,6 +52,10 @@ def command(argv: Sequence[str]) -> int:
         skip_missing=given.skip_missing,
         **boxes_of(given.boxes, given.box_confidence),
     )
+    if given.embeddings:
+        from holotype.runs.embedded import Parts
+
+        Parts(given.embeddings)  # what is wrong with the folder is said before anything else
     if given.dry_run:
         return first_look(table, config, given.out, given.images, progress=not given.no_progress)
     from holotype.discovery.claim import find_folder
@@ -52,7 +63,10 @@ def command(argv: Sequence[str]) -> int:
 
     folder = Path(given.out) if given.out else find_folder(default_folder(given.images), table)
     edits = Path(given.edits) if given.edits else None
-    found = discover_table(table, config, folder, progress=not given.no_progress, edits=edits)
+    embeddings = Path(given.embeddings) if given.embeddings else None
+    found = discover_table(
+        table, config, folder, progress=not given.no_progress, edits=edits, embeddings=embeddings
+    )
     if speaks():
         say(summary(found, folder))
     return 0
@@ -92,7 +106,8 @@ def make_parser() -> Parser:
         description="Place every image in a known class or in a category found in the data: embed, estimate how many "
         "categories there are, train, describe, write a report. Ctrl-C and the same command goes on.",
     )
-    parser.add_argument("images", metavar="IMAGES", help=SOURCES)
+    parser.add_argument("images", nargs="?", metavar="IMAGES", help=SOURCES)
+    parser.add_argument("--table", metavar="FILE", help="the same as IMAGES, for what holotype sample wrote")
     add_labels_flag(parser)
     parser.add_argument("--out", metavar="RUN", help="run folder (default: runs/NAME-discover)")
     parser.add_argument(
@@ -113,6 +128,11 @@ def make_parser() -> Parser:
         help="leave out rows of a file whose images are missing, and boxes that cannot be",
     )
     add_box_flags(parser)
+    parser.add_argument(
+        "--embeddings",
+        metavar="DIR",
+        help="what holotype embed wrote of these images, or of all that holotype sample drew them from",
+    )
     parser.add_argument("--edits", metavar="FILE", help="edits.csv as exported from the report of this run")
     add_code_flag(parser)
     add_running_flags(parser)
@@ -154,9 +174,14 @@ def without_none(hint: Any) -> Any:
     return parts[0] if type(None) in get_args(hint) and len(parts) == 1 else hint
 
 
-def category_lines(categories: Sequence[Category], times: Mapping[str, int] | None = None) -> list[str]:
+def category_lines(
+    categories: Sequence[Category],
+    times: Mapping[str, int] | None = None,
+    whole: Mapping[str, int] | None = None,
+) -> list[str]:
     """A line each. Of more than MOST_LINES the largest known classes, then the largest new categories, half of the
-    lines for each kind, or more where the other kind needs fewer; and how many are left out. times: bursts of each."""
+    lines for each kind, or more where the other kind needs fewer; and how many are left out. times: bursts of each.
+    whole: images of the collection that a sample was drawn from."""
     shown, rest = list(categories), {"known": 0, "novel": 0}
     if len(categories) > MOST_LINES:
         kinds = {kind: [c for c in categories if c.kind == kind] for kind in rest}
@@ -168,7 +193,11 @@ def category_lines(categories: Sequence[Category], times: Mapping[str, int] | No
             rest[kind] = max(0, len(of) - room)
     width = max((len(c.name) for c in shown), default=0)
     bursts = {id: f" in {count:>5,} bursts" for id, count in (times or {}).items()}
-    lines = [f"  {c.name:<{width}} {c.n:>7,}{bursts.get(c.id, '')}  {c.words}".rstrip() for c in shown]
+    about = {id: f", about {count:,} in the collection" for id, count in (whole or {}).items()}
+    lines = [
+        f"  {c.name:<{width}} {c.n:>7,}{bursts.get(c.id, '')}{about.get(c.id, '')}  {c.words}".rstrip()
+        for c in shown
+    ]
     more = [
         several(rest["known"], "known class", "known classes") if rest["known"] else "",
         several(rest["novel"], "new category", "new categories") if rest["novel"] else "",
@@ -182,8 +211,9 @@ def summary(found: Discovery, folder: Path) -> str:
     """What a person wants to see at the end. Of bursts, an image that is alone counts as one."""
     from holotype.categories.bursts import in_words, occasions
     from holotype.categories.returning import summary as returning
+    from holotype.categories.stands_for import whole_sizes
 
-    images, facts = found.images, found.facts
+    images, facts, whole = found.images, found.facts, whole_sizes(found.images)
     unread = int((images.problem != "").sum())
     novel = [c for c in found.categories if c.kind == "novel"]
     known, new = (
@@ -193,12 +223,14 @@ def summary(found: Discovery, folder: Path) -> str:
     frames, times = in_words(images["group"]) if "group" in images else "", occasions(images)
     lines = ["", f"{several(len(images), 'image')}{f' ({frames})' if frames else ''}, {known}, {new}"]
     lines[-1] += f"; {several(unread, 'image')} could not be read" if unread else ""
+    if whole:
+        lines.append(f"The images are a sample, and stand for about {sum(whole.values()):,} of a collection.")
     if count := found.count:
         lines.append(
             f"How many there are: {count['low']} to {count['high']}, most likely {count['best']}; "
             f"trained with {facts.k} (--k sets it)"
         )
-    lines += ["", *category_lines(found.categories, times)]
+    lines += ["", *category_lines(found.categories, times, whole)]
     if told := returning(found):
         lines += ["", *told]
     seconds = ", ".join(f"{step} {value:.0f} s" for step, value in facts.seconds.items())

@@ -87,7 +87,7 @@ def read_labels(given: Any, root: str) -> NoLabels:
         raise InputError("--labels and --no-labels contradict each other; leave out one.")
     if given.labels:
         return ListedLabels(Path(given.labels), root)
-    return NoLabels() if given.no_labels else FolderLabels()
+    return NoLabels() if given.no_labels else FolderLabels(root)
 
 
 def summary(sample: Sample, n: int, out: Path) -> str:

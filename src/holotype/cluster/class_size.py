@@ -74,8 +74,11 @@ class ClassSize:
         return ClassSize(math.exp(centre), (mine + other) ** -0.5)
 
 
-def measure_classes(features: Tensor, label: Tensor, seed: int = 0) -> ClassSize | None:
-    """features: (N, D), of all images or a random part of them. label: (N,) long, -1 = unlabelled.
+def measure_classes(
+    features: Tensor, label: Tensor, seed: int = 0, weight: np.ndarray | None = None
+) -> ClassSize | None:
+    """features: (N, D), of all images or a random part of them. label: (N,) long, -1 = unlabelled. weight: (N,) how
+    many images each stands for, where they are a sample; a neighbour then counts as so many.
 
     None where they cannot tell: too few classes or labels, or neighbours that are mostly of other classes.
     """
@@ -85,9 +88,9 @@ def measure_classes(features: Tensor, label: Tensor, seed: int = 0) -> ClassSize
     own[label >= 0] = index
     if len(classes) < LEAST_CLASSES or len(label) <= min(NEAREST):
         return None
-    counted = list(_count(features, own.numpy(), len(classes)))
+    counted = list(_count(features, own.numpy(), len(classes), weight))
     size = np.bincount(own[own >= 0].numpy(), minlength=len(classes)).astype(float)
-    world = World(len(label), size)
+    world = World(len(label) if weight is None else float(weight.sum()), size)
     return _join(world, [c for c in counted if c.same.sum() >= LEAST_PAIRS], seed)
 
 
@@ -106,16 +109,18 @@ class Neighbours:
     """(C, C) those that carry another one, by class; zeros on the diagonal."""
 
 
-def _count(features: Tensor, label: np.ndarray, n_classes: int) -> Iterator[Neighbours]:
+def _count(
+    features: Tensor, label: np.ndarray, n_classes: int, weight: np.ndarray | None = None
+) -> Iterator[Neighbours]:
     """One for each neighbourhood that the images are enough for. label: (N,) below n_classes, -1 = unlabelled."""
     most = min(max(NEAREST), len(label) - 1)
     centred = features.float() - features.float().mean(0)
     near = nearest(centred, most)[1].cpu().numpy()
     labelled = np.flatnonzero(label >= 0)
     for m in (m for m in NEAREST if m <= most):
-        yield _tally(label, np.repeat(labelled, m), near[labelled, :m].ravel(), n_classes)
+        yield _tally(label, np.repeat(labelled, m), near[labelled, :m].ravel(), n_classes, weight)
     for m in (m for m in MUTUAL if m <= most):
-        yield _tally(label, *_mutual(near[:, :m], labelled), n_classes)
+        yield _tally(label, *_mutual(near[:, :m], labelled), n_classes, weight)
 
 
 def _mutual(near: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -130,14 +135,16 @@ def _mutual(near: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return source[both], there[both]
 
 
-def _tally(label: np.ndarray, source: np.ndarray, there: np.ndarray, n_classes: int) -> Neighbours:
+def _tally(
+    label: np.ndarray, source: np.ndarray, there: np.ndarray, n_classes: int, weight: np.ndarray | None
+) -> Neighbours:
     mine, theirs = label[source], label[there]
-    seen = theirs >= 0
-    pairs = np.bincount(mine[seen] * n_classes + theirs[seen], minlength=n_classes**2).astype(float)
+    seen, counts = theirs >= 0, np.ones(len(there)) if weight is None else weight[there]
+    pairs = np.bincount(mine[seen] * n_classes + theirs[seen], counts[seen], minlength=n_classes**2)
     other = pairs.reshape(n_classes, n_classes)
     same = other.diagonal().copy()
     np.fill_diagonal(other, 0)
-    return Neighbours(np.bincount(mine, minlength=n_classes).astype(float), same, other)
+    return Neighbours(np.bincount(mine, counts, minlength=n_classes), same, other)
 
 
 # -- from counts to a number ------------------------------------------------------------------------------
@@ -147,7 +154,7 @@ def _tally(label: np.ndarray, source: np.ndarray, there: np.ndarray, n_classes: 
 class World:
     """N images and the labelled ones of each class."""
 
-    n: int
+    n: float
     size: np.ndarray
     """(C,) labelled images."""
 

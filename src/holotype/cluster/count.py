@@ -15,6 +15,7 @@ size is known; a geometric grid finds the region before Brent's search, which lo
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ from holotype.cluster.curve import (
     halfway,
     with_curve,
 )
-from holotype.cluster.search import Curve, bounds, estimate_by_curve, sample, some
+from holotype.cluster.search import Curve, bounds, estimate_by_curve, sample, some, some_rows
 from holotype.data.bursts import once
 from holotype.machine.bars import counting
 from holotype.machine.device import pick_device
@@ -67,13 +68,15 @@ def estimate_count(
     k_max: int | None = None,
     seed: int = 0,
     progress: bool = False,
+    weight: np.ndarray | None = None,
 ) -> CountEstimate:
     """The number of categories among images, of which some are labelled with one of `n_known` classes.
 
     features: (N, D) of images that could be read, from the frozen backbone; normalised here. label: (N,) long, -1 =
     unlabelled. The answer is n_known (nothing new) at least, k_max at most; by default k_max leaves two images each.
+    weight: (N,) how many images each stands for, where they are a sample; sizes of classes are then those of the whole.
     """
-    answer = settle(features, label, n_known, k_max=k_max, seed=seed, progress=progress)
+    answer = settle(features, label, n_known, k_max=k_max, seed=seed, progress=progress, weight=weight)
     if answer.points:
         return answer
     low, high = bounds(len(features), int((label < 0).sum()), n_known, k_max)
@@ -95,14 +98,18 @@ def settle(
     k_max: int | None = None,
     seed: int = 0,
     progress: bool = False,
+    weight: np.ndarray | None = None,
 ) -> CountEstimate:
     """The same, with a curve over k-means only where it has a say."""
     _, high = bounds(len(features), int((label < 0).sum()), n_known, k_max)
-    sized = measure_classes(*some(features, label, NEIGHBOURS, seed), seed)
+    n, some_weight = len(features), None
+    if weight is not None:
+        n, some_weight = round(float(weight.sum())), weight[some_rows(n, NEIGHBOURS, seed).numpy()]
+    sized = measure_classes(*some(features, label, NEIGHBOURS, seed), seed, some_weight)
     if sized is not None and sized.spread <= UNSURE:
-        return by_class_size(sized, len(features), n_known, high)
+        return by_class_size(sized, n, n_known, high)
     curve = estimate_by_curve(features, label, n_known, k_max=k_max, seed=seed, progress=progress)
-    return curve if sized is None else by_both(sized, curve, len(features), n_known, high)
+    return curve if sized is None else by_both(sized, curve, n, n_known, high)
 
 
 def estimate_table(
@@ -120,7 +127,10 @@ def estimate_table(
     where = "cuda" if pick_device(device) == "cuda" else "cpu"
     usable = table.usable & once(table)
     rows, target = torch.from_numpy(features[usable]).to(where), torch.from_numpy(table.target[usable])
-    return estimate_count(rows, target, len(table.known), k_max=k_max, seed=seed, progress=progress)
+    weight = None if table.weight is None else table.weights[usable]
+    return estimate_count(
+        rows, target, len(table.known), k_max=k_max, seed=seed, progress=progress, weight=weight
+    )
 
 
 def count_key(table: Table, digest: str, seed: int, k_max: int | None = None) -> dict[str, Any]:
@@ -131,6 +141,8 @@ def count_key(table: Table, digest: str, seed: int, k_max: int | None = None) ->
         "seed": seed,
         "estimator": ESTIMATOR,
     }
+    if table.weight is not None:
+        key["weights"] = hashlib.sha256(" ".join(table.weight).encode()).hexdigest()
     return key if k_max is None else key | {"k_max": k_max}
 
 

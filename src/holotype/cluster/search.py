@@ -65,11 +65,15 @@ def sample(x: Tensor, label: Tensor, n_known: int, seed: int) -> tuple[Tensor, T
 
 def some(x: Tensor, label: Tensor, most: int, seed: int) -> tuple[Tensor, Tensor]:
     """At most so many rows, drawn at random, in their order."""
-    label = label.to(x.device)
-    if len(x) <= most:
-        return x, label
-    rows = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:most].sort().values
-    return x[rows.to(x.device)], label[rows.to(x.device)]
+    label, rows = label.to(x.device), some_rows(len(x), most, seed).to(x.device)
+    return (x, label) if len(x) <= most else (x[rows], label[rows])
+
+
+def some_rows(n: int, most: int, seed: int) -> Tensor:
+    """The rows that `some` draws from n, on the CPU."""
+    if n <= most:
+        return torch.arange(n)
+    return torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:most].sort().values
 
 
 def bounds(n: int, n_unlabelled: int, n_known: int, k_max: int | None) -> tuple[int, int]:

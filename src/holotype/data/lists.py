@@ -11,6 +11,7 @@ from holotype.data.boxed import read_column
 from holotype.data.boxes import split_box
 from holotype.data.columns import bare, read_lines
 from holotype.data.matching import find_images, unquoted
+from holotype.data.weighed import sample_facts
 from holotype.errors import InputError
 
 NAMED = 3
@@ -36,15 +37,17 @@ class Listed:
     """The column `group`: the burst that each image is a frame of, "" = none; None = there is no such column."""
     box: list[str] | None = None
     """The column `box`, or the boxes behind the paths: x, y, w, h, "" = none; None = there are no boxes."""
+    weight: list[str] | None = None
+    """Of a sample (weighed.py): how many images each stands for; None of any other file."""
 
     def take(self, rows: Sequence[int]) -> Listed:
         def some(values: list[str]) -> list[str]:
             return [values[row] for row in rows]
 
-        more = (self.hidden, self.group, self.box)
-        hidden, group, box = (None if values is None else some(values) for values in more)
+        more = (self.hidden, self.group, self.box, self.weight)
+        hidden, *others = (None if values is None else some(values) for values in more)
         line = [self.line[row] for row in rows]
-        return Listed(self.file, some(self.path), some(self.label), hidden, line, group, box)
+        return Listed(self.file, some(self.path), some(self.label), hidden, line, *others)
 
     def where(self, row: int) -> str:
         unit = "row" if self.file.suffix.lower() == ".parquet" else "line"
@@ -79,7 +82,8 @@ def read_list(file: Path) -> Listed:
     hidden = [unquoted(value) for value in columns["truth"]] if "truth" in columns else None
     group = [unquoted(value) for value in columns["group"]] if "group" in columns else None
     path, box = _boxes(path, columns.get("box"))
-    listed = Listed(file, path, label, hidden, line, group, box)
+    weight = columns.get("weight") if sample_facts(file) is not None else None
+    listed = Listed(file, path, label, hidden, line, group, box, weight)
     empty = [row for row, given in enumerate(path) if not given.strip()]
     if empty:
         where = listed.where(empty[0]).capitalize()

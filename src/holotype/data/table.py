@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -48,6 +49,8 @@ class Table:
     """Why the image cannot be used; "" = it can. Given empty: every image is fine."""
     group: np.ndarray | None = None
     """The burst that each image is a frame of, "" = it is alone; None where there are no bursts (bursts.py)."""
+    weight: np.ndarray | None = None
+    """How many images of a larger collection each stands for, as text; None where it is no sample (weighed.py)."""
     name: str = ""
     """Name of the data set, for records."""
     root: str = ""
@@ -57,13 +60,14 @@ class Table:
         n = len(self.path)
         problem: Sequence[str] | np.ndarray = self.problem if len(self.problem) else [""] * n
         columns = {"path": self.path, "label": self.label, "problem": problem, "truth": self.truth}
-        columns["group"] = self.group
+        columns |= {"group": self.group, "weight": self.weight}
         for name, values in columns.items():
             if values is not None:
                 object.__setattr__(self, name, _text_column(name, values, n))
         object.__setattr__(self, "known", tuple(str(c) for c in self.known))
         self._check_known()
         self._check_paths()
+        self._check_weights()
 
     def _check_known(self) -> None:
         if "" in self.known or len(set(self.known)) < len(self.known):
@@ -85,6 +89,17 @@ class Table:
                 f" ({(counts > 1).sum()} paths are listed more than once); keep one row per image."
             )
 
+    def _check_weights(self) -> None:
+        for row, text in enumerate(() if self.weight is None else self.weight):
+            try:
+                fits = 0 < float(text) < math.inf
+            except ValueError:
+                fits = False
+            if not fits:
+                raise InputError(
+                    f"The weight {text!r} of {self.path[row]} is not a number above 0; make the sample again."
+                )
+
     def __len__(self) -> int:
         return len(self.path)
 
@@ -103,6 +118,11 @@ class Table:
     def usable(self) -> np.ndarray:
         """(N,) bool: can the image be used?"""
         return np.array([problem == "" for problem in self.problem], dtype=bool)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """(N,) float64: how many images each stands for; 1 where the table is no sample."""
+        return np.ones(len(self)) if self.weight is None else self.weight.astype(np.float64)
 
     def take(self, rows: np.ndarray | Sequence[int], path: np.ndarray | None = None) -> Table:
         """The given rows (indices, or a bool mask) in the given order; the known classes stay. path: what the rows are
@@ -125,7 +145,7 @@ class Table:
         return hashlib.sha256(seen.encode("ascii")).hexdigest()
 
     def to_frame(self) -> pd.DataFrame:
-        """Columns path, label, problem, and truth and group where there are such."""
+        """Columns path, label, problem, and truth, group and weight where there are such."""
         import pandas as pd
 
         return pd.DataFrame(self._columns(), dtype=object)
@@ -175,7 +195,7 @@ class Table:
 
     def _columns(self) -> dict[str, np.ndarray]:
         columns = {"path": self.path, "label": self.label, "problem": self.problem}
-        more = {"truth": self.truth, "group": self.group}
+        more = {"truth": self.truth, "group": self.group, "weight": self.weight}
         return columns | {name: values for name, values in more.items() if values is not None}
 
     @classmethod
@@ -193,6 +213,7 @@ class Table:
             truth=columns.get("truth"),
             problem=columns.get("problem", _nothing()),
             group=columns.get("group"),
+            weight=columns.get("weight"),
             name=name,
             root=root,
         )

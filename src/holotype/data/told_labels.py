@@ -9,6 +9,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from holotype.data.addresses import is_address, split_inside
+from holotype.data.boxes import split_box
+from holotype.data.containers import split_container
 from holotype.data.lists import match, read_list
 from holotype.data.matching import find_images
 from holotype.data.paths import absolute
@@ -31,10 +34,21 @@ class NoLabels:
 
 
 class FolderLabels(NoLabels):
-    """The first folder below the root is the label, as in a folder of images."""
+    """The first folder below the root is the label, as in a folder of images.
+
+    What lies in a tar or a Parquet file, or outside the root, is in no such folder.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
 
     def of(self, path: str) -> str:
-        return folder_label(PurePosixPath(path).parts)
+        parts = PurePosixPath(path).parts
+        if is_address(path) or os.path.isabs(path) or parts[0] == "..":
+            return ""
+        whole = split_box(absolute(path, self.root))[0]
+        packed = split_inside(whole) is not None or split_container(whole) is not None
+        return "" if packed else folder_label(parts)
 
 
 class ListedLabels(NoLabels):

@@ -22,6 +22,8 @@ from holotype.machine.device import pick_device
 from holotype.machine.plain import NotPlain, as_plain, from_plain
 from holotype.models.backbone import BackboneConfig
 from holotype.models.origins import meant_before
+from holotype.runs.embed import network_facts
+from holotype.runs.embedded import Parts
 from holotype.runs.folder import IDENTITY, RunFolder
 from holotype.runs.parts import Data, check_fits
 from holotype.runs.settings import default_experiment
@@ -74,8 +76,10 @@ def _sizes(stamp: list[str]) -> list[str]:
     return [one.partition("-")[0] for one in stamp]
 
 
-def claim(folder: Path, table: Table, config: DiscoverConfig) -> tuple[DiscoverConfig, Chosen | None]:
-    """Make sure that the folder is new or of a discovery with this backbone.
+def claim(
+    folder: Path, table: Table, config: DiscoverConfig, embedded: Parts | None = None
+) -> tuple[DiscoverConfig, Chosen | None]:
+    """Make sure that the folder is new or of a discovery with this backbone. embedded: features that it must have made.
 
     Returns the settings with the backbone by its name (where `auto` was asked for, the one that was taken when the
     discovery began), and the backbone where it had to be chosen now.
@@ -94,6 +98,8 @@ def claim(folder: Path, table: Table, config: DiscoverConfig) -> tuple[DiscoverC
         chosen = choose_backbone(wanted, pick_device(config.device))
         wanted = chosen.config
         check_method(table, config, chosen)
+        if embedded is not None:
+            embedded.check_network(network_facts(chosen.backbone))
         log.info(chosen.words)
         run.write_json(IDENTITY, {"format": FORMAT, "backbone": as_plain(wanted)})
     return config.with_network(wanted), chosen

@@ -37,6 +37,7 @@ from holotype.machine.device import Compute, pick_device
 from holotype.machine.sealed import read_sealed
 from holotype.runs.by_content import embed_by_content
 from holotype.runs.embed import Embeddings
+from holotype.runs.embedded import Parts
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import IDENTITY
 from holotype.runs.outcome import Rest, Told
@@ -44,6 +45,7 @@ from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
 from holotype.runs.run import finish
 from holotype.runs.settings import default_experiment
+from holotype.runs.taken_over import take_over
 from holotype.runs.trainings import seeds_in_words
 from holotype.runs.views import stages_of, without_unusable_cache
 
@@ -77,6 +79,8 @@ class Round:
     """(N,) of the contents of the images (data/digests.py)."""
     columns: dict[str, np.ndarray] = field(default_factory=dict)
     """(N,) what else is known of the images, for their table: from the heads of the files, for one."""
+    embedded: Parts | None = None
+    """Features that are there already, of these images and perhaps of many more."""
     progress: bool = False
     clock: Clock = field(default_factory=Clock)
     long_tail: bool = False
@@ -99,14 +103,10 @@ class Round:
 def run_round(round: Round) -> None:
     """Embed, count, train, place and describe; the round's folder holds what came out."""
     with round.clock.step("embedding"):
-        embedded = embed_by_content(
-            round.table,
-            round.digests,
-            round.chosen.backbone,
-            Compute.on(round.config.device),
-            round.folder / "embeddings",
-            progress=round.progress,
-        )
+        images, where = (round.table, round.digests, round.chosen.backbone), round.folder / "embeddings"
+        if round.embedded is not None:
+            take_over(round.embedded, *images, where, round.progress)
+        embedded = embed_by_content(*images, Compute.on(round.config.device), where, progress=round.progress)
     shots = take_shots(round.folder, round.table, round.digests, round.progress)
     take_classes(round, embedded)
     take_occasions(round, shots, embedded)
@@ -122,6 +122,8 @@ def run_round(round: Round) -> None:
 def take_occasions(round: Round, shots: Shots, embedded: Embeddings) -> None:
     """Let the round know when, where and with which camera its images were taken, and which are frames of one burst."""
     round.columns |= shots.columns() | boxed.columns([str(path) for path in round.table.path])
+    if round.table.weight is not None:
+        round.columns["weight"] = round.table.weights
     spread, lines = take_bursts(round.table, round.config.bursts, shots.each, embedded.features, round.out)
     round.table = spread.table
     for row in spread.rows:

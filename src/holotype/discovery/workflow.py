@@ -14,6 +14,7 @@ queue.csv                            the images whose answers are worth most
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,6 +45,7 @@ from holotype.machine.plain import as_plain
 from holotype.methods import find_method
 from holotype.report import build_report
 from holotype.report.points import with_map
+from holotype.runs.embedded import Parts
 from holotype.runs.folder import RunFolder
 from holotype.runs.parts import check_k
 
@@ -56,6 +58,7 @@ def discover(
     *,
     out: Path | str | None = None,
     edits: Path | str | None = None,
+    embeddings: Path | str | None = None,
     progress: bool = True,
     unlabelled: Sequence[str] = (),
     skip_missing: bool = False,
@@ -65,8 +68,9 @@ def discover(
 ) -> Discovery:
     """Find the categories in a folder, a CSV or a Parquet file of images; the same as `holotype discover`.
 
-    out: run folder. edits: file of edits. unlabelled, skip_missing, boxes, box_confidence: as in load_table. settings:
-    fields of DiscoverConfig.
+    out: run folder. edits: file of edits. embeddings: folder that holotype embed has written of these images and
+    perhaps of more, as those that a sample (holotype sample) was drawn from. unlabelled, skip_missing, boxes,
+    box_confidence: as in load_table. settings: fields of DiscoverConfig.
     """
     try:
         config = DiscoverConfig(**settings)
@@ -84,7 +88,14 @@ def discover(
         box_confidence=box_confidence,
     )
     folder = Path(out) if out else find_folder(default_folder(images), table)
-    return discover_table(table, config, folder, progress=progress, edits=Path(edits) if edits else None)
+    return discover_table(
+        table,
+        config,
+        folder,
+        progress=progress,
+        edits=Path(edits) if edits else None,
+        embeddings=Path(embeddings) if embeddings else None,
+    )
 
 
 def default_folder(images: Path | str) -> Path:
@@ -98,24 +109,26 @@ def discover_table(
     *,
     progress: bool = True,
     edits: Path | None = None,
+    embeddings: Path | None = None,
 ) -> Discovery:
     """Find the categories in a table of images and write the run folder; resumes, and applies edits.
 
-    edits: a file that the report exported. Names count at once. Where there is something that the last round was not
-    given (other images or labels, other settings, more edits), a new round is trained.
+    embeddings: as in `discover`. edits: a file that the report exported. Names count at once. Where there is something
+    that the last round was not given (other images or labels, other settings, more edits), a new round is trained.
     """
-    folder = Path(folder)
+    folder, embedded = Path(folder), Parts(embeddings) if embeddings else None
     check_table(table, config)
     with hold(folder), beating(folder):
         refuse_links(folder)
         sweep_tree(folder)
-        config, chosen = claim(folder, table, config)
+        config, chosen = claim(folder, table, config, embedded)
         now = catch_up(folder, table, config, edits, progress)
         for line in now.lines:
             log.info(line)
         if now.trains:
             chosen = chosen or choose_backbone(config.network, pick_device(config.device))
-            run_round(begin(folder, now, config, chosen, progress))
+            round = begin(folder, now, config, chosen, progress)
+            run_round(dataclasses.replace(round, embedded=embedded))
         return write_result(folder, progress)
 
 

@@ -22,6 +22,7 @@ from holotype.categories.edits import Edit
 from holotype.categories.facts import Facts
 from holotype.categories.found import Category, Discovery
 from holotype.categories.purity import in_words, told
+from holotype.categories.stands_for import whole_sizes
 from holotype.data.addresses import is_address
 from holotype.data.boxes import split_box
 from holotype.data.containers import has_own_file
@@ -99,7 +100,7 @@ def page_data(
         "run_id": discovery.run_id,
         "title": title(discovery, folder),
         "known": list(discovery.known),
-        "categories": [_category(category, number, discovery.facts) for category in discovery.categories],
+        "categories": _categories(discovery, number),
         "images": {
             **_columns(frame, discovery),
             **_links(chosen, folder),
@@ -158,6 +159,15 @@ def totals(discovery: Discovery, shown: int) -> dict[str, int]:
         "doubtful": int(frame["doubtful"].sum()),
         "unread": int((frame["problem"].fillna("") != "").sum()),
     }
+
+
+def _categories(discovery: Discovery, number: dict[str, int]) -> list[dict[str, Any]]:
+    """whole: images of the collection, where the discovery is of a sample; 0 elsewhere."""
+    whole = whole_sizes(discovery.images)
+    return [
+        _category(category, number, discovery.facts) | {"whole": whole.get(category.id, 0)}
+        for category in discovery.categories
+    ]
 
 
 def _category(category: Category, number: dict[str, int], facts: Facts) -> dict[str, Any]:

@@ -165,7 +165,7 @@ function categoryHead(category) {
   return h("div", { class: `head ${category.kind}` },
     h("div", { class: "who" },
       h("h1", {}, glyph(category.kind), category.name),
-      h("p", {}, h("span", { class: "chip" }, new_ ? "new category" : "known class"), ` ${plural(category.n, "image")}${inBursts(category)}`,
+      h("p", {}, h("span", { class: "chip" }, new_ ? "new category" : "known class"), ` ${plural(category.n, "image")}${inBursts(category)}${category.whole ? `, about ${number(category.whole)} in the collection` : ""}`,
         category.name !== category.id ? h("span", { class: "soft" }, ` · found as ${category.id}`) : null),
       new_ && category.suggested && category.name === category.id ? h("p", { class: "suggested" }, `Suggested name: ${category.suggested}`) : null,
       category.words ? h("p", { class: "words" }, category.words) : null,

@@ -71,6 +71,30 @@ def embed_by_content(
     return found
 
 
+class Kept:
+    """What a folder of embeddings by content holds, and where more of it goes."""
+
+    def __init__(self, folder: Path, backbone: Backbone) -> None:
+        """The folder is made where it is not there; InputError where it is of another network."""
+        _agree(folder, _facts(backbone) | {"images_per_shard": LARGEST_SHARD})
+        self.folder = folder
+        self.known: set[str] = set()
+        """Digests of the images."""
+        self.following = 0
+        for number, file in _numbered(folder):
+            self.following = number + 1
+            try:
+                self.known.update(read_table(file)["digest"].to_pylist())
+            except (OSError, ValueError, KeyError):
+                continue  # whoever reads it for its features says so
+
+    def write(self, digest: Sequence[str], features: np.ndarray, note: Sequence[str]) -> None:
+        """Another part. digest: (n,), features: (n, D) float32, note: (n,)."""
+        _write_part(self.folder, self.following, digest, features, note)
+        self.known.update(digest)
+        self.following += 1
+
+
 def _tell_copies(table: Table, same: Sequence[int], found: Embeddings) -> None:
     """Give what is known of the first row to the others; a problem names its file."""
     one, *others = same
@@ -118,18 +142,29 @@ class _Parts:
     """Number of a part to its rows."""
 
     def write(self, number: int, found: Embeddings) -> None:
-        import pyarrow as pa
-
         rows = [row for row in self.missing[number] if self.digest[row] and not found.problem[row]]
-        if not rows:
-            return
-        features = found.features[rows]
-        columns = {
-            "digest": pa.array([self.digest[row] for row in rows], pa.string()),
-            "feature": pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1]),
-            "note": pa.array(list(found.note[rows]), pa.string()),
-        }
-        write_table(self.folder / f"part-{number:05d}.parquet", pa.table(columns))
+        if rows:
+            digest = [self.digest[row] for row in rows]
+            _write_part(self.folder, number, digest, found.features[rows], list(found.note[rows]))
+
+
+def _write_part(
+    folder: Path, number: int, digest: Sequence[str], features: np.ndarray, note: Sequence[str]
+) -> None:
+    import pyarrow as pa
+
+    columns = {
+        "digest": pa.array(digest, pa.string()),
+        "feature": pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1]),
+        "note": pa.array(note, pa.string()),
+    }
+    write_table(folder / f"part-{number:05d}.parquet", pa.table(columns))
+
+
+def _numbered(folder: Path) -> list[tuple[int, Path]]:
+    """The parts that are there, by their numbers."""
+    files = ((file.stem.removeprefix("part-"), file) for file in folder.glob("part-*.parquet"))
+    return sorted((int(number), file) for number, file in files if number.isdecimal())
 
 
 def _read_parts(folder: Path, rows: dict[str, list[int]], found: Embeddings) -> int:
@@ -138,11 +173,8 @@ def _read_parts(folder: Path, rows: dict[str, list[int]], found: Embeddings) -> 
     A part that was damaged is removed, which is said.
     """
     following = 0
-    for file in sorted(folder.glob("part-*.parquet")):
-        number = file.stem.removeprefix("part-")
-        if not number.isdecimal():
-            continue
-        following = max(following, int(number) + 1)
+    for number, file in _numbered(folder):
+        following = number + 1
         try:
             part = read_table(file)
             feature = part["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)

@@ -34,6 +34,8 @@ class Part:
     """(n, D) float32; zeros for images that could not be read."""
     problem: list[str]
     """Why an image could not be used, "" if it could."""
+    note: list[str]
+    """What was done to an unusual image, "" for most."""
 
     @property
     def usable(self) -> np.ndarray:
@@ -45,8 +47,10 @@ class Part:
         rows = np.flatnonzero(self.usable)
         if len(rows) == len(self.path):
             return self
-        path, stamp = [self.path[row] for row in rows], [self.stamp[row] for row in rows]
-        return Part(path, stamp, self.feature[rows], [""] * len(rows))
+        path, stamp, problem, note = (
+            [values[row] for row in rows] for values in (self.path, self.stamp, self.problem, self.note)
+        )
+        return Part(path, stamp, self.feature[rows], problem, note)
 
 
 class Parts:
@@ -92,13 +96,15 @@ class Parts:
             table = read_table(file)
             values = table["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
             feature = values.reshape(table.num_rows, self.dim).astype(np.float32)
-            path, stamp, problem = (table[name].to_pylist() for name in ("path", "stamp", "problem"))
+            path, stamp, problem, note = (
+                table[name].to_pylist() for name in ("path", "stamp", "problem", "note")
+            )
         except (OSError, ValueError, KeyError) as error:
             reason = " ".join(str(error).split())[:200]
             raise InputError(
                 f"{file} cannot be read ({reason}); run the same holotype embed again, which makes it anew."
             ) from error
-        return Part(path, stamp, feature, [text or "" for text in problem])
+        return Part(path, stamp, feature, problem, note)
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

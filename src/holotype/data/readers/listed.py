@@ -51,6 +51,7 @@ def from_csv(
         known=tuple(sorted(set(listed.label) - {""})),
         truth=None if listed.hidden is None else np.array(listed.hidden, dtype=object),
         group=None if listed.group is None else np.array(listed.group, dtype=object),
+        weight=None if listed.weight is None else np.array(listed.weight, dtype=object),
         name=file.stem,
         root=str(base),
     )

@@ -1,7 +1,8 @@
 """How many categories a sample holds: drawn at random, and drawn by `holotype sample`, on a made collection.
 
-    python benchmarks/coverage.py                       # a million images, a few minutes on one core
-    python benchmarks/coverage.py --rows 100000 --n 2000
+    python benchmarks/coverage_samples.py                       # a million images, a few minutes on one core
+    python benchmarks/coverage_samples.py --rows 100000 --n 2000
+    python benchmarks/coverage_samples.py --rows 100000 --n 7000 --labelled 0.05   # how many are there?
 
 Sizes of the categories follow Zipf's law: the k-th has a share in proportion to 1 / k. The features of an image are the
 centre of its category and noise, Gaussian both and of the same size, so that two images of a category have the cosine
@@ -19,9 +20,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import torch
 from script import one_sentence
 
-from holotype.cluster.chosen import path_hashes
+from holotype.cluster.chosen import path_hashes, uniform
+from holotype.cluster.class_size import measure_classes
+from holotype.data.told_labels import NoLabels
 from holotype.errors import InputError
 from holotype.machine.files import write_text
 from holotype.machine.sealed import sealed
@@ -86,17 +90,14 @@ class Found:
     """Images of a category among the smallest tenth, in the mean."""
     off: float
     """By how much the sizes that weights tell are off: the median over all categories, as a share of their size."""
-    seconds: float
 
     @property
     def line(self) -> str:
         counts = " | ".join(f"{count:,}" for count in self.found)
-        return f"| {self.n:,} | {self.drawn} | {counts} | {self.fewest:.1f} | {self.off:.0%} | {self.seconds:.0f} |"
+        return f"| {self.n:,} | {self.drawn} | {counts} | {self.fewest:.1f} | {self.off:.0%} |"
 
 
-def judge(
-    n: int, drawn: str, category: np.ndarray, rows: np.ndarray, weight: np.ndarray, seconds: float
-) -> Found:
+def judge(n: int, drawn: str, category: np.ndarray, rows: np.ndarray, weight: np.ndarray) -> Found:
     """category: (N,) of all images. rows: (n,) of the sample, weight: (n,) of them."""
     size = np.bincount(category)
     of_sample = np.bincount(category[rows], minlength=len(size))
@@ -105,24 +106,71 @@ def judge(
     smallest = np.argsort(np.where(there, size, size.max()), kind="stable")[: max(1, int(there.sum()) // 10)]
     found = tuple(int((of_sample >= least).sum()) for least in LEAST)
     off = float(np.median(np.abs(told - size)[there] / size[there]))
-    return Found(n, drawn, found, float(of_sample[smallest].mean()), off, seconds)
+    return Found(n, drawn, found, float(of_sample[smallest].mean()), off)
 
 
 def at_random(made: Made, category: np.ndarray, n: int) -> Found:
     """The images whose paths have the smallest hashes."""
-    started = time.monotonic()
     number = path_hashes([made.path(row) for row in range(made.rows)], made.seed)["images"]
     rows = np.argsort(number, kind="stable")[:n]
     weight = np.full(len(rows), made.rows / len(rows))
-    return judge(n, "at random", category, rows, weight, time.monotonic() - started)
+    return judge(n, "at random", category, rows, weight)
 
 
 def by_coverage(made: Made, category: np.ndarray, n: int, folder: Path, cells: int | None) -> Found:
-    started = time.monotonic()
     sample = take_sample(Parts(folder), n, cells=cells, seed=made.seed)
-    rows = np.array([int(path.partition(".")[0]) for path in sample.path])
-    took = time.monotonic() - started
-    return judge(n, f"coverage, {sample.n_cells:,} cells", category, rows, sample.weight, took)
+    rows = np.array([number_of(path) for path in sample.path])
+    return judge(n, f"coverage, {sample.n_cells:,} cells", category, rows, sample.weight)
+
+
+# -- how many categories --------------------------------------------------------------------------------
+
+
+class Labelled(NoLabels):
+    """Every second category is known, and a share of its images is labelled."""
+
+    def __init__(self, made: Made, category: np.ndarray, share: float) -> None:
+        drawn = uniform(path_hashes([made.path(row) for row in range(made.rows)], made.seed + 1)["images"])
+        self.target = np.where((category % 2 == 0) & (drawn < share), category // 2, -1)
+
+    def of(self, path: str) -> str:
+        target = int(self.target[number_of(path)])
+        return "" if target < 0 else str(target)
+
+
+def number_of(path: str) -> int:
+    return int(path.partition(".")[0])
+
+
+def features_of(folder: Path, rows: np.ndarray) -> np.ndarray:
+    """(n, D) of some images. rows: ascending."""
+    wanted = set(rows.tolist())
+    return np.concatenate(
+        [
+            part.feature[[number_of(path) in wanted for path in part.path]]
+            for part in Parts(folder)
+            if any(number_of(path) in wanted for path in part.path)
+        ]
+    )
+
+
+def count_categories(made: Made, category: np.ndarray, n: int, folder: Path, labels: Labelled) -> list[str]:
+    """Lines of a table: what the neighbours of labelled images say of the number of categories, by each sample."""
+    number = path_hashes([made.path(row) for row in range(made.rows)], made.seed)["images"]
+    random = np.sort(np.argsort(number, kind="stable")[:n])
+    sample = take_sample(Parts(folder), n, labels=labels, seed=made.seed)
+    covering = np.array([number_of(path) for path in sample.path])
+    lines = []
+    for drawn, rows, weight in (
+        ("at random", random, None),
+        ("coverage, every image counts once", covering, None),
+        ("coverage, weights count", covering, sample.weight),
+    ):
+        x, label = torch.from_numpy(features_of(folder, rows)), torch.from_numpy(labels.target[rows])
+        found = measure_classes(x, label, weight=weight)
+        told = "-" if found is None else f"{found.k:,.0f} | {found.low:,.0f} to {found.high:,.0f}"
+        lines.append(f"| {n:,} | {drawn} | {int((label >= 0).sum()):,} | {told} |")
+    return lines
 
 
 @one_sentence
@@ -135,6 +183,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--n", type=int, nargs="+", default=[5_000, 20_000, 50_000])
     parser.add_argument("--cells", type=int)
+    parser.add_argument("--labelled", type=float, help="count categories, with this share of labels")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(words)
     if min(given.rows, given.categories, given.dim, *given.n) < 1:
@@ -145,14 +194,31 @@ def main(words: Sequence[str] | None = None) -> int:
     print(
         f"{made.rows:,} images of {int((size > 0).sum()):,} categories, {size.min():,} to {size.max():,} images each\n"
     )
-    print(f"| images | drawn | {' | '.join(f'at least {least}' for least in LEAST)} | rare | off | seconds |")
-    print(f"| ---: | --- | {'---: | ' * len(LEAST)}---: | ---: | ---: |")
+    if given.labelled is None:
+        find_all(made, category, given.n, given.cells)
+    else:
+        count_all(made, category, given.n, given.labelled)
+    print(f"\n{time.process_time():.0f} seconds of processor time")
+    return 0
+
+
+def find_all(made: Made, category: np.ndarray, sizes: Sequence[int], cells: int | None) -> None:
+    print(f"| images | drawn | {' | '.join(f'at least {least}' for least in LEAST)} | rare | off |")
+    print(f"| ---: | --- | {'---: | ' * len(LEAST)}---: | ---: |")
     with tempfile.TemporaryDirectory() as folder:
         made.write(Path(folder))
-        for n in given.n:
+        for n in sizes:
             print(at_random(made, category, n).line, flush=True)
-            print(by_coverage(made, category, n, Path(folder), given.cells).line, flush=True)
-    return 0
+            print(by_coverage(made, category, n, Path(folder), cells).line, flush=True)
+
+
+def count_all(made: Made, category: np.ndarray, sizes: Sequence[int], share: float) -> None:
+    print("| images | drawn | labelled | categories | range |\n| ---: | --- | ---: | ---: | --- |")
+    labels = Labelled(made, category, share)
+    with tempfile.TemporaryDirectory() as folder:
+        made.write(Path(folder))
+        for n in sizes:
+            print("\n".join(count_categories(made, category, n, Path(folder), labels)), flush=True)
 
 
 if __name__ == "__main__":
