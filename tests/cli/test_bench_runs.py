@@ -238,3 +238,14 @@ def test_rows_with_equal_data_train_together_in_the_order_of_the_file(tiny, tmp_
         [f"{run.experiment.label}{run.experiment.seed}" for run in b] for b in batches(planned, 6, print)
     ]
     assert found == [["z0", "z1", "y0", "y1", "x0", "x1"], ["w0", "w1"]]
+
+
+def test_exact_mode_on_a_cpu_is_told_to_be_slow(holotype, tiny, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    word = "--cache-views 4+2 trains many times faster"
+    study = tiny("a: {method: simgcd}")
+    assert word not in holotype("bench", "--study", study, "--no-progress", "--cache-views", "off").err
+    assert (
+        word in holotype("bench", "--study", study, "--no-progress").err
+    )  # recorded already: nothing is trained
+    assert word not in holotype("bench", "--study", tiny("b: {method: kmeans}", "flat"), "--no-progress").err

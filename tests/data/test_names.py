@@ -77,3 +77,20 @@ def test_heaps_are_called_so() -> None:
         "new forest pony",
     ]
     assert heaps(names) == ["INBOX", "Misc", "To_Sort", "new", "others", "to do", "unsorted"]
+
+
+def test_dates_and_folders_of_cameras_are_heaps() -> None:
+    """They say when and with what images were taken; numbers that are no dates may well be classes."""
+    told = [
+        "100CANON",
+        "101MSDCF",
+        "102_PANA",
+        "20230512",
+        "2023",
+        "2023-05",
+        "2023_05_12",
+        "DCIM",
+        "Camera Roll",
+    ]
+    assert heaps(told) == sorted(told)
+    assert heaps(["7", "42", "1234", "2023-17", "20239999", "3000", "100 CANON 2", "747", "type 2023"]) == []

@@ -58,9 +58,13 @@ def test_the_python_runs(tmp_path, monkeypatch, squares_folder, tiny_backbone_fi
     frame = pd.read_csv(squares_folder / "squares.csv", keep_default_na=False)
     images = [np.asarray(Image.open(squares_folder / path)) for path in frame.path]
     names = {"images": images, "labels": list(frame.label), "new_images": images[:3]}
-    (block,) = blocks("python")
-    exec(compile(block, str(PAGE), "exec"), names)
+    first, service = blocks("python")
+    exec(compile(first, str(PAGE), "exec"), names)
     assert list(names["again"].labels_) == list(names["found"].labels_)
+    exec(compile(service, str(PAGE), "exec"), names)
+    told = names["answer"]((squares_folder / frame.path[0]).read_bytes())
+    assert told["category_id"] == names["again"].predict([images[0]])[0]
+    assert told["problem"] == ""
 
 
 def test_the_page_tells_the_columns_and_the_rule() -> None:

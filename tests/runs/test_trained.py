@@ -147,3 +147,20 @@ def test_a_backbone_that_is_gone_is_one_sentence(copied) -> None:
     (copied / FILE).write_text(json.dumps(sheet))
     with pytest.raises(InputError, match="There is no backbone file"):
         load_trained(copied, "cpu")
+
+
+def test_a_backbone_that_was_carried_along_lies_beside_the_model(trained, copied, tiny_backbone_file) -> None:
+    """On another machine its path is another one; its content is compared as ever."""
+    there = trained[0].parent / "elsewhere" / "tiny.safetensors"
+    sheet = read_sealed(copied / FILE)
+    sheet["backbone"]["name"] = str(there)
+    (copied / FILE).write_text(json.dumps(sheet))
+    with pytest.raises(InputError, match=f"a copy of it into {copied}"):
+        load_trained(copied)
+    shutil.copy(tiny_backbone_file, copied / "tiny.safetensors")
+    grey = np.full((1, 32, 32), 128, dtype=np.uint8)
+    found, before = (load_trained(folder).features(grey).features for folder in (copied, trained[0]))
+    np.testing.assert_array_equal(found, before)
+    (copied / "tiny.safetensors").write_bytes((copied / "tiny.safetensors").read_bytes() + b" ")
+    with pytest.raises(InputError):
+        load_trained(copied)

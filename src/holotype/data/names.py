@@ -46,9 +46,14 @@ HEAPS = frozenset(
             "undefined",
             "unnamed",
         ),
+        *("dcim", "camera", "cameraroll"),
     )
 )
 """Folders that people call so hold what nobody has sorted; here without blanks and the like."""
+DATE = re.compile(r"(19|20)\d\d([-_. ]?(0[1-9]|1[0-2])([-_. ]?(0[1-9]|[12]\d|3[01]))?)?")
+"""2023, 2023-05, 20230512: when images were taken, not what they show."""
+OF_CAMERAS = re.compile(r"[1-9]\d\d[A-Za-z_]\w{4}")
+"""100CANON, 101MSDCF, 102_PANA: folders that cameras make, three digits and five signs."""
 
 
 def alike(names: Iterable[str]) -> list[list[str]]:
@@ -74,7 +79,11 @@ def alike(names: Iterable[str]) -> list[list[str]]:
 
 def heaps(names: Iterable[str]) -> list[str]:
     """Those that sound like a heap of unsorted images, sorted."""
-    return sorted(name for name in set(names) if "".join(_words(name)) in HEAPS)
+    return sorted(
+        name
+        for name in set(names)
+        if "".join(_words(name)) in HEAPS or DATE.fullmatch(name) or OF_CAMERAS.fullmatch(name)
+    )
 
 
 def _words(name: str) -> list[str]:

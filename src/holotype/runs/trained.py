@@ -223,6 +223,14 @@ def _read_weights(folder: Path, digest: str) -> dict[str, Tensor]:
 
 
 def _find_backbone(folder: Path, config: BackboneConfig, digest: str) -> Backbone:
+    file, beside = Path(config.name), folder / Path(config.name).name
+    if file.is_absolute() and not file.exists():  # the model was carried to another machine
+        if not beside.is_file():
+            raise InputError(
+                f"There is no backbone file {file}, which the model in {folder} was trained on; put it back, or a copy "
+                f"of it into {folder}."
+            )
+        config = dataclasses.replace(config, name=str(beside))
     backbone = load_backbone(config)
     if backbone.digest != digest:
         raise InputError(
