@@ -41,6 +41,7 @@ PARSED = (
     "write",
     "embed",
     "estimate-k",
+    "sample",
     "export",
 )
 """Commands whose words are only parsed here; the pages of docs/ that are about them have tests that run them."""
