@@ -123,7 +123,7 @@ def run(given: argparse.Namespace, studies: Sequence[Study]):  # type: ignore[no
         _say(f"{', '.join(without)} cannot use cached views, since all stages take images: exact mode.")
     if is_slow(made, given):
         _say(
-            "Exact mode is slow on a CPU; --cache-views 4+2 trains many times faster, and comes close to it."
+            "Exact mode is slow on a CPU; --cache-views 4+2 trains many times faster, as an approximation."
         )
     shelf, plans = Shelf(), {}
     stores: dict[Path, Records] = {}
