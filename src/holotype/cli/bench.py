@@ -122,9 +122,7 @@ def run(given: argparse.Namespace, studies: Sequence[Study]):  # type: ignore[no
     if without := exact_though_asked(made, given):
         _say(f"{', '.join(without)} cannot use cached views, since all stages take images: exact mode.")
     if is_slow(made, given):
-        _say(
-            "Exact mode is slow on a CPU; --cache-views 4+2 trains many times faster, and comes close to it."
-        )
+        _say("Exact mode is slow on a CPU; --cache-views 4+2 trains many times faster, as an approximation.")
     shelf, plans = Shelf(), {}
     stores: dict[Path, Records] = {}
     elsewhere = Records(given.reuse) if given.reuse else None
