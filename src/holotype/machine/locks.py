@@ -96,7 +96,7 @@ def waiting_for(file: Path, wanted: str) -> Iterator[None]:
 
     wanted: what the file is, as in `the log of edits`. The folder must be there. Where nobody can lock, nobody waits.
     """
-    path, said = file.with_name(f".{file.name}.lock"), False
+    path, said = lock_of(file), False
     while True:
         try:
             descriptor = _take(path)
@@ -117,6 +117,22 @@ def waiting_for(file: Path, wanted: str) -> Iterator[None]:
             with contextlib.suppress(OSError):
                 os.unlink(path)
             os.close(descriptor)
+
+
+def remove_left(file: Path) -> None:
+    """Remove what a killed process left of its lock on a file; a lock that somebody holds stays."""
+    path = lock_of(file)
+    if not path.exists():
+        return
+    with contextlib.suppress(_Held, NoLocks, InputError, OSError):
+        descriptor = _take(path)
+        if descriptor is not None:
+            os.unlink(path)
+            os.close(descriptor)
+
+
+def lock_of(file: Path) -> Path:
+    return file.with_name(f".{file.name}.lock")
 
 
 class _Held(Exception):

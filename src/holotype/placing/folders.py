@@ -6,6 +6,7 @@ ever overwritten: an image whose name is taken by another one gets a number, and
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -29,6 +30,11 @@ LONGEST = 120
 FORMATS = dict.fromkeys((".jpg", ".jpeg", ".jpe", ".jfif"), "JPEG")
 """Of boxes, by the ending of their pictures; others become PNG."""
 QUALITY = 95
+UNLINKABLE = (
+    *(errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK),
+    *(errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL),
+)
+"""What a system answers that makes no links of this kind here; EINVAL: Windows, of a user without the right."""
 HARD, SYMBOLIC, COPY = "hard link", "symbolic link", "copy"
 """What an image becomes in a folder."""
 
@@ -96,10 +102,11 @@ def place(path: str, target: Path, *, copy: bool = False) -> str:
         try:
             make(source, target)
             return kind
-        except FileExistsError:
-            raise
-        except OSError:
-            continue
+        except OSError as error:
+            if (
+                error.errno not in UNLINKABLE
+            ):  # a fault of the disk is told, and the next try makes a link again
+                raise
     _copy(source, target)
     return COPY
 

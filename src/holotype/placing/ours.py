@@ -5,6 +5,7 @@ RUN/written.json remembers the digests of what was written where.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import os
@@ -19,6 +20,9 @@ FILE = "written.json"
 FORMAT = 1
 KEPT = 2
 """Digests of a file that are remembered: a command that is stopped leaves the content of before or the new one."""
+
+READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+"""What a system answers of a run folder that one may read and not write."""
 
 log = logging.getLogger(__name__)
 
@@ -81,5 +85,7 @@ def _remember(run: Path, file: Path, digest: str) -> None:
     files[_key(file)] = [*(one for one in files.get(_key(file), []) if one != digest), digest][-KEPT:]
     try:
         write_text(run / FILE, sealed({"format": FORMAT, "files": files}))
-    except InputError:
+    except InputError as error:
+        if getattr(error.__cause__, "errno", None) not in READ_ONLY:
+            raise  # before the file is there: the same command goes on as if nothing had happened
         log.warning(f"{run} cannot be written to, so that {file} will not be known as its own next time.")

@@ -19,7 +19,7 @@ from holotype.data.strong import OPERATIONS, Recipe
 from holotype.data.views import centre_crops
 from holotype.errors import InputError
 from holotype.machine.device import Compute
-from holotype.machine.locks import waiting_for
+from holotype.machine.locks import remove_left, waiting_for
 from holotype.machine.memory import (
     PLACE,
     Budget,
@@ -138,6 +138,7 @@ class Place:
         """What an earlier run left; None where there is nothing, or it was damaged, which is said, and goes."""
         if self.file is None or not self.is_kept():
             return None
+        remove_left(self.file)
         try:
             return Got(*read_tokens(self.file, self.size, self.dtype, self.level, self.device), found=True)
         except Broken as error:
