@@ -17,7 +17,7 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.machine import locks
-from holotype.machine.locks import LOCK, FolderLock, hold
+from holotype.machine.locks import LOCK, FolderLock, hold, lock_of, remove_left, waiting_for
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="there are no such locks")
 
@@ -248,3 +248,16 @@ def test_what_cannot_be_written_needs_no_lock(tmp_path, monkeypatch):
     lock = hold(tmp_path)
     assert isinstance(lock, FolderLock)
     lock.release()
+
+
+def test_what_a_killed_process_left_of_a_lock_is_removed_and_a_held_one_is_not(tmp_path):
+    file = tmp_path / "a.tokens"
+    remove_left(file)
+    assert list(tmp_path.iterdir()) == []
+    lock_of(file).write_text("somebody who is gone")
+    remove_left(file)
+    assert list(tmp_path.iterdir()) == []
+    with waiting_for(file, "a cache"):
+        remove_left(file)
+        assert lock_of(file).exists()
+    assert not lock_of(file).exists()

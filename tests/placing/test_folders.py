@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -59,7 +60,22 @@ def test_links_overwrite_nothing_and_are_made_once(tmp_path) -> None:
 
 
 def refuse(*_: object, **__: object) -> None:
-    raise OSError("no links here")
+    raise OSError(errno.EPERM, "no links here")
+
+
+def test_a_fault_of_the_disk_makes_no_copy_of_a_link(tmp_path, monkeypatch) -> None:
+    """Else the copy would stay one for good: it is the same image."""
+    image = picture(tmp_path / "a.png", 7)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "the disk fails")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", fail)
+        with pytest.raises(InputError, match=r"could not be linked .*the disk fails"):
+            Folders(tmp_path / "out").add(image, "cat")
+    assert list((tmp_path / "out" / "cat").iterdir()) == []
+    assert os.path.samefile(Folders(tmp_path / "out").add(image, "cat"), image)
 
 
 def test_symbolic_links_and_copies_where_hard_links_fail(tmp_path, monkeypatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -131,7 +132,7 @@ def test_copies_are_copies_and_follow_their_images(tmp_path, images) -> None:
 
 def test_symbolic_links_where_there_are_no_hard_ones(tmp_path, images, monkeypatch) -> None:
     def refuse(*_: object) -> None:
-        raise OSError("no links here")
+        raise OSError(errno.EPERM, "no links here")
 
     monkeypatch.setattr(os, "link", refuse)
     out = tmp_path / "out"

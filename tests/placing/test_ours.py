@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from pathlib import Path
@@ -84,10 +85,25 @@ def test_a_list_that_cannot_be_read_makes_nothing_ours(run, tmp_path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="folders are closed otherwise there")
 def test_a_run_that_cannot_be_written_to_is_said(run, tmp_path, monkeypatch, caplog) -> None:
     def closed(*_: object) -> None:
-        raise InputError("closed")
+        raise InputError("closed") from PermissionError(errno.EACCES, "closed")
 
     monkeypatch.setattr("holotype.placing.ours.write_text", closed)
     with caplog.at_level(logging.WARNING):
         write_own(run, tmp_path / "a.txt", writer("one"))
     assert (tmp_path / "a.txt").read_text() == "one"
     assert "will not be known as its own" in caplog.text
+
+
+def test_a_fault_of_the_disk_makes_no_stranger_of_a_file(run, tmp_path, monkeypatch) -> None:
+    """The list comes first: a file that it does not know would be refused by the same command."""
+
+    def fail(*_: object) -> None:
+        raise InputError("the disk fails") from OSError(errno.EIO, "the disk fails")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("holotype.placing.ours.write_text", fail)
+        with pytest.raises(InputError, match="the disk fails"):
+            write_own(run, tmp_path / "a.txt", writer("one"))
+    assert not (tmp_path / "a.txt").exists()
+    write_own(run, tmp_path / "a.txt", writer("one"))
+    assert (tmp_path / "a.txt").read_text() == "one"
