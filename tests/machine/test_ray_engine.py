@@ -45,6 +45,7 @@ def cluster() -> Iterator[object]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")  # else tests that run beside these leave the workers no time
         head = {
             "num_cpus": 1,
             "object_store_memory": STORE,

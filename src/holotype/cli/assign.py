@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holotype.cli.engines import (
+    RAY,
     add_engine_flags,
     asks_for_slices,
     check_engine_flags,
@@ -92,10 +93,12 @@ def _fill(folder: Path, given: Any, assigned: Assigned) -> int:
     from holotype.runs.slice_folder import prepare
 
     how = {**boxes_of(given.boxes, given.box_confidence), "skip_missing": given.skip_missing}
-    job = assign_job(Path(given.run), folder, given.device)
+    here = "cpu" if given.engine == RAY else None
+    job = assign_job(Path(given.run), folder, given.device, here=here)
     wanted = assign_wanted(job, given.images, lambda: image_stream(given.images, **how), slice_size(given))
     planned = prepare(folder, wanted, share(given.only) if given.only else None)
-    return run_folder(planned, replace(job, boxed=planned.boxed), given, "Placing images", assigned.add)
+    job = replace(job, boxed=planned.boxed, allows_code=given.allow_code)
+    return run_folder(planned, job, given, "Placing images", assigned.add)
 
 
 def make_parser() -> Parser:

@@ -176,7 +176,11 @@ def choose(given: Any) -> Chosen:
     from holotype.models.backbone import BackboneConfig
 
     named = {name: getattr(given, name) for name in ("arch", "image_size", "pool", "mean", "std")}
-    chosen = choose_backbone(BackboneConfig(given.backbone, **named), pick_device(given.device))
+    elsewhere = (
+        getattr(given, "engine", None) == RAY and given.device != "auto"
+    )  # what is here says nothing then
+    device = given.device if elsewhere else pick_device(given.device)
+    chosen = choose_backbone(BackboneConfig(given.backbone, **named), device)
     if speaks() and given.backbone == "auto":
         say(chosen.words)
     return chosen

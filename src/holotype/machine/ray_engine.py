@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import pickle
 import socket
 import time
 from collections import Counter, deque
@@ -24,9 +25,9 @@ from holotype.machine.engine import IN_A_ROW, Done, Engine, Failed, SliceJob, re
 SECONDS_TO_ANSWER = 5.0
 """An address answers within this, or is taken for dead."""
 SECONDS_TO_START = 120.0
-"""In which the first worker must be there; importing a network's libraries from a slow disk takes a while."""
-SECONDS_TO_RETURN = 60.0
-"""For which all workers may be away at once, as when a node starts again."""
+"""In which the cluster must have room for a worker."""
+SECONDS_TO_RETURN = 180.0
+"""For which a worker that fell may be away, and all of them at once, as when a node starts again."""
 SECONDS_BETWEEN_LOOKS = 0.5
 LIVES = 3
 """Workers that may fall over one slice before it counts as failed: it may be the slice that fells them."""
@@ -37,19 +38,30 @@ log = logging.getLogger("holotype")
 
 
 class Worker:
-    """One process of the cluster."""
+    """One process of the cluster. The job comes pickled: what it needs to import may take a while, and is imported once
+    the worker has said that it is there."""
 
-    def __init__(self, job: SliceJob, cpus: int) -> None:
+    def __init__(self, job: bytes, cpus: int) -> None:
         limit_processors(cpus)
-        self.job = job
+        self.pickled = job
+        self.loaded: SliceJob | None = None
+
+    def is_there(self) -> None:
+        """Answers as soon as the cluster has room for the worker."""
+
+    def job(self) -> SliceJob:
+        if self.loaded is None:
+            self.loaded = pickle.loads(self.pickled)
+        assert self.loaded is not None
+        return self.loaded
 
     def ready(self) -> None:
-        self.job.ready()
+        self.job().ready()
 
     def do(self, number: int) -> tuple[Any, str]:
         """The answer, or the reason why there is none."""
         try:
-            return self.job(number), ""
+            return self.job()(number), ""
         except Exception as error:
             return None, reason_of(error)
 
@@ -123,34 +135,35 @@ def _start(ray: Any, job: SliceJob, actors: int | None, gpus: bool) -> list[Any]
             "--actors, or start more nodes."
         )
     make = ray.remote(num_cpus=cpus, num_gpus=int(gpu), max_restarts=-1)(Worker)
-    begun = [make.remote(job, cpus) for _ in range(actors or fit)]
-    pings = {worker.ready.remote(): worker for worker in begun}
-    ready, late = ray.wait(list(pings), num_returns=len(pings), timeout=SECONDS_TO_START)
-    try:
-        ray.get(ready)
-    except ray.exceptions.RayError as error:
-        cause = getattr(error, "cause", None)
-        raise InputError(
-            str(cause)
-            if isinstance(cause, InputError)
-            else f"A worker could not start ({reason_of(error)}); every "
-            "node needs the same versions of Python, Ray and Holotype."
-        ) from error
-    if not ready:
+    begun = [make.remote(ray.cloudpickle.dumps(job), cpus) for _ in range(actors or fit)]
+    pings = {worker.is_there.remote(): worker for worker in begun}
+    there, late = ray.wait(list(pings), num_returns=len(pings), timeout=SECONDS_TO_START)
+    if not there:
         raise InputError(
             f"No worker has started in {SECONDS_TO_START:.0f} s, since others use the Ray cluster; try again later."
         )
     for ping in late:
         ray.kill(pings[ping])
     if late:
-        log.info(f"{len(ready)} of {len(pings)} workers have started; others use the cluster.")
-    return [pings[ping] for ping in ready]
+        log.info(f"{len(there)} of {len(pings)} workers have started; others use the cluster.")
+    workers = [pings[ping] for ping in there]
+    try:
+        ray.get([*there, *(worker.ready.remote() for worker in workers)])
+    except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", None)
+        told = (
+            f"A worker could not start ({reason_of(error)}); every node needs the same versions of Python, Ray "
+            "and Holotype."
+        )
+        raise InputError(str(cause) if isinstance(cause, InputError) else told) from error
+    return workers
 
 
 def _run(ray: Any, workers: list[Any], numbers: Iterable[int], done: Done) -> Failed:
     """Hand out slices until all are done. A worker that fell gets none before it has answered again."""
     failed: Failed = {}
-    waiting, again, falls, away = iter(numbers), deque[int](), Counter[int](), Counter[Any]()
+    waiting, again, falls = iter(numbers), deque[int](), Counter[int]()
+    away: dict[Any, float] = {}
     idle, in_a_row = list(workers), 0
     under_way: dict[Any, tuple[Any, int | None]] = {}
     while in_a_row < IN_A_ROW:
@@ -169,8 +182,9 @@ def _run(ray: Any, workers: list[Any], numbers: Iterable[int], done: Done) -> Fa
         try:
             answer = ray.get(found[0])
         except ray.exceptions.RayError as error:
-            away[worker] = 0 if number is not None else away[worker] + 1
-            if away[worker] < LIVES:
+            now = time.monotonic()
+            away[worker] = now if number is not None else away[worker]
+            if now - away[worker] < SECONDS_TO_RETURN:
                 under_way[worker.ready.remote()] = (worker, None)
             if number is None:
                 time.sleep(SECONDS_BETWEEN_LOOKS)

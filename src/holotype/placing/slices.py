@@ -6,7 +6,6 @@ changed since, the slice is placed anew.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import logging
@@ -15,12 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holotype.categories.found import Discovery
 from holotype.data.addresses import is_address, is_pattern
 from holotype.data.paths import Paths
 from holotype.data.slices import PLAN, part_file, read_slice
 from holotype.data.stamps import stamps
 from holotype.errors import InputError
 from holotype.machine.files import refuse_links
+from holotype.machine.named_code import allowing_code
 from holotype.machine.sealed_table import OURS, read_table, write_table
 from holotype.placing.assign import BOXES, COLUMNS, Assigned, placed, schema_of
 from holotype.placing.corrected import Corrected, corrected
@@ -54,6 +55,9 @@ class AssignSlice:
     digest: str
     """Of the model and of its categories as they stand now."""
     device: str
+    run_id: str
+    allows_code: bool = False
+    """May the method be one that the run names as package.module:Class?"""
     boxed: bool = False
     """Are some of all the images boxes? Then every part has their columns."""
 
@@ -96,7 +100,8 @@ class AssignSlice:
     def model(self) -> Corrected:
         key = (self.run, self.digest, self.device)
         if key not in _models:
-            loaded = corrected(Path(self.run), load_trained(self.run, self.device))
+            with allowing_code(self.allows_code):
+                loaded = corrected(Path(self.run), load_trained(self.run, self.device))
             if model_digest(Path(self.run), loaded) != self.digest:
                 raise InputError(
                     f"The model or the corrections of {self.run} have changed since the command began."
@@ -128,37 +133,38 @@ def _kept(file: Path, paths: Sequence[str], stamp: str) -> pa.Table | None:
 # -- what the parts are of ------------------------------------------------------------------------------
 
 
-def assign_job(run: Path, folder: Path, device: str) -> AssignSlice:
-    """The job, with the model loaded in this process."""
+def assign_job(run: Path, folder: Path, device: str, *, here: str | None = None) -> AssignSlice:
+    """The job, with the model loaded in this process. here: the device of this process, where others do the slices."""
     refuse_links(run)
-    loaded = corrected(run, load_trained(run, device))
-    job = AssignSlice(str(run.resolve()), str(folder.resolve()), model_digest(run, loaded), device)
+    loaded = corrected(run, load_trained(run, here or device))
+    digest, run_id = model_digest(run, loaded), loaded.trained.run_id
+    job = AssignSlice(str(run.resolve()), str(folder.resolve()), digest, device, run_id)
     _models.clear()
-    _models[job.run, job.digest, device] = loaded
+    if here is None:
+        _models[job.run, job.digest, device] = loaded
     return job
 
 
 def assign_wanted(job: AssignSlice, images: str, paths: Callable[[], Paths], each: int) -> Wanted:
-    run_id = _models[job.run, job.digest, job.device].trained.run_id
-    facts = {"format": FORMAT, "run_id": run_id, "run": job.run, "model": job.digest}
+    facts = {"format": FORMAT, "run_id": job.run_id, "run": job.run, "model": job.digest}
     plain = not is_address(images) and not is_pattern(images)
     return Wanted(facts, TOLD, absolute_source(images, plain), paths, each)
 
 
 def model_digest(run: Path, model: Corrected) -> str:
-    """Of the weights and of everything by which people have changed where images go since."""
+    """Of the weights and of everything by which people have changed where images go since. Nothing in it was computed,
+    so that it is the same on every machine."""
     stands: dict[str, Any] = {
         "end": model.end,
         "called": {id: [one.name, one.kind] for id, one in model.called.items()},
         "ids": list(model.ids),
         "asleep": sorted(model.asleep),
-        "rivals": {id: sorted(others) for id, others in model.rivals.items()},
         "curve": [list(point) for point in model.curve],
     }
-    content = [json.dumps(stands, sort_keys=True).encode(), _weights(run)]
-    if model.centres is not None:
-        content += [getattr(model.centres, f.name).tobytes() for f in dataclasses.fields(model.centres)]
-    return _digest(*content)
+    if model.centres is not None:  # those of the images as they lie now
+        images = Discovery.load(run).images
+        stands["images"] = [list(images["category_id"]), list(images["note"].fillna(""))]
+    return _digest(json.dumps(stands, sort_keys=True).encode(), _weights(run))
 
 
 def _weights(run: Path) -> bytes:
