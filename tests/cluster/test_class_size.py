@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from holotype.cluster import count
 from holotype.cluster.class_size import (
     MUTUAL,
     NEAREST,
@@ -54,6 +55,22 @@ def test_weights_give_the_sizes_of_the_whole() -> None:
     assert abs(math.log(weighed.k / 30)) < abs(math.log(plain.k / 30))
     ones = measure_classes(features[some], torch.from_numpy(given)[some], weight=np.ones(len(some)))
     assert ones == plain
+
+
+def test_weights_stay_with_their_rows_where_some_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An estimate looks at a part of many images; the weights that it takes are those of the same images."""
+    features, label = world(20, 30, 10)
+    weight = features[:, 0].double().abs().numpy() + 1
+    seen = []
+    monkeypatch.setattr(count, "NEIGHBOURS", 250)
+    monkeypatch.setattr(
+        count, "measure_classes", lambda *given: seen.append(given) or measure_classes(*given)
+    )
+    found = count.settle(features, label, 10, seed=3, weight=weight)
+    ((some, _, _, theirs),) = seen
+    assert len(some) == len(theirs) == 250
+    np.testing.assert_array_equal(theirs, some[:, 0].double().abs().numpy() + 1)
+    assert found.by == "class sizes"
 
 
 def test_counts_against_a_loop() -> None:

@@ -78,7 +78,8 @@ def measure_classes(
     features: Tensor, label: Tensor, seed: int = 0, weight: np.ndarray | None = None
 ) -> ClassSize | None:
     """features: (N, D), of all images or a random part of them. label: (N,) long, -1 = unlabelled. weight: (N,) how
-    many images each stands for, where they are a sample; a neighbour then counts as so many.
+    many images each stands for, where they are a sample; a neighbour then counts as so many. Labelled ones stand for
+    themselves.
 
     None where they cannot tell: too few classes or labels, or neighbours that are mostly of other classes.
     """
