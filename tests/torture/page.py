@@ -1,12 +1,16 @@
-"""The campaign's table in docs/trust.md, from the record that a run has left.
+"""The campaign's table in docs/trust.md, from the records that runs have left.
 
-python -m tests.torture --minutes 60 --record docs/torture.json && python -m tests.torture.page
+python -m tests.torture --minutes 60 --record record.json && python -m tests.torture.page record.json
+
+Several records are put together: runs with other seeds try other cases.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,34 +19,40 @@ PAGE, RECORD = TOP / "docs" / "trust.md", TOP / "docs" / "torture.json"
 BLOCK = re.compile(r"(?<=<!-- campaign: begin -->\n).*?(?=<!-- campaign: end -->)", re.DOTALL)
 
 
-def block(record: dict[str, Any]) -> str:
+def block(records: list[dict[str, Any]]) -> str:
     """What the page says first."""
-    tried = sum(one["tried"] for one in record["campaigns"])
-    lost = "nothing was lost" if not record["lost"] else f"{record['lost']:,} were lost"
-    versions = record["versions"]
+    campaigns = [one for record in records for one in record["campaigns"]]
+    tried, n_lost = sum(one["tried"] for one in campaigns), sum(record["lost"] for record in records)
+    lost = "nothing was lost" if not n_lost else f"{n_lost:,} were lost"
+    first = records[0]
+    versions = first["versions"]
+    minutes = " and ".join(f"{record['seconds'] / 60:.0f}" for record in records)
+    seeds = " and ".join(str(record["seed"]) for record in records)
     lines = [
-        f"**{tried:,} attempts to break it, and {lost}**: {record['seconds'] / 60:.0f} minutes on "
-        f"{record['machine']}, {record['system']}, Python {record['python']}, PyTorch {versions['torch']}, Pillow "
-        f"{versions['pillow']}, PyArrow {versions['pyarrow']}; commit {record['commit']}, seed {record['seed']}.",
+        f"**{tried:,} attempts to break it, and {lost}**: {minutes} minutes on {first['machine']}, {first['system']}, "
+        f"Python {first['python']}, PyTorch {versions['torch']}, Pillow {versions['pillow']}, PyArrow "
+        f"{versions['pyarrow']}; commit {first['commit']}, seed{'s' * (len(records) > 1)} {seeds}.",
         "",
         "| tried | survived | lost | what |",
         "|---:|---:|---:|---|",
     ]
     kinds: dict[str, list[dict[str, Any]]] = {}
-    for one in record["campaigns"]:
+    for one in campaigns:
         kinds.setdefault(one["kind"], []).append(one)
     for kind, several in kinds.items():
         n, gone = sum(one["tried"] for one in several), sum(one["lost"] for one in several)
-        names = ", ".join(one["campaign"] for one in several if one["tried"])
+        names = ", ".join(dict.fromkeys(one["campaign"] for one in several if one["tried"]))
         lines.append(f"| {n:,} | {n - gone:,} | {gone:,} | {kind} ({names}) |")
     return "\n".join([*lines, ""])
 
 
-def main() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    made = block(json.loads(RECORD.read_text(encoding="utf-8")))
+def main(files: Sequence[str]) -> None:
+    """files: the records; they are kept beside the page."""
+    records = [json.loads(Path(file).read_text(encoding="utf-8")) for file in files]
+    RECORD.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
+    text, made = PAGE.read_text(encoding="utf-8"), block(records)
     PAGE.write_text(BLOCK.sub(lambda _: made, text), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
