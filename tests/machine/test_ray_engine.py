@@ -55,8 +55,10 @@ def cluster() -> Iterator[object]:
         found = Cluster(initialize_head=True, head_node_args=head)
         for _ in range(2):
             found.add_node(num_cpus=1, object_store_memory=STORE)
+        before = signal.getsignal(signal.SIGTERM)
         yield found
         found.shutdown()
+        signal.signal(signal.SIGTERM, before)  # Ray sets its own where a test asks it something
 
 
 def run(cluster, job: WriteSlice, numbers, actors: int = 2) -> tuple[dict[int, str], dict[int, int]]:
@@ -81,6 +83,14 @@ def test_slices_fail_and_workers_fall_without_harm_to_others(cluster, tmp_path: 
     tries = [number for number, _ in tried(tmp_path)]
     assert tries.count(5) == ray_engine.LIVES
     assert sorted(set(tries)) == list(range(12))
+
+
+def test_a_signal_means_what_it_meant(cluster, tmp_path: Path) -> None:
+    """Ray takes SIGTERM for itself, and nothing would be saved."""
+    before = signal.getsignal(signal.SIGTERM)
+    with connected(WriteSlice(str(tmp_path)), cluster.address, 1, gpus=False):
+        assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_layouts_that_would_wait_for_ever_are_refused(cluster, tmp_path: Path) -> None:

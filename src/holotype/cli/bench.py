@@ -121,8 +121,6 @@ def run(given: argparse.Namespace, studies: Sequence[Study]):  # type: ignore[no
                 _say(f"  {row.name}{': ' if row.asks else ''}{row.asks}")
     if without := exact_though_asked(made, given):
         _say(f"{', '.join(without)} cannot use cached views, since all stages take images: exact mode.")
-    if is_slow(made, given):
-        _say("Exact mode is slow on a CPU; --cache-views 4+2 trains many times faster, as an approximation.")
     shelf, plans = Shelf(), {}
     stores: dict[Path, Records] = {}
     elsewhere = Records(given.reuse) if given.reuse else None
@@ -130,6 +128,8 @@ def run(given: argparse.Namespace, studies: Sequence[Study]):  # type: ignore[no
         folder, out = places(study, given)
         records = stores.setdefault(folder.resolve(), Records(folder))
         plans[study.name] = plan_runs(made[study.name], records, out, shelf, elsewhere)
+    if is_slow(made, given):
+        _say("Exact mode is slow on a CPU; --cache-views 4+2 trains many times faster, as an approximation.")
     every = [run for planned in plans.values() for run in planned]
     failure = None
     try:

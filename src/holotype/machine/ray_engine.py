@@ -11,7 +11,9 @@ import importlib.util
 import logging
 import os
 import pickle
+import signal
 import socket
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
@@ -83,12 +85,16 @@ def connected(job: SliceJob, address: str | None, actors: int | None, *, gpus: b
     import ray
 
     own = {} if address else {"include_dashboard": False}
+    before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
     except (OSError, RuntimeError, ValueError) as error:
         raise InputError(
             f"Ray at {address or 'this machine'} cannot be used ({reason_of(error)})."
         ) from error
+    finally:
+        if threading.current_thread() is threading.main_thread() and before is not None:
+            signal.signal(signal.SIGTERM, before)  # Ray sets its own, which would not save anything
     try:
         workers = _start(ray, job, actors, gpus)
 
