@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from holotype.cli import main
 from holotype.errors import Interrupted
 from holotype.machine.signals import heeded, interrupting
 
@@ -81,3 +82,25 @@ def test_a_command_ends_with_the_usual_code_and_leaves_nothing_half_written(tmp_
     assert process.returncode == 128 + number
     assert said == "Stopped at once; the same command goes on from what was saved before, if anything was.\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stop_that_a_library_makes_an_error_of_its_own_is_still_one(usual, monkeypatch, capsys):
+    """As safetensors does: a callback that is interrupted is told as a ValueError."""
+
+    def command(words):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+        except KeyboardInterrupt:
+            raise ValueError("could not determine the shape") from None
+
+    monkeypatch.setattr("holotype.cli.data.command", command)
+    assert main(["data", "list"]) == 128 + signal.SIGTERM
+    assert capsys.readouterr().err.startswith("Stopped at once")
+
+    def fails(words):
+        raise ValueError("a fault of ours")
+
+    monkeypatch.setattr("holotype.cli.data.command", fails)
+    with pytest.raises(ValueError, match="a fault of ours"):
+        main(["data", "list"])

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from holotype import __version__
 from holotype.errors import InputError, Stopped, signal_of
-from holotype.machine.signals import interrupting
+from holotype.machine.signals import interrupting, taken
 from holotype.machine.terminal import habits, plain_characters
 
 DONE, FAULT, BAD_INPUT, NOT_WELL, STOPPED = 0, 1, 2, 3, 128
@@ -62,6 +62,9 @@ COMMANDS = {
 """Name and one line of help; the code is `command` in the module of the same name."""
 
 
+AT_ONCE = "Stopped at once; the same command goes on from what was saved before, if anything was."
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     words = list(sys.argv[1:] if words is None else words)
@@ -84,18 +87,26 @@ def _run(words: list[str], asked: set[str]) -> int:
         sentence = f"Stopped at {stopped}; the state is saved, and the same command goes on from it."
         return _say(sentence, STOPPED + signal_of(stopped))
     except KeyboardInterrupt as stop:
-        sentence = "Stopped at once; the same command goes on from what was saved before, if anything was."
-        return _say(sentence, STOPPED + signal_of(stop))
+        return _say(AT_ONCE, STOPPED + signal_of(stop))
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except OSError as error:
         if error.filename is None:  # not about a file that somebody named
-            raise
+            return _stopped_or_raise()
         sentence = f"{error.filename} cannot be used: {error.strerror}."
         return _say(sentence, BAD_INPUT, error if "--verbose" in asked else None)
     except SystemExit as leaving:  # --help and --print_config leave this way
         return leaving.code if isinstance(leaving.code, int) else DONE
+    except Exception:
+        return _stopped_or_raise()
+
+
+def _stopped_or_raise() -> int:
+    """Within `except`: a signal may have come while a library was at work, which then has failed in its own words."""
+    if stop := taken():
+        return _say(AT_ONCE, STOPPED + signal_of(stop))
+    raise
 
 
 def _dashed(word: str) -> str:

@@ -17,6 +17,9 @@ from holotype.errors import Interrupted
 STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
+_taken: Interrupted | None = None
+
+
 def heeded() -> tuple[signal.Signals, ...]:
     """Those that this process can take, and does not ignore on somebody's wish."""
     if threading.current_thread() is not threading.main_thread():
@@ -28,9 +31,10 @@ def heeded() -> tuple[signal.Signals, ...]:
 @contextmanager
 def interrupting() -> Iterator[None]:
     """Within the block SIGTERM and SIGHUP interrupt as Ctrl-C does, where they would end the process at once."""
-    before = {}
+    global _taken
+    before, _taken = {}, None
     for number in heeded():
-        if signal.getsignal(number) == signal.SIG_DFL:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             before[number] = signal.signal(number, _interrupt)
     try:
         yield
@@ -39,5 +43,12 @@ def interrupting() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def taken() -> Interrupted | None:
+    """The last signal that has interrupted within the block: a library may have made an error of its own of it."""
+    return _taken
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise Interrupted(number)
+    global _taken
+    _taken = Interrupted(number)
+    raise _taken

@@ -77,8 +77,9 @@ class Step:
         return {**self.modules.state_dict(), **momentum, **sums}
 
     def means(self, steps: int) -> dict[str, float]:
-        """The mean of each loss term over so many steps."""
-        sums = self.named_sums()
+        """The mean of each loss term over so many steps, by name: a run that is resumed at the end of an epoch has no
+        other order."""
+        sums = dict(sorted(self.named_sums().items()))
         values = torch.stack([*sums.values()]).tolist() if sums else []  # read at once: each read waits
         return {name: value / steps for name, value in zip(sums, values, strict=True)}
 
