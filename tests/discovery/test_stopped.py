@@ -52,3 +52,17 @@ def test_a_half_deleted_round_does_not_go_on_with_old_weights(run, squares_folde
 def test_two_commands_do_not_work_in_one_folder(run, squares_folder, small) -> None:
     with hold(run), pytest.raises(InputError):
         discover_table(load_table(squares_folder / "squares.csv"), small(), run, progress=False)
+
+
+def test_what_only_an_unfinished_round_needs_goes_with_the_next_command(run, squares_folder, small) -> None:
+    """A kill at the very end of a round: its result is there, and its state is too."""
+    own = run / "rounds" / "1"
+    for name in ("state.json", "state-00000008.safetensors", "rest/manifest.json", "trainings/5/state.json"):
+        (own / name).parent.mkdir(parents=True, exist_ok=True)
+        (own / name).write_text("left")
+    before = (own / "scores.json").read_bytes()
+    discover_table(load_table(squares_folder / "squares.csv"), small(), run, progress=False)
+    left = [name for name in ("state.json", "rest", "trainings") if (own / name).exists()]
+    assert left + [file.name for file in own.glob("state-*")] == []
+    assert (own / "scores.json").read_bytes() == before
+    assert not (run / "rounds" / "2").exists()

@@ -34,6 +34,7 @@ from holotype.discovery.finding import FEWEST, Round, run_round
 from holotype.discovery.going_on import Now, catch_up
 from holotype.discovery.look import tell
 from holotype.discovery.rounds import begin_round, keep_corrected, last_round, play, round_folder, share_round
+from holotype.discovery.several import clear
 from holotype.discovery.sizes import check_long_tail
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
@@ -48,6 +49,7 @@ from holotype.report.points import with_map
 from holotype.runs.embedded import Parts
 from holotype.runs.folder import RunFolder
 from holotype.runs.parts import check_k
+from holotype.runs.run import tidy
 
 log = logging.getLogger(__name__)
 
@@ -129,6 +131,11 @@ def discover_table(
             chosen = chosen or choose_backbone(config.network, pick_device(config.device))
             round = begin(folder, now, config, chosen, progress)
             run_round(dataclasses.replace(round, embedded=embedded))
+        elif (
+            now.last
+        ):  # a command that was killed at the end of its round has left what only an unfinished one needs
+            tidy(RunFolder(round_folder(folder, now.last)))
+            clear(round_folder(folder, now.last))
         return write_result(folder, progress)
 
 
