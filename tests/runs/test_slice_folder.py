@@ -186,3 +186,21 @@ def test_failures_of_shares_lie_apart(tmp_path: Path) -> None:
         "failed-1-of-2.json",
         "failed-2-of-2.json",
     ]
+
+
+@pytest.mark.parametrize("place", [0.1, 0.5, 0.9, None])
+def test_a_damaged_plan_is_made_anew(place: float | None, tmp_path: Path, caplog) -> None:
+    """Else the same command would fail for ever. With --only the sentence says what to do."""
+    folder = prepare(tmp_path, wanted())
+    fill(folder, fails=(1,))
+    plan = tmp_path / PLAN
+    whole = plan.read_bytes()
+    if place is None:
+        plan.unlink()
+    else:
+        at = int(len(whole) * place)
+        plan.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+    prepare(tmp_path, wanted())
+    assert plan.read_bytes() == whole
+    assert "is gone or was damaged, and is made anew" in caplog.text
+    assert read_slice(plan, 3) == ["/p/9.png"]

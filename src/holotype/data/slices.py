@@ -74,6 +74,23 @@ def count_paths(paths: Paths) -> Planned:
     return counted.planned()
 
 
+def is_plan(file: Path, planned: Planned, root: str, each: int) -> bool:
+    """Whether a file is, whole and undamaged, the plan of these images in slices of `each`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    counted, sizes = _Counted(root), []
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
+            for number in range(opened.num_row_groups):
+                some = opened.read_row_group(number).column("path").to_pylist()
+                counted.add(some)
+                sizes.append(len(some))
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError):
+        return False
+    return counted.planned() == planned and all(size == each for size in sizes[:-1])
+
+
 def read_slice(file: Path, number: int) -> list[str]:
     """The paths of a slice, absolute. Raises InputError where the plan cannot be read."""
     import pyarrow as pa
@@ -84,8 +101,8 @@ def read_slice(file: Path, number: int) -> list[str]:
         paths: list[str] = opened.read_row_group(number).column("path").to_pylist()
     except (OSError, pa.ArrowException, ValueError, KeyError, IndexError) as error:
         raise InputError(
-            f"{file} cannot be read ({' '.join(str(error).split())[:160]}); all machines that work on it must see its "
-            "folder."
+            f"{file} cannot be read ({' '.join(str(error).split())[:160]}); the same command without --only makes it "
+            "anew. All machines that work on it must see its folder."
         ) from error
     return paths
 

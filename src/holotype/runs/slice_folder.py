@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from holotype.data.paths import Paths
-from holotype.data.slices import PLAN, Planned, count_paths, parts_there, write_plan
+from holotype.data.slices import PLAN, Planned, count_paths, is_plan, parts_there, write_plan
 from holotype.errors import InputError
 from holotype.machine.engine import Done, Engine, Failed, run_twice
 from holotype.machine.files import write_text
@@ -140,9 +140,11 @@ def _agreed(folder: Path, wanted: Wanted, believed: bool) -> dict[str, Any]:
     paths = wanted.paths()
     now = count_paths(paths)
     _compare(folder, _changed(there, now))
-    if there["root"] == paths.root and (folder / PLAN).is_file():
+    if there["root"] == paths.root and is_plan(folder / PLAN, now, paths.root, there[EACH]):
         return there
-    return _begin(folder, wanted, there[EACH])  # the images were moved
+    if there["root"] == paths.root:
+        log.warning(f"{folder / PLAN} is gone or was damaged, and is made anew.")
+    return _begin(folder, wanted, there[EACH])  # else the images were moved
 
 
 def _begin(folder: Path, wanted: Wanted, each: int) -> dict[str, Any]:
