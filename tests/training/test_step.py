@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -100,3 +101,9 @@ def test_a_buffer_that_is_not_saved_is_put_back_too(world, monkeypatch):
     loop = world.loop(CountsInPassing, epochs=2)
     loop.fit()
     assert int(loop.method.seen) == 2 * loop.steps
+
+
+def test_means_have_one_order_also_where_a_state_had_another() -> None:
+    """A run that is resumed at the very end of an epoch has its sums from a file, and makes no step before the line."""
+    kept = SimpleNamespace(named_sums=lambda: {"b": torch.tensor(4.0), "a": torch.tensor(2.0)})
+    assert list(Step.means(kept, 2).items()) == [("a", 1.0), ("b", 2.0)]
