@@ -47,22 +47,23 @@ def heeded_signals() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def narrow_heads() -> Iterator[None]:
-    """Small heads, in this process: for the whole session, since fixtures of a session come before those of a file."""
+def narrow_heads() -> Iterator[int]:
+    """Small heads, in this process: for the whole session, since fixtures of a session come before those of a file.
+
+    Gives the width of the published ones.
+    """
     from holotype.models import heads
 
     from .narrow import HIDDEN
 
+    published = heads.HIDDEN
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(heads, "HIDDEN", HIDDEN)
-        yield
-
-
-PUBLISHED_HIDDEN = 2048
+        yield published
 
 
 @pytest.fixture(scope="module", autouse=True)
-def published_heads(request: pytest.FixtureRequest, narrow_heads: None) -> Iterator[None]:
+def published_heads(request: pytest.FixtureRequest, narrow_heads: int) -> Iterator[None]:
     """The published heads, for a file of tests that says PUBLISHED_HEADS = True.
 
     It needs them for known answers, or because a command that it starts reads what is trained here.
@@ -71,7 +72,7 @@ def published_heads(request: pytest.FixtureRequest, narrow_heads: None) -> Itera
 
     with pytest.MonkeyPatch.context() as patch:
         if getattr(request.module, "PUBLISHED_HEADS", False):
-            patch.setattr(heads, "HIDDEN", PUBLISHED_HIDDEN)
+            patch.setattr(heads, "HIDDEN", narrow_heads)
         yield
 
 

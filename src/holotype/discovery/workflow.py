@@ -131,9 +131,8 @@ def discover_table(
             chosen = chosen or choose_backbone(config.network, pick_device(config.device))
             round = begin(folder, now, config, chosen, progress)
             run_round(dataclasses.replace(round, embedded=embedded))
-        elif (
-            now.last
-        ):  # a command that was killed at the end of its round has left what only an unfinished one needs
+        elif now.last:
+            # a command that was killed at the end of its round has left what only an unfinished one needs
             tidy(RunFolder(round_folder(folder, now.last)))
             clear(round_folder(folder, now.last))
         return write_result(folder, progress)
