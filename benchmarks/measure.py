@@ -101,6 +101,17 @@ def time_steps(step: Callable[[], object], plan: Plan, device: torch.device) -> 
     )
 
 
+def combined(timings: Sequence[Timing], start_seconds: float = 0.0) -> Timing:
+    """What time_steps would say of blocks that were timed one by one, between others."""
+    return Timing(
+        ms=median(timing.ms for timing in timings),
+        mean_ms=mean(timing.mean_ms for timing in timings),
+        slowest_ms=max(timing.slowest_ms for timing in timings),
+        start_seconds=start_seconds,
+        steps=sum(timing.steps for timing in timings),
+    )
+
+
 def time_call(call: Callable[[], object], device: torch.device, *, repeats: int) -> float:
     """Median seconds of a call, each one waited for; twice unmeasured first."""
     seconds = []

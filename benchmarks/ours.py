@@ -6,6 +6,7 @@ import copy
 import gc
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews, TokenCache
 from holotype.training.caching import open_cache
 from holotype.training.config import TrainConfig
+from holotype.training.journal import Position
 from holotype.training.loop import Loop
 from holotype.training.progress import StopRequest
 from holotype.training.turns import make_stream, on_stream
@@ -90,7 +92,12 @@ class Bench:
 
     def drop(self) -> None:
         """Give store and cache back, so that what is measured next has the memory to itself."""
-        self._cache = self._store = None
+        self._store = None
+        self.drop_cache()
+
+    def drop_cache(self) -> None:
+        """The same for what needs the images alone."""
+        self._cache = None
         free()
 
 
@@ -121,16 +128,23 @@ def make_loop(
     k: int | None = None,
     batch: int | None = None,
     seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    stage: int = 0,
 ) -> Loop:
-    """The loop of a run as `holotype train` makes it, without scoring and saving."""
+    """The loop of a run as `holotype train` makes it, without scoring and saving.
+
+    settings: of the method, where they are not its defaults. stage: that it starts with, the weights being as they are.
+    """
     world, n = bench.world, len(store)
     batch, backbone = batch or world.batch, bench.backbone()
     epochs = max(world.epochs, plan.steps // max(n // batch, 1) + 1)  # enough of them for the plan
     # a small rate: random networks must not end a measurement with a loss that is no number
     config = TrainConfig(epochs=epochs, batch_size=batch, lr=LR, eval_every=NEVER, save_seconds=NEVER)
     torch.set_float32_matmul_precision(config.matmul)
-    learner, table = world.method(method, backbone.dim, n, k), world.table(n, k)
-    return Loop(config, learner, backbone, store, table, world.compute(), seed=seed, cache=cache)
+    learner, table = world.method(method, backbone.dim, n, k, settings), world.table(n, k)
+    loop = Loop(config, learner, backbone, store, table, world.compute(), seed=seed, cache=cache)
+    loop.position = Position(stage=stage)
+    return loop
 
 
 def describe(loop: Loop, method: str) -> dict[str, Any]:
@@ -155,10 +169,12 @@ def measure_loop(
     *,
     k: int | None = None,
     batch: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    stage: int = 0,
 ) -> dict[str, Any]:
-    """Step time of one run."""
+    """Step time of one run, in the stage of this number."""
     with Peak(bench.world.device) as peak:
-        loop = make_loop(bench, method, plan, store, cache, k=k, batch=batch)
+        loop = make_loop(bench, method, plan, store, cache, k=k, batch=batch, settings=settings, stage=stage)
         training = loop.training(StopRequest())
         timing = time_steps(partial(next, training), plan, bench.world.device)
         training.close()

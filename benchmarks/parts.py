@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from ceilings import count_macs, measure_trunk
+from cluster_parts import clustering
+from effort import Effort
 from measure import Peak, Plan, time_steps
+from method_parts import image_stages, methods
 from ours import Bench, cache_record, free, measure_loop, measure_together
 from reference_style import WORKERS, Arithmetic, ReferenceStyle
 
@@ -17,34 +19,6 @@ from holotype.training.encode import Encoder
 
 METHODS = ("simgcd", "rpc")
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How long each kind of step is measured, and how far growth is followed."""
-
-    reference: Plan
-    exact: Plan
-    cached: Plan
-    together: Plan
-    repeats: int
-    """Of the trunk and the matrix product."""
-    runs: tuple[int, ...] = (1, 8)
-    """Runs that train at once."""
-    ks: tuple[int, ...] = (100, 200, 1000)
-    exact_growth: bool = True
-    """Whether growth with the batch is followed in exact mode too: every shape is compiled anew."""
-
-
-EFFORTS = {
-    "cuda": Effort(Plan(16, 4, 8), Plan(12, 20, 10), Plan(20, 20, 50), Plan(10, 10, 25), 20),
-    "cuda quick": Effort(
-        Plan(8, 2, 8), Plan(5, 5, 10), Plan(10, 5, 50), Plan(5, 5, 10), 10, exact_growth=False
-    ),
-    "cpu": Effort(Plan(2, 4, 2), Plan(2, 4, 2), Plan(4, 10, 5), Plan(2, 4, 2), 5),
-    "cpu quick": Effort(Plan(1, 2, 1), Plan(1, 2, 1), Plan(2, 3, 2), Plan(1, 2, 1), 2, exact_growth=False),
-}
-"""By device; any other device than these is measured like a CPU."""
 
 
 def ceilings(bench: Bench, effort: Effort) -> Row:
@@ -164,8 +138,11 @@ PARTS: dict[str, Callable[[Bench, Effort], Any]] = {
     "batch": batch,
     "k": k,
     "together": together,
+    "methods": methods,
     "images": images,
+    "image_stages": image_stages,
     "reference": reference,
+    "clustering": clustering,
 }
 """In the order in which they run: exact mode first, which must find nothing compiled yet, and side by side what
 shares the cache."""

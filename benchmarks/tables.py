@@ -8,12 +8,13 @@ from typing import Any
 
 from holotype.errors import InputError
 from holotype.machine.files import write_text
+from holotype.methods import METHODS
 
 Record = dict[str, Any]
 
 BEGIN, END = "<!-- tables of benchmarks/speed.py -->", "<!-- end of the tables -->"
 REFERENCE = "reference style"
-NAMES = {"simgcd": "SimGCD", "rpc": "RPC"}
+NAMES = {name: found.card.title for name, found in METHODS.items() if found.card is not None}
 
 
 def insert(text: str, document: Path) -> None:
@@ -49,6 +50,12 @@ def section(record: Record) -> str:
         blocks.append(growth_table(parts["k"], "k", "K"))
     if "together" in parts:
         blocks.append(together_table(parts["together"]))
+    if "methods" in parts:
+        blocks += [methods_table(parts["methods"]), METHODS_NOTE]
+    if "image_stages" in parts:
+        blocks += [stages_table(parts["image_stages"]), STAGES_NOTE]
+    if "clustering" in parts:
+        blocks += [clustering_table(parts["clustering"]), CLUSTERING_NOTE]
     return "\n\n".join(blocks)
 
 
@@ -189,6 +196,68 @@ def together_table(rows: Sequence[Record]) -> str:
         times = f"{row['ms'] / one:.2f}" if one else ""
         memory = size(row["device_bytes"]) if "device_bytes" in row else ""
         body.append([pipeline(row), method(row), str(row["runs"]), short(row["ms"]), times, memory])
+    return table(head, body)
+
+
+METHODS_NOTE = (
+    "Every method with its default settings. DCCL's steps see 128 images beside the batch; its search for concepts is "
+    "in the start and in no step. GPU memory: with the images and the token cache that lie there."
+)
+STAGES_NOTE = (
+    "These stages send both views of every image through the whole network, back through it as well unless SPTNet's "
+    "network learns. There prompt and network learn in turns, and are timed apart. GPU memory: with the images that "
+    "lie there, without a token cache."
+)
+CLUSTERING_NOTE = (
+    "Of made features, half of the classes known and half of their images labelled. Communities: the graph of 15 "
+    "neighbours, and the median of 3 searches in it."
+)
+
+
+def methods_table(rows: Sequence[Record]) -> str:
+    head = ["every method", "method", "ms a step", "images/s", "start, s", *memory_head(rows)]
+    body = [[pipeline(row), method(row), *step_cells(row), *memory_cells(row, rows)] for row in rows]
+    return table(head, body)
+
+
+def stages_table(rows: Sequence[Record]) -> str:
+    head = ["on images", "stage", "ms a step", "images/s", "start, s", *memory_head(rows)]
+    body = [
+        [pipeline(row), f"{method(row)}, {row['stage']}", *step_cells(row), *memory_cells(row, rows)]
+        for row in rows
+    ]
+    return table(head, body)
+
+
+def step_cells(row: Record) -> list[str]:
+    return [short(row["ms"]), f"{row['images_per_second']:,.0f}", f"{row['start_seconds']:.1f}"]
+
+
+def memory_head(rows: Sequence[Record]) -> list[str]:
+    return [*(["GPU memory"] if any("device_bytes" in row for row in rows) else []), "host memory"]
+
+
+def memory_cells(row: Record, rows: Sequence[Record]) -> list[str]:
+    """As memory_head names them; empty where a row has no such figure."""
+    names = ["device_bytes", "host_bytes"] if len(memory_head(rows)) == 2 else ["host_bytes"]
+    return [size(row[name]) if name in row else "" for name in names]
+
+
+def clustering_table(rows: Sequence[Record]) -> str:
+    head = ["clustering", "where", "rows", "width", "K", "of which graph, s", "seconds", *memory_head(rows)]
+    body = [
+        [
+            f"{row['what']}, {row['detail']}",
+            row["where"],
+            f"{row['images']:,}",
+            f"{row['dim']:,}",
+            f"{row['k']:,}",
+            short(row["graph_seconds"]) if "graph_seconds" in row else "",
+            short(row["seconds"]),
+            *memory_cells(row, rows),
+        ]
+        for row in rows
+    ]
     return table(head, body)
 
 

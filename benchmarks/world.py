@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,12 +44,19 @@ class World:
             np.array(self.paths[:n], dtype=object), np.array(label, dtype=object), known, name="speed"
         )
 
-    def method(self, name: str, dim: int, n: int | None = None, k: int | None = None) -> Method:
-        """With its default settings and fresh heads."""
+    def method(
+        self,
+        name: str,
+        dim: int,
+        n: int | None = None,
+        k: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Method:
+        """With fresh heads and its default settings, but for those that are given."""
         table, cls = self.table(n, k), find_method(name)
         torch.manual_seed(0)
         task = Task(len(table.known), k or self.k, dim, len(table), int(table.labelled.sum()), self.epochs)
-        return cls(cls.Config(), task)
+        return cls(cls.Config(**(settings or {})), task)
 
     def model(self) -> Model:
         """The whole network as timm builds it, with random weights."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import method_parts
 import parts
 import pytest
 import speed
 import torch
+from effort import EFFORTS, Clusters, Effort
 from measure import Plan
-from parts import PARTS, Effort
+from parts import PARTS
 
 SMALL = [
     "--device",
@@ -32,7 +35,12 @@ SMALL += ["--cache-views", "2+1"]
 @pytest.fixture(autouse=True)
 def little_effort(monkeypatch) -> None:
     plan = Plan(1, 1, 1)
-    monkeypatch.setitem(parts.EFFORTS, "cpu", Effort(plan, plan, plan, plan, 1, runs=(1, 2), ks=(4, 6)))
+    few = Effort(plan, plan, plan, plan, 1, runs=(1, 2), ks=(4, 6), methods=plan, image_stages=plan)
+    few = replace(few, communities=Clusters(60, 8, 4), kmeans=Clusters(80, 8, 4, starts=2))
+    monkeypatch.setitem(EFFORTS, "cpu", few)
+    for name in ("gcd", "dccl", "promptcal"):  # 65 536 outputs take seconds a step on a CPU
+        given = method_parts.SETTINGS.get(name, {})
+        monkeypatch.setitem(method_parts.SETTINGS, name, {**given, "proj_out": 0})
     monkeypatch.setattr(parts, "WORKERS", 1)
     monkeypatch.setattr("ceilings.SIDES", {"cpu": 64})
     monkeypatch.setattr("logging.basicConfig", lambda **given: None)
@@ -60,6 +68,9 @@ def test_a_whole_run(tmp_path: Path, capsys) -> None:
     assert grown[0]["cache"]["bytes"] == 4 * grown[2]["cache"]["bytes"]
     assert grown[0]["store_bytes"] > grown[1]["store_bytes"] > grown[2]["store_bytes"]
     assert record["parts"]["ceilings"]["share"] > 0
+    assert [row["method"] for row in record["parts"]["methods"]] == list(method_parts.TOKEN_METHODS)
+    assert [row["method"] for row in record["parts"]["image_stages"]] == ["sptnet"] * 2 + ["promptcal"] * 2
+    assert [row["images"] for row in record["parts"]["clustering"]] == [60, 80]
     assert record["torch"] == torch.__version__
     assert record["command"].startswith("python benchmarks/speed.py --device cpu --n-images 32")
     assert record["n_images"] == 32

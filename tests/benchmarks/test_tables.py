@@ -128,6 +128,27 @@ def test_growth_and_ceilings(record: dict) -> None:
     assert "| 1,000 | cached 2+1, bf16 | 1.0 | 1.00 GB | 3.0 | 5.00 GB | 2.00 |" in text
 
 
+def test_methods_stages_and_clustering(record: dict) -> None:
+    record["parts"] = {
+        "methods": [row("cached 2+1", "uno", "bf16", 3.5, captured=True)],
+        "image_stages": [row("images", "sptnet", "bf16", 25.0, stage="second stage, prompt learns")],
+        "clustering": [
+            {"what": "communities", "where": "1 CPU core", "images": 6000, "dim": 384, "k": 200}
+            | {"detail": "84,000 links", "graph_seconds": 0.5, "search_seconds": 1.0, "seconds": 1.5},
+            {"what": "semi-supervised k-means", "where": "Card", "images": 127_000, "dim": 768, "k": 100}
+            | {"detail": "100 starts", "seconds": 42.0, "host_bytes": 3e9, "device_bytes": 5e9},
+        ],
+    }
+    text = section(record)
+    assert "| cached 2+1, bf16, captured | UNO+ | 3.50 | 28,571 | 2.0 | 5.00 GB | 3.00 GB |" in text
+    assert "| images, bf16 | SPTNet, second stage, prompt learns | 25.0 | 4,000 | 2.0 | 5.00 GB |" in text
+    assert "| communities, 84,000 links | 1 CPU core | 6,000 | 384 | 200 | 0.50 | 1.50 |  |  |" in text
+    assert (
+        "| semi-supervised k-means, 100 starts | Card | 127,000 | 768 | 100 |  | 42.0 | 5.00 GB | 3.00 GB |"
+        in text
+    )
+
+
 def test_a_cpu_has_no_gpu_memory_and_missing_parts_are_left_out(record: dict) -> None:
     for rows in record["parts"].values():
         for one in rows:
