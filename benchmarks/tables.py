@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from method_tables import (
+    CLUSTERING_NOTE,
+    METHODS_NOTE,
+    STAGES_NOTE,
+    clustering_table,
+    methods_table,
+    stages_table,
+)
+from table_cells import Record, method, pipeline, short, size, table
 
 from holotype.errors import InputError
 from holotype.machine.files import write_text
-from holotype.methods import METHODS
-
-Record = dict[str, Any]
 
 BEGIN, END = "<!-- tables of benchmarks/speed.py -->", "<!-- end of the tables -->"
 REFERENCE = "reference style"
-NAMES = {name: found.card.title for name, found in METHODS.items() if found.card is not None}
 
 
 def insert(text: str, document: Path) -> None:
@@ -35,7 +40,7 @@ def tables(records: Sequence[Record]) -> str:
 def section(record: Record) -> str:
     """All tables of one file; parts that were not measured are left out."""
     parts = record["parts"]
-    blocks = [f"### {record['hardware']}", conditions(record)]
+    blocks = [f"### {title(record)}", conditions(record)]
     if rows := [row for name in ("reference", "exact", "cached") for row in parts.get(name, [])]:
         blocks += [steps_table(rows, record["costs"]), SECONDS_NOTE]
     if record["costs"]:
@@ -57,6 +62,18 @@ def section(record: Record) -> str:
     if "clustering" in parts:
         blocks += [clustering_table(parts["clustering"]), CLUSTERING_NOTE]
     return "\n\n".join(blocks)
+
+
+LATER = {"methods": "every method", "image_stages": "stages on images", "clustering": "clustering"}
+"""Parts that stand well in a file of their own, beside that of the others from the same machine."""
+
+
+def title(record: Record) -> str:
+    """The machine, and what else tells its sections apart."""
+    if not record["parts"] or record["parts"].keys() - LATER:
+        return str(record["hardware"])
+    told = ", ".join(words for part, words in LATER.items() if part in record["parts"])
+    return f"{record['hardware']}, {record['arch']}: {told}"
 
 
 SECONDS_NOTE = (
@@ -87,12 +104,6 @@ def conditions(record: Record) -> str:
     return "\n".join(lines)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Markdown; the first two columns are words, the others numbers."""
-    rule = ["---" if i < 2 else "---:" for i in range(len(head))]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))
-
-
 def steps_table(rows: Sequence[Record], costs: Record) -> str:
     found = {(row["method"], row["arithmetic"]): row for row in rows if row["pipeline"] == REFERENCE}
     kinds = list(dict.fromkeys(arithmetic for _, arithmetic in found))
@@ -117,21 +128,6 @@ def steps_table(rows: Sequence[Record], costs: Record) -> str:
             ]
         )
     return table(head, body)
-
-
-def pipeline(row: Record) -> str:
-    """`reference style, fp16, 8 workers`, or `cached 16+8, bf16, captured`."""
-    words = [row["pipeline"], row["arithmetic"]]
-    if "workers" in row:
-        words.append(f"{row['workers']} workers")
-    if row.get("captured"):
-        words.append("captured")
-    return ", ".join(words)
-
-
-def method(row: Record) -> str:
-    name = str(row["method"])
-    return NAMES.get(name, name)
 
 
 def ratio(reference: Record | None, row: Record) -> str:
@@ -199,68 +195,6 @@ def together_table(rows: Sequence[Record]) -> str:
     return table(head, body)
 
 
-METHODS_NOTE = (
-    "Every method with its default settings. DCCL's steps see 128 images beside the batch; its search for concepts is "
-    "in the start and in no step. GPU memory: with the images and the token cache that lie there."
-)
-STAGES_NOTE = (
-    "These stages send both views of every image through the whole network, back through it as well unless SPTNet's "
-    "network learns. There prompt and network learn in turns, and are timed apart. GPU memory: with the images that "
-    "lie there, without a token cache."
-)
-CLUSTERING_NOTE = (
-    "Of made features, half of the classes known and half of their images labelled. Communities: the graph of 15 "
-    "neighbours, and the median of 3 searches in it."
-)
-
-
-def methods_table(rows: Sequence[Record]) -> str:
-    head = ["every method", "method", "ms a step", "images/s", "start, s", *memory_head(rows)]
-    body = [[pipeline(row), method(row), *step_cells(row), *memory_cells(row, rows)] for row in rows]
-    return table(head, body)
-
-
-def stages_table(rows: Sequence[Record]) -> str:
-    head = ["on images", "stage", "ms a step", "images/s", "start, s", *memory_head(rows)]
-    body = [
-        [pipeline(row), f"{method(row)}, {row['stage']}", *step_cells(row), *memory_cells(row, rows)]
-        for row in rows
-    ]
-    return table(head, body)
-
-
-def step_cells(row: Record) -> list[str]:
-    return [short(row["ms"]), f"{row['images_per_second']:,.0f}", f"{row['start_seconds']:.1f}"]
-
-
-def memory_head(rows: Sequence[Record]) -> list[str]:
-    return [*(["GPU memory"] if any("device_bytes" in row for row in rows) else []), "host memory"]
-
-
-def memory_cells(row: Record, rows: Sequence[Record]) -> list[str]:
-    """As memory_head names them; empty where a row has no such figure."""
-    names = ["device_bytes", "host_bytes"] if len(memory_head(rows)) == 2 else ["host_bytes"]
-    return [size(row[name]) if name in row else "" for name in names]
-
-
-def clustering_table(rows: Sequence[Record]) -> str:
-    head = ["clustering", "where", "rows", "width", "K", "of which graph, s", "seconds", *memory_head(rows)]
-    body = [
-        [
-            f"{row['what']}, {row['detail']}",
-            row["where"],
-            f"{row['images']:,}",
-            f"{row['dim']:,}",
-            f"{row['k']:,}",
-            short(row["graph_seconds"]) if "graph_seconds" in row else "",
-            short(row["seconds"]),
-            *memory_cells(row, rows),
-        ]
-        for row in rows
-    ]
-    return table(head, body)
-
-
 def images_table(rows: Sequence[Record]) -> str:
     head = ["images", "pipeline", "decoding, s", "store", "caching, s", "cache", "ms a step"]
     body = [
@@ -276,14 +210,3 @@ def images_table(rows: Sequence[Record]) -> str:
         for row in sorted(rows, key=lambda row: int(row["images"]))
     ]
     return table(head, body)
-
-
-def short(value: float) -> str:
-    """Three figures that mean something."""
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-
-
-def size(n: int) -> str:
-    return f"{n / 1e9:.2f} GB" if n >= 1e9 else f"{n / 1e6:.1f} MB"

@@ -16,6 +16,7 @@ from holotype.machine import torchvision_cure as _torchvision
 from holotype.machine.device import Compute
 from holotype.methods import Method, Task, find_method
 from holotype.models.backbone import IMAGENET_MEAN, IMAGENET_STD, Backbone, BackboneConfig, load_backbone
+from holotype.models.origins import MADE
 from holotype.models.tails import split
 from holotype.models.whole_tail import Model
 
@@ -28,7 +29,8 @@ class World:
 
     paths: list[str]
     arch: str
-    """timm's name of a network, which gets random weights (they do not matter for speed), or "embedded"."""
+    """timm's name of a network or that of one made for the project, which gets random weights (they do not matter for
+    speed), or "embedded"."""
     image_size: int
     batch: int
     k: int
@@ -64,6 +66,7 @@ class World:
         import timm
 
         arch = EMBEDDED_ARCH if self.arch == "embedded" else self.arch
+        arch = MADE[arch].arch if arch in MADE else arch
         if not timm.is_model(arch):
             raise InputError(f"timm knows no network {arch}; give --arch another name.")
         torch.manual_seed(0)

@@ -140,6 +140,7 @@ def test_methods_stages_and_clustering(record: dict) -> None:
         ],
     }
     text = section(record)
+    assert text.startswith("### 1 x Card, vit: every method, stages on images, clustering\n")
     assert "| cached 2+1, bf16, captured | UNO+ | 3.50 | 28,571 | 2.0 | 5.00 GB | 3.00 GB |" in text
     assert "| images, bf16 | SPTNet, second stage, prompt learns | 25.0 | 4,000 | 2.0 | 5.00 GB |" in text
     assert "| communities, 84,000 links | 1 CPU core | 6,000 | 384 | 200 | 0.50 | 1.50 |  |  |" in text

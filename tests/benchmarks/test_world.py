@@ -39,6 +39,14 @@ def test_the_embedded_network_has_the_same_shape_as_its_stand_in(photographs) ->
     assert int(model.num_features) == backbone.dim
 
 
+def test_the_network_of_the_published_runs_has_a_name_here(photographs) -> None:
+    """timm knows its shape under another name."""
+    model = World(photographs, "vit_small_patch14_224", 224, 8, 4, torch.device("cpu")).model()
+    assert model.patch_embed.patch_size == (14, 14)
+    assert model.patch_embed.grid_size == (16, 16)
+    assert (model.num_features, len(model.blocks)) == (384, 12)
+
+
 def test_an_unknown_network_is_told_in_a_sentence(photographs) -> None:
     with pytest.raises(InputError, match="--arch"):
         World(photographs, "vit_of_nobody", 32, 8, 4, torch.device("cpu")).model()
