@@ -168,18 +168,19 @@ def steps(name: str, results: Records) -> Iterator[str]:
     """Time of a step and memory, where benchmarks/speed.py has measured the method."""
     body = []
     for path in sorted((results.folder / "speed").glob("*.json")):
-        record = read_record(path, ("hardware", "parts"), "speed.py")
-        for part in ("exact", "cached"):
+        record = read_record(path, ("hardware", "arch", "parts"), "speed.py")
+        for part in ("exact", "cached", "methods", "image_stages"):
             for row in record["parts"].get(part, []):
                 if row["method"] == name:
                     memory = size(row["device_bytes"]) if "device_bytes" in row else "none"
-                    told = [pipeline(row), record["hardware"], short(row["ms"]), memory]
+                    step = ", ".join([pipeline(row), *([row["stage"]] if "stage" in row else [])])
+                    told = [step, f"{record['arch']}, {record['hardware']}", short(row["ms"]), memory]
                     body.append([*told, size(row["host_bytes"])])
     if not body:
         yield "Time of a step and memory have not been measured."
         return
-    yield table(["Pipeline", "Hardware", "ms a step", "GPU memory", "Host memory"], body)
-    yield "Networks, batches and commands of these steps are in [performance.md](../performance.md)."
+    yield table(["Pipeline", "Network and hardware", "ms a step", "GPU memory", "Host memory"], body)
+    yield "Batches and commands of these steps are in [performance.md](../performance.md)."
 
 
 # -- what is printed ----------------------------------------------------------------------------------

@@ -73,7 +73,13 @@ def title(record: Record) -> str:
     if not record["parts"] or record["parts"].keys() - LATER:
         return str(record["hardware"])
     told = ", ".join(words for part, words in LATER.items() if part in record["parts"])
-    return f"{record['hardware']}, {record['arch']}: {told}"
+    network = f", {record['arch']}" if sees_images(record) else ""
+    return f"{record['hardware']}{network}: {told}"
+
+
+def sees_images(record: Record) -> bool:
+    """Whether anything but clustering was measured."""
+    return list(record["parts"]) != ["clustering"]
 
 
 SECONDS_NOTE = (
@@ -92,11 +98,14 @@ def conditions(record: Record) -> str:
         f"{record['torch']}, torchvision {record['torchvision']}, timm {record['timm']}",
         f"- commit: {record['commit'] or 'not a checkout'}",
         *(f"- command: `{command}`" for command in commands),
-        f"- images: {record['photographs']}",
-        f"- network: {record['arch']} at {record['image_size']} pixels, "
-        f"{'its weights' if record['arch'] == 'embedded' else 'random weights'}; batch {record['batch']}, "
-        f"K = {record['k']}",
     ]
+    if sees_images(record):
+        lines += [
+            f"- images: {record['photographs']}",
+            f"- network: {record['arch']} at {record['image_size']} pixels, "
+            f"{'its weights' if record['arch'] == 'embedded' else 'random weights'}; batch {record['batch']}, "
+            f"K = {record['k']}",
+        ]
     if record.get("load") is not None:
         lines.append(f"- load average of the machine before the start: {record['load']}")
     if record.get("quick"):

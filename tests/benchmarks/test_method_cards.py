@@ -118,9 +118,16 @@ def test_steps_and_memory_where_they_were_measured(top: Path) -> None:
     speed.mkdir()
     row = '{"pipeline": "exact", "method": "rpc", "arithmetic": "bf16", "ms": 32.5, "host_bytes": 3460000000, %s}'
     rows = [row % '"device_bytes": 2850000000', row.replace("rpc", "simgcd") % '"captured": true']
-    (speed / "one.json").write_text(f'{{"hardware": "1 x Card", "parts": {{"exact": [{", ".join(rows)}]}}}}')
-    assert "| exact, bf16 | 1 x Card | 32.5 | 2.85 GB | 3.46 GB |" in card(top)
-    assert "| exact, bf16, captured | 1 x Card | 32.5 | none | 3.46 GB |" in card(top, "simgcd")
+    staged = (
+        row.replace("rpc", "sptnet").replace("exact", "images") % '"stage": "second stage, prompt learns"'
+    )
+    parts = f'{{"exact": [{", ".join(rows)}], "image_stages": [{staged}]}}'
+    (speed / "one.json").write_text(f'{{"hardware": "1 x Card", "arch": "vit", "parts": {parts}}}')
+    assert "| exact, bf16 | vit, 1 x Card | 32.5 | 2.85 GB | 3.46 GB |" in card(top)
+    assert "| exact, bf16, captured | vit, 1 x Card | 32.5 | none | 3.46 GB |" in card(top, "simgcd")
+    assert "| images, bf16, second stage, prompt learns | vit, 1 x Card | 32.5 | none |" in card(
+        top, "sptnet"
+    )
 
 
 def test_what_the_method_says_of_itself(top: Path) -> None:

@@ -150,6 +150,14 @@ def test_methods_stages_and_clustering(record: dict) -> None:
     )
 
 
+def test_clustering_alone_sees_no_image(record: dict) -> None:
+    record["parts"], record["costs"] = {"clustering": []}, {}
+    text = section(record)
+    assert text.startswith("### 1 x Card: clustering\n")
+    assert "network:" not in text
+    assert "torch 2.11" in text
+
+
 def test_a_cpu_has_no_gpu_memory_and_missing_parts_are_left_out(record: dict) -> None:
     for rows in record["parts"].values():
         for one in rows:
