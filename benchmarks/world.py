@@ -70,7 +70,11 @@ class World:
         if not timm.is_model(arch):
             raise InputError(f"timm knows no network {arch}; give --arch another name.")
         torch.manual_seed(0)
-        return timm.create_model(arch, img_size=self.image_size, num_classes=0)
+        model = timm.create_model(arch, img_size=self.image_size, num_classes=0)
+        for name, parameter in model.named_parameters():
+            if name.endswith(".gamma"):  # timm starts it near 0, with which all images would look the same
+                torch.nn.init.ones_(parameter)
+        return model
 
     def backbone(self) -> Backbone:
         """The same network as trunk and tail."""

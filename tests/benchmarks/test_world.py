@@ -45,6 +45,7 @@ def test_the_network_of_the_published_runs_has_a_name_here(photographs) -> None:
     assert model.patch_embed.patch_size == (14, 14)
     assert model.patch_embed.grid_size == (16, 16)
     assert (model.num_features, len(model.blocks)) == (384, 12)
+    assert bool((model.blocks[0].ls1.gamma == 1).all())  # else every image would have the same features
 
 
 def test_an_unknown_network_is_told_in_a_sentence(photographs) -> None:
