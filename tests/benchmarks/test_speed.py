@@ -114,6 +114,24 @@ def test_a_part_that_fails_does_not_end_the_others(tmp_path: Path, monkeypatch, 
     assert "failed, as told above: exact." in capsys.readouterr().err
 
 
+def test_a_method_that_fails_costs_its_own_row_alone(tmp_path: Path, monkeypatch, capsys) -> None:
+    real = method_parts.measure_loop
+
+    def broken(bench, name, *given, **settings):
+        if name == "uno":
+            raise torch.OutOfMemoryError("too large")
+        return real(bench, name, *given, **settings)
+
+    monkeypatch.setattr(method_parts, "TOKEN_METHODS", ("simgcd", "uno", "rs"))
+    monkeypatch.setattr(method_parts, "measure_loop", broken)
+    out = tmp_path / "speed.json"
+    assert speed.main([*SMALL, "--out", str(out), "--only", "methods,clustering"]) == 1
+    found = json.loads(out.read_text())["parts"]
+    assert [row["method"] for row in found["methods"]] == ["simgcd", "rs"]
+    assert len(found["clustering"]) == 2
+    assert "failed, as told above: methods." in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
