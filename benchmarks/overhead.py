@@ -13,7 +13,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,9 +69,16 @@ VARIANTS = {
 class Sizes(World):
     """A world whose methods are the variants, with CUB's recipe."""
 
-    def method(self, name: str, dim: int, n: int | None = None, k: int | None = None) -> Method:
+    def method(
+        self,
+        name: str,
+        dim: int,
+        n: int | None = None,
+        k: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Method:
         variant, table = VARIANTS[name], self.table(n, k)
-        experiment = resolve(variant.method, "cub", variant.preset, variant.settings)
+        experiment = resolve(variant.method, "cub", variant.preset, {**variant.settings, **(settings or {})})
         torch.manual_seed(0)
         task = Task(len(table.known), k or self.k, dim, len(table), int(table.labelled.sum()), self.epochs)
         return find_method(variant.method)(experiment.method, task)

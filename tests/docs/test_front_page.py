@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -58,19 +59,32 @@ def results_rows(study: str) -> dict[str, tuple[str, str]]:
     return {row[0].split()[0]: (row[all_], row[seeds].rpartition("(")[2].rstrip(")")) for row in rows}
 
 
+def measured_steps() -> dict[str, list[str]]:
+    """Method -> milliseconds of its kinds of step, in the order of training."""
+    file = TOP / "experiments" / "results" / "speed" / "h200-vit-s14.json"
+    parts = json.loads(file.read_text(encoding="utf-8"))["parts"]
+    found = {row["method"]: [f"{row['ms']:.1f}"] for row in parts["methods"]}
+    found["sptnet"] = list(found["simgcd"])  # its first stage
+    for row in parts["image_stages"]:
+        found.setdefault(row["method"], []).append(f"{row['ms']:.1f}")
+    return found
+
+
 def test_the_table_of_the_front_page_is_that_of_the_results() -> None:
     titles = {kind.card.title: name for name, kind in METHODS.items()}
     rows = re.findall(
-        r"^\| ([\w+-]+) \| (\d{4}) \| (.+?) \| (\d*) ?\| (.+?) \| ?(\d*) ?\|$", README, re.MULTILINE
+        r"^\| ([\w+-]+) \| (\d{4}) \| (.+?) \| (\d*) ?\| (.+?) \| ?(\d*) ?\| (.+?) \|$", README, re.MULTILINE
     )
     assert len(rows) == len(METHODS) == len(titles)
     cub, cifar = results_rows("peers"), results_rows("peers-cifar")
-    for title, year, *cells in rows:
+    steps = measured_steps()
+    for title, year, *cells, ms in rows:
         name = titles[title]
         assert int(year) == METHODS[name].card.year
         mine = [cell.strip("* ") for cell in cells]
         assert mine[:2] == list(cub[name]), name
         assert mine[2:] == list(cifar.get(name, ("not run", ""))), name
+        assert re.findall(r"\d+\.\d", ms) == steps.get(name, []), name
 
 
 @pytest.mark.parametrize("file", ["README.md", "docs/findings.md"])
