@@ -1,7 +1,7 @@
 """Train on several workers of a Ray cluster, with Ray Train.
 
     pip install 'holotype[ray]'
-    python examples/ray_train.py --workers 4 --gpu --address HOST:6379 --out /shared/rpc-cub rpc cub root=/shared/data
+    python examples/ray_train.py --workers 4 --gpu --address HOST:6379 --out /nfs/rpc-cub rpc cub root=/nfs/data
 
 Every worker calls `holotype.train`, as every process that torchrun starts does: Ray has told them who they are, and the
 weights are those of one process. Nothing is kept in Ray: the run folder, which all nodes must see, has the state. If a

@@ -6,6 +6,7 @@ import email
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -89,6 +90,28 @@ def test_the_sdist_makes_the_same_wheel(wheel: Path, sdist: Path, tmp_path: Path
     one, other = zipfile.ZipFile(wheel), zipfile.ZipFile(again)
     assert sorted(one.namelist()) == sorted(other.namelist())
     assert [name for name in one.namelist() if one.read(name) != other.read(name)] == []
+
+
+def test_the_container_copies_all_that_the_wheel_is_made_of(wheel: Path, tmp_path: Path) -> None:
+    lines = (TOP / "Containerfile").read_text(encoding="utf-8").splitlines()
+    for line in lines:
+        if line.startswith("COPY "):
+            *sources, target = line.split()[1:]
+            for name in sources:
+                source, place = TOP / name, tmp_path / target.strip("/")
+                if source.is_dir():
+                    shutil.copytree(source, place, ignore=shutil.ignore_patterns("__pycache__"))
+                else:
+                    place.mkdir(exist_ok=True)
+                    shutil.copy(source, place)
+    again = build(tmp_path / "build", "wheel", tmp_path / "dist")
+    assert sorted(zipfile.ZipFile(again).namelist()) == sorted(zipfile.ZipFile(wheel).namelist())
+    assert 'ENTRYPOINT ["holotype"]' in lines
+    image = next(line for line in lines if line.startswith("FROM python:"))
+    assert image.removeprefix("FROM python:").removesuffix("-slim") in (
+        "3.11",
+        "3.12",
+    )  # those that are tested
 
 
 # -- what is said beside it, which needs no build -----------------------------------------------------
