@@ -3,13 +3,10 @@ simulated.
 
     python benchmarks/slices.py --slices 24414                     # 10^8 images in slices of 4,096, in this process
     python benchmarks/slices.py --slices 24414 --engine ray --actors 2
-    python benchmarks/slices.py --memory                           # `embed` of 10^4, 10^5 and 10^6 rows
     python benchmarks/slices.py --loop 1024                        # real photographs: slices against the plain loop
 
 The job of a simulated slice reads its row of the plan and writes 1 kB, beside and renamed. With --synced it waits for
-the disk as well, as a real part does: then it is the disk that is measured. With --memory everything is real but the
-network, which gives noise: the stream of the source, the plan, the stamps of the files, parts of 4,096 features of 768
-numbers. Each measurement is a process of its own, and its peak is the one that the system has seen.
+the disk as well, as a real part does: then it is the disk that is measured.
 """
 
 from __future__ import annotations
@@ -18,8 +15,6 @@ import argparse
 import json
 import os
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -36,9 +31,6 @@ from holotype.machine.engine import Engine, run_slices
 from holotype.machine.files import write_bytes
 from holotype.runs.slice_folder import Wanted, prepare
 
-ROWS = (10_000, 100_000, 1_000_000)
-EACH, DIM = 4096, 768
-IN_A_FOLDER = 1000
 CONTENT = bytes(1000)
 
 
@@ -111,69 +103,6 @@ def peak() -> int:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)
 
 
-# -- memory of embed --------------------------------------------------------------------------------------
-
-
-def embed_noise(source: Path, folder: Path) -> dict[str, object]:
-    """`holotype embed` with noise in the network's place."""
-    from holotype.data.sources import stream_paths
-    from holotype.models.backbone import BackboneConfig
-    from holotype.runs.embed import Embeddings
-    from holotype.runs.slices import EmbedSlice
-
-    class Noise(EmbedSlice):
-        def _embed(self, paths: list[str], rows: np.ndarray, found: Embeddings, advance: object) -> int:
-            found.features[rows] = np.random.default_rng(0).standard_normal((len(rows), DIM))
-            return len(rows)
-
-    before, start = peak(), time.perf_counter()
-    planned = prepare(folder, Wanted({"format": 0}, {}, str(source), lambda: stream_paths(source), EACH))
-    after_plan, plan_s = peak(), time.perf_counter() - start
-    job = Noise(str(folder), planned.root, BackboneConfig(), "", 224, DIM, "cpu")
-    failed = planned.run(partial(run_slices, job), lambda number, tally: None)
-    assert failed == {}, failed
-    told = {"rows": planned.n, "imports_MB": before, "plan_MB": after_plan, "peak_MB": peak()}
-    return told | {"plan_s": round(plan_s, 1), "all_s": round(time.perf_counter() - start, 1)}
-
-
-def make_sources(rows: int, place: Path) -> dict[str, Path]:
-    """The same image so many times: as links in folders of 1,000, in a Parquet file, and in a list of those links."""
-    import io
-
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    from PIL import Image
-
-    stream = io.BytesIO()
-    Image.fromarray(np.zeros((32, 32, 3), np.uint8)).save(stream, "PNG")
-    (place / "one.png").write_bytes(stream.getvalue())
-    folder, listed = place / "folder", place / "list.csv"
-    with listed.open("w") as lines:
-        lines.write("path\n")
-        for number in range(rows):
-            inner = folder / f"{number // IN_A_FOLDER:06d}"
-            if number % IN_A_FOLDER == 0:
-                inner.mkdir(parents=True)
-            os.symlink(place / "one.png", inner / f"{number:09d}.png")
-            lines.write(f"folder/{inner.name}/{number:09d}.png\n")
-    schema = pa.schema([("image", pa.struct([("bytes", pa.binary())]))])
-    with pq.ParquetWriter(place / "images.parquet", schema) as writer:
-        for first in range(0, rows, 10_000):
-            some = [{"bytes": stream.getvalue()}] * min(10_000, rows - first)
-            writer.write_table(pa.table({"image": pa.array(some, schema[0].type)}, schema))
-    return {"folder": folder, "Parquet of images": place / "images.parquet", "CSV list": listed}
-
-
-def measure_memory(place: Path, most: int) -> None:
-    for rows in (one for one in ROWS if one <= most):
-        inner = place / str(rows)
-        inner.mkdir()
-        for kind, source in make_sources(rows, inner).items():
-            words = [sys.executable, __file__, "--embed", str(source), "--folder", str(inner / f"out {kind}")]
-            found = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
-            print(json.dumps({"source": kind, **found}), flush=True)
-
-
 # -- against the plain loop -------------------------------------------------------------------------------
 
 
@@ -226,21 +155,14 @@ def main() -> None:
     parser.add_argument("--engine", choices=("local", "ray"), default="local")
     parser.add_argument("--actors", type=int, default=2)
     parser.add_argument("--synced", action="store_true", help="wait for the disk after each slice")
-    parser.add_argument("--memory", action="store_true", help="measure the memory of embed instead")
-    parser.add_argument("--most", type=int, default=max(ROWS), help="with --memory: rows at most")
-    parser.add_argument("--embed", type=Path, help="measure one source; what --memory starts")
     parser.add_argument("--loop", type=int, metavar="IMAGES", help="compare with the plain loop instead")
     parser.add_argument("--repeats", type=int, default=3, help="with --loop")
     parser.add_argument("--folder", type=Path, help="where to write (default: a temporary folder)")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         place = given.folder or Path(temporary)
-        if given.embed:
-            print(json.dumps(embed_noise(given.embed, place)))
-        elif given.loop:
+        if given.loop:
             print(json.dumps(compare_loop(given.loop, given.repeats, place)))
-        elif given.memory:
-            measure_memory(place, given.most)
         else:
             print(
                 json.dumps(simulate(given.slices, given.engine, given.actors, given.synced, place / "parts"))

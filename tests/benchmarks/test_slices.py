@@ -1,4 +1,4 @@
-"""The simulation of large collections, with few slices; and memory that does not grow with the rows."""
+"""The simulation of large collections, with few slices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import slices
-from slices import embed_noise, make_sources, simulate
+from slices import simulate
 
 
 def test_a_simulation_does_every_slice(tmp_path) -> None:
@@ -16,16 +16,6 @@ def test_a_simulation_does_every_slice(tmp_path) -> None:
         assert told["slices"] == 50
         assert told["slices_per_s"] > 0
         assert len(list((tmp_path / str(synced)).glob("part-*.parquet"))) == 50
-
-
-def test_all_kinds_of_sources_are_embedded_in_a_stream(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(slices, "IN_A_FOLDER", 10)
-    monkeypatch.setattr(slices, "EACH", 8)
-    monkeypatch.setattr(slices, "DIM", 4)
-    for kind, source in make_sources(25, tmp_path).items():
-        told = embed_noise(source, tmp_path / f"out {kind}")
-        assert told["rows"] == 25
-        assert len(list((tmp_path / f"out {kind}").glob("part-*.parquet"))) == 4
 
 
 def test_the_command_prints_one_line(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,154 @@
+"""What `embed` and `assign` hold while they go through 10^4, 10^5 and 10^6 images.
+
+    python benchmarks/slice_memory.py                # both, three kinds of sources
+    python benchmarks/slice_memory.py --most 100000
+
+Everything is real but the network, which gives noise: the stream of the source, the plan, the stamps of the files,
+parts of 4,096 features of 768 numbers, or of 4,096 placed images. Each measurement is a process of its own, and its
+peak is the one that the system has seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from slices import peak
+
+from holotype.machine.engine import run_slices
+from holotype.runs.slice_folder import Planned, Wanted, prepare
+
+ROWS = (10_000, 100_000, 1_000_000)
+EACH, DIM = 4096, 768
+IN_A_FOLDER = 1000
+
+
+def through(plan: Callable[[], Planned], make_job: Callable[[Planned], Any]) -> dict[str, object]:
+    """Plan and slices in this process, with the peak after each."""
+    before, start = peak(), time.perf_counter()
+    planned = plan()
+    told = {"rows": planned.n, "imports_MB": before, "plan_MB": peak()}
+    told["plan_s"] = round(time.perf_counter() - start, 1)
+    failed = planned.run(partial(run_slices, make_job(planned)), lambda number, answer: None)
+    assert failed == {}, failed
+    return told | {"peak_MB": peak(), "all_s": round(time.perf_counter() - start, 1)}
+
+
+def embed_noise(source: Path, folder: Path) -> dict[str, object]:
+    """`holotype embed` with noise in the network's place."""
+    from holotype.data.sources import stream_paths
+    from holotype.models.backbone import BackboneConfig
+    from holotype.runs.embed import Embeddings
+    from holotype.runs.slices import EmbedSlice
+
+    class Noise(EmbedSlice):
+        def _embed(self, paths: list[str], rows: np.ndarray, found: Embeddings, advance: object) -> int:
+            found.features[rows] = np.random.default_rng(0).standard_normal((len(rows), DIM))
+            return len(rows)
+
+    wanted = Wanted({"format": 0}, {}, str(source), lambda: stream_paths(source), EACH)
+    return through(
+        lambda: prepare(folder, wanted),
+        lambda planned: Noise(str(folder), planned.root, BackboneConfig(), "", 224, DIM, "cpu"),
+    )
+
+
+def assign_noise(run: Path, source: Path, folder: Path) -> dict[str, object]:
+    """`holotype assign` in slices, with noise in the network's place; run: a trained one."""
+    from holotype.data.sources import stream_paths
+    from holotype.placing.slices import assign_job, assign_wanted
+    from holotype.runs.trained import Read
+
+    job = assign_job(run, folder, "cpu")
+    trained = job.model().trained
+
+    def read(paths: list[str]) -> Read:
+        features = np.random.default_rng(0).standard_normal((len(paths), trained.backbone.dim))
+        nothing = np.full(len(paths), "", dtype=object)
+        return Read(features.astype(np.float32), nothing, nothing)
+
+    # the one place where images go through the network; a loaded model is frozen against slips, not against this
+    object.__setattr__(trained, "_read", read)
+    wanted = assign_wanted(job, str(source), lambda: stream_paths(source), EACH)
+    return through(lambda: prepare(folder, wanted), lambda planned: job)
+
+
+def make_sources(rows: int, place: Path) -> dict[str, Path]:
+    """The same image so many times: as links in folders of 1,000, in a Parquet file, and in a list of those links."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from PIL import Image
+
+    stream = io.BytesIO()
+    Image.fromarray(np.zeros((32, 32, 3), np.uint8)).save(stream, "PNG")
+    (place / "one.png").write_bytes(stream.getvalue())
+    folder, listed = place / "folder", place / "list.csv"
+    with listed.open("w") as lines:
+        lines.write("path\n")
+        for number in range(rows):
+            inner = folder / f"{number // IN_A_FOLDER:06d}"
+            if number % IN_A_FOLDER == 0:
+                inner.mkdir(parents=True)
+            os.symlink(place / "one.png", inner / f"{number:09d}.png")
+            lines.write(f"folder/{inner.name}/{number:09d}.png\n")
+    schema = pa.schema([("image", pa.struct([("bytes", pa.binary())]))])
+    with pq.ParquetWriter(place / "images.parquet", schema) as writer:
+        for first in range(0, rows, 10_000):
+            some = [{"bytes": stream.getvalue()}] * min(10_000, rows - first)
+            writer.write_table(pa.table({"image": pa.array(some, schema[0].type)}, schema))
+    return {"folder": folder, "Parquet of images": place / "images.parquet", "CSV list": listed}
+
+
+def make_run(place: Path, images: str = "fashion-sample", **settings: object) -> Path:
+    """A run of k-means, which takes seconds on the embedded sample: how it was trained makes no difference here."""
+    import holotype
+
+    holotype.train("kmeans", images, settings=settings, out=str(place / "run"), device="cpu", progress=False)
+    return place / "run"
+
+
+def measure(place: Path, most: int) -> None:
+    run = make_run(place)
+    for rows in (one for one in ROWS if one <= most):
+        inner = place / str(rows)
+        inner.mkdir()
+        for kind, source in make_sources(rows, inner).items():
+            for command, more in (("embed", []), ("assign", ["--run", str(run)])):
+                words = [sys.executable, __file__, "--one", str(source), *more]
+                words += ["--folder", str(inner / f"{command} {kind}")]
+                found = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+                print(json.dumps({"command": command, "source": kind, **found}), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--most", type=int, default=max(ROWS), help="rows at most")
+    parser.add_argument(
+        "--one", type=Path, metavar="SOURCE", help="measure one; started for each by the whole"
+    )
+    parser.add_argument("--run", type=Path, help="with --one: assign by this run instead of embed")
+    parser.add_argument("--folder", type=Path, help="where to write (default: a temporary folder)")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        place = given.folder or Path(temporary)
+        if given.one and given.run:
+            print(json.dumps(assign_noise(given.run, given.one, place)))
+        elif given.one:
+            print(json.dumps(embed_noise(given.one, place)))
+        else:
+            measure(place, given.most)
+
+
+if __name__ == "__main__":
+    main()
