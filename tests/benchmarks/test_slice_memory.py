@@ -13,8 +13,8 @@ def test_all_kinds_of_sources_go_through_in_a_stream(
     monkeypatch.setattr(slice_memory, "IN_A_FOLDER", 10)
     monkeypatch.setattr(slice_memory, "EACH", 8)
     monkeypatch.setattr(slice_memory, "DIM", 4)
-    settings = {"backbone.name": str(tiny_backbone_file), "k": 4}
-    run = make_run(tmp_path, str(squares_folder / "squares.csv"), **settings)
+    flags = ("--backbone.name", str(tiny_backbone_file), "--k", "4")
+    run = make_run(tmp_path, str(squares_folder / "squares.csv"), *flags)
     for kind, source in make_sources(25, tmp_path).items():
         told = embed_noise(source, tmp_path / f"embedded {kind}")
         assert told["rows"] == 25
