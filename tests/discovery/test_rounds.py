@@ -33,6 +33,7 @@ from holotype.discovery.rounds import (
     waiting,
 )
 from holotype.errors import InputError
+from holotype.runs.folder import RunFolder
 from tests.discovery.made_round import PATHS, made_discovery
 
 
@@ -159,14 +160,26 @@ def test_the_run_folder_shares_what_its_last_round_has(tmp_path: Path, monkeypat
     for number in (1, 2):
         round_folder(tmp_path, number).mkdir(parents=True)
         for name in SHARED:
-            (round_folder(tmp_path, number) / name).write_text(f"{name} of {number}")
+            (round_folder(tmp_path, number) / name).write_text(f'"{name} of {number}"')
         for _ in range(2):
             share_round(tmp_path, number)
         for name in SHARED:
-            assert (tmp_path / name).read_text() == f"{name} of {number}"
+            assert (tmp_path / name).read_text() == f'"{name} of {number}"'
             assert os.path.samefile(tmp_path / name, round_folder(tmp_path, number) / name) == links
-    assert (round_folder(tmp_path, 1) / SHARED[0]).read_text() == f"{SHARED[0]} of 1"
+    assert (round_folder(tmp_path, 1) / SHARED[0]).read_text() == f'"{SHARED[0]} of 1"'
     assert not list(tmp_path.glob(".*"))
+
+
+def test_scores_of_a_round_that_something_has_changed_do_not_spread(tmp_path: Path) -> None:
+    """They are noticed before the run folder has anything of the round."""
+    own = RunFolder(round_folder(tmp_path, 1))
+    own.write_json("scores.json", {"scores": {"all": 0.5}})
+    (own.path / "model.json").write_text("{}")
+    text = (own.path / "scores.json").read_text()
+    (own.path / "scores.json").write_text(text.replace("0.5", "0.7"))
+    with pytest.raises(InputError, match=r"rounds/1/scores\.json cannot be read .*checksum"):
+        share_round(tmp_path, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["rounds"]
 
 
 def two_rounds(folder: Path) -> None:

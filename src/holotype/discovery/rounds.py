@@ -34,11 +34,10 @@ from holotype.discovery.moved import at_home, read_earlier
 from holotype.discovery.taking_part import Account
 from holotype.errors import InputError
 from holotype.machine.files import OURS, write_beside
+from holotype.runs.folder import SCORES, RunFolder
 from holotype.runs.sheet import FILE as MODEL
 from holotype.runs.sheet import WEIGHTS
 
-SCORES = "scores.json"
-"""Of a round that has come to its end."""
 LABELS = "labels.json"
 """Of a round: the labels that edits had given before it was trained, by path from the root."""
 REJECTED = "rejected.json"
@@ -136,7 +135,12 @@ def _given_in(own: Path) -> Constraints:
 
 
 def share_round(folder: Path, number: int) -> None:
-    """Let the run folder have the model and the features of a round: as hard links, or else as copies."""
+    """Let the run folder have the model and the features of a round: as hard links, or else as copies.
+
+    Its scores are looked at before: nothing else of a discovery reads them, and damage is not to spread.
+    """
+    if (round_folder(folder, number) / SCORES).is_file():
+        RunFolder(round_folder(folder, number)).read_json(SCORES)
     for name in SHARED:
         source, target = round_folder(folder, number) / name, folder / name
         if source.is_file() and not (target.is_file() and os.path.samefile(source, target)):
