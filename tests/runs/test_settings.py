@@ -275,11 +275,9 @@ HARMLESS = {
         ("k", "devices", "backbone.train_blocks"), "refused where it is known how many there are"
     ),
     **dict.fromkeys(("train.batch_size", "train.shards"), "no more than there are images"),
-    **dict.fromkeys(("method.strongest", "method.consistency_times"), "of the neighbours of an image"),
+    "method.strongest": "of the numbers of a feature",
     **dict.fromkeys(("method.queue", "method.memory", "method.negatives", "method.neighbours"), "of images"),
-    **dict.fromkeys(
-        ("method.smallest", "method.recluster", "method.pairing.mu", "method.turn"), "a threshold"
-    ),
+    **dict.fromkeys(("method.smallest", "method.recluster", "method.turn"), "a threshold"),
     **dict.fromkeys(("method.teacher_warmup", "method.ramp_epochs"), "of the epochs that there are"),
 }
 """Whole numbers that may be as large as anybody likes, and why: each was tried with 2,147,483,648."""
@@ -289,10 +287,6 @@ HARMLESS = {
 def test_an_enormous_whole_number_is_refused_or_harmless(method: str) -> None:
     """A slip of the finger neither trains for years nor fills the memory."""
     for key, _, hint in settings(default_experiment(method, "images")):
-        if "Annotated[int" in str(hint) or hint is int:
-            try:
+        if key not in HARMLESS and ("Annotated[int" in str(hint) or hint is int):
+            with pytest.raises(InputError, match=f"{key} must be at most"):
                 resolve(method, "images", overrides={key: 2**31})
-            except InputError as error:
-                assert "must be at most" in str(error)
-            else:
-                assert key in HARMLESS, key
