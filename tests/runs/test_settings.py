@@ -276,7 +276,7 @@ HARMLESS = {
     ),
     **dict.fromkeys(("train.batch_size", "train.shards"), "no more than there are images"),
     "method.strongest": "of the numbers of a feature",
-    **dict.fromkeys(("method.queue", "method.memory", "method.negatives", "method.neighbours"), "of images"),
+    **dict.fromkeys(("method.queue", "method.memory", "method.neighbours"), "of images"),
     **dict.fromkeys(("method.smallest", "method.recluster", "method.turn"), "a threshold"),
     **dict.fromkeys(("method.teacher_warmup", "method.ramp_epochs"), "of the epochs that there are"),
 }

@@ -21,7 +21,7 @@ class Rule:
     """Of a value of the right type."""
 
 
-MOST_EPOCHS, MOST_STEPS, LARGEST_SIDE, MOST_WIDE, MOST_TIMES, MOST_FEW = (
+MOST_EPOCHS, MOST_STEPS, LARGEST_SIDE, MOST_MANY, MOST_TIMES, MOST_FEW = (
     100_000,
     1_000_000,
     4_096,
@@ -46,8 +46,10 @@ Steps = Annotated[Count, at_most(MOST_STEPS)]
 """Batches that are learnt from."""
 Side = Annotated[Count, at_most(LARGEST_SIDE)]
 """Of a picture, in pixels."""
-Width = Annotated[Natural, at_most(MOST_WIDE)]
+Width = Annotated[Natural, at_most(MOST_MANY)]
 """Of a layer, in numbers; there may be none."""
+Many = Annotated[Count, at_most(MOST_MANY)]
+"""A number of things that are held at once."""
 Repeats = Annotated[Count, at_most(MOST_TIMES)]
 """How often something is done anew, of which each time takes its time."""
 Few = Annotated[Count, at_most(MOST_FEW)]
