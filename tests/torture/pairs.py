@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.torture.child import Ended, Strike, holotype, in_child, survivors
+from tests.torture.child import Ended, Strike, holotype, in_child, program, survivors
 from tests.torture.commands import BY_NAME, baseline
 from tests.torture.compare import differences, snapshot
 from tests.torture.tally import Campaign, Case
@@ -145,7 +145,7 @@ def _orphans(world: World, case: Case) -> list[str]:
 
         def work() -> None:
             world.settle()
-            os.execv(sys.executable, [sys.executable, "-m", "holotype", *words])
+            os.execv(sys.executable, program(*words))
 
         return in_child(work, patience=240, strike=strike)
 
