@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.torture.child import Ended, Strike, holotype, in_child, program, survivors
+from tests.torture.child import Ended, Strike, holotype, in_child, survivors
 from tests.torture.commands import BY_NAME, baseline
 from tests.torture.compare import differences, snapshot
 from tests.torture.tally import Campaign, Case
@@ -141,13 +140,8 @@ def _orphans(world: World, case: Case) -> list[str]:
     words = [*world.train(world.trial / "run"), "--devices", "2"]
 
     def alone(strike: Strike | None = None) -> Ended:
-        """In an interpreter of its own, since each further process of a run is one that is started like the first."""
-
-        def work() -> None:
-            world.settle()
-            os.execv(sys.executable, program(*words))
-
-        return in_child(work, patience=240, strike=strike)
+        """The first process is forked like all others here; the second is an interpreter of its own, as ever."""
+        return world.run(words, patience=240, strike=strike)
 
     if "devices" not in world.baselines:
         world.fresh()

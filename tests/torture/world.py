@@ -45,6 +45,8 @@ class World:
     """The changes of files that they make, in words."""
     seconds: dict[str, float] = field(default_factory=dict)
     """How long they take."""
+    sizes: dict[str, list[int]] = field(default_factory=dict)
+    """Sizes of the files that they write, each once."""
 
     @property
     def images(self) -> Path:
