@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 
+from tests.torture.commands import edits_file
 from tests.torture.tally import Budget, Campaign, Tally, run
 from tests.torture.world import make_world
 
@@ -52,6 +53,7 @@ def work(
     try:
         until = time.monotonic() + 60 * given.minutes
         world = make_world(base / "world", given.short)
+        edits_file(world)  # here, since a child that made it would write elsewhere than it may
         gc.collect()
         gc.freeze()  # else every child would copy what it only looks through
         for place, campaign in enumerate(chosen):

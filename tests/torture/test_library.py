@@ -24,6 +24,7 @@ from tests.torture.child import Strike, in_child, program, survivors
 from tests.torture.compare import differences, snapshot
 from tests.torture.hooks import Watch
 from tests.torture.mutate import flipped, worse, worse_json
+from tests.torture.rot import noticed
 from tests.torture.shares import Teller
 from tests.torture.tally import Budget, Campaign, Case, Failure, Tally
 from tests.torture.world import TOP, World
@@ -157,6 +158,12 @@ def test_the_same_seed_makes_the_same_worse() -> None:
         len({worse_json(random.Random(i), b'{"a": [1, {"b": null}], "c": "d"}')[1] for i in range(50)}) > 15
     )
     assert sum(bin(a ^ b).count("1") for a, b in zip(content, flipped(content, 1000), strict=True)) == 1
+
+
+def test_a_damaged_file_is_noticed_where_it_is_named_and_not_used() -> None:
+    file = Path("run/features.npy")
+    assert noticed("Another round is trained.\nrun/features.npy was damaged, and is not used.\n", file)
+    assert not noticed("Every image: run/features.npy\nrun/other.npy cannot be read.\n", file)
 
 
 def test_the_one_that_kills_a_batch_is_found() -> None:
