@@ -33,7 +33,7 @@ def test_the_command_has_the_same_flags_and_defaults() -> None:
     assert "Number of categories, known and new together; auto estimates it." in told
     assert "auto estimates it. [a whole number (at least 1) or auto; default auto]" in told
     assert "Seed of everything random. [a whole number (at least 0 and below 2**63); default 0]" in told
-    assert "Side of the backbone's input in pixels. [a whole number (at least 1)]" in told
+    assert "Side of the backbone's input in pixels. [a whole number (at least 1, at most 4,096)]" in told
 
 
 def test_numbers_may_come_as_text_or_as_numpy_has_them() -> None:
@@ -52,6 +52,9 @@ def test_numbers_may_come_as_text_or_as_numpy_has_them() -> None:
         ({"k": None}, "k is None"),
         ({"k": "-3"}, "k is '-3'"),
         ({"steps": 0}, "steps is 0, which is not a number of at least 1"),
+        ({"steps": 2**31}, "steps is 2147483648, which is not a number of at least 1 and at most 1,000,000"),
+        ({"image_size": 2**31}, "which is not a number of at least 1 and at most 4,096"),
+        ({"seeds": 2**31}, "which is neither auto nor a number of trainings, at most 100"),
         ({"sample": 1.0}, "sample is 1.0"),
         ({"image_size": "big"}, "image_size is 'big'"),
         ({"seed": -1}, "seed is -1, which is not a whole number of at least 0"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +10,10 @@ import pytest
 
 from holotype.categories.edits import Edit, append_edits, to_csv
 from holotype.categories.found import Discovery
-from holotype.discovery import rounds
 from holotype.discovery.asked import Asked
 from holotype.discovery.collection import Collection, Seen
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.rounds import (
-    SHARED,
     Begun,
     begin_round,
     begun_rounds,
@@ -28,7 +25,6 @@ from holotype.discovery.rounds import (
     last_round,
     play,
     round_folder,
-    share_round,
     take_edits,
     waiting,
 )
@@ -146,27 +142,6 @@ def test_a_later_label_counts_and_not_the_edit_before_it(tmp_path: Path) -> None
     assert "take part in round 3: none; 2 more were overruled by later ones" in line
     append_edits(tmp_path, [edit("r-2", "move", PATHS[4], "new-01", "a", 2)])
     assert play(tmp_path).given.labels == {"04.png": "a"}  # and this was said later still
-
-
-@pytest.mark.parametrize("links", [True, False])
-def test_the_run_folder_shares_what_its_last_round_has(tmp_path: Path, monkeypatch, links) -> None:
-    if not links:
-
-        def refuse(*_: object) -> None:
-            raise OSError("no hard links here")
-
-        monkeypatch.setattr(rounds.os, "link", refuse)
-    for number in (1, 2):
-        round_folder(tmp_path, number).mkdir(parents=True)
-        for name in SHARED:
-            (round_folder(tmp_path, number) / name).write_text(f"{name} of {number}")
-        for _ in range(2):
-            share_round(tmp_path, number)
-        for name in SHARED:
-            assert (tmp_path / name).read_text() == f"{name} of {number}"
-            assert os.path.samefile(tmp_path / name, round_folder(tmp_path, number) / name) == links
-    assert (round_folder(tmp_path, 1) / SHARED[0]).read_text() == f"{SHARED[0]} of 1"
-    assert not list(tmp_path.glob(".*"))
 
 
 def two_rounds(folder: Path) -> None:

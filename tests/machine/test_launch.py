@@ -194,6 +194,15 @@ def test_a_session_cannot_be_started_again(monkeypatch):
         module._this_command(2)
 
 
+def test_no_more_processes_than_a_machine_can_bear(monkeypatch):
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(module, "_this_command", lambda processes: pytest.fail("they would be started"))
+    with pytest.raises(
+        InputError, match=r"^2,147,483,648 processes are more than the 2 cores here; lower --dev"
+    ):
+        module._start_others(2**31)
+
+
 def test_codes_of_signals_are_told_as_shells_tell_them():
     class Ended:
         def __init__(self, code):

@@ -13,6 +13,8 @@ from urllib.parse import quote, unquote
 import numpy as np
 import pytest
 
+from holotype.errors import InputError
+from holotype.machine.sealed import sealed
 from holotype.report.data import (
     Chosen,
     _absolute,
@@ -140,13 +142,24 @@ def test_scores_come_from_the_scores_alone(tmp_path):
     assert found["facts"]["backbone"]["caveat"]
     assert "edits" not in found["facts"]
     for content in (
-        "{",
         "[]",
         '{"scores": {"all": null}, "identity": {"method": {"name": "rpc"}}}',
         '{"scores": {"all": 1}}',
     ):
         (tmp_path / "scores.json").write_text(content)
         assert read_scores(tmp_path) == {}
+
+
+@pytest.mark.parametrize("spoil", [lambda text: text.replace("0.697", "0.797"), lambda text: text[:-9]])
+def test_scores_that_something_has_changed_are_not_shown(tmp_path: Path, spoil) -> None:
+    """Nor left out in silence: the file is named, and what to do about it."""
+    write_scores(tmp_path)
+    file = tmp_path / "scores.json"
+    file.write_text(spoil(sealed(json.loads(file.read_text()))))
+    with pytest.raises(
+        InputError, match=r"scores\.json cannot be read .*; restore it .*report without scores\."
+    ):
+        read_scores(tmp_path)
 
 
 def test_images_without_a_file_have_no_link(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pytest
 
-from holotype.machine.rules import Count, Gigabytes, Rule, Seed
+from holotype.machine.rules import Count, Epochs, Gigabytes, Rule, Seed, Times
 from holotype.runs.casting import Unfit, as_text, cast, describe_type
 
 INF = float("inf")
@@ -110,6 +110,9 @@ def test_what_a_setting_takes(value: object, hint: object, wanted: object) -> No
         (0, Count | Literal["auto"] | None, "at least 1"),
         ("0", Gigabytes | None, "above 0 GB and finite"),
         ("inf", Gigabytes | None, "above 0 GB and finite"),
+        (0, Epochs, "at least 1"),
+        ("2147483648", Epochs, "at most 100,000"),
+        (1e9, Times, "above 0 and at most 100"),
         (-1, Seed, "at least 0 and below 2**63"),
         (2**63, Seed, "at least 0 and below 2**63"),
         ([0, 2], list[Count], "at least 1"),
@@ -131,6 +134,7 @@ def test_types_in_words_with_their_rules() -> None:
     k = Count | Literal["auto"] | None
     assert describe_type(k) == "a whole number, auto or null"
     assert describe_type(k, rules=True) == "a whole number (at least 1), auto or null"
+    assert describe_type(Epochs, rules=True) == "a whole number (at least 1, at most 100,000)"
     name = Annotated[str, Rule("auto or the name of a bird", bool)]
     assert describe_type(name) == describe_type(name, rules=True) == "auto or the name of a bird"
     assert describe_type(tuple[float, ...]) == "a list [a number, ...]"

@@ -115,6 +115,8 @@ def test_a_key_like_no_other(key: str) -> None:
         ("train.epochs", True, "train.epochs must be a whole number, not True."),
         ("train.epochs", 0, "train.epochs must be at least 1, not 0."),
         ("train.batch-size", "-1", "train.batch_size must be at least 1, not '-1'."),
+        ("train.epochs", 2**31, "train.epochs must be at most 100,000, not 2147483648."),
+        ("backbone.image_size", "9" * 30, f"backbone.image_size must be at most 4,096, not '{'9' * 30}'."),
         ("devices", 0, "devices must be at least 1, not 0."),
         ("train.lr", "0", "train.lr must be above 0 and finite, not '0'."),
         ("train.lr", "-1e-3", "train.lr must be above 0 and finite, not '-1e-3'."),
@@ -265,3 +267,26 @@ def test_every_number_of_a_method_says_what_it_may_be(method) -> None:
             "backbone.std",
         ):  # models/config.py looks at these
             assert "(" in row.type, row.key
+
+
+HARMLESS = {
+    **dict.fromkeys(("seed", "train.eval_every", "method.max_iter"), "it costs nothing"),
+    **dict.fromkeys(
+        ("k", "devices", "backbone.train_blocks"), "refused where it is known how many there are"
+    ),
+    **dict.fromkeys(("train.batch_size", "train.shards"), "no more than there are images"),
+    "method.strongest": "of the numbers of a feature",
+    **dict.fromkeys(("method.queue", "method.memory", "method.neighbours"), "of images"),
+    **dict.fromkeys(("method.smallest", "method.recluster", "method.turn"), "a threshold"),
+    **dict.fromkeys(("method.teacher_warmup", "method.ramp_epochs"), "of the epochs that there are"),
+}
+"""Whole numbers that may be as large as anybody likes, and why: each was tried with 2,147,483,648."""
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_enormous_whole_number_is_refused_or_harmless(method: str) -> None:
+    """A slip of the finger neither trains for years nor fills the memory."""
+    for key, _, hint in settings(default_experiment(method, "images")):
+        if key not in HARMLESS and ("Annotated[int" in str(hint) or hint is int):
+            with pytest.raises(InputError, match=f"{key} must be at most"):
+                resolve(method, "images", overrides={key: 2**31})

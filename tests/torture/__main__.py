@@ -1,20 +1,17 @@
 """`python -m tests.torture --minutes N`: try to break it, say what was tried, what survived and what was lost.
 
-Exit code 0 where nothing was lost, 1 otherwise. For each failure stands the one command that repeats it.
+Exit code 0 where nothing was lost, 1 otherwise. Each failure is said at once, and again at the end, with the one
+command that repeats it.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
-import pickle
 import platform
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -22,11 +19,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tests.torture.campaigns import CAMPAIGNS
-from tests.torture.tally import Budget, Campaign, Tally, run
-from tests.torture.world import make_world
+from tests.torture.shares import gather, share
+from tests.torture.tally import Tally
 
 SEED = 17
 PACKAGES = ("torch", "timm", "numpy", "pandas", "pyarrow", "pillow", "safetensors", "pyyaml")
+OFTEN = 2.0
+"""Seconds between two writes of the record, where nothing was lost in between."""
 NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four", 6: "six", 8: "eight", 12: "twelve", 16: "sixteen"}
 
 
@@ -42,18 +41,18 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     jobs = 1 if given.case or given.short else given.jobs
-    started = time.monotonic()
-    tallies = together([share(given, chosen, n, jobs) for n in range(jobs)], chosen)
+    keeper = Keeper(Path(given.record) if given.record else None, given.seed)
+    tallies, ended = gather([share(given, chosen, n, jobs) for n in range(jobs)], chosen, keeper)
+    keeper.write(tallies, ended)
     print(table(tallies))
     for tally in tallies:
         for failure in tally.failures:
             print(f"\n{failure.again}")
             for problem in failure.problems[:8]:
                 print(f"  {problem}")
-    if given.record:
-        content = record(tallies, given.seed, time.monotonic() - started)
-        Path(given.record).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    return 1 if any(tally.lost for tally in tallies) else 0
+    if not ended:
+        print("\nThe campaign did not come to its end; see above.", file=sys.stderr)
+    return 1 if not ended or any(tally.lost for tally in tallies) else 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -72,81 +71,6 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-# -- processes that share the work --------------------------------------------------------------------------
-
-
-def share(given: argparse.Namespace, chosen: list[Campaign], number: int, jobs: int) -> int:
-    """Start one of the processes; returns the end of a pipe from which its tallies come."""
-    read, write = os.pipe()
-    if os.fork():
-        os.close(write)
-        return read
-    code = 1
-    try:
-        os.close(read)
-        tallies = work(given, chosen, number, jobs)
-        with os.fdopen(write, "wb") as stream:
-            stream.write(pickle.dumps(tallies))
-        code = 0
-    except KeyboardInterrupt:
-        code = 130
-    finally:
-        sys.stdout.flush()
-        if code == 1:
-            import traceback
-
-            traceback.print_exc()
-        os._exit(code)
-
-
-def work(given: argparse.Namespace, chosen: list[Campaign], number: int, jobs: int) -> list[Tally]:
-    """Every campaign, with a share of the time that fits its weight; what one leaves over, the next ones have."""
-    base = Path(tempfile.mkdtemp(prefix="holotype-torture-"))
-    try:
-        until = time.monotonic() + 60 * given.minutes
-        world = make_world(base / "world", given.short)
-        gc.collect()
-        gc.freeze()  # else every child would copy what it only looks through
-        tallies = []
-        for place, campaign in enumerate(chosen):
-            left = until - time.monotonic()
-            part = left * campaign.weight / sum(c.weight for c in chosen[place:])
-            budget = Budget(max(part, 1.0), share=number, of=jobs, only=given.case)
-            if given.short or given.case:
-                budget = Budget(
-                    cases=campaign.short if given.short and not given.case else -1, only=given.case
-                )
-            tallies.append(run(campaign, world, given.seed, budget))
-            say(tallies[-1], number)
-        return tallies
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
-
-
-def say(tally: Tally, number: int) -> None:
-    told = (
-        tally.skipped
-        or f"{tally.tried} tried, {tally.lost} lost in {tally.seconds:.0f} s ({tally.cpu:.0f} s CPU)"
-    )
-    print(f"[{number + 1}] {tally.campaign}: {told}", file=sys.stderr, flush=True)
-
-
-def together(pipes: list[int], chosen: list[Campaign]) -> list[Tally]:
-    """What all processes have tried."""
-    whole = [Tally(campaign.name, campaign.kind, whole=True) for campaign in chosen]
-    for pipe in pipes:
-        with os.fdopen(pipe, "rb") as stream:
-            content = stream.read()
-        if not content:
-            raise SystemExit("one of the processes of the campaign failed; see above")
-        for tally, other in zip(whole, pickle.loads(content), strict=True):
-            tally.add(other)
-            tally.skipped = other.skipped
-    for _ in pipes:
-        os.wait()
-    return whole
-
-
 # -- what came of it ------------------------------------------------------------------------------------------
 
 
@@ -162,24 +86,48 @@ def table(tallies: Sequence[Tally]) -> str:
     return "\n".join(lines)
 
 
-def record(tallies: Sequence[Tally], seed: int, seconds: float) -> dict[str, object]:
-    """What stands beside the table in docs/trust.md."""
-    kinds: dict[str, int] = {}
-    for tally in tallies:
-        kinds[tally.kind] = kinds.get(tally.kind, 0) + tally.tried
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return {
-        "commit": commit(),
-        "machine": f"{NUMBERS.get(cores, cores)} CPU core{'' if cores == 1 else 's'}",
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in PACKAGES},
-        "seed": seed,
-        "seconds": round(seconds),
-        "tried": kinds,
-        "lost": sum(tally.lost for tally in tallies),
-        "campaigns": [asdict(tally) | {"survived": tally.survived} for tally in tallies],
-    }
+class Keeper:
+    """Writes what stands beside the table in docs/trust.md, while the campaign goes on as well: a kill in its middle
+    leaves the record of what was tried until then, whole."""
+
+    def __init__(self, file: Path | None, seed: int) -> None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.file, self.started, self.written = file, time.monotonic(), -OFTEN
+        self.about = {
+            "commit": commit() if file else "",
+            "machine": f"{NUMBERS.get(cores, cores)} CPU core{'' if cores == 1 else 's'}",
+            "system": platform.system(),
+            "python": platform.python_version(),
+            "versions": {name: version(name) for name in PACKAGES},
+            "seed": seed,
+        }
+        self.lost = 0
+
+    def __call__(self, tallies: Sequence[Tally]) -> None:
+        """Now and then, and whenever something was lost."""
+        lost = sum(tally.lost for tally in tallies)
+        if lost > self.lost or time.monotonic() - self.written > OFTEN:
+            self.write(tallies, ended=False)
+        self.lost = lost
+
+    def write(self, tallies: Sequence[Tally], ended: bool) -> None:
+        """ended: whether the campaign came to its end."""
+        self.written = time.monotonic()
+        if self.file is None:
+            return
+        kinds: dict[str, int] = {}
+        for tally in tallies:
+            kinds[tally.kind] = kinds.get(tally.kind, 0) + tally.tried
+        content = self.about | {
+            "seconds": round(self.written - self.started),
+            "ended": ended,
+            "tried": kinds,
+            "lost": sum(tally.lost for tally in tallies),
+            "campaigns": [asdict(tally) | {"survived": tally.survived} for tally in tallies],
+        }
+        beside = self.file.with_name(f".{self.file.name}.part")
+        beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        os.replace(beside, self.file)
 
 
 def commit() -> str:

@@ -190,6 +190,13 @@ def holotype(*words: object) -> Callable[[], int]:
 
         given = [str(word) for word in words]
         sys.argv = ["holotype", *given]
+        sys.orig_argv = program(*given)  # what the further processes of a run are started with
         return main(given)
 
     return work
+
+
+def program(*words: object) -> list[str]:
+    """The same command in an interpreter of its own, with heads as small as here (`World.settle` says where it is)."""
+    told = "import sys; from tests.narrow import narrow; narrow(); from holotype.cli import main; sys.exit(main())"
+    return [sys.executable, "-c", told, *map(str, words)]

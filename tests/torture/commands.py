@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,7 +122,9 @@ def baseline(world: World, command: Command) -> list[str]:
     if command.name in world.baselines:
         return world.broken.get(command.name, [])
     world.fresh(*command.kept)
+    started = time.time() - 0.1
     ended = tried(world, command)
+    world.sizes[command.name] = _sizes(world, started)
     problems = ended.troubles(0) + (ended.value or {}).get("outside", [])
     world.baselines[command.name] = snapshot(world.trial)
     world.events[command.name] = (ended.value or {}).get("seen", [])
@@ -130,6 +134,12 @@ def baseline(world: World, command: Command) -> list[str]:
             f"without any trouble, {command.name} {problem}" for problem in problems
         ]
     return world.broken.get(command.name, [])
+
+
+def _sizes(world: World, since: float) -> list[int]:
+    """Of the files that were written; copies bear the time of what they are copies of."""
+    files = [os.stat(os.path.join(where, name)) for where, _, names in os.walk(world.trial) for name in names]
+    return sorted({file.st_size for file in files if file.st_mtime >= since and file.st_size})
 
 
 def tried(world: World, command: Command, watch: Watch | None = None, strike: Strike | None = None) -> Ended:

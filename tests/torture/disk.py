@@ -5,11 +5,9 @@ The system's own limit on the size of files does it, so that libraries which wri
 
 from __future__ import annotations
 
-import os
 import random
 import resource
 import signal
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -21,23 +19,13 @@ from tests.torture.world import World
 QUICK = ("edits",)
 
 
-def _sizes(world: World, since: float) -> list[int]:
-    """Sizes of the files that were written, each once; copies bear the time of what they are copies of."""
-    files = [os.stat(os.path.join(where, name)) for where, _, names in os.walk(world.trial) for name in names]
-    return sorted({file.st_size for file in files if file.st_mtime >= since and file.st_size})
-
-
 def _limits(world: World, seed: int) -> Iterator[Case]:
     """For each command limits at which another file is the first that does not fit, cut anywhere."""
     dice, cases = random.Random(seed), []
     commands = [BY_NAME[name] for name in QUICK] if world.short else COMMANDS
     for command in commands:
         baseline(world, command)
-        world.fresh(*command.kept)
-        started = time.time() - 0.1
-        _limited(world, command, resource.RLIM_INFINITY, killed=False)
-        edges = [0, *_sizes(world, started)]
-        for low, high in pairwise(edges):
+        for low, high in pairwise([0, *world.sizes[command.name]]):
             limit = dice.randrange(low, high)
             cases.append(Case(f"{command.name} {limit}", (command.name, limit)))
     dice.shuffle(cases)
@@ -78,7 +66,7 @@ def _full(world: World, case: Case) -> list[str]:
     return problems + goes_on(world, command)
 
 
-TORN = Campaign("torn", "killed in the middle of a write", _limits, _torn, kind="kills", short=6, weight=1)
+TORN = Campaign("torn", "killed in the middle of a write", _limits, _torn, kind="kills", short=6, weight=1.5)
 FULL = Campaign(
-    "full", "the disk is full in the middle of a write", _limits, _full, kind="faults", short=3, weight=1
+    "full", "the disk is full in the middle of a write", _limits, _full, kind="faults", short=3, weight=1.5
 )

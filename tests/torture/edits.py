@@ -152,4 +152,4 @@ def told(found: Discovery) -> tuple[object, ...]:
     return sorted((c.id, c.name, c.n) for c in found.categories), found.facts.edits, columns
 
 
-EDITS = Campaign("edits", "sequences of edits", _batches, _check, kind="mutated inputs", short=5)
+EDITS = Campaign("edits", "sequences of edits", _batches, _check, kind="mutated inputs", short=5, weight=0.5)

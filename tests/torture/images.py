@@ -216,7 +216,7 @@ def _refused(path: Path) -> list[str]:
     return [] if found.problem else [f"was decoded to {found.pixels.shape}"]
 
 
-IMAGES = Campaign("images", "broken images", _batches, _check, kind="mutated inputs", short=20, weight=1)
+IMAGES = Campaign("images", "broken images", _batches, _check, kind="mutated inputs", short=20, weight=0.5)
 DISGUISED = Campaign(
     "disguised", "other files called images", _disguises, _disguised, kind="mutated inputs", short=-1
 )

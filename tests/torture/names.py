@@ -274,5 +274,5 @@ NAMES_CAMPAIGN = Campaign(
     _check,
     kind="hostile names",
     short=1,
-    weight=2,
+    weight=3,
 )

@@ -49,6 +49,9 @@ def block(records: list[dict[str, Any]]) -> str:
 def main(files: Sequence[str]) -> None:
     """files: the records; they are kept beside the page."""
     records = [json.loads(Path(file).read_text(encoding="utf-8")) for file in files]
+    for file, record in zip(files, records, strict=True):
+        if not record.get("ended", True):
+            raise SystemExit(f"{file} is of a campaign that did not come to its end")
     for one in (one for record in records for one in record["campaigns"]):
         one["failures"] = [failure["again"] for failure in one["failures"]]  # their texts name this machine
     RECORD.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")

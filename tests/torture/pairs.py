@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -141,13 +140,8 @@ def _orphans(world: World, case: Case) -> list[str]:
     words = [*world.train(world.trial / "run"), "--devices", "2"]
 
     def alone(strike: Strike | None = None) -> Ended:
-        """In an interpreter of its own, since each further process of a run is one that is started like the first."""
-
-        def work() -> None:
-            world.settle()
-            os.execv(sys.executable, [sys.executable, "-m", "holotype", *words])
-
-        return in_child(work, patience=240, strike=strike)
+        """The first process is forked like all others here; the second is an interpreter of its own, as ever."""
+        return world.run(words, patience=240, strike=strike)
 
     if "devices" not in world.baselines:
         world.fresh()

@@ -125,5 +125,5 @@ READ = Campaign(
     "read", "spoiled files of a run folder, read", _quick, _check_quick, kind="mutated inputs", short=-1
 )
 FILES = Campaign(
-    "files", "spoiled files of run folders and caches", _all, _check, kind="mutated inputs", weight=4
+    "files", "spoiled files of run folders and caches", _all, _check, kind="mutated inputs", weight=3
 )

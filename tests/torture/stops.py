@@ -82,7 +82,7 @@ STOPS = Campaign(
     _check,
     kind="stop points",
     short=-1,
-    weight=3,
+    weight=6,
 )
 FAULTS = Campaign(
     "faults",
@@ -91,5 +91,5 @@ FAULTS = Campaign(
     _check,
     kind="faults",
     short=6,
-    weight=3,
+    weight=6,
 )

@@ -195,6 +195,14 @@ def _ends(main: Callable[[list[str]], int], words: list[str]) -> list[str]:
 
 
 TABLES = Campaign(
-    "tables", "spoiled CSV, TSV and Parquet files", _batches, _check_tables, kind="mutated inputs", short=6
+    "tables",
+    "spoiled CSV, TSV and Parquet files",
+    _batches,
+    _check_tables,
+    kind="mutated inputs",
+    short=6,
+    weight=0.5,
 )
-SETTINGS = Campaign("settings", "spoiled YAML files", _batches, _check_yaml, kind="mutated inputs", short=1)
+SETTINGS = Campaign(
+    "settings", "spoiled YAML files", _batches, _check_yaml, kind="mutated inputs", short=1, weight=0.5
+)

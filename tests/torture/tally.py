@@ -100,8 +100,14 @@ class Budget:
     """Key of the one case to try."""
 
 
-def run(campaign: Campaign, world: World, seed: int, budget: Budget) -> Tally:
-    """Try the cases of a campaign until they, or the budget, are at an end."""
+def run(
+    campaign: Campaign,
+    world: World,
+    seed: int,
+    budget: Budget,
+    tell: Callable[[Tally], None] = lambda tally: None,
+) -> Tally:
+    """Try the cases of a campaign until they, or the budget, are at an end. tell: hears of every case."""
     started, used = time.monotonic(), sum(os.times()[:4])
     tally = Tally(campaign.name, campaign.kind, skipped=campaign.skip())
     if tally.skipped:
@@ -115,6 +121,8 @@ def run(campaign: Campaign, world: World, seed: int, budget: Budget) -> Tally:
         if number % budget.of != budget.share or budget.only not in ("", case.key):
             continue
         _try(campaign, world, seed, case, tally)
+        tally.seconds, tally.cpu = time.monotonic() - started, sum(os.times()[:4]) - used
+        tell(tally)
         if budget.only == case.key:
             break
     else:

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
+import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
+from multiprocessing.connection import Pipe
 from pathlib import Path
 
 import pytest
 
 from holotype.machine.files import write_text
-from tests.torture import tally
+from tests.torture import shares, tally
+from tests.torture.__main__ import Keeper
 from tests.torture.batches import survive
-from tests.torture.child import Strike, in_child, survivors
+from tests.torture.child import Strike, in_child, program, survivors
 from tests.torture.compare import differences, snapshot
 from tests.torture.hooks import Watch
 from tests.torture.mutate import flipped, worse, worse_json
-from tests.torture.tally import Budget, Campaign, Case
-from tests.torture.world import World
+from tests.torture.rot import noticed
+from tests.torture.shares import Teller
+from tests.torture.tally import Budget, Campaign, Case, Failure, Tally
+from tests.torture.world import TOP, World
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the campaign needs Linux's processes")
 
@@ -153,6 +160,12 @@ def test_the_same_seed_makes_the_same_worse() -> None:
     assert sum(bin(a ^ b).count("1") for a, b in zip(content, flipped(content, 1000), strict=True)) == 1
 
 
+def test_a_damaged_file_is_noticed_where_it_is_named_and_not_used() -> None:
+    file = Path("run/features.npy")
+    assert noticed("Another round is trained.\nrun/features.npy was damaged, and is not used.\n", file)
+    assert not noticed("Every image: run/features.npy\nrun/other.npy cannot be read.\n", file)
+
+
 def test_the_one_that_kills_a_batch_is_found() -> None:
     def dies() -> list[str]:
         os.kill(os.getpid(), signal.SIGSEGV)
@@ -192,3 +205,87 @@ def test_cases_are_shared_and_a_failure_says_how_to_repeat_it(tmp_path: Path) ->
     assert sorted(seen) == [str(i) for i in range(6)]
     assert tally.run(campaign, world, 5, Budget(only="3")).tried == 1
     assert tally.run(campaign, world, 5, Budget(cases=2)).tried == 2
+
+
+# -- processes that share a campaign ------------------------------------------------------------------------
+
+
+def lost(campaign: str, tried: int, *problems: str) -> Tally:
+    again = f"python -m tests.torture --only {campaign}"
+    failures = [Failure(campaign, str(i), [problem], again) for i, problem in enumerate(problems)]
+    return Tally(campaign, "inputs", tried=tried, lost=len(problems), failures=failures)
+
+
+def test_what_is_lost_is_said_and_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    reads, writes = Pipe(duplex=False)
+    tell = Teller(1, writes)
+    tell(lost("mine", 1))
+    assert not reads.poll()  # nothing to say, and nothing said a moment ago
+    for found in (lost("mine", 2, "a.csv\nis missing"), lost("mine", 3, "a.csv\nis missing", "hung")):
+        tell(found)
+        assert reads.recv().lost == found.lost
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "[2] LOST: python -m tests.torture --only mine  # a.csv is missing"
+    assert second.endswith("# hung")
+
+
+def test_a_campaign_that_dies_in_its_middle_leaves_its_record(tmp_path: Path, monkeypatch) -> None:
+    """What both processes had told until then, whole, though one of them was killed before its end."""
+    mine, late = (Campaign(name, "tried", lambda *_: iter(()), lambda *_: []) for name in ("mine", "late"))
+
+    def work(given, chosen, number: int, jobs: int, writes) -> None:
+        writes.send(lost("mine", 5 + number, *["gone"] * number))
+        if number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(shares, "work", work)
+    file, kept = tmp_path / "record.json", []
+    keeper = Keeper(file, 17)
+
+    def keep(tallies: list[Tally]) -> None:
+        keeper(tallies)
+        kept.append(json.loads(file.read_text()))
+
+    started = [shares.share(argparse.Namespace(), [mine, late], number, 2) for number in range(2)]
+    tallies, ended = shares.gather(started, [mine, late], keep)
+    assert not ended
+    assert [(tally.tried, tally.lost) for tally in tallies] == [(11, 1), (0, 0)]
+    assert len(kept) == 2
+    assert not any(one["ended"] for one in kept)
+    keeper.write(tallies, ended)
+    last = json.loads(file.read_text())
+    assert (last["tried"], last["lost"], last["ended"], last["seed"]) == ({"inputs": 11}, 1, False, 17)
+    assert last["campaigns"][0]["failures"][0]["problems"] == ["gone"]
+    assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
+
+
+def test_a_process_whose_first_one_is_gone_ends(monkeypatch) -> None:
+    def work(given, chosen, number: int, jobs: int, writes) -> None:
+        while True:
+            writes.send(lost("mine", 1))
+
+    monkeypatch.setattr(shares, "work", work)
+    child, reads = shares.share(argparse.Namespace(), [], 0, 1)
+    assert reads.recv().tried == 1
+    reads.close()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
+
+
+def test_further_processes_are_the_same_command_wherever_the_campaign_began(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """In a folder of its own, with a path that was said from another one."""
+    monkeypatch.setenv("PYTHONPATH", os.path.relpath(TOP / "src"))
+    world = World(tmp_path)
+    world.fresh()
+
+    def work() -> str:
+        world.settle()
+        told = "import holotype, tests, os; print(holotype.__file__, os.getcwd())"
+        command = [sys.executable, "-c", told]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    import holotype
+
+    assert in_child(work).value.split() == [holotype.__file__, str(world.trial)]
+    assert program("train", 3)[-2:] == ["train", "3"]

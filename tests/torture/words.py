@@ -61,6 +61,8 @@ COMMANDS = (
     ),
     *("--version", "--help", "demo!", "", "-", "--"),
 )
+SHARED = ("simgcd", "rpc")
+"""Methods with which the settings that all of them have are tried."""
 SLOW = ("demo",)
 """Not among them: a whole run on a thousand images."""
 
@@ -159,21 +161,23 @@ def unclean(ended: Ended) -> list[str]:
     return [f"sent {signs!r} to the terminal"] if signs else []
 
 
-WORDS = Campaign("words", "odd command lines", _lines, _line, kind="command lines", weight=2)
+WORDS = Campaign("words", "odd command lines", _lines, _line, kind="command lines", weight=1)
 
 
 # -- extreme values in a real training ----------------------------------------------------------------------
 
 
 def _numbers(world: World, seed: int) -> Iterator[Case]:
-    """Every number among the settings of methods that train, with every number that is odd, in an order of chance."""
+    """Every number among the settings, with every number that is odd, in an order of chance."""
+    from holotype.methods import METHODS
     from holotype.runs.settings import default_experiment, settings
 
     dice, cases = random.Random(f"values {seed}"), []
-    for method in ("simgcd", "rpc", "gcd", "uno"):
+    for method in METHODS:
         for key, value, _ in settings(default_experiment(method, "images")):
             numeric = isinstance(value, int | float) and not isinstance(value, bool)
-            if numeric or key in ("k", "train.epochs", "seed"):
+            own = key.startswith("method.") or method in SHARED
+            if own and (numeric or key in ("k", "train.epochs", "seed")):
                 cases += [Case(f"{method} {key} {number}", (method, key, number)) for number in NUMBERS[:17]]
     dice.shuffle(cases)
     yield from cases

@@ -25,6 +25,7 @@ COLOURS = {"red": (200, 40, 40), "green": (40, 180, 60), "blue": (40, 60, 200), 
 KNOWN = ("green", "red")
 EACH = 8
 SIDE = 24
+TOP = Path(__file__).resolve().parents[2]
 KEPT = ("run", "train", "embed", "stopped", "cache")
 """A discovery, a training, embeddings, a training that was stopped, and their caches."""
 
@@ -44,6 +45,8 @@ class World:
     """The changes of files that they make, in words."""
     seconds: dict[str, float] = field(default_factory=dict)
     """How long they take."""
+    sizes: dict[str, list[int]] = field(default_factory=dict)
+    """Sizes of the files that they write, each once."""
 
     @property
     def images(self) -> Path:
@@ -102,9 +105,17 @@ class World:
         return in_child(settled, **how)  # type: ignore[arg-type]
 
     def settle(self) -> None:
-        """In a child: caches and temporary files go where they are looked at."""
+        """In a child: caches and temporary files go where they are looked at, and what it starts finds the tests and
+        the product that is tested, wherever the campaign was started from."""
         import tempfile
 
+        import holotype
+
+        given = [
+            os.path.abspath(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place
+        ]
+        places = [str(TOP), str(Path(holotype.__file__).resolve().parents[1]), *given]
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(places))
         os.environ["XDG_CACHE_HOME"] = str(self.trial / "cache")
         os.environ["TMPDIR"] = str(self.trial / "tmp")
         tempfile.tempdir = None

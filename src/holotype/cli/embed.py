@@ -11,7 +11,7 @@ from holotype.cli.engines import RAY, add_engine_flags, check_engine_flags, run_
 from holotype.cli.words import SOURCES, Parser, add_labels_flag, add_running_flags, of_kind, say, speaks
 from holotype.machine.files import sweep_tree
 from holotype.machine.locks import hold
-from holotype.machine.rules import Count
+from holotype.machine.rules import LARGEST_SIDE, Side
 
 if TYPE_CHECKING:
     from holotype.data.paths import Paths
@@ -107,9 +107,9 @@ def add_image_flags(parser: Parser) -> None:
     parser.add_argument(
         "--image-size",
         "--backbone.image-size",
-        type=of_kind("--image-size", Count),
+        type=of_kind("--image-size", Side),
         metavar="PIXELS",
-        help="side of the backbone's input, at least 1",
+        help=f"side of the backbone's input, at least 1 and at most {LARGEST_SIDE:,}",
     )
     parser.add_argument(
         "--pool",

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from holotype.errors import InputError
-from holotype.machine.rules import Count, Seed
+from holotype.machine.rules import LARGEST_SIDE, MOST_FEW, MOST_STEPS, Count, Few, Seed, Side, Steps
 from holotype.models.config import POOLS, RGB, as_rgb
 
 if TYPE_CHECKING:
     from holotype.models.backbone import BackboneConfig
 
-COUNTS = ("steps", "sample", "image_size")
-"""Settings that are numbers of something, or None."""
+COUNTS = {"steps": MOST_STEPS, "sample": None, "image_size": LARGEST_SIDE}
+"""Settings that are numbers of something, or None, and the largest that each may be."""
 TEXTS = ("method", "backbone", "device")
 AUTO, NO = "auto", "no"
 """Of `bursts`."""
@@ -39,7 +39,7 @@ class DiscoverConfig:
     .safetensors file."""
     arch: str | None = None
     """timm's name of the network in a .safetensors file."""
-    image_size: Count | None = None
+    image_size: Side | None = None
     """Side of the backbone's input in pixels."""
     pool: str = "auto"
     """What becomes the feature: token (CLS), mean (of the patches), or auto: what the makers of the weights take."""
@@ -47,7 +47,7 @@ class DiscoverConfig:
     """Mean of red, green and blue that a .safetensors file expects, as in 0.485,0.456,0.406."""
     std: RGB | None = None
     """Standard deviation of the same, as in 0.229,0.224,0.225."""
-    steps: Count | None = None
+    steps: Steps | None = None
     """Training steps; by default 1,000 on a CPU and 6,000 on a GPU."""
     sample: Count | None = None
     """Images to train on at most, by default 5,000 on a CPU and 200,000 on a GPU; the rest is placed afterwards."""
@@ -58,7 +58,7 @@ class DiscoverConfig:
     those at most 10 seconds apart, a number sets the seconds, no counts every image; a column group tells them."""
     seed: Seed = 0
     """Seed of everything random."""
-    seeds: Count | Literal["auto"] = "auto"
+    seeds: Few | Literal["auto"] = "auto"
     """Trainings with different seeds, which place the images together; auto: several where one takes a minute or
     two."""
     device: str = "auto"
@@ -68,13 +68,15 @@ class DiscoverConfig:
         set_field = object.__setattr__
         if self.k != "auto":
             set_field(self, "k", whole("k", self.k, "neither auto nor a number of categories"))
-        for name in COUNTS:
+        for name, most in COUNTS.items():
             if getattr(self, name) is not None:
-                set_field(self, name, whole(name, getattr(self, name), "not a number of at least 1"))
+                told = "not a number of at least 1" + (f" and at most {most:,}" if most else "")
+                set_field(self, name, whole(name, getattr(self, name), told, most=most))
         told = "not a whole number of at least 0 and below 2**63"
         set_field(self, "seed", whole("seed", self.seed, told, least=0, most=2**63 - 1))
         if self.seeds != "auto":
-            set_field(self, "seeds", whole("seeds", self.seeds, "neither auto nor a number of trainings"))
+            told = f"neither auto nor a number of trainings, at most {MOST_FEW}"
+            set_field(self, "seeds", whole("seeds", self.seeds, told, most=MOST_FEW))
         for name in TEXTS:
             set_field(self, name, text(name, getattr(self, name)))
         if self.arch is not None:

@@ -13,15 +13,12 @@ begun.
 from __future__ import annotations
 
 import logging
-import os
-import shutil
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from holotype.categories.corrections import Applied, apply_edits
 from holotype.categories.edits import Edit, append_edits, read_edits, read_log
-from holotype.categories.features import FEATURES
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Discovery
 from holotype.data.paths import relative
@@ -33,20 +30,15 @@ from holotype.discovery.given import read_given, write_given
 from holotype.discovery.moved import at_home, read_earlier
 from holotype.discovery.taking_part import Account
 from holotype.errors import InputError
-from holotype.machine.files import OURS, write_beside
-from holotype.runs.sheet import FILE as MODEL
-from holotype.runs.sheet import WEIGHTS
+from holotype.machine.files import OURS
+from holotype.runs.folder import SCORES
 
-SCORES = "scores.json"
-"""Of a round that has come to its end."""
 LABELS = "labels.json"
 """Of a round: the labels that edits had given before it was trained, by path from the root."""
 REJECTED = "rejected.json"
 """Of a round: the images that edits keep out of it, by path from the root."""
 CORRECTED = "corrected"
 """Folder in that of a round: what it found with the edits that there were when the next one began."""
-SHARED = (WEIGHTS, MODEL, FEATURES, "provenance.json", SCORES)
-"""What the run folder has of its last round."""
 
 log = logging.getLogger(__name__)
 
@@ -133,29 +125,6 @@ def given_to(folder: Path, number: int) -> Constraints:
 def _given_in(own: Path) -> Constraints:
     rejected = read_given(own / REJECTED, list[str]) if (own / REJECTED).is_file() else []
     return Constraints(labels=read_given(own / LABELS, dict[str, str]), rejected=frozenset(rejected))
-
-
-def share_round(folder: Path, number: int) -> None:
-    """Let the run folder have the model and the features of a round: as hard links, or else as copies."""
-    for name in SHARED:
-        source, target = round_folder(folder, number) / name, folder / name
-        if source.is_file() and not (target.is_file() and os.path.samefile(source, target)):
-            _link(source, target)
-
-
-def _link(source: Path, target: Path) -> None:
-    beside = target.with_name(f".{target.name}.link")
-    try:
-        beside.unlink(missing_ok=True)
-        os.link(source, beside)
-    except OSError:  # another disk, or one without hard links
-
-        def copy(part: Path) -> None:
-            shutil.copyfile(source, part)
-
-        write_beside(target, copy)
-    else:
-        os.replace(beside, target)
 
 
 # -- what is known before a round ---------------------------------------------------------------------------

@@ -33,8 +33,9 @@ from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.finding import FEWEST, Round, run_round
 from holotype.discovery.going_on import Now, catch_up
 from holotype.discovery.look import tell
-from holotype.discovery.rounds import begin_round, keep_corrected, last_round, play, round_folder, share_round
+from holotype.discovery.rounds import begin_round, keep_corrected, last_round, play, round_folder
 from holotype.discovery.several import clear
+from holotype.discovery.shared import share_round
 from holotype.discovery.sizes import check_long_tail
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError

@@ -33,6 +33,8 @@ DELIBERATE = (2, *(128 + number for number in STOPPING))
 GRACE = {True: 120.0, False: 4.0}
 """Seconds that the first process has to end by itself after another has, deliberately or not: it may be writing the
 state, or about to say what is wrong."""
+FEW = 8
+"""Processes that any machine can start, whatever its cores."""
 LAST_SECONDS = 10.0
 """That the others have to end after the first one."""
 
@@ -95,6 +97,9 @@ def _leave() -> None:
 
 def _start_others(processes: int) -> dist.TCPStore:
     """Run this very command once for every further process; returns where they meet."""
+    cores = os.cpu_count() or 1
+    if processes > max(cores, FEW):
+        raise InputError(f"{processes:,} processes are more than the {cores} cores here; lower --devices.")
     command = _this_command(processes)
     # the system chooses the port: one that was free a moment ago may be somebody else's by now
     store = dist.TCPStore(

@@ -21,13 +21,42 @@ class Rule:
     """Of a value of the right type."""
 
 
+MOST_EPOCHS, MOST_STEPS, LARGEST_SIDE, MOST_MANY, MOST_TIMES, MOST_FEW = (
+    100_000,
+    1_000_000,
+    4_096,
+    100_000,
+    1_000,
+    100,
+)
+"""Far more than anybody needs. Beyond them stands a slip of the finger, which would train for years or fill memory."""
+
+
+def at_most(most: int) -> Rule:
+    return Rule(f"at most {most:,}", lambda number: number <= most)
+
+
 Count = Annotated[int, Rule("at least 1", lambda number: number >= 1)]
 """A number of something."""
 Natural = Annotated[int, Rule("at least 0", lambda number: number >= 0)]
 """A number of something that there may be none of."""
+Epochs = Annotated[Count, at_most(MOST_EPOCHS)]
+"""Passes over all images."""
+Steps = Annotated[Count, at_most(MOST_STEPS)]
+"""Batches that are learnt from."""
+Side = Annotated[Count, at_most(LARGEST_SIDE)]
+"""Of a picture, in pixels."""
+Width = Annotated[Natural, at_most(MOST_MANY)]
+"""Of a layer, in numbers; there may be none."""
+Many = Annotated[Count, at_most(MOST_MANY)]
+"""A number of things that are held at once."""
+Repeats = Annotated[Count, at_most(MOST_TIMES)]
+"""How often something is done anew, of which each time takes its time."""
+Few = Annotated[Count, at_most(MOST_FEW)]
+"""A number of things that each take a good part of the whole."""
 Share = Annotated[float, Rule("from 0 to 1", lambda part: 0 <= part <= 1)]
 """A part of something."""
-Times = Annotated[float, Rule("above 0 and finite", lambda factor: 0 < factor < math.inf)]
+Times = Annotated[float, Rule(f"above 0 and at most {MOST_FEW}", lambda factor: 0 < factor <= MOST_FEW)]
 """How many times something is taken."""
 Positive = Annotated[float, Rule("above 0 and finite", lambda value: 0 < value < math.inf)]
 """A rate or a temperature."""

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holotype.cluster.kmeans import kmeans
-from holotype.machine.rules import Count
+from holotype.machine.rules import Count, Repeats
 from holotype.methods.base import Card, Images, Prediction, Stage
 from holotype.methods.clustered import SOFTNESS, Clustered
 
@@ -24,7 +24,7 @@ from holotype.methods.clustered import SOFTNESS, Clustered
 class KMeansConfig:
     """Settings of the k-means baseline."""
 
-    n_init: Count = 10
+    n_init: Repeats = 10
     """Number of random starts; the one with the lowest inertia is kept."""
     max_iter: Count = 300
     """Largest number of iterations of a start."""

@@ -34,7 +34,7 @@ from holotype.losses.affinity import (
 )
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.losses.precision import unit
-from holotype.machine.rules import Count, Share, Times
+from holotype.machine.rules import Count, Many, Share, Times
 from holotype.methods.base import Batch, Card, Images, Moment, Now, Stage, Task
 from holotype.methods.gcd import GCD, GCDConfig
 from holotype.methods.limits import tell_shrunk
@@ -71,7 +71,7 @@ class PromptCALConfig(GCDConfig):
     """Nearest neighbours of a row in the graph; by default memory / (4 k), from 3 to 20."""
     quantile: Share = 0.8
     """Share of the strong links that are not believed."""
-    negatives: Count = 1024
+    negatives: Many = 1024
     """Positives and negatives of a row in the memory, at most."""
     cal_weight: Share = 0.6
     """Share w of L_cal in the part without labels, after two epochs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from holotype.machine.rules import Count, Natural, Positive, Share, Weight
+from holotype.machine.rules import Many, Natural, Positive, Share, Weight
 from holotype.methods.simgcd import SimGCDConfig
 
 
@@ -42,7 +42,7 @@ class DebiasConfig:
 class PairingConfig:
     """Which unlabelled images are grouped with a labelled anchor."""
 
-    mu: Count = 7
+    mu: Many = 7
     """Unlabelled images of the batch that each anchor draws; it keeps the floor(mu * rho) most known ones."""
     filter: Literal["none", "pseudo_match"] = "pseudo_match"
     """none: any unlabelled image. pseudo_match: only those that the classifier puts in the anchor's class."""

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from holotype.losses.classification import supervised_cross_entropy
 from holotype.losses.ranking import pair_cross_entropy, prediction_mse, same_strongest, true_pairs
-from holotype.machine.rules import Count, Share, Weight
+from holotype.machine.rules import Count, Repeats, Share, Weight
 from holotype.methods.base import Batch, Card, Images, Method, Moment, Now, Rate, Stage, Task
 from holotype.methods.schedule import drops, sigmoid_ramp
 from holotype.methods.tally import Tally
@@ -39,7 +39,7 @@ class RSConfig:
     """Whether pairs of two labelled images follow their labels; false: their ranks, like all others."""
     consistency: Weight = 50.0
     """Weight c of the agreement of the two views after the ramp; 5 on CIFAR-10."""
-    consistency_times: Count = 1
+    consistency_times: Repeats = 1
     """How often that term is counted."""
     ramp: Share = 0.75
     """Share T of training in which the weight rises; 0.25 on CIFAR-10."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from holotype.errors import InputError
-from holotype.machine.rules import Count
+from holotype.machine.rules import Count, Side
 
 RGB = tuple[float, float, float]
 """Of red, green and blue."""
@@ -31,7 +31,7 @@ class BackboneConfig:
     path of a .safetensors file."""
     arch: str | None = None
     """timm's name of the network in a local file; needed unless the file's metadata says it (key `timm`)."""
-    image_size: Count | None = None
+    image_size: Side | None = None
     """Side of the square input in pixels; by default the one the weights were made for, and 224 for DINOv2."""
     train_blocks: Count = 1
     """How many of the last blocks learn; the rest stays frozen. Papers use 1 or 2."""

@@ -6,7 +6,6 @@ to these numbers. Shares are whole thousandths, places on the map whole ten-thou
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from holotype.data.addresses import is_address
 from holotype.data.boxes import split_box
 from holotype.data.containers import has_own_file
 from holotype.data.paths import absolute
+from holotype.errors import InputError
 from holotype.machine.sealed import Broken, read_sealed
 from holotype.report.occasions import occasions
 from holotype.report.second_guess import second_guess
@@ -37,8 +37,6 @@ LIMIT = 20_000
 SCALE = 10_000
 SCORES = ("all", "old", "new", "nmi", "ari", "auroc")
 """Those that the page shows."""
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -128,17 +126,22 @@ def _told(facts: Facts) -> dict[str, Any]:
 
 
 def read_scores(folder: Path) -> dict[str, dict[str, Any]]:
-    """Scores by method, from scores.json, where the truth is known: of the run, and of what it is compared with."""
+    """Scores by method, from scores.json, where the truth is known: of the run, and of what it is compared with.
+
+    Raises InputError for a file that something has changed since it was written.
+    """
+    file = folder / "scores.json"
     try:
-        record = read_sealed(folder / "scores.json")
+        record = read_sealed(file)
         own, method = record["scores"], str(record["identity"]["method"]["name"])
         if own["all"] is None:
             return {}
         compared = {str(name): dict(other) for name, other in record.get("compared", {}).items()}
         return {**compared, method: {key: own.get(key) for key in SCORES}}
     except Broken as error:
-        log.warning(f"{folder / 'scores.json'} cannot be read ({error}); the report shows no scores.")
-        return {}
+        raise InputError(
+            f"{file} cannot be read ({error}); restore it from a copy, or move it away for a report without scores."
+        ) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # a report needs no scores
         return {}
 

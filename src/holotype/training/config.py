@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from holotype.machine.rules import Count, Momentum, Natural, Positive, Share, Weight
+from holotype.machine.rules import Count, Epochs, Momentum, Natural, Positive, Share, Weight
 
 
 @dataclass
 class TrainConfig:
     """How training runs; the defaults are those of SimGCD's released code, with a warm-up before them."""
 
-    epochs: Count = 200
+    epochs: Epochs = 200
     """Epochs of a stage that does not set its own; an epoch is as many draws as there are images."""
     batch_size: Count = 128
     """Images per step over all processes together."""

@@ -1,0 +1,61 @@
+"""What the run folder has of its last round: model, features and scores, looked at before they are shared."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from holotype.categories.features import FEATURES
+from holotype.discovery.rounds import round_folder
+from holotype.errors import InputError
+from holotype.machine.files import write_beside
+from holotype.runs.folder import SCORES, RunFolder
+from holotype.runs.sheet import FILE as MODEL
+from holotype.runs.sheet import WEIGHTS
+
+SHARED = (WEIGHTS, MODEL, FEATURES, "provenance.json", SCORES)
+"""What the run folder has of its last round."""
+
+
+def share_round(folder: Path, number: int) -> None:
+    """Let the run folder have the model and the features of a round: as hard links, or else as copies.
+
+    They are looked at before, since nothing else of a discovery reads all of them: damage is not to spread.
+    """
+    check_whole(round_folder(folder, number))
+    for name in SHARED:
+        source, target = round_folder(folder, number) / name, folder / name
+        if source.is_file() and not (target.is_file() and os.path.samefile(source, target)):
+            _link(source, target)
+
+
+def check_whole(own: Path) -> None:
+    """Raise InputError where scores or model of a round were changed since they were written."""
+    told = {name: RunFolder(own).read_json(name) for name in (SCORES, MODEL) if (own / name).is_file()}
+    model, weights = told.get(MODEL), own / WEIGHTS
+    wanted = model.get("weights") if isinstance(model, dict) else None
+    if wanted and weights.is_file():
+        with weights.open("rb") as stream:
+            found = hashlib.file_digest(stream, "sha256").hexdigest()
+        if found != wanted:
+            raise InputError(
+                f"{weights} is not the one that {MODEL} was written with; restore both from a copy, or choose another "
+                "--out."
+            )
+
+
+def _link(source: Path, target: Path) -> None:
+    beside = target.with_name(f".{target.name}.link")
+    try:
+        beside.unlink(missing_ok=True)
+        os.link(source, beside)
+    except OSError:  # another disk, or one without hard links
+
+        def copy(part: Path) -> None:
+            shutil.copyfile(source, part)
+
+        write_beside(target, copy)
+    else:
+        os.replace(beside, target)

@@ -1,0 +1,70 @@
+"""The run folder shares what its last round has, and nothing that something has changed since."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from holotype.discovery import shared
+from holotype.discovery.rounds import round_folder
+from holotype.discovery.shared import SHARED, check_whole, share_round
+from holotype.errors import InputError
+from holotype.runs.folder import RunFolder
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_the_run_folder_shares_what_its_last_round_has(tmp_path: Path, monkeypatch, links) -> None:
+    if not links:
+
+        def refuse(*_: object) -> None:
+            raise OSError("no hard links here")
+
+        monkeypatch.setattr(shared.os, "link", refuse)
+    for number in (1, 2):
+        round_folder(tmp_path, number).mkdir(parents=True)
+        for name in SHARED:
+            (round_folder(tmp_path, number) / name).write_text(json.dumps({name: number}))
+        for _ in range(2):
+            share_round(tmp_path, number)
+        for name in SHARED:
+            assert (tmp_path / name).read_text() == json.dumps({name: number})
+            assert os.path.samefile(tmp_path / name, round_folder(tmp_path, number) / name) == links
+    assert (round_folder(tmp_path, 1) / SHARED[0]).read_text() == json.dumps({SHARED[0]: 1})
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("scores.json", r"rounds/1/scores\.json cannot be read .*checksum"),
+        ("model.json", r"rounds/1/model\.json cannot be read .*checksum"),
+        (
+            "model.safetensors",
+            r"rounds/1/model\.safetensors is not the one that model\.json was written with",
+        ),
+    ],
+)
+def test_what_something_has_changed_in_a_round_does_not_spread(tmp_path: Path, name: str, says: str) -> None:
+    """It is noticed before the run folder has anything of the round."""
+    own = RunFolder(round_folder(tmp_path, 1))
+    own.write_json("scores.json", {"scores": {"all": 0.5}})
+    (own.path / "model.safetensors").write_bytes(b"weights: 0.5")
+    digest = hashlib.sha256(b"weights: 0.5").hexdigest()
+    own.write_json("model.json", {"weights": digest, "method": {"tau": 0.5}})
+    check_whole(own.path)
+    content = (own.path / name).read_bytes()
+    (own.path / name).write_bytes(content.replace(b"0.5", b"0.7"))
+    with pytest.raises(InputError, match=says):
+        share_round(tmp_path, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["rounds"]
+
+
+@pytest.mark.parametrize("model", ["[1]", "{}", "null"])
+def test_a_model_of_an_unknown_kind_is_left_to_those_who_read_it(tmp_path: Path, model: str) -> None:
+    (tmp_path / "model.json").write_text(model)
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    check_whole(tmp_path)
