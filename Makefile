@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.ready-docs
 # Tests run in parallel processes: more threads than cores in each only makes them wait for each other.
 export OMP_NUM_THREADS ?= 1
+# Tests start hundreds of processes: each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test torture exhibits docs lint clean
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import parts
 import pytest
 import speed
 import torch
+from jpegs import make_photographs
 from measure import Plan
 from parts import PARTS, Effort
 
@@ -35,6 +37,7 @@ def little_effort(monkeypatch) -> None:
     monkeypatch.setitem(parts.EFFORTS, "cpu", Effort(plan, plan, plan, plan, 1, runs=(1, 2), ks=(4, 6)))
     monkeypatch.setattr(parts, "WORKERS", 1)
     monkeypatch.setattr("ceilings.SIDES", {"cpu": 64})
+    monkeypatch.setattr(speed, "make_photographs", partial(make_photographs, longer=80))
     monkeypatch.setattr("logging.basicConfig", lambda **given: None)
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         monkeypatch.setenv(name, "")  # so that they are as before when the test is over
