@@ -31,7 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.option.loadscopereorder = False  # files are handed out in the order below, not by their numbers of tests
+    config.option.loadscopereorder = (
+        False  # files are handed out in the order below, not by their numbers of tests
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

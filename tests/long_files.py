@@ -1,4 +1,4 @@
-"""The files of tests that take longest, longest first: begun early, so that no process is left alone with one in the end.
+"""The files of tests that take longest. They begin first, so that no process is left alone with one in the end.
 
 Seconds are those of one core, roughly; a file that is not here takes fewer than ten.
 """
