@@ -77,7 +77,6 @@ class Year:
 def test_a_year(small, tmp_path, monkeypatch, caplog) -> None:
     """Of 188 pictures, to which others come."""
     caplog.set_level("INFO", "holotype")
-    monkeypatch.setattr("holotype.categories.layout.STEPS", 250)  # nobody looks at the maps
     year = Year(tmp_path, small, monkeypatch)
     year.pictures.arrive(3, "{kind}", ("red", "green"))
     year.pictures.arrive(26)
