@@ -170,7 +170,7 @@ def test_a_bucket_without_rights(bucket: Bucket, tmp_path: Path, holotype) -> No
 def test_an_address_that_answers_nothing(tmp_path: Path, holotype, monkeypatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
-    monkeypatch.setattr(stores, "ANSWER", 0.5)
+    monkeypatch.setattr(stores, "ANSWER", 2.0)
     with socket.socket() as silent:  # takes connections, and says nothing
         silent.bind(("127.0.0.1", 0))
         silent.listen()
