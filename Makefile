@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.ready-docs
 # Tests run in parallel processes: more threads than cores in each only makes them wait for each other.
 export OMP_NUM_THREADS ?= 1
+# Of what is installed a sixth is ever imported: it is compiled then, and kept for the many processes that tests start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test torture exhibits docs lint clean
 
@@ -17,16 +19,16 @@ $(READY): pyproject.toml constraints.txt $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit("Holotype needs Python 3.11 or newer; name one with make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 ifeq ($(LOCK),)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
 else
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r $(LOCK)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-build-isolation -e .
 endif
 	touch $(READY)
 
 $(DOCS_READY): $(READY)
 ifeq ($(LOCK),)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[docs]'
 endif
 	touch $(DOCS_READY)
 

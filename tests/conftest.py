@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,6 +28,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write-golden", action="store_true", help="write tests/training/golden_weights.json anew"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.loadscopereorder = (
+        False  # files are handed out in the order below, not by their numbers of tests
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    from .long_files import turn
+
+    items.sort(key=lambda item: turn(item.path))
+
+
+def pytest_collection_finish() -> None:
+    """What thousands of tests and their imports hold stays to the end: it need not be looked through for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

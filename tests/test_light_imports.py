@@ -6,33 +6,40 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 LATER = ("matplotlib", "transformers", "torchmetrics", "sklearn", "pandas", "scipy.optimize")
 
 CHILD = f"""
-import os, sys
+import sys
 from holotype.training import step
+
+class Enough(BaseException):
+    pass
 
 def first(self, drawn):
     print("BEFORE", [name for name in {LATER!r} if name in sys.modules], flush=True)
-    os._exit(0)
+    raise Enough
 
 step.Step.__call__ = first
 from holotype.cli import main
-sys.exit(main(sys.argv[1:]))
+for number, data in enumerate(sys.argv[1:3]):
+    try:
+        main(["train", "rpc", data, *sys.argv[4:], "--out", f"{{sys.argv[3]}}/{{number}}"])
+    except Enough:
+        pass
 """
 
 
-@pytest.mark.parametrize("kind", ["file", "folder"])
 def test_nothing_heavy_is_imported_before_the_first_step(
-    kind: str, squares_folder: Path, tiny_flags: list[str], tmp_path: Path
+    squares_folder: Path, tiny_flags: list[str], tmp_path: Path
 ) -> None:
-    data = squares_folder / "squares.csv" if kind == "file" else squares_folder
-    words = ["train", "rpc", str(data), *tiny_flags, "--out", str(tmp_path / "run")]
+    """Neither of a file nor of a folder."""
+    words = [squares_folder / "squares.csv", squares_folder, tmp_path, *tiny_flags]
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, *words], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", CHILD, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
-    assert [line for line in done.stdout.splitlines() if line.startswith("BEFORE")] == ["BEFORE []"], (
-        done.stderr
-    )
+    told = [line for line in done.stdout.splitlines() if line.startswith("BEFORE")]
+    assert told == ["BEFORE []"] * 2, done.stderr

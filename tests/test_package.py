@@ -144,7 +144,11 @@ def test_the_workflow_runs_what_lands() -> None:
 def test_the_gate_runs_documents_wheel_and_tests() -> None:
     gate = (TOP / ".ci" / "run").read_text(encoding="utf-8")
     for line in ("make lint", "make docs", ".ci/wheel", "make demo", "make test"):
-        assert re.search(rf"^{re.escape(line)}$", gate, re.MULTILINE), line
+        assert re.search(rf"^{re.escape(line)}( &)?$", gate, re.MULTILINE), line
+    beside = re.findall(r" &\n(\w+)=\$!$", gate, re.MULTILINE)
+    assert len(beside) == gate.count(" &\n")
+    for name in beside:  # what runs beside others and fails makes it fail as well
+        assert re.search(rf'^wait "\${name}"$', gate, re.MULTILINE)
 
 
 # -- what it is made of -------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import method_parts
@@ -12,6 +13,7 @@ import pytest
 import speed
 import torch
 from effort import EFFORTS, Clusters, Effort
+from jpegs import make_photographs
 from measure import Plan
 from parts import PARTS
 
@@ -43,6 +45,7 @@ def little_effort(monkeypatch) -> None:
         monkeypatch.setitem(method_parts.SETTINGS, name, {**given, "proj_out": 0})
     monkeypatch.setattr(parts, "WORKERS", 1)
     monkeypatch.setattr("ceilings.SIDES", {"cpu": 64})
+    monkeypatch.setattr(speed, "make_photographs", partial(make_photographs, longer=80))
     monkeypatch.setattr("logging.basicConfig", lambda **given: None)
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         monkeypatch.setenv(name, "")  # so that they are as before when the test is over

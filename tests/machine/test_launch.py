@@ -29,8 +29,12 @@ if case == "slow start" and not first:
     time.sleep(600)
 import torch
 torch.set_num_threads(1)
+from holotype.machine import launch as module, parent
 from holotype.machine.launch import launch
 from holotype.machine.processes import any_process, rank, world_size
+
+module.GRACE[False] = 1.0  # not 4: the tests would wait for it
+module.SECONDS_BETWEEN_LOOKS = parent.SECONDS_BETWEEN_LOOKS = 0.1
 
 if case == "never joins" and not first:
     sys.exit(3)
@@ -45,7 +49,7 @@ while case == "talks":
     time.sleep(0.05)
 if case == "stops":
     if first:
-        time.sleep(6)  # writes the state
+        time.sleep(2 * module.GRACE[False])  # writes the state
         (folder / "written").write_text("")
     sys.exit(130)
 """
@@ -84,7 +88,7 @@ def wait_until(true, seconds: float = SECONDS) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.1)
+        time.sleep(0.02)
 
 
 def is_alive(process: int) -> bool:
@@ -186,6 +190,11 @@ def test_nonsense_of_a_launcher_is_refused(monkeypatch, rank, world, sentence):
     monkeypatch.setenv("WORLD_SIZE", world)
     with pytest.raises(InputError, match=sentence):
         planned_processes(1)
+
+
+def test_the_first_has_longer_to_write_the_state_than_to_say_what_is_wrong():
+    """The processes of these tests have less of both."""
+    assert module.GRACE[True] >= 60 > module.GRACE[False] >= 2
 
 
 def test_a_session_cannot_be_started_again(monkeypatch):

@@ -7,31 +7,31 @@ import subprocess
 import sys
 import time
 
-import pytest
+from holotype.machine.parent import PARENT, SECONDS_BETWEEN_LOOKS
 
-from holotype.machine.parent import PARENT
-
-WORDS = "import sys, time, holotype; print('there', flush=True); time.sleep(float(sys.argv[1]))"
+WORDS = "import sys, holotype; print('there', flush=True); sys.stdin.read()"
 
 
-def start(seconds: float, **parent: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", WORDS, str(seconds)]
-    return subprocess.Popen(command, env=os.environ | parent, stdout=subprocess.PIPE, text=True)
+def start(**parent: str) -> subprocess.Popen[str]:
+    """A process that works until it is told to end."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", WORDS], env=os.environ | parent, text=True, **pipes)
 
 
 def test_a_process_whose_parent_is_gone_ends_by_itself():
-    orphan = start(600, **{PARENT: "1"})  # whoever that is, it has not started this one
+    orphan = start(**{PARENT: "1"})  # whoever that is, it has not started this one
     assert orphan.wait(60) == 1
 
 
-@pytest.mark.parametrize("parent", [{PARENT: str(os.getpid())}, {PARENT: "nonsense"}, {}])
-def test_a_process_with_its_parent_works_on(parent):
-    process = start(3, **parent)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "there\n"
-    time.sleep(2)
-    assert process.poll() is None
-    assert process.wait(60) == 0
+def test_a_process_with_its_parent_works_on():
+    """All three at once, for longer than there is between two looks after a parent."""
+    processes = [start(**parent) for parent in ({PARENT: str(os.getpid())}, {PARENT: "nonsense"}, {})]
+    assert [process.stdout.readline() for process in processes] == ["there\n"] * 3
+    time.sleep(2 * SECONDS_BETWEEN_LOOKS)
+    assert [process.poll() for process in processes] == [None] * 3
+    for process in processes:
+        process.communicate()
+    assert [process.returncode for process in processes] == [0] * 3
 
 
 def test_importing_stays_light():

@@ -6,12 +6,8 @@ import dataclasses
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
-import time
 from itertools import accumulate
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -237,51 +233,6 @@ def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_sound_state(world, 
     with pytest.raises(InputError, match="the loss became"):
         loop.fit()
     assert read_facts(tmp_path) == sound
-
-
-KILLED = """
-from pathlib import Path
-from tests.narrow import narrow
-from tests.training.conftest import World, draw_squares
-from holotype.data.store import ImageStore
-narrow()
-table = draw_squares(Path({images!r}))
-world = World(table, ImageStore.decode(list(table.path), 32, progress=False))
-print("ready", flush=True)
-world.loop("rpc", epochs=40, out=Path({out!r}), save_seconds=0).fit()
-"""
-
-
-@pytest.mark.processes
-def test_a_run_killed_at_any_moment_ends_with_the_same_weights(world, tmp_path):
-    """SIGKILL, twice, while a state is written after every step; the third start goes to the end."""
-    images, out = tmp_path / "images", tmp_path / "run"
-    images.mkdir()
-    script = KILLED.format(images=str(images), out=str(out))
-    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    for patience in (0.31, 0.53):
-        process = subprocess.Popen(
-            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env={**os.environ, **paths}
-        )
-        assert process.stdout.readline() == "ready\n"
-        begun, deadline = counter(out), time.monotonic() + 60
-        while counter(out) == begun and time.monotonic() < deadline:
-            time.sleep(0.02)
-        time.sleep(patience)
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        assert begun < counter(out) < 40 * 3  # it was killed on its way
-    resumed, whole = world.loop("rpc", epochs=40, out=out), world.loop("rpc", epochs=40)
-    resumed.fit(), whole.fit()
-    assert_equal_weights(weights(resumed), weights(whole))
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    assert [line["epoch"] for line in lines if line["kind"] == "epoch"] == list(range(40))
-
-
-def counter(folder: Path) -> int:
-    facts = read_facts(folder)
-    return facts["counter"] if facts else 0
 
 
 def test_stop_requests_are_ignored_outside_the_main_thread(world):

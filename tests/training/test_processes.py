@@ -22,9 +22,13 @@ def test_one_process_gathers_nothing():
     sum_gradients([torch.nn.Parameter(x)], [])
 
 
+LATER = ("holotype.machine.torchvision_cure", "timm", "torch._dynamo", "scipy.optimize")
+"""What training imports on its way."""
+
+
 def start_two(job, *given):
     """job(rank, *given) in two processes, forked from one that has imported what they need."""
-    mp.set_forkserver_preload(["tests.training.two_processes"])
+    mp.set_forkserver_preload(["tests.training.two_processes", *LATER])
     mp.start_processes(job, args=given, nprocs=2, start_method="forkserver")
 
 
