@@ -75,10 +75,14 @@ def command(argv: Sequence[str]) -> int:
 def first_look(table: Table, config: DiscoverConfig, out: str | None, images: str, progress: bool) -> int:
     """Print what a discovery would begin or go on with; raise the InputError that it would. Nothing is written."""
     from holotype.discovery.look import look
+    from holotype.discovery.look_shots import look_at_shots
 
     seen = look(table, config, progress)
+    shots = look_at_shots(seen.table, config, progress)
     if speaks():
-        say("\n".join((*seen.lines, *seen.unread)), flush=True)  # what follows takes seconds to import
+        say(
+            "\n".join((*seen.lines, *shots, *seen.unread)), flush=True
+        )  # what follows takes seconds to import
     from holotype.discovery.best_backbone import foresee_backbone
     from holotype.discovery.claim import find_folder
     from holotype.discovery.forecast import forecast
