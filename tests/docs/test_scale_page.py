@@ -57,5 +57,5 @@ def test_its_numbers_are_those_of_the_code() -> None:
 def test_every_figure_has_its_command() -> None:
     figures = PAGE.partition("## Figures\n")[2]
     assert "two CPU cores" in figures
-    for words in ("--slices 24414", "--engine ray", "--memory", "--loop"):
+    for words in ("--slices 24414", "--slices 244141", "--engine ray", "slice_memory.py", "--loop"):
         assert f"benchmarks/slices.py {words}" in figures or words in figures
