@@ -14,7 +14,7 @@ from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.workflow import discover_table
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def rough_maps() -> Iterator[None]:
     """Nobody looks at the maps of these tests: half the steps are enough."""
     with pytest.MonkeyPatch.context() as patch:

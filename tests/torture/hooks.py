@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterable
@@ -33,6 +34,8 @@ MAKES = ("open", "os.mkdir", "os.link", "os.symlink", "os.rename", "os.truncate"
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CLOCKWORK = "heartbeat.json"
 """A file that is written by the clock: its changes come at other moments each time."""
+DEVICE = re.compile(r"/proc/|/dev/(?!shm/)|/dev/shm/pym-")
+"""What is no file on a disk. Below /dev/shm lie ordinary files, and memory that processes share (pym-)."""
 STARTS = (
     "subprocess.Popen",
     "os.exec",
@@ -94,7 +97,7 @@ class Watch:
 
     def _change(self, event: str, path: str) -> None:
         if not any(path == folder or path.startswith(folder + os.sep) for folder in self.folders):
-            if not path.startswith(("/dev/", "/proc/")):
+            if not DEVICE.match(path):
                 self.outside.append(f"{event} {path}")
             return
         if CLOCKWORK in os.path.basename(path):
