@@ -42,6 +42,7 @@ def cluster() -> Iterator[object]:
     """Three nodes with a CPU each; none of them is this process's."""
     from ray.cluster_utils import Cluster
 
+    before = signal.getsignal(signal.SIGTERM)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
@@ -55,10 +56,9 @@ def cluster() -> Iterator[object]:
         found = Cluster(initialize_head=True, head_node_args=head)
         for _ in range(2):
             found.add_node(num_cpus=1, object_store_memory=STORE)
-        before = signal.getsignal(signal.SIGTERM)
         yield found
         found.shutdown()
-        signal.signal(signal.SIGTERM, before)  # Ray sets its own where a test asks it something
+        signal.signal(signal.SIGTERM, before)  # Ray sets its own
 
 
 def run(cluster, job: WriteSlice, numbers, actors: int = 2) -> tuple[dict[int, str], dict[int, int]]:

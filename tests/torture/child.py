@@ -131,6 +131,9 @@ def _live(work: Callable[[], Any], out: int, err: int, told: int) -> None:
         os.dup2(err, 2)
         sys.stdout, sys.stderr = (io.TextIOWrapper(io.FileIO(n, "w", closefd=False), "utf-8") for n in (1, 2))
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(
+            signal.SIGTERM, signal.SIG_DFL
+        )  # Ray sets one of its own in the process that we are a fork of
         value = work()
         code = value if isinstance(value, int) else 0
         with os.fdopen(told, "wb") as stream:
