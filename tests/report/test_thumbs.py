@@ -136,6 +136,18 @@ def test_a_damaged_list_is_made_again(content, tmp_path):
     assert make_thumbs(["a", "b"], files, folder, progress=False).cell.tolist() == [0, 1]
 
 
+def test_a_list_that_something_has_changed_is_named(tmp_path, caplog):
+    files, folder = paint(tmp_path, 2), tmp_path / "thumbs"
+    make_thumbs(["a", "b"], files, folder, progress=False)
+    manifest = folder / "thumbs.json"
+    manifest.write_text(manifest.read_text().replace('"a":', '"c":'))
+    assert make_thumbs(["a", "b"], files, folder, progress=False).cell.tolist() == [0, 1]
+    assert f"{manifest} cannot be read (" in caplog.text
+    caplog.clear()
+    make_thumbs(["a", "b"], files, folder, progress=False)
+    assert caplog.text == ""
+
+
 def test_thumbnails_are_never_taken_for_images(tmp_path, monkeypatch):
     """Also when the report was stopped half-way: the list stands there before the first sheet."""
     files = paint(tmp_path / "photos", 3)

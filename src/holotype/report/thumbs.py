@@ -5,6 +5,7 @@ A sheet is a square of GRID x GRID cells of CELL pixels; a thumbnail lies in the
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from holotype.data.stamps import stamps
 from holotype.machine.bars import counting
 from holotype.machine.device import processors
 from holotype.machine.files import write_bytes, write_text
-from holotype.machine.sealed import read_sealed, sealed
+from holotype.machine.sealed import Broken, read_sealed, sealed
 
 FORMAT = 2
 SIDE = 116
@@ -30,6 +31,8 @@ CELL = 120
 GRID = 8
 QUALITY = 80
 MANIFEST = "thumbs.json"
+
+log = logging.getLogger("holotype")
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,9 @@ def _kept(paths: Sequence[str], stamp: Sequence[str], folder: Path) -> _Sheets |
         changed = np.array(
             [rows[path][3] != mark for path, mark in zip(paths, stamp, strict=True)], dtype=bool
         )
+    except Broken as error:
+        log.warning(f"{folder / MANIFEST} cannot be read ({error}), and is made anew with its pictures.")
+        return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         return None
     if sorted(table[:, 0]) != list(range(len(paths))):
