@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from holotype.categories import layout
 from holotype.data.sources import load_table
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.workflow import discover_table
-
-
-@pytest.fixture(scope="module", autouse=True)
-def rough_maps() -> Iterator[None]:
-    """Nobody looks at the maps of these tests: half the steps are enough."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layout, "STEPS", layout.STEPS // 2)
-        yield
 
 
 @pytest.fixture
