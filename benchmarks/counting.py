@@ -44,21 +44,28 @@ def load(dataset: str, root: str | None, backbone: str, folder: Path, per_class:
     """From the file of an earlier run, or embedded now. per_class: so many images of each class, or all."""
     file = folder / f"{called(dataset, per_class)}.npz"
     if not file.is_file():
-        experiment = resolve(
-            "kmeans", dataset, overrides={"root": root, "backbone.name": backbone, "progress": False}
-        )
-        compute = make_compute(experiment)
-        prepared = Shelf().get(experiment, compute)
-        if per_class:
-            prepared.data.table = prepared.data.table.take(some_of_each(prepared.data.table, per_class))
-        source, table = FreshViews(prepared.images, Encoder(prepared.backbone, compute)), prepared.data.table
-        with torch.no_grad():
-            features = evaluation_features(source, torch.arange(len(table))).float().cpu().numpy()
+        table, features = embedded(dataset, root, backbone, per_class)
         folder.mkdir(parents=True, exist_ok=True)
         truth, label = (np.asarray(column).astype(str) for column in (table.truth, table.label))
         np.savez(file, f=features.astype(np.float16), truth=truth, label=label)
     stored = np.load(file)
     return stored["f"].astype(np.float32), stored["truth"], stored["label"]
+
+
+def embedded(
+    dataset: str, root: str | None, backbone: str, per_class: int | None = None
+) -> tuple[Table, np.ndarray]:
+    """The table of a data set, and the features (N, D) of the frozen backbone."""
+    experiment = resolve(
+        "kmeans", dataset, overrides={"root": root, "backbone.name": backbone, "progress": False}
+    )
+    compute = make_compute(experiment)
+    prepared = Shelf().get(experiment, compute)
+    if per_class:
+        prepared.data.table = prepared.data.table.take(some_of_each(prepared.data.table, per_class))
+    source, table = FreshViews(prepared.images, Encoder(prepared.backbone, compute)), prepared.data.table
+    with torch.no_grad():
+        return table, evaluation_features(source, torch.arange(len(table))).float().cpu().numpy()
 
 
 def called(dataset: str, per_class: int | None) -> str:
@@ -143,13 +150,18 @@ def _summary(problems: Sequence[dict[str, Any]]) -> str:
     return " | ".join(cells)
 
 
-@one_sentence
-def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def data_parser(about: str | None) -> argparse.ArgumentParser:
+    """With the flags of the data sets and of the file to write."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", help="folder of the data sets")
     parser.add_argument("--datasets", nargs="+", default=["fashion-sample"])
+    parser.add_argument("--out", type=Path)
+    return parser
+
+
+@one_sentence
+def main(words: Sequence[str] | None = None) -> int:
+    parser = data_parser(__doc__)
     parser.add_argument("--backbone", default="embedded")
     parser.add_argument("--features", type=Path, default=Path("runs/counting"))
     parser.add_argument(
@@ -158,7 +170,6 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--per-class", type=int, help="images of each class that are used (default: all)")
     parser.add_argument("--first", type=int, default=0, help="number of the first random problem")
     parser.add_argument("--curve", action="store_true", help="the curve of k-means for whole data sets too")
-    parser.add_argument("--out", type=Path)
     parser.add_argument(
         "--table", type=Path, nargs="+", metavar="FILE", help="print the tables of such files"
     )

@@ -21,7 +21,6 @@ lie nearer to each other than to those without. Four answers are compared:
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import sys
@@ -36,6 +35,7 @@ import numpy as np
 import pandas as pd
 import torch
 from count_problems import Problem, random_problems, whole
+from counting import data_parser, embedded
 from measure import command, facts
 from script import one_sentence, read_record
 
@@ -44,11 +44,7 @@ from holotype.cluster.count import pick_k, settle
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.machine.files import write_text
-from holotype.runs.prepared import Shelf, make_compute
-from holotype.runs.settings import resolve
 from holotype.runs.trained import load_trained
-from holotype.training.encode import Encoder
-from holotype.training.sources import FreshViews, evaluation_features
 
 FIRST, LARGEST = 3000, 45
 """Number of the first random problem, and classes at most: each is trained on a CPU."""
@@ -59,19 +55,6 @@ MORE = 1.5
 USED = 0.25
 KEYS = ("command", "hardware", "problems")
 ANSWERS = ("frozen", "frozen half", "trained half", "used")
-
-
-def load(dataset: str, root: str | None) -> tuple[Table, np.ndarray]:
-    """The table of a data set, and the features of the frozen embedded backbone."""
-    experiment = resolve(
-        "kmeans", dataset, overrides={"root": root, "progress": False, "backbone.name": BACKBONE}
-    )
-    compute = make_compute(experiment)
-    prepared = Shelf().get(experiment, compute)
-    source = FreshViews(prepared.images, Encoder(prepared.backbone, compute))
-    with torch.no_grad():
-        found = evaluation_features(source, torch.arange(len(prepared.data.table)))
-    return prepared.data.table, found.float().cpu().numpy()
 
 
 def problems_of(dataset: str, table: Table, n: int) -> Iterator[Problem]:
@@ -160,13 +143,8 @@ def table_of(problems: Sequence[dict[str, Any]]) -> str:
 
 @one_sentence
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--root", help="folder of the data sets")
-    parser.add_argument("--datasets", nargs="+", default=["fashion-sample"])
+    parser = data_parser(__doc__)
     parser.add_argument("--problems", type=int, default=4, help="random problems of each large data set")
-    parser.add_argument("--out", type=Path)
     parser.add_argument("--table", type=Path, metavar="FILE", help="print the table of such a file")
     given = parser.parse_args(words)
     if given.table:
@@ -177,7 +155,7 @@ def main(words: Sequence[str] | None = None) -> int:
     told = command(list(words) if words is not None else sys.argv[1:], "counting_trained.py")
     record: dict[str, Any] = {"command": told, **facts(torch.device("cpu")), "problems": []}
     for dataset in given.datasets:
-        table, frozen = load(dataset, given.root)
+        table, frozen = embedded(dataset, given.root, BACKBONE)
         for problem in problems_of(dataset, table, given.problems):
             record["problems"].append(answer(table, frozen, problem))
             print(json.dumps(record["problems"][-1]), flush=True)

@@ -31,7 +31,7 @@ from world import World
 from holotype.data.store import ImageStore
 from holotype.errors import InputError
 from holotype.machine.files import write_text
-from holotype.methods import Method, Task, find_method
+from holotype.methods import Method, find_method
 from holotype.models.cache import CacheViews, TokenCache
 from holotype.runs.settings import resolve
 
@@ -69,19 +69,10 @@ VARIANTS = {
 class Sizes(World):
     """A world whose methods are the variants, with CUB's recipe."""
 
-    def method(
-        self,
-        name: str,
-        dim: int,
-        n: int | None = None,
-        k: int | None = None,
-        settings: Mapping[str, Any] | None = None,
-    ) -> Method:
-        variant, table = VARIANTS[name], self.table(n, k)
-        experiment = resolve(variant.method, "cub", variant.preset, {**variant.settings, **(settings or {})})
-        torch.manual_seed(0)
-        task = Task(len(table.known), k or self.k, dim, len(table), int(table.labelled.sum()), self.epochs)
-        return find_method(variant.method)(experiment.method, task)
+    def configured(self, name: str, settings: Mapping[str, Any]) -> tuple[type[Method], Any]:
+        variant = VARIANTS[name]
+        experiment = resolve(variant.method, "cub", variant.preset, {**variant.settings, **settings})
+        return find_method(variant.method), experiment.method
 
 
 # -- counts -----------------------------------------------------------------------------------------------

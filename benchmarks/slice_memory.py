@@ -78,8 +78,7 @@ def assign_noise(run: Path, source: Path, folder: Path) -> dict[str, object]:
         nothing = np.full(len(paths), "", dtype=object)
         return Read(features.astype(np.float32), nothing, nothing)
 
-    # the one place where images go through the network; a loaded model is frozen against slips, not against this
-    object.__setattr__(trained, "_read", read)
+    trained._read = read  # type: ignore[method-assign]  # the one place where images go through the network
     wanted = assign_wanted(job, str(source), lambda: stream_paths(source), EACH)
     return through(lambda: prepare(folder, wanted), lambda planned: job)
 

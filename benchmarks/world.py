@@ -54,11 +54,16 @@ class World:
         k: int | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Method:
-        """With fresh heads and its default settings, but for those that are given."""
-        table, cls = self.table(n, k), find_method(name)
+        """With fresh heads."""
+        table, (cls, config) = self.table(n, k), self.configured(name, settings or {})
         torch.manual_seed(0)
         task = Task(len(table.known), k or self.k, dim, len(table), int(table.labelled.sum()), self.epochs)
-        return cls(cls.Config(**(settings or {})), task)
+        return cls(config, task)
+
+    def configured(self, name: str, settings: Mapping[str, Any]) -> tuple[type[Method], Any]:
+        """A method, and its settings: the defaults but for those that are given."""
+        cls = find_method(name)
+        return cls, cls.Config(**settings)
 
     def model(self) -> Model:
         """The whole network as timm builds it, with random weights."""

@@ -18,6 +18,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
+from holotype.machine.files import write_text
 from tests.torture.campaigns import CAMPAIGNS
 from tests.torture.shares import gather, share
 from tests.torture.tally import Tally
@@ -125,9 +126,7 @@ class Keeper:
             "lost": sum(tally.lost for tally in tallies),
             "campaigns": [asdict(tally) | {"survived": tally.survived} for tally in tallies],
         }
-        beside = self.file.with_name(f".{self.file.name}.part")
-        beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        os.replace(beside, self.file)
+        write_text(self.file, json.dumps(content, indent=1) + "\n")
 
 
 def commit() -> str:

@@ -14,7 +14,6 @@ from holotype.data.table import Table
 from holotype.discovery.config import AUTO, NO
 from holotype.discovery.difference import shown
 from holotype.errors import InputError
-from holotype.methods import Method, find_method
 
 NOTE = "has the label of a frame of its burst"
 
@@ -27,20 +26,32 @@ def take_bursts(
     setting: of DiscoverConfig. shots: (N,) what the heads of the files say. features: (N, D) of the frozen backbone.
     out: (N,) bool, images that people have rejected.
     """
-    group: Sequence[str] | np.ndarray
-    if setting == NO:
-        group, how = [""] * len(table), ""
-    elif table.group is not None and any(table.group):
-        group, how = table.group, "as the column group says"
-    else:
-        seconds = SECONDS if setting == AUTO else float(setting)
-        group = find_bursts(table, shots, features, seconds)
-        how = f"one camera, at most {seconds:g} seconds apart, alike"
+    group, how = groups_of(table, setting, shots, features, found=", alike")
     table = with_groups(table, group)
     spread = spread_labels(table, out)
     if table.group is None:
         return spread, []
     return spread, _lines(spread, how)
+
+
+def groups_of(
+    table: Table, setting: str, shots: Sequence[Shot], features: np.ndarray, found: str
+) -> tuple[Sequence[str] | np.ndarray, str]:
+    """(N,) the burst of each image, "" where it is alone, and how they are known. found: ends that, where they are not
+    told but found."""
+    if setting == NO:
+        return [""] * len(table), ""
+    if table.group is not None and any(table.group):
+        return table.group, "as the column group says"
+    seconds = SECONDS if setting == AUTO else float(setting)
+    how = f"one camera, at most {seconds:g} seconds apart{found}"
+    return find_bursts(table, shots, features, seconds), how
+
+
+def counted(used: np.ndarray) -> str:
+    """How many frames there are of how many bursts, and the largest. used: (n,) groups, of which some are bursts."""
+    largest = Counter(name for name in used if name).most_common(1)[0][1]
+    return f"{in_words(used)} of up to {largest:,}"
 
 
 def check_enough(table: Table, k: int) -> None:
@@ -54,17 +65,16 @@ def check_enough(table: Table, k: int) -> None:
 
 def draws_itself(method: str) -> bool:
     """Does a method draw the images of its steps itself? Then every frame counts there."""
+    from holotype.methods import Method, find_method  # torch takes seconds, and a first look does without
+
     return find_method(method).rows is not Method.rows
 
 
 def _lines(spread: Spread, how: str) -> list[str]:
     group = spread.table.group
     assert group is not None
-    used = group[spread.table.usable]
-    largest = Counter(name for name in used if name).most_common(1)[0][1]
-    lines = [
-        f"{in_words(used)} of up to {largest:,} ({how}); a burst counts once. --bursts no counts each image."
-    ]
+    told = counted(group[spread.table.usable])
+    lines = [f"{told} ({how}); a burst counts once. --bursts no counts each image."]
     if n := len(spread.rows):
         which = "1 frame takes" if n == 1 else f"{n:,} frames take"
         lines.append(f"{which} the label of another frame of the same burst.")

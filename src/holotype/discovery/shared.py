@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -11,6 +10,7 @@ from holotype.categories.features import FEATURES
 from holotype.discovery.rounds import round_folder
 from holotype.errors import InputError
 from holotype.machine.files import write_beside
+from holotype.models.origins import file_digest
 from holotype.runs.folder import SCORES, RunFolder
 from holotype.runs.sheet import FILE as MODEL
 from holotype.runs.sheet import WEIGHTS
@@ -36,14 +36,11 @@ def check_whole(own: Path) -> None:
     told = {name: RunFolder(own).read_json(name) for name in (SCORES, MODEL) if (own / name).is_file()}
     model, weights = told.get(MODEL), own / WEIGHTS
     wanted = model.get("weights") if isinstance(model, dict) else None
-    if wanted and weights.is_file():
-        with weights.open("rb") as stream:
-            found = hashlib.file_digest(stream, "sha256").hexdigest()
-        if found != wanted:
-            raise InputError(
-                f"{weights} is not the one that {MODEL} was written with; restore both from a copy, or choose another "
-                "--out."
-            )
+    if wanted and weights.is_file() and file_digest(weights) != wanted:
+        raise InputError(
+            f"{weights} is not the one that {MODEL} was written with; restore both from a copy, or choose another "
+            "--out."
+        )
 
 
 def _link(source: Path, target: Path) -> None:
