@@ -95,6 +95,8 @@ GOLDEN = """
     rpc 10, rpc-auto 10
 31-neighbours
     dccl 1, dccl-51 1, dccl-15 1
+32-uno
+    uno-as-run 1, uno-queue 1, uno-prior 1, uno-means 1
 ablation
     rpc 10, no-fusion 10, no-align 10, no-new 10
 blocks
@@ -125,7 +127,7 @@ sample
 travel
     kmeans 3, simgcd 3, debgcd-published 10, rpc 10, no-fusion 3, no-align 3, no-new 3
 peers
-    kmeans 3, rs 3, rs-as-run 3, uno 3, uno-as-run 3, gcd 3, promptcal 2, dccl 3, simgcd 3, sptnet 2,
+    kmeans 3, rs 3, rs-as-run 3, uno 3, uno-as-run 3, gcd 3, promptcal 3, dccl 3, simgcd 3, sptnet 3,
     protogcd 3, debgcd 3, rpc 3
 peers-cifar
     kmeans 3, rs 3, rs-as-run 3, uno 3, uno-as-run 3, gcd 3, promptcal 1, dccl 3, simgcd 3, sptnet 1,
