@@ -46,6 +46,9 @@ def main(words: Sequence[str] | None = None) -> int:
     tallies, ended = gather([share(given, chosen, n, jobs) for n in range(jobs)], chosen, keeper)
     keeper.write(tallies, ended)
     print(table(tallies))
+    if given.case and ended and not any(tally.tried for tally in tallies):
+        print(f"There is no case {given.case!r} in {given.only or 'any campaign'}.", file=sys.stderr)
+        return 2
     for tally in tallies:
         for failure in tally.failures:
             print(f"\n{failure.again}")

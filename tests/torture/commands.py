@@ -22,6 +22,8 @@ class Command:
     name: str
     words: Callable[[World], list[object]]
     kept: tuple[str, ...] = ()
+    ends: tuple[int, ...] = (0, 2)
+    """Exit codes that are an answer to a failing disk."""
 
 
 def _report(world: World) -> list[object]:
@@ -66,7 +68,9 @@ COMMANDS = (
     Command("coco", _write("--coco", "coco.json"), ("run",)),
     Command("camtrap", _write("--camtrap-dp", "package", "--copy"), ("run",)),
     Command(
-        "embed", lambda w: ["embed", w.images, "--backbone", w.backbone, "--out", w.trial / "run", *w.flags]
+        "embed",
+        lambda w: ["embed", w.images, "--backbone", w.backbone, "--out", w.trial / "run", *w.flags],
+        ends=(0, 2, 3),  # 3: slices failed, and are listed
     ),
     Command(
         "estimate-k",

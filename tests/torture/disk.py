@@ -20,15 +20,20 @@ QUICK = ("edits",)
 
 
 def _limits(world: World, seed: int) -> Iterator[Case]:
-    """For each command limits at which another file is the first that does not fit, cut anywhere."""
-    dice, cases = random.Random(seed), []
+    """For each command limits at which another file is the first that does not fit, cut anywhere.
+
+    A case is named by the file's rank and the share of it that fits: its bytes differ by a few from world to world, and
+    the name of a failure must repeat it in another.
+    """
+    cases = []
     commands = [BY_NAME[name] for name in QUICK] if world.short else COMMANDS
     for command in commands:
         baseline(world, command)
-        for low, high in pairwise([0, *world.sizes[command.name]]):
-            limit = dice.randrange(low, high)
-            cases.append(Case(f"{command.name} {limit}", (command.name, limit)))
-    dice.shuffle(cases)
+        for rank, (low, high) in enumerate(pairwise([0, *world.sizes[command.name]])):
+            share = random.Random(f"{seed} {command.name} {rank}").random()
+            limit = low + int(share * (high - low))
+            cases.append(Case(f"{command.name} {rank} {share:.3f}", (command.name, limit)))
+    random.Random(seed).shuffle(cases)
     yield from cases
 
 
@@ -62,7 +67,7 @@ def _full(world: World, case: Case) -> list[str]:
     if problems := baseline(world, command):
         return problems
     world.fresh(*command.kept)
-    problems += _limited(world, command, limit, killed=False).troubles()
+    problems += _limited(world, command, limit, killed=False).troubles(*command.ends)
     return problems + goes_on(world, command)
 
 

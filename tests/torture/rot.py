@@ -40,7 +40,7 @@ def _bits(world: World, seed: int) -> Iterator[Case]:
     for number in range(1_000_000):
         kept, name = places[number % len(places)]
         size = (world.kept / kept / name).stat().st_size
-        yield Case(str(number), (kept, name, dice.choice(ON[kept]), dice.randrange(8 * size)))
+        yield Case(str(number), (kept, name, dice.choice(ON[kept]), int(dice.random() * 8 * size)))
 
 
 def _check(world: World, case: Case) -> list[str]:

@@ -60,7 +60,7 @@ def _check(world: World, case: Case) -> list[str]:
         world, command, Watch(at=number, error=error, last=FOR_EVER if error == errno.ENOSPC else 1)
     )
     if error:
-        problems += ended.troubles()
+        problems += ended.troubles(*command.ends)
         problems += (ended.value or {}).get("outside", [])
     elif ended.signal != 9:  # it changed fewer files than the first time
         problems += ended.troubles(0)
