@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from pathlib import Path
 
@@ -15,24 +14,7 @@ import holotype.placing.slices as module
 from holotype.machine.sealed import read_sealed
 from holotype.placing.assign import BOXES, COLUMNS, assign_images
 from holotype.runs.trained import load_trained
-from small_run import small_discovery, train_small
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory, squares_folder, tiny_backbone_file) -> Path:
-    folder = tmp_path_factory.mktemp("run")
-    train_small(folder, squares_folder, tiny_backbone_file)
-    return folder
-
-
-@pytest.fixture
-def run(model, tmp_path) -> Path:
-    """The run folder, to be written to; its weights are links."""
-    folder = tmp_path / "run"
-    folder.mkdir()
-    for name in ("model.json", "model.safetensors"):
-        os.link(model / name, folder / name)
-    return folder
+from small_run import small_discovery
 
 
 @pytest.fixture
