@@ -262,9 +262,10 @@ def test_the_aligned_pool_of_a_gpu_is_the_plain_one() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@EVERY_FAMILY
 @pytest.mark.parametrize("train_blocks", [1, 2])
-def test_tails_on_a_gpu_equal_those_on_a_cpu(train_blocks: int) -> None:
-    trunk, tail = split(small("plain"), train_blocks)
+def test_tails_on_a_gpu_equal_those_on_a_cpu(family: str, train_blocks: int) -> None:
+    trunk, tail = split(small(family), train_blocks)
     tokens = trunk(pictures(trunk, 5)).detach()
     on_gpu = copy.deepcopy(tail).cuda()
     out, found = tail(tokens), on_gpu(tokens.cuda())
