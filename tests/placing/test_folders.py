@@ -97,6 +97,23 @@ def test_an_image_inside_a_container_is_written(tmp_path) -> None:
     assert np.asarray(Image.open(target))[0, 0, 0] == 25
 
 
+def test_nothing_is_put_through_a_link_to_another_folder(tmp_path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "cat").symlink_to(tmp_path / "precious")
+    with pytest.raises(InputError, match="cat is a link to another folder"):
+        Folders(tmp_path / "out")
+    assert not list((tmp_path / "precious").iterdir())
+
+
+def test_the_folder_that_is_named_may_be_a_link(tmp_path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "disk")
+    image = picture(tmp_path / "a.png")
+    Folders(tmp_path / "out").add(image, "cat")
+    assert [path.name for path in (tmp_path / "disk" / "cat").iterdir()] == ["a.png"]
+
+
 def test_a_file_in_the_way_is_one_sentence(tmp_path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="is a file, not a folder"):

@@ -31,12 +31,18 @@ def _plants(world: World, seed: int) -> Iterator[Case]:
         ]
         folders = {str(parent) for name in written for parent in Path(name).parents} - {".", base, "out"}
         places = [*sorted(folders), *sorted({*written} - _pictures(written))]
+        words = (word for word in command.words(world) if isinstance(word, Path))
+        named = {
+            word.relative_to(world.trial).as_posix() for word in words if word.is_relative_to(world.trial)
+        }
         for place in places:
             for kind in (
                 ("file", "nothing", "folder")
                 if not world.short
                 else ("file", "folder")[place in folders :][:1]
             ):
+                if kind == "folder" and place in folders & named:
+                    continue  # its owner has named it, and may well mean the folder that it leads to
                 yield Case(f"{command.name} {place} {kind}", (command.name, place, kind))
 
 

@@ -19,7 +19,7 @@ from holotype.data.containers import has_own_file, split_container
 from holotype.data.decode import ImageProblem, read_image
 from holotype.data.pictures import encoded
 from holotype.errors import InputError
-from holotype.machine.files import beside
+from holotype.machine.files import beside, refuse_links
 
 UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]|\.\.+')
 """What some file system does not take in a name, and what would lead out of a folder."""
@@ -45,6 +45,7 @@ class Folders:
     def __init__(self, root: Path) -> None:
         if root.exists() and not root.is_dir():
             raise InputError(f"{root} is a file, not a folder; choose another --copy-to.")
+        refuse_links(root)
         self.root = root
         self._folder: dict[str, Path] = {}
         self._next: dict[tuple[str, str], int] = {}
