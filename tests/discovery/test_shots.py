@@ -56,6 +56,18 @@ def test_heads_are_read_once_for_each_content(photos: Path, tmp_path: Path, monk
     assert len(asked) == 1 + len(table)
 
 
+def test_a_changed_camera_is_noticed_and_read_again(photos: Path, tmp_path: Path, caplog) -> None:
+    table, file = load_table(photos), tmp_path / "run" / FILE
+    digest = [f"d{row}" for row in range(len(table))]
+    first = take_shots(tmp_path / "run", table, digest)
+    content = file.read_bytes()
+    assert content.count(b"trap 1") >= 1
+    file.write_bytes(content.replace(b"trap 1", b"trap 3"))
+    assert take_shots(tmp_path / "run", table, digest) == first
+    assert "cannot be read, and is made anew" in caplog.text
+    assert file.read_bytes() == content
+
+
 def test_only_what_is_known_becomes_a_column() -> None:
     assert Shots([Shot(), Shot()]).columns() == {}
     assert Shots([Shot(), Shot()]).words() == ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +19,7 @@ from pathlib import Path
 from holotype.data.columns import bare, csv_text, guarded
 from holotype.errors import InputError
 from holotype.machine.files import write_text
+from holotype.machine.json_text import parsed
 from holotype.machine.locks import waiting_for
 
 LOG = "edits.csv"
@@ -149,7 +149,7 @@ def log_locked(folder: Path) -> Iterator[None]:
 def run_ids(folder: Path) -> list[str]:
     """Of the discovery in a folder, then of its earlier rounds; empty where there is none that can be read."""
     try:
-        content = json.loads((folder / "discovery.json").read_text(encoding="utf-8"))
+        content = parsed((folder / "discovery.json").read_text(encoding="utf-8"))
         return [content["run_id"], *content["facts"].get("earlier_runs", [])]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []

@@ -9,7 +9,6 @@ COCO          {"images": [{"id": ..., "file_name": ...}], "annotations": [{"imag
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holotype.errors import InputError
+from holotype.machine.json_text import parsed
 
 CONFIDENCE = 0.2
 """Of a detector below which a box is left out, unless told; MegaDetector's own advice."""
@@ -103,8 +103,8 @@ def _read(file: Path) -> Any:
     if not file.is_file():
         raise InputError(f"The file {file} of boxes does not exist; check its name.")
     try:
-        return json.loads(file.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
+        return parsed(file.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError) as error:
         raise InputError(f"{file} is not readable JSON ({str(error)[:100]}); export it again.") from error
 
 

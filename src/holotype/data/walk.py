@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from holotype.data.columns import is_utf8
 from holotype.data.kinds import IMAGE_EXTENSIONS, what_to_install
+from holotype.machine.json_text import parsed
 
 OWN = {
     "identity.json": "backbone",
@@ -142,8 +142,8 @@ def is_own(folder: str, names: Sequence[str]) -> bool:
     for name in names:
         if name in OWN:
             try:
-                content = json.loads(Path(folder, name).read_bytes())
-            except (OSError, ValueError, RecursionError):
+                content = parsed(Path(folder, name).read_bytes())
+            except (OSError, ValueError):
                 continue
             if isinstance(content, dict) and OWN[name] in content:
                 return True

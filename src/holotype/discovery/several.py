@@ -21,6 +21,7 @@ from pathlib import Path
 from holotype.data.table import Table
 from holotype.errors import InputError, Stopped
 from holotype.machine.files import write_text
+from holotype.machine.json_text import parsed
 from holotype.methods import Prediction
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import IDENTITY, RunFolder
@@ -50,7 +51,7 @@ def kept_seeds(own: Path) -> tuple[int, ...] | None:
     if not file.is_file():
         return None
     try:
-        seeds = json.loads(file.read_text(encoding="utf-8"))["seeds"]
+        seeds = parsed(file.read_text(encoding="utf-8"))["seeds"]
         return tuple(int(seed) for seed in seeds)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(

@@ -15,7 +15,7 @@ import numpy as np
 
 from holotype.data.exif import NOTHING, Shot, read_shots
 from holotype.data.table import Table
-from holotype.machine.files import write_beside
+from holotype.machine.sealed_table import read_table, write_table
 
 FILE = "shots.parquet"
 COLUMNS = tuple(one.name for one in dataclasses.fields(Shot))
@@ -77,25 +77,20 @@ def take_shots(folder: Path, table: Table, digest: Sequence[str], progress: bool
 
 def _read(folder: Path) -> dict[str, Shot]:
     """By digest; nothing where it cannot be read, since it is all in the files."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     if not (folder / FILE).is_file():
         return {}
     try:
-        table = pq.read_table(folder / FILE)
+        table = read_table(folder / FILE)
         rows = zip(*(table[name].to_pylist() for name in COLUMNS), strict=True)
         return {own: Shot(*row) for own, row in zip(table["digest"].to_pylist(), rows, strict=True)}
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+    except (OSError, ValueError, KeyError, TypeError):
         log.warning(f"{folder / FILE} cannot be read, and is made anew.")
         return {}
 
 
 def _write(folder: Path, shots: dict[str, Shot]) -> None:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     rows = zip(*(dataclasses.astuple(shot) for shot in shots.values()), strict=True)
     columns = {"digest": list(shots), **dict(zip(COLUMNS, rows, strict=True))}
-    table = pa.table({name: pa.array(values) for name, values in columns.items()})
-    write_beside(folder / FILE, lambda beside: pq.write_table(table, beside))
+    write_table(folder / FILE, pa.table({name: pa.array(values) for name, values in columns.items()}))

@@ -25,6 +25,7 @@ from datetime import datetime
 from pathlib import Path
 
 from holotype.errors import InputError
+from holotype.machine.json_text import parsed
 
 log = logging.getLogger(__name__)
 
@@ -257,11 +258,11 @@ def read_holder(folder: Path) -> Holder | None:
 def _holder(text: bytes) -> Holder:
     """Raises ValueError where somebody else has written it, or nobody yet."""
     try:
-        facts = json.loads(text)
+        facts = parsed(text)
         found = Holder(int(facts["pid"]), str(facts["host"]), str(facts["command"]), str(facts["time"]))
         datetime.fromisoformat(found.time)
         return found
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError("not signed") from error
 
 

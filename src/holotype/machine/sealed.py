@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from holotype.errors import InputError
 from holotype.machine.files import write_text
+from holotype.machine.json_text import parsed
 from holotype.machine.plain import NotPlain, from_plain
 
 CHECK, FORMAT = "check", "format"
@@ -89,8 +90,8 @@ def read_sealed(path: Path) -> Any:
 def unsealed(text: bytes | str) -> Any:
     """The same of its text."""
     try:
-        content = json.loads(text.decode("utf-8") if isinstance(text, bytes) else text)
-    except (ValueError, RecursionError) as error:
+        content = parsed(text.decode("utf-8") if isinstance(text, bytes) else text)
+    except ValueError as error:
         raise Broken(f"it is not whole: {error}" if text.strip() else "it is empty") from error
     if isinstance(content, dict) and CHECK in content and content.pop(CHECK) != _checksum(content):
         raise Broken("it does not match its checksum: something has changed it since it was written")

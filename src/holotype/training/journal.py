@@ -16,6 +16,7 @@ from torch import Tensor
 from holotype.errors import InputError
 from holotype.machine.files import not_a_link, write_text
 from holotype.machine.heartbeat import SECONDS, tell
+from holotype.machine.json_text import parsed
 from holotype.machine.plain import NotPlain, from_plain
 from holotype.machine.processes import found_by_first, rank
 from holotype.training.state import FACTS, STATE, load_tensors, read_facts, save_state
@@ -67,19 +68,13 @@ class Metrics:
         kept: list[str] = []
         for line in self.path.read_text(errors="replace").splitlines():
             try:
-                entry = json.loads(line)
+                entry = parsed(line)
                 restarts -= entry.get("kind") == RESTART
                 if restarts < 0:
                     break
                 if entry["counter"] <= counter:
                     kept.append(line + "\n")
-            except (
-                ValueError,
-                KeyError,
-                TypeError,
-                AttributeError,
-                RecursionError,
-            ):  # half a line, or not ours
+            except (ValueError, KeyError, TypeError, AttributeError):  # half a line, or not ours
                 continue
         write_text(self.path, "".join(kept))
 
