@@ -183,6 +183,12 @@ def test_known_classes_of_which_no_image_can_be_read_leave_an_answer() -> None:
     assert 5 <= found.low <= found.best <= found.high <= 8
 
 
+def test_any_seed_that_a_run_takes_will_do() -> None:
+    features, label = clouds(4, 5, 2)
+    largest = module.Curve(features, label, 2, 2**63 - 1).at(3)
+    assert largest.k == 3
+
+
 @pytest.mark.parametrize(
     ("known", "expected"), [(5, 10_000), (341, 34_100), (600, 20_000), (1200, 12_000), (3000, 30_000)]
 )
