@@ -85,10 +85,12 @@ class Prepared:
         planned: Sequence[Experiment] = (),
         data: Data | None = None,
         backbone: Backbone | None = None,
+        last: Prepared | None = None,
     ) -> None:
         """planned: the runs to come, this one or not; a cache is made to serve all of them.
 
-        data, backbone: those of the experiment, where somebody has them already.
+        data, backbone: those of the experiment, where somebody has them already. last: what the run before was made
+        of, whose decoded images are taken over where they are the same.
         """
         self.compute, self.planned = compute, planned
         self.choice, self.memory, self.progress = experiment.store, experiment.memory, experiment.progress
@@ -101,6 +103,8 @@ class Prepared:
         """The line that says where the images lie."""
         self._caches: dict[str, TokenCache] = {}
         self._idle: list[str] = []
+        if last is not None:
+            self._inherit(last)
         if not self.data.k:
             self.data.k = self._count()
 
@@ -120,11 +124,13 @@ class Prepared:
         store = self._decode(self.data.test)
         return self.data.test.with_problems(store.problem), store
 
-    def inherit(self, other: Prepared) -> None:
-        """Take over decoded images, where only the network differs (how many of its blocks learn)."""
+    def _inherit(self, other: Prepared) -> None:
+        """Take over decoded images, where only the network differs. The number of categories stays one's own: where it
+        is counted, each network counts for itself."""
         mine, theirs = ((p.image_key, p.backbone.image_size) for p in (self, other))
         if mine == theirs and "images" in vars(other):
-            self.data, self.decode_seconds, self.placed = other.data, other.decode_seconds, other.placed
+            self.data = dataclasses.replace(other.data, k=self.data.k)
+            self.decode_seconds, self.placed = other.decode_seconds, other.placed
             vars(self).update(
                 {name: vars(other)[name] for name in ("images", "held_out") if name in vars(other)}
             )
@@ -253,11 +259,8 @@ class Shelf:
     def get(self, experiment: Experiment, compute: Compute) -> Prepared:
         """What `experiment` needs: what is there, or else anew."""
         if self._last is None or self._last.key != sharing_key(experiment):
-            last, self._last = self._last, self._make(experiment, compute)
-            if last is not None:
-                self._last.inherit(last)
+            self._last = Prepared(
+                experiment, compute, self.planned, self.data, self.backbone, last=self._last
+            )
         self._last.compute, self._last.planned = compute, self.planned
         return self._last
-
-    def _make(self, experiment: Experiment, compute: Compute) -> Prepared:
-        return Prepared(experiment, compute, self.planned, self.data, self.backbone)
