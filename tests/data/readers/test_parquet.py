@@ -86,6 +86,17 @@ def test_labels_of_a_list_replace_those_of_the_file(tmp_path: Path) -> None:
     assert list(load_table(file, tmp_path / "l.csv").label) == ["", "owl"]
 
 
+def test_a_list_without_truth_and_bursts_leaves_those_of_the_file(tmp_path: Path) -> None:
+    columns = {"image": [square()] * 2, "truth": ["fox", "owl"], "group": ["b1", "b1"]}
+    pq.write_table(pa.table(columns), tmp_path / "train.parquet")
+    labels = tmp_path / "l.csv"
+    labels.write_text("path,label\ntrain.parquet#0,fox\n")
+    table = load_table(tmp_path / "train.parquet", labels)
+    assert list(table.label) == ["fox", ""]
+    assert list(table.truth) == ["fox", "owl"]
+    assert list(table.group) == ["b1", "b1"]
+
+
 # -- what is wrong --------------------------------------------------------------------------------------
 
 
