@@ -139,7 +139,9 @@ class Curve:
         from holotype.cluster.evaluate import clustering_accuracy
 
         clusters, accuracy, silhouettes = [], [], []
-        generator = torch.Generator().manual_seed((self.seed * LARGEST_K + k) % 2**63)  # as far as torch counts
+        generator = torch.Generator().manual_seed(
+            (self.seed * LARGEST_K + k) % 2**63
+        )  # as far as torch counts
         for _ in range(RUNS):
             found = kmeans(self.x, k, n_init=1, max_iter=MAX_ITER, generator=generator)
             silhouettes.append(centre_silhouette(self.x, found.centres, found.label))
