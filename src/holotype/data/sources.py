@@ -131,13 +131,10 @@ def _relabelled(table: Table, source: str, labels: Path, skip_missing: bool) -> 
         return column
 
     label = of_all(listed.label)
-    told = {"truth": listed.hidden, "group": listed.group}
-    return dataclasses.replace(
-        table,
-        label=label,
-        known=tuple(sorted(set(label) - {""})),
-        **{name: of_all(values) for name, values in told.items() if values is not None},
-    )
+    truth = table.truth if listed.hidden is None else of_all(listed.hidden)
+    group = table.group if listed.group is None else of_all(listed.group)
+    known = tuple(sorted(set(label) - {""}))
+    return dataclasses.replace(table, label=label, known=known, truth=truth, group=group)
 
 
 def _without_labels(table: Table, names: Sequence[str]) -> Table:
