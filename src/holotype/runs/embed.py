@@ -33,6 +33,7 @@ from holotype.machine.heartbeat import tell
 from holotype.machine.sealed import Broken, read_sealed, sealed
 from holotype.machine.sealed_table import read_table, write_table
 from holotype.models.backbone import Backbone
+from holotype.runs.embedded import feature_column, features_in
 from holotype.training.encode import Encoder
 from holotype.training.progress import StopRequest
 
@@ -260,7 +261,7 @@ class Shards:
         columns = {
             "path": pa.array(self.path[rows], pa.string()),
             "stamp": pa.array(self.stamp[rows], pa.string()),
-            "feature": pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1]),
+            "feature": feature_column(features),
             "problem": pa.array(list(found.problem[rows]), pa.string()),
             "note": pa.array(list(found.note[rows]), pa.string()),
         }
@@ -275,8 +276,7 @@ class Shards:
         every = np.arange(rows.start, rows.stop)
         try:
             shard = read_table(self.file(number))
-            feature = shard["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-            found.features[rows] = feature.reshape(len(every), found.features.shape[1])
+            found.features[rows] = features_in(shard, len(every), found.features.shape[1])
             for name in ("problem", "note"):
                 getattr(found, name)[rows] = np.array(shard[name].to_pylist(), dtype=object)
             there = list(zip(shard["path"].to_pylist(), shard["stamp"].to_pylist(), strict=True))

@@ -94,8 +94,7 @@ class Parts:
     def _read(self, file: Path) -> Part:
         try:
             table = read_table(file)
-            values = table["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-            feature = values.reshape(table.num_rows, self.dim).astype(np.float32)
+            feature = features_in(table, table.num_rows, self.dim).astype(np.float32)
             path, stamp, problem, note = (
                 table[name].to_pylist() for name in ("path", "stamp", "problem", "note")
             )
@@ -105,6 +104,19 @@ class Parts:
                 f"{file} cannot be read ({reason}); run the same holotype embed again, which makes it anew."
             ) from error
         return Part(path, stamp, feature, problem, note)
+
+
+def feature_column(features: np.ndarray) -> Any:
+    """(n, D) as the column `feature` of a part."""
+    import pyarrow as pa
+
+    return pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1])
+
+
+def features_in(part: Any, n: int, dim: int) -> np.ndarray:
+    """The inverse: (n, dim) of a part, as pyarrow has read it. Raises ValueError where they are of another size."""
+    values = part["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return np.asarray(values.reshape(n, dim))
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

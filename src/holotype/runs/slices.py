@@ -25,6 +25,7 @@ from holotype.machine.device import Compute
 from holotype.machine.sealed_table import read_table, write_table
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
 from holotype.runs.embed import TOLD, Embeddings, fill, network_facts
+from holotype.runs.embedded import feature_column, features_in
 from holotype.training.encode import Encoder
 
 FORMAT = 3
@@ -149,7 +150,7 @@ class Part:
         columns: dict[str, Any] = {
             "path": pa.array(self.path, pa.string()),
             "stamp": pa.array(self.stamp, pa.string()),
-            "feature": pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1]),
+            "feature": feature_column(features),
         }
         columns |= {name: pa.array(list(getattr(found, name)), pa.string()) for name in TEXTS}
         write_table(self.file, pa.table(columns))
@@ -160,8 +161,7 @@ class Part:
         every = np.arange(len(self.path))
         try:
             part = read_table(self.file)
-            feature = part["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-            feature = feature.reshape(found.features.shape)
+            feature = features_in(part, *found.features.shape)
             there = list(zip(part["path"].to_pylist(), part["stamp"].to_pylist(), strict=True))
             texts = {name: np.array(part[name].to_pylist(), dtype=object) for name in TEXTS}
         except FileNotFoundError:
