@@ -285,27 +285,6 @@ def test_the_number_of_categories_can_be_estimated_for_any_method(tiny, caplog):
         Prepared(tiny(k=None), make_compute(experiment))
 
 
-def test_every_backbone_counts_categories_for_itself(tiny, counted, monkeypatch):
-    """In a sweep over backbones a run has the number that it has alone, and images are decoded once for all."""
-    from holotype.cluster import count
-
-    deep: list[int] = []
-
-    def estimate(features, *given, **named):
-        deep.append(len(deep))
-        return dataclasses.replace(real(features, *given, **named), best=3 + len(deep), by="class sizes")
-
-    real = count.estimate_count
-    monkeypatch.setattr(count, "estimate_count", estimate)
-    shelf = Shelf()
-    first = get(shelf, tiny(k="auto"))
-    second = get(shelf, tiny(k="auto", backbone__train_blocks=2))
-    assert (first.data.k, second.data.k) == (4, 5)
-    assert second.images is first.images
-    assert second.data.table is first.data.table
-    assert counted.count("decode") == 1
-
-
 def test_more_gpus_than_there_are_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

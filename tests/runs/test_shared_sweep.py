@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
+from holotype.cluster import count
 from holotype.runs.planned import Planned, batches
+from holotype.runs.prepared import Shelf
 from holotype.runs.records import Records
 from holotype.runs.settings import resolve
 from tests.cli.test_bad_input import pressed
@@ -15,6 +18,8 @@ from .test_bench import bench as bench  # the fixture: the command on coloured s
 from .test_bench import records_in
 from .test_bench import tiny_settings as tiny_settings
 from .test_prepared import counted as counted  # the fixture: how often things are made
+from .test_prepared import get
+from .test_prepared import tiny as tiny
 
 ONCE = ["data", "backbone", "decode", "cache"]
 
@@ -35,6 +40,24 @@ def test_a_sweep_decodes_once_and_caches_once(bench, counted, tmp_path: Path, pa
     assert sum(line.startswith("64 images, ") for line in outcome.err.splitlines()) == 1
     assert outcome.err.count("Token cache: ") == 1
     assert outcome.err.count("kmeans does not train on tokens") == 2
+
+
+def test_every_backbone_counts_categories_for_itself(tiny, counted, monkeypatch) -> None:
+    """In a sweep over backbones a run has the number that it has alone, and images are decoded once for all."""
+    counts: list[int] = []
+
+    def estimate(*given, **named):
+        counts.append(4 + len(counts))
+        return dataclasses.replace(real(*given, **named), best=counts[-1], by="class sizes")
+
+    real = count.estimate_count
+    monkeypatch.setattr(count, "estimate_count", estimate)
+    shelf = Shelf()
+    first, second = (get(shelf, tiny(k="auto", backbone__train_blocks=blocks)) for blocks in (1, 2))
+    assert (first.data.k, second.data.k) == (4, 5)
+    assert second.images is first.images
+    assert second.data.table is first.data.table
+    assert counted.count("decode") == 1
 
 
 def test_runs_made_at_once_score_what_they_score_alone(bench, tmp_path: Path) -> None:

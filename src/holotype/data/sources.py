@@ -131,10 +131,10 @@ def _relabelled(table: Table, source: str, labels: Path, skip_missing: bool) -> 
         return column
 
     label = of_all(listed.label)
-    truth = table.truth if listed.hidden is None else of_all(listed.hidden)
-    group = table.group if listed.group is None else of_all(listed.group)
-    known = tuple(sorted(set(label) - {""}))
-    return dataclasses.replace(table, label=label, known=known, truth=truth, group=group)
+    table = dataclasses.replace(table, label=label, known=tuple(sorted(set(label) - {""})))
+    if listed.hidden is not None:
+        table = dataclasses.replace(table, truth=of_all(listed.hidden))
+    return table if listed.group is None else dataclasses.replace(table, group=of_all(listed.group))
 
 
 def _without_labels(table: Table, names: Sequence[str]) -> Table:
