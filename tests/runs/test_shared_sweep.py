@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from holotype.cluster import count
+from holotype.data.sources import load_table
+from holotype.data.weighed import write_sample
 from holotype.runs.planned import Planned, batches
 from holotype.runs.prepared import Shelf
 from holotype.runs.records import Records
@@ -58,6 +61,27 @@ def test_every_backbone_counts_categories_for_itself(tiny, counted, monkeypatch)
     assert second.images is first.images
     assert second.data.table is first.data.table
     assert counted.count("decode") == 1
+
+
+def test_the_weights_of_a_sample_count_where_categories_are_counted(
+    tiny, squares_folder, monkeypatch, tmp_path: Path
+) -> None:
+    """As `holotype estimate-k` counts them: the sizes of classes are those of the whole collection."""
+    table = load_table(squares_folder / "squares.csv")
+    weight = np.where(table.labelled, 1.0, 7.0)
+    write_sample(
+        tmp_path / "some.parquet", list(table.path), list(table.label), weight, np.zeros(len(table)), {}
+    )
+    seen = []
+
+    def estimate(*given, weight=None, **named):
+        seen.append(weight)
+        return real(*given, weight=weight, **named)
+
+    real = count.estimate_count
+    monkeypatch.setattr(count, "estimate_count", estimate)
+    get(Shelf(), tiny(k="auto", dataset=str(tmp_path / "some.parquet")))
+    assert np.array_equal(seen[0], weight)
 
 
 def test_runs_made_at_once_score_what_they_score_alone(bench, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from holotype.runs.parts import Data, load_data
 from holotype.runs.views import holds, most_views, views_needed, views_of, wanted_views
 from holotype.training.caching import open_cache
 from holotype.training.encode import Encoder
-from holotype.training.sources import FreshViews, evaluation_features
+from holotype.training.sources import FreshViews, table_features
 
 log = logging.getLogger(__name__)
 
@@ -151,15 +151,14 @@ class Prepared:
 
     def _count(self) -> int:
         """How many categories there are, from the backbone as it is; the same for all methods and seeds."""
-        from holotype.cluster.count import estimate_count, pick_k
+        from holotype.cluster.count import estimate_table, pick_k
 
         source = FreshViews(self.images, Encoder(self.backbone, self.compute))
         table = self.data.table
         usable = torch.from_numpy(table.usable & once(table)).nonzero().flatten()
         with torch.no_grad():
-            features = evaluation_features(source, usable).float().cpu()
-        label = torch.from_numpy(table.target)[usable]
-        found = estimate_count(features, label, len(table.known), progress=self.progress)
+            features = table_features(source, usable, len(table)).float().cpu().numpy()
+        found = estimate_table(table, features, "cpu", progress=self.progress)
         k = told_by_first(pick_k(found))
         log.info(f"{found.words} Training with {k}.")
         return k
