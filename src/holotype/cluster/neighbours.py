@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,8 +40,8 @@ def neighbour_graph(
         weight = similarity
     n = len(features)
     source = torch.arange(n, device=keep.device)[:, None].expand_as(keep)
-    values, rows, columns = (x[keep].cpu().numpy() for x in (weight.double(), source, neighbour))
-    return csr_array((values, (rows, columns)), shape=(n, n))
+    values, rows, columns = (x[keep].cpu().numpy() for x in (weight, source, neighbour))
+    return csr_array((values.astype(np.float64), (rows, columns)), shape=(n, n))
 
 
 def nearest(features: Tensor, k: int) -> tuple[Tensor, Tensor]:
