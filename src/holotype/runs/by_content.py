@@ -23,8 +23,8 @@ from holotype.machine.sealed import Broken, read_sealed, sealed
 from holotype.machine.sealed_table import read_table, write_table
 from holotype.models.backbone import Backbone
 from holotype.runs import embed
-from holotype.runs.embed import IMAGES_PER_SHARD, LARGEST_SHARD, MANIFEST, Embeddings
-from holotype.runs.embedded import feature_column, features_in
+from holotype.runs.embed import IMAGES_PER_SHARD, LARGEST_SHARD, MANIFEST
+from holotype.runs.shard_file import Embeddings, feature_column, features_in
 from holotype.training.encode import Encoder
 
 FORMAT = "by content, 1"

@@ -15,6 +15,7 @@ from holotype.data.paths import absolute
 from holotype.errors import InputError
 from holotype.machine.sealed import Broken, read_sealed
 from holotype.machine.sealed_table import read_table
+from holotype.runs.shard_file import features_in
 
 MANIFEST = "manifest.json"
 PART = re.compile(r"part-([0-9]+)\.parquet")
@@ -104,19 +105,6 @@ class Parts:
                 f"{file} cannot be read ({reason}); run the same holotype embed again, which makes it anew."
             ) from error
         return Part(path, stamp, feature, problem, note)
-
-
-def feature_column(features: np.ndarray) -> Any:
-    """(n, D) as the column `feature` of a part."""
-    import pyarrow as pa
-
-    return pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1])
-
-
-def features_in(part: Any, n: int, dim: int) -> np.ndarray:
-    """The inverse: (n, dim) of a part, as pyarrow has read it. Raises ValueError where they are of another size."""
-    values = part["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return np.asarray(values.reshape(n, dim))
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
