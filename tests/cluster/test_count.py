@@ -165,6 +165,7 @@ def test_without_labels_the_search_follows_the_silhouette() -> None:
         (1200, 0, 1200, 1200),  # nothing is left that could be new
         (3, 1, 2, 3),
         (1, 1, 0, 1),
+        (8, 7, 5, 8),  # of most known classes no image can be read: never more than there are images
     ],
 )
 def test_the_search_ends_where_images_and_classes_say(
@@ -173,6 +174,19 @@ def test_the_search_ends_where_images_and_classes_say(
     low, high = module.bounds(n, unlabelled, known, None)
     assert (low, high) == (max(known, 1), expected)
     assert len(module._grid(low, high)) < 40
+
+
+def test_known_classes_of_which_no_image_can_be_read_leave_an_answer() -> None:
+    features = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
+    label = torch.tensor([2, *[-1] * 7])
+    found = estimate_count(features, label, 5)
+    assert 5 <= found.low <= found.best <= found.high <= 8
+
+
+def test_any_seed_that_a_run_takes_will_do() -> None:
+    features, label = clouds(4, 5, 2)
+    largest = module.Curve(features, label, 2, 2**63 - 1).at(3)
+    assert largest.k == 3
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from torch import Tensor
 from holotype.cluster import kmeans as module
 from holotype.cluster.kmeans import KMeansResult, d2_seeds, kmeans, semi_supervised_kmeans
 from holotype.errors import InputError
+from tests.data.test_strong import MPS, PretendedMps
 
 GOLDEN = dict(np.load(Path(__file__).parent.parent / "parity/ss_kmeans.npz", allow_pickle=False))
 PEERS = dict(np.load(Path(__file__).parent.parent / "parity/peer_kmeans.npz", allow_pickle=False))
@@ -262,3 +263,20 @@ def test_golden_plain_runs_are_not_beaten(name) -> None:
     assert ours.inertia <= 1.01 * float(g["best10_inertia"])
     if name != "overlap6":  # there the optimum is not unique
         assert adjusted_rand_score(g["best10_labels"], ours.label.numpy()) == 1
+
+
+def test_a_device_without_float64_ends_where_the_others_do() -> None:
+    """Three methods end with k-means, after hours of training."""
+    x, label = torch.randn(60, 5, generator=seeded()), torch.arange(60) % 6 - 3
+    plain = kmeans(x, 4, n_init=2, generator=seeded())
+    pinned = module.semi_supervised_centres(x, label.clamp_min(-1), 5, n_init=2, generator=seeded())
+    with PretendedMps():
+        there = x.to(MPS)
+        found = kmeans(there, 4, n_init=2, generator=seeded())
+        centres = module.semi_supervised_centres(
+            there, label.clamp_min(-1).to(MPS), 5, n_init=2, generator=seeded()
+        )
+        assert found.centres.device == found.label.device == centres.device == MPS
+    assert torch.equal(found.centres, plain.centres)
+    assert torch.equal(found.label, plain.label)
+    assert torch.equal(centres, pinned)

@@ -11,6 +11,7 @@ import torch
 from holotype.cluster import neighbours
 from holotype.cluster.communities import communities, without_small
 from holotype.cluster.neighbours import nearest, neighbour_graph
+from tests.data.test_strong import MPS, PretendedMps
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity/dccl.npz")
 GRAPHS = ["blobs12x20", "blobs30x20", "small_and_outliers", "touching_a", "labelled_edges"]
@@ -118,3 +119,11 @@ def test_more_neighbours_than_images_are_all_the_others():
     graph = neighbour_graph(torch.eye(3) + 0.1, torch.full((3,), -1), 15, -1.0)
     assert graph.nnz == 6
     assert neighbour_graph(torch.ones(1, 4), torch.tensor([-1]), 15, 0.6).nnz == 0
+
+
+def test_a_device_without_float64_has_the_same_graph() -> None:
+    x, label = torch.randn(30, 6, generator=torch.Generator().manual_seed(0)), torch.arange(30) % 4 - 1
+    expected = neighbour_graph(x, label, 6, 0.1)
+    with PretendedMps():
+        found = neighbour_graph(x.to(MPS), label.to(MPS), 6, 0.1)
+    assert edges(found) == edges(expected)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from holotype.data.lists import match, read_list
+from holotype.data.lists import Listed, match, read_list
 from holotype.data.sources import load_table
 from holotype.errors import InputError
 
@@ -87,3 +88,14 @@ def test_labels_of_heaps_are_taken_away(tmp_path: Path) -> None:
         InputError, match="--unlabelled 'unsort' is no class of photos; did you mean 'Unsorted'"
     ):
         load_table(root, unlabelled=["unsort"])
+
+
+def test_a_long_list_of_whole_pictures_takes_no_longer_than_it_is(tmp_path: Path) -> None:
+    """Time that grows with the square of the rows would be minutes here."""
+    n = 30_000
+    paths = [f"/photos/{row}.jpg" for row in range(n)]
+    listed = Listed(tmp_path / "l.csv", paths, [""] * n, None, list(range(n)), box=[""] * n)
+    started = time.monotonic()
+    found = match(listed, (tmp_path,), set(paths).__contains__, list, missing="", whole=True)
+    assert found.path == paths
+    assert time.monotonic() - started < 5

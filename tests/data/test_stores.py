@@ -244,6 +244,18 @@ def test_other_stores_go_the_same_way(scheme, place, bucket, tmp_path: Path, mon
     assert asked == [f"{scheme}://{place.partition('/')[0]}"]
 
 
+def test_all_containers_of_an_account(tmp_path: Path, monkeypatch) -> None:
+    """The address ends with the host, so that names begin where the store's own begin."""
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+    (tmp_path / "photos" / "fox").mkdir(parents=True)
+    (tmp_path / "photos" / "fox" / "1.png").write_bytes(square())
+    monkeypatch.setitem(stores.STORES, "abfs", lambda _: SubTreeFileSystem(str(tmp_path), LocalFileSystem()))
+    (found,) = files_below("abfs://account.dfs.core.windows.net")
+    assert found.address == "abfs://account.dfs.core.windows.net/photos/fox/1.png"
+    assert read_whole(found.address) == square()
+
+
 def test_the_file_systems_of_other_stores_open_without_asking_anybody(monkeypatch) -> None:
     google = stores.STORES["gs"]("gs://bucket?anonymous=true&scheme=http&endpoint_override=127.0.0.1:1")
     assert google.type_name == "gcs"

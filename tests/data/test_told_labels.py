@@ -78,3 +78,24 @@ def test_two_labels_of_one_image(tmp_path: Path) -> None:
     labels.see(PATHS)
     with pytest.raises(InputError, match="more than once with different labels"):
         labels.settle()
+
+
+def test_a_list_labels_boxes_and_all_boxes_of_a_picture(tmp_path: Path) -> None:
+    """A picture's label is that of its boxes, unless one of them has a row of its own."""
+    left, right = Box(0.1, 0.2, 0.3, 0.4), Box(0.5, 0.2, 0.3, 0.4)
+    (tmp_path / "labels.csv").write_text(
+        f'path,label,box\n3.jpg,owl,\n"{with_box("fox/1.jpg", left)}",fox,\nhare/4.jpg,hare,"0.5,0.2,0.3,0.4"\n'
+    )
+    labels = ListedLabels(tmp_path / "labels.csv", str(tmp_path))
+    paths = [with_box(path, box) for path in ("3.jpg", "fox/1.jpg", "hare/4.jpg") for box in (left, right)]
+    labels.see(paths)
+    labels.settle()
+    assert [labels.of(path) for path in paths] == ["owl", "owl", "fox", "", "", "hare"]
+
+
+def test_a_box_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text('path,label,box\n3.jpg,owl,"0.5,0.2,0.3,0.4"\n')
+    labels = ListedLabels(tmp_path / "labels.csv", str(tmp_path))
+    labels.see([with_box("3.jpg", Box(0.1, 0.2, 0.3, 0.4)), "3.jpg"])
+    with pytest.raises(InputError, match=r"^1 of the 1 images .* '3.jpg' \(line 2\)"):
+        labels.settle()

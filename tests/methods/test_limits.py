@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from holotype.errors import InputError
 from holotype.methods import METHODS, Task
 from holotype.methods.limits import tell_shrunk
 
@@ -43,6 +46,17 @@ def test_memory_queue_and_neighbours(name, settings, words):
     if name == "promptcal":
         assert len(method.memory.rows) == 30
         assert method.k_nn == 30
+
+
+@pytest.mark.parametrize("name", ["gcd", "dccl", "promptcal"])
+def test_new_categories_that_nobody_could_be_in_are_refused_before_training(name):
+    """Each of them ends with a centre that begins at an image without a label."""
+    config = METHODS[name].Config(proj_out=0, **({"memory": 1} if name == "promptcal" else {}))
+    METHODS[name](config, dataclasses.replace(TASK, k=22)).check()
+    with pytest.raises(
+        InputError, match="k = 23 asks for 21 new categories, and only 20 images have no label"
+    ):
+        METHODS[name](config, dataclasses.replace(TASK, k=23)).check()
 
 
 @pytest.mark.parametrize("name", METHODS)

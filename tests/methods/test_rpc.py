@@ -108,6 +108,18 @@ def test_every_switch_gives_a_finite_loss_and_gradient(settings):
     assert terms["new"] > 0
 
 
+@pytest.mark.parametrize("kind", ["soft_ema", "samples"])
+def test_a_class_without_a_readable_image_stands_for_nobody_elses(kind):
+    """Its prototype is none, instead of the first image of the collection."""
+    method = make(prototypes=kind)
+    features = torch.randn(20, 16, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    label = torch.tensor([-1, 0, 1, 3, 4, *[-1] * 15])  # of class 2 none can be read
+    images = Images(torch.arange(20), label, 20, torch.Generator(), lambda: features)
+    method.before_epoch(method.stages()[-1], 0, images)
+    assert not method.prototypes[2].any()
+    torch.testing.assert_close(method.prototypes[[0, 1, 3, 4]], F.normalize(features[1:5], dim=-1))
+
+
 @pytest.mark.parametrize("settings", SWITCHES[1:], ids=str)
 def test_every_switch_changes_something(settings):
     """No dead option: the losses or their gradients differ from the default's."""

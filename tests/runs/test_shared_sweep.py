@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from holotype.cluster import count
+from holotype.data.sources import load_table
+from holotype.data.weighed import write_sample
 from holotype.runs.planned import Planned, batches
+from holotype.runs.prepared import Shelf
 from holotype.runs.records import Records
 from holotype.runs.settings import resolve
 from tests.cli.test_bad_input import pressed
@@ -15,6 +21,8 @@ from .test_bench import bench as bench  # the fixture: the command on coloured s
 from .test_bench import records_in
 from .test_bench import tiny_settings as tiny_settings
 from .test_prepared import counted as counted  # the fixture: how often things are made
+from .test_prepared import get
+from .test_prepared import tiny as tiny
 
 ONCE = ["data", "backbone", "decode", "cache"]
 
@@ -35,6 +43,45 @@ def test_a_sweep_decodes_once_and_caches_once(bench, counted, tmp_path: Path, pa
     assert sum(line.startswith("64 images, ") for line in outcome.err.splitlines()) == 1
     assert outcome.err.count("Token cache: ") == 1
     assert outcome.err.count("kmeans does not train on tokens") == 2
+
+
+def test_every_backbone_counts_categories_for_itself(tiny, counted, monkeypatch) -> None:
+    """In a sweep over backbones a run has the number that it has alone, and images are decoded once for all."""
+    counts: list[int] = []
+
+    def estimate(*given, **named):
+        counts.append(4 + len(counts))
+        return dataclasses.replace(real(*given, **named), best=counts[-1], by="class sizes")
+
+    real = count.estimate_count
+    monkeypatch.setattr(count, "estimate_count", estimate)
+    shelf = Shelf()
+    first, second = (get(shelf, tiny(k="auto", backbone__train_blocks=blocks)) for blocks in (1, 2))
+    assert (first.data.k, second.data.k) == (4, 5)
+    assert second.images is first.images
+    assert second.data.table is first.data.table
+    assert counted.count("decode") == 1
+
+
+def test_the_weights_of_a_sample_count_where_categories_are_counted(
+    tiny, squares_folder, monkeypatch, tmp_path: Path
+) -> None:
+    """As `holotype estimate-k` counts them: the sizes of classes are those of the whole collection."""
+    table = load_table(squares_folder / "squares.csv")
+    weight = np.where(table.labelled, 1.0, 7.0)
+    write_sample(
+        tmp_path / "some.parquet", list(table.path), list(table.label), weight, np.zeros(len(table)), {}
+    )
+    seen = []
+
+    def estimate(*given, weight=None, **named):
+        seen.append(weight)
+        return real(*given, weight=weight, **named)
+
+    real = count.estimate_count
+    monkeypatch.setattr(count, "estimate_count", estimate)
+    get(Shelf(), tiny(k="auto", dataset=str(tmp_path / "some.parquet")))
+    assert np.array_equal(seen[0], weight)
 
 
 def test_runs_made_at_once_score_what_they_score_alone(bench, tmp_path: Path) -> None:

@@ -90,6 +90,17 @@ def test_finished_runs_are_not_run_again_and_failed_ones_keep_nobody_from_runnin
     assert run_together([runs[0], runs[2]]) == [first, other]
 
 
+def test_nothing_is_written_through_a_link_in_a_run_folder(tiny, tmp_path):
+    """As where runs are made one by one; the others run all the same."""
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / "linked"
+    elsewhere.mkdir()
+    folder.mkdir()
+    (folder / "rest").symlink_to(elsewhere, target_is_directory=True)
+    refused, made = run_together([tiny("kmeans", "linked"), tiny("kmeans", "plain", seed=1)], Shelf())
+    assert "linked/rest is a link to another folder" in str(refused)
+    assert isinstance(made, Record)
+
+
 def test_a_stop_lets_every_run_save_before_it_is_raised(tiny, monkeypatch):
     def make(part: str) -> list[Experiment]:
         return [tiny("kmeans", f"{part}-k"), *(tiny(out=f"{part}-{seed}", seed=seed) for seed in (0, 1))]

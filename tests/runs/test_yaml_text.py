@@ -4,6 +4,7 @@ import datetime
 
 import pytest
 
+from holotype.runs.casting import cast
 from holotype.runs.yaml_text import parse_values, parse_yaml, write_yaml
 
 
@@ -27,6 +28,13 @@ def test_numbers_and_truths_are_values_where_they_are_asked_for() -> None:
     expected = {"a": "off", "b": 1e-4, "c": day, "d": [1, "yes", 0.5], "e": True, "f": "3", "g": None}
     assert parse_values(text) == expected
     assert parse_values("one: &one {a: 1, b: 2}\ntwo: {<<: *one, b: 3}")["two"] == {"a": 1, "b": 3}
+
+
+def test_a_number_means_what_people_read() -> None:
+    """YAML 1.1 would take the first for 64 and the second for 90. As text they go to whoever knows the setting."""
+    assert parse_values("[0100, 1:30, 0x10]") == ["0100", "1:30", "0x10"]
+    assert parse_values("[100, -5, +7, 0, 1_000]") == [100, -5, 7, 0, 1000]
+    assert cast(parse_values("0100"), int) == 100
 
 
 def test_merge_keys_are_merged() -> None:

@@ -57,6 +57,17 @@ def test_a_resumed_run_keeps_its_views_and_moves_down_instead():
     assert (found.views, found.level) == (WANTED, "disk")
 
 
+def test_in_a_file_there_are_the_images_of_all_processes():
+    """Each of four holds a quarter of 400 images in memory; the file serves them all, and holds every one."""
+    budget = Budget(0, 6 * VIEW, 60 * VIEW)  # of 400 images a view takes four times as much
+    found = plan_cache(WANTED, NEEDS, SHAPE, budget, CPU, whole=400)
+    assert (found.views, found.level) == (CacheViews(9, 4), "disk")
+    assert found.reason.startswith("2.0 MB for 16+8 views do not fit")
+    with pytest.raises(InputError, match="400 images"):
+        plan_cache(WANTED, NEEDS, SHAPE, Budget(0, 6 * VIEW, 26 * VIEW), CPU, whole=400)
+    assert plan_cache(WANTED, NEEDS, SHAPE, Budget(0, 25 * VIEW, 0), CPU, whole=400).level == "host"
+
+
 def test_nothing_fits_anywhere():
     with pytest.raises(InputError, match=r"100 images with 16\+8 views takes 500.0 kB.*--cache-views off"):
         plan(device=6, host=6, disk=6)

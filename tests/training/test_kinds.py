@@ -96,6 +96,24 @@ def test_a_rate_of_its_own_follows_its_pace_and_the_others_the_loop(world, tmp_p
     assert [line["lr"] for line in lines] == [cosine_lr(0.05, epoch, 2) for epoch in range(2)]
 
 
+@pytest.mark.parametrize("name", ["uno", "rs", "dccl", "sptnet"])
+def test_the_log_tells_the_rate_that_was_in_force(world, tmp_path, name):
+    """Also where all that learns has a pace of its own, and the loop's is nobody's."""
+    loop = world.loop(name, epochs=2, out=tmp_path)
+    seen = {}
+
+    def look():
+        groups = loop.step.optimiser.param_groups
+        heads = {id(parameter) for parameter in loop.method.parameters()}
+        of_heads = next(group for group in groups if heads & {id(p) for p in group["params"]})
+        seen[loop.position.stage, loop.position.epoch] = float(of_heads["lr"])
+
+    after_each_step(loop, look)
+    loop.fit()
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["lr"] for line in lines if line["kind"] == "epoch"] == pytest.approx(list(seen.values()))
+
+
 # -- rows of its own --------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from holotype.cluster.evaluate import clustering_accuracy
+from holotype.errors import InputError
 from holotype.methods import METHODS, Batch, Moment, Task
 
 from .conftest import SMALL
@@ -80,3 +81,10 @@ def test_recipes_and_cards_are_there(name):
     assert kind.card.title
     assert kind.card.differs
     assert "default" in kind.presets
+
+
+def test_one_image_in_a_step_is_too_few_for_uno(world):
+    """Its heads take the mean over a batch."""
+    with pytest.raises(InputError, match=r"two images in a step.*--train\.batch_size"):
+        world.loop("uno", batch_size=1).fit()
+    world.loop("uno", batch_size=2, epochs=1).fit()

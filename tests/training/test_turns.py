@@ -97,6 +97,21 @@ def test_a_gpu_without_memory_is_an_error_of_one_run():
     assert str(several).endswith("run the same command again with a smaller --seeds.")
 
 
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 TB")],
+)
+def test_so_is_a_machine_without_memory(error):
+    def runs_out():
+        raise error
+        yield
+
+    found = take_step(runs_out(), 4)
+    assert isinstance(found, InputError)
+    assert str(found).startswith("memory ran out with 4 runs at once")
+    assert "--memory.host_gb" in str(found)
+
+
 def test_a_fault_in_the_code_is_nobodys_input():
     def breaks():
         raise ZeroDivisionError

@@ -20,12 +20,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from holotype.cluster.neighbours import nearest
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 NEAREST = (3, 5, 8, 12, 20, 30)
 MUTUAL = (8, 15, 30)
@@ -106,8 +110,9 @@ class Neighbours:
     """(C,) how many."""
     same: np.ndarray
     """(C,) those that carry the same label."""
-    other: np.ndarray
-    """(C, C) those that carry another one, by class; zeros on the diagonal."""
+    other: csr_array
+    """(C, C) those that carry another one, by class; none on the diagonal. Of thousands of classes few come near each
+    other."""
 
 
 def _count(
@@ -139,13 +144,16 @@ def _mutual(near: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def _tally(
     label: np.ndarray, source: np.ndarray, there: np.ndarray, n_classes: int, weight: np.ndarray | None
 ) -> Neighbours:
+    from scipy.sparse import csr_array
+
     mine, theirs = label[source], label[there]
-    seen, counts = theirs >= 0, np.ones(len(there)) if weight is None else weight[there]
-    pairs = np.bincount(mine[seen] * n_classes + theirs[seen], counts[seen], minlength=n_classes**2)
-    other = pairs.reshape(n_classes, n_classes)
-    same = other.diagonal().copy()
-    np.fill_diagonal(other, 0)
-    return Neighbours(np.bincount(mine, counts, minlength=n_classes), same, other)
+    counts = np.ones(len(there)) if weight is None else weight[there]
+    same, foreign = mine == theirs, (theirs >= 0) & (mine != theirs)
+    return Neighbours(
+        np.bincount(mine, counts, minlength=n_classes),
+        np.bincount(mine[same], counts[same], minlength=n_classes),
+        csr_array((counts[foreign], (mine[foreign], theirs[foreign])), shape=(n_classes, n_classes)),
+    )
 
 
 # -- from counts to a number ------------------------------------------------------------------------------
@@ -202,7 +210,7 @@ def _redraw(world: World, counted: Neighbours, drawn: np.ndarray) -> tuple[float
     classes = len(world.size)
     sums = (drawn @ counted.all, drawn @ counted.same)
     size = drawn @ world.size / classes
-    from_all = drawn @ counted.other.sum(1)
+    from_all = drawn @ np.asarray(counted.other.sum(1)).ravel()
     pairs = classes * classes - (drawn**2).sum(1)  # of two classes; a class drawn twice is no other to itself
     from_drawn = ((drawn @ counted.other) * drawn).sum(1) * classes * (classes - 1) / np.maximum(pairs, 1)
     whole = world.log_k(

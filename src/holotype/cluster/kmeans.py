@@ -39,6 +39,7 @@ def kmeans(
     """
     if not 1 <= k <= len(x):
         raise InputError(f"k-means cannot make {k} clusters of {len(x)} rows: ask for 1 to {len(x)}.")
+    device, x = x.device, _with_doubles(x)
     with torch.autocast(x.device.type, enabled=False):
         x, mean = _centred(x)
         free = x.new_full((len(x),), -1, dtype=torch.long)
@@ -48,7 +49,9 @@ def kmeans(
         still = tol * k * float(x.var(0, unbiased=False).mean())
         best = _lloyd(x, x[seeds], free, max_iter, still)
         label, distance = _assign(x, best.centres[None], free)
-    return KMeansResult(best.centres + mean, label[:, 0], float(distance.double().sum()))
+    return KMeansResult(
+        (best.centres + mean).to(device), label[:, 0].to(device), float(distance.double().sum())
+    )
 
 
 @torch.no_grad()
@@ -72,8 +75,9 @@ def semi_supervised_kmeans(
     update, `centres` are those after it.
     u: (N, D) unlabelled. l: (M, D) labelled, l_label: (M,) class ids. The result's label is (N,), of u.
     """
-    with torch.autocast(u.device.type, enabled=False):
-        x, mean = _centred(torch.cat([l, u]))
+    device, both = u.device, _with_doubles(torch.cat([l, u]))
+    with torch.autocast(both.device.type, enabled=False):
+        x, mean = _centred(both)
         classes, pinned = l_label.to(x.device).unique(return_inverse=True)
         n_new = k - len(classes)
         if not 0 <= n_new <= len(u):
@@ -88,7 +92,7 @@ def semi_supervised_kmeans(
             raise TypeError("semi_supervised_kmeans needs a generator or initial centres")
         fixed = torch.cat([pinned, pinned.new_full((len(u),), -1)])
         best = _lloyd(x, start, fixed, max_iter, tol)
-    return KMeansResult(best.centres + mean, best.label[len(l) :], best.inertia)
+    return KMeansResult((best.centres + mean).to(device), best.label[len(l) :].to(device), best.inertia)
 
 
 def semi_supervised_centres(
@@ -212,6 +216,11 @@ def _sums(x: Tensor, label: Tensor, k: int) -> Tensor:
     if x.is_cuda:  # index_add_ adds in any order there; this one sorts
         return total.index_put_((label,), x, accumulate=True)
     return total.index_add_(0, label, x)
+
+
+def _with_doubles(x: Tensor) -> Tensor:
+    """Rows where sums can be taken in float64: on the CPU, of a device that has none."""
+    return x.to(torch.device("cpu")) if x.device.type == "mps" else x
 
 
 def _centred(x: Tensor) -> tuple[Tensor, Tensor]:

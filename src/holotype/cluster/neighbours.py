@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from holotype.cluster.kmeans import CHUNK
-from holotype.losses.precision import full, inner, unit
+from holotype.losses.precision import exact_inner, full, unit
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -41,28 +40,16 @@ def neighbour_graph(
         weight = similarity
     n = len(features)
     source = torch.arange(n, device=keep.device)[:, None].expand_as(keep)
-    values, rows, columns = (x[keep].cpu().numpy() for x in (weight.double(), source, neighbour))
-    return csr_array((values, (rows, columns)), shape=(n, n))
+    values, rows, columns = (x[keep].cpu().numpy() for x in (weight, source, neighbour))
+    return csr_array((values.astype(np.float64), (rows, columns)), shape=(n, n))
 
 
 def nearest(features: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Cosines and rows of the k images nearest to each, itself left out, best first. (n, D) -> twice (n, k)."""
     x, cosines, rows = unit(full(features)), [], []
-    with _exact_products():
-        for part in torch.arange(len(x), device=x.device).split(max(1, CHUNK // len(x))):
-            similarity = inner(x[part], x).scatter(1, part[:, None], -torch.inf)
-            best = similarity.topk(k, dim=1)
-            cosines.append(best.values)
-            rows.append(best.indices)
+    for part in torch.arange(len(x), device=x.device).split(max(1, CHUNK // len(x))):
+        # ten bits, which are enough for a loss, are not enough to tell neighbours apart
+        best = exact_inner(x[part], x).scatter(1, part[:, None], -torch.inf).topk(k, dim=1)
+        cosines.append(best.values)
+        rows.append(best.indices)
     return torch.cat(cosines), torch.cat(rows)
-
-
-@contextmanager
-def _exact_products() -> Iterator[None]:
-    """Ten bits, which are enough for a loss, are not enough to tell neighbours apart."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

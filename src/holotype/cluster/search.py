@@ -79,7 +79,8 @@ def some_rows(n: int, most: int, seed: int) -> Tensor:
 def bounds(n: int, n_unlabelled: int, n_known: int, k_max: int | None) -> tuple[int, int]:
     """The least and the largest K to look at, of n images.
 
-    Two images for each category at the largest, or for each new one where the known classes have fewer.
+    Two images for each category at the largest, or for each new one where the known classes have fewer; and never more
+    than there are images, since of a known class perhaps none can be read.
     """
     low = max(n_known, 1)
     if n < low:
@@ -88,7 +89,7 @@ def bounds(n: int, n_unlabelled: int, n_known: int, k_max: int | None) -> tuple[
         )
     if k_max is None:
         pairs = max(n // 2, n_known + -(-n_unlabelled // 2))
-        return low, max(low, min(pairs, max(LARGEST_K, 2 * n_known)))
+        return low, max(low, min(pairs, max(LARGEST_K, 2 * n_known), n))
     if k_max < low:
         raise InputError(
             f"--k-max {k_max} is smaller than the {low} known classes, which it counts as well; raise it."
@@ -138,7 +139,9 @@ class Curve:
         from holotype.cluster.evaluate import clustering_accuracy
 
         clusters, accuracy, silhouettes = [], [], []
-        generator = torch.Generator().manual_seed(self.seed * LARGEST_K + k)
+        generator = torch.Generator().manual_seed(
+            (self.seed * LARGEST_K + k) % 2**63
+        )  # as far as torch counts
         for _ in range(RUNS):
             found = kmeans(self.x, k, n_init=1, max_iter=MAX_ITER, generator=generator)
             silhouettes.append(centre_silhouette(self.x, found.centres, found.label))

@@ -92,16 +92,19 @@ def _read_parquet(file: Path) -> dict[str, list[str]]:
 
     try:
         table = pq.read_table(file)
-        columns = [[_as_text(v) for v in column.to_pylist()] for column in table.columns]
+        columns = [[as_text(v) for v in column.to_pylist()] for column in table.columns]
     except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: text that is no UTF-8, odd times
         raise InputError(f"{file} is not a readable Parquet file; write it again.") from error
     return _named(file, table.column_names, columns)
 
 
-def _as_text(value: object) -> str:
-    """Missing -> ""; a whole number without its ".0", since pandas stores integers with gaps as floats."""
+def as_text(value: object) -> str:
+    """A value of a Parquet file. Missing -> ""; a whole number without its ".0", since pandas stores integers with gaps
+    as floats; of bytes the text that they are."""
     if value is None or value != value:
         return ""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")  # a table tells what is no text
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 

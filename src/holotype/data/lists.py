@@ -149,7 +149,9 @@ def _cut(
     cut = read_column(cells, found, lambda row: f"{listed.where(row)} of {listed.file}", skip)
     plain = [row for row, cell in enumerate(cells) if not cell.strip() and found[row] is not None]
     if whole:
-        return [found[row] if row in set(plain) else path for row, path in enumerate(cut)]
+        for row in plain:
+            cut[row] = found[row]
+        return cut
     if plain:
         log.info(f"Left out: {len(plain):,} of the {len(cells):,} rows of {listed.file}, which have no box.")
     return cut

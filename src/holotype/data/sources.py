@@ -103,27 +103,38 @@ def _lists_labels(reader: Reader, source: str) -> bool:
 
 def _relabelled(table: Table, source: str, labels: Path, skip_missing: bool) -> Table:
     """A table of images that are no files, with the labels of a list, which calls them as seen from the table's root:
-    shard.tar#key, train.parquet#0 or fox/1.jpg."""
+    shard.tar#key, train.parquet#0 or fox/1.jpg. Truth and bursts are the list's where it speaks of them."""
+    rows = read_list(labels)
+    if rows.box is not None:
+        raise InputError(
+            f"{labels} has boxes, which take pictures in a folder, and those of {source} are no files; unpack them, or "
+            "leave out the boxes."
+        )
     base = Path(table.root)
     names = relative([str(path) for path in table.path], table.root)
     row = {os.path.normpath(os.path.join(base, name)): i for i, name in enumerate(names)}
     row |= {str(path): i for i, path in enumerate(table.path)}
     listed = match(
-        read_list(labels),
+        rows,
         (base,),
         row.__contains__,
         lambda: list(row),
         missing=f"images that {labels} labels are not in {source}",
         skip_missing=skip_missing,
     )
-    label = np.full(len(table), "", dtype=object)
-    truth = None if listed.hidden is None else np.full(len(table), "", dtype=object)
-    for i, path in enumerate(listed.path):
-        label[row[path]] = listed.label[i]
-        if truth is not None and listed.hidden is not None:
-            truth[row[path]] = listed.hidden[i]
-    known = tuple(sorted(set(label) - {""}))
-    return dataclasses.replace(table, label=label, known=known, truth=truth)
+
+    def of_all(values: list[str]) -> np.ndarray:
+        """What the list says of its images, and "" of the others."""
+        column = np.full(len(table), "", dtype=object)
+        for path, value in zip(listed.path, values, strict=True):
+            column[row[path]] = value
+        return column
+
+    label = of_all(listed.label)
+    table = dataclasses.replace(table, label=label, known=tuple(sorted(set(label) - {""})))
+    if listed.hidden is not None:
+        table = dataclasses.replace(table, truth=of_all(listed.hidden))
+    return table if listed.group is None else dataclasses.replace(table, group=of_all(listed.group))
 
 
 def _without_labels(table: Table, names: Sequence[str]) -> Table:

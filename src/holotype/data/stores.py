@@ -197,7 +197,7 @@ def files_below(address: str) -> list[Found]:
         every = (
             [info] if info.type == FileType.File else system.get_file_info(FileSelector(name, recursive=True))
         )
-    start, first = bare.rstrip("/"), len(name) + 1
+    start, first = bare.rstrip("/"), len(name) + bool(name)  # an account itself has no name
     found = []
     for one in every:
         if one.type == FileType.File:

@@ -52,15 +52,17 @@ class FolderLabels(NoLabels):
 
 
 class ListedLabels(NoLabels):
-    """A file with the columns path and label tells those that there are."""
+    """A file with the columns path and label tells those that there are. A box has the label of its picture, unless the
+    file names that very box."""
 
     def __init__(self, file: Path, root: str) -> None:
         self.listed, self.root = read_list(file), root
         self.starts = (Path(root), Path(os.path.abspath(file.parent)))
         self.meant: set[str] = set()
-        """Absolute paths that the list may mean."""
+        """Absolute paths of pictures that the list may mean."""
         find_images(self.listed.path, self.starts, self._note, list)
         self.there: set[str] = set()
+        """Those of them that were seen, and their boxes."""
         self.label: dict[str, str] = {}
 
     def _note(self, path: str) -> bool:
@@ -69,19 +71,30 @@ class ListedLabels(NoLabels):
         return False
 
     def see(self, path: Sequence[str]) -> None:
-        self.there |= self.meant.intersection(absolute(one, self.root) for one in path)
+        for one in path:
+            whole = absolute(one, self.root)
+            picture = split_box(whole)[0]
+            if picture in self.meant:
+                self.there |= {whole, picture}
 
     def settle(self) -> None:
         listed = self.listed
         found, _ = find_images(listed.path, self.starts, self.there.__contains__, list)
-        absent = [row for row, path in enumerate(found) if path is None]
-        if absent:
-            raise InputError(
-                f"{len(absent):,} of the {len(found):,} images that {listed.file} labels are not among the embeddings, "
-                f"for example {listed.some(absent)}; relative paths start at {self.starts[0]}."
-            )
-        kept = match(listed, self.starts, self.there.__contains__, list, missing="")
+        self._complain([row for row, path in enumerate(found) if path is None])
+        kept = match(listed, self.starts, self.there.__contains__, list, missing="", whole=True)
+        of_line = {line: row for row, line in enumerate(listed.line)}
+        rows = zip(kept.path, kept.line, strict=True)
+        self._complain([of_line[line] for path, line in rows if path not in self.there])
         self.label = dict(zip(kept.path, kept.label, strict=True))
 
+    def _complain(self, absent: Sequence[int]) -> None:
+        listed = self.listed
+        if absent:
+            raise InputError(
+                f"{len(absent):,} of the {len(listed.path):,} images that {listed.file} labels are not among the "
+                f"embeddings, for example {listed.some(absent)}; relative paths start at {self.starts[0]}."
+            )
+
     def of(self, path: str) -> str:
-        return self.label.get(absolute(path, self.root), "")
+        whole = absolute(path, self.root)
+        return self.label.get(whole, self.label.get(split_box(whole)[0], ""))

@@ -142,7 +142,10 @@ class DCCL(GCD):
     def check(self) -> list[str]:
         c = self.config
         check_engine(c.communities)
-        return tell_shrunk("method.neighbours", c.neighbours, self.task.n_images, "images")
+        return [
+            *super().check(),
+            *tell_shrunk("method.neighbours", c.neighbours, self.task.n_images, "images"),
+        ]
 
     def stages(self) -> list[Stage]:
         return [Stage(rates=(Rate("", pace=pace),))]

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from holotype.cluster.kmeans import semi_supervised_centres
+from holotype.errors import InputError
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.machine.rules import Count, Repeats, Share, Width
 from holotype.methods.base import Batch, Card, Images, Now, Task
@@ -64,6 +65,15 @@ class GCD(Clustered):
     def __init__(self, config: GCDConfig, task: Task) -> None:
         super().__init__(config, task)
         self.head = GCDHead(task.dim, out=config.proj_out or None)
+
+    def check(self) -> list[str]:
+        """Every centre of a new category begins at an image without a label: too few would be told after training."""
+        new, there = self.task.k - self.task.n_known, self.task.n_unlabelled
+        if new > there:
+            raise InputError(
+                f"k = {self.task.k} asks for {new:,} new categories, and only {there:,} images have no label; lower k."
+            )
+        return []
 
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
         return self.contrast(self.head(batch.features[:2]), batch)

@@ -137,6 +137,7 @@ class PromptCAL(GCD):
         c, there = self.config, self.task.n_images
         rows = len(self.memory.rows)
         return [
+            *super().check(),
             *tell_shrunk("method.memory", c.memory, there, "images"),
             *tell_shrunk("method.neighbours", c.neighbours or 0, rows, "rows in the memory"),
         ]

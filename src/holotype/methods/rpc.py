@@ -119,8 +119,8 @@ class RPC(SimGCD):
         """Start the prototypes at the labelled class means."""
         label, n_known = images.label, self.task.n_known
         if self.config.prototypes == "samples":
-            first = (label == torch.arange(n_known, device=label.device)[:, None]).int().argmax(1)
-            self.prototypes.copy_(unit(images.features())[first])
+            own = (label == torch.arange(n_known, device=label.device)[:, None]).int()
+            self.prototypes.copy_(unit(images.features())[own.argmax(1)] * own.amax(1, keepdim=True))
         elif epoch == 0:
             # over all rows of the table, images that cannot be read as zeros: sums keep their order
             f, label = images.spread(images.features()), images.spread(label, -1)

@@ -140,6 +140,10 @@ class UNO(Method):
 
     @torch.no_grad()
     def before_epoch(self, stage: Stage, epoch: int, images: Images) -> None:
+        if self.batch_size == 1:  # known once there is a loop
+            raise InputError(
+                "UNO+ needs two images in a step at least, whose mean its heads take; raise --train.batch_size."
+            )
         self.tally.reset()
         self.head_loss.zero_()
         if epoch == 0 and self.config.start == "means":

@@ -23,7 +23,8 @@ from holotype.machine.sealed import Broken, read_sealed, sealed
 from holotype.machine.sealed_table import read_table, write_table
 from holotype.models.backbone import Backbone
 from holotype.runs import embed
-from holotype.runs.embed import IMAGES_PER_SHARD, LARGEST_SHARD, MANIFEST, Embeddings
+from holotype.runs.embed import IMAGES_PER_SHARD, LARGEST_SHARD, MANIFEST
+from holotype.runs.shard_file import Embeddings, feature_column, features_in
 from holotype.training.encode import Encoder
 
 FORMAT = "by content, 1"
@@ -155,7 +156,7 @@ def _write_part(
 
     columns = {
         "digest": pa.array(digest, pa.string()),
-        "feature": pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1]),
+        "feature": feature_column(features),
         "note": pa.array(note, pa.string()),
     }
     write_table(folder / f"part-{number:05d}.parquet", pa.table(columns))
@@ -177,8 +178,7 @@ def _read_parts(folder: Path, rows: dict[str, list[int]], found: Embeddings) -> 
         following = number + 1
         try:
             part = read_table(file)
-            feature = part["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-            feature = feature.reshape(part.num_rows, found.features.shape[1])
+            feature = features_in(part, part.num_rows, found.features.shape[1])
             known, note = part["digest"].to_pylist(), part["note"].to_pylist()
         except (OSError, ValueError, KeyError) as error:
             log.warning(f"{file} cannot be read ({error}), and is made anew.")

@@ -31,8 +31,8 @@ from holotype.machine.device import Compute
 from holotype.machine.files import write_text
 from holotype.machine.heartbeat import tell
 from holotype.machine.sealed import Broken, read_sealed, sealed
-from holotype.machine.sealed_table import read_table, write_table
 from holotype.models.backbone import Backbone
+from holotype.runs.shard_file import Embeddings, ShardFile
 from holotype.training.encode import Encoder
 from holotype.training.progress import StopRequest
 
@@ -56,18 +56,6 @@ TOLD = {
 """What must be equal for shards to be of use, and how a person calls it."""
 
 log = logging.getLogger("holotype")
-
-
-@dataclass
-class Embeddings:
-    """Every image of a table as the frozen backbone sees it."""
-
-    features: np.ndarray
-    """(N, D) float32; zeros for images that could not be read."""
-    problem: np.ndarray
-    """(N,) object str: why an image could not be used, "" if it could."""
-    note: np.ndarray
-    """(N,) object str: what was done to an unusual image, "" for most."""
 
 
 def embed_table(
@@ -249,43 +237,14 @@ class Shards:
     def rows(self, number: int) -> slice:
         return slice(number * self.each, min((number + 1) * self.each, len(self.path)))
 
-    def file(self, number: int) -> Path:
-        return self.folder / f"part-{number:05d}.parquet"
+    def part(self, number: int) -> ShardFile:
+        rows = self.rows(number)
+        return ShardFile(self.folder / f"part-{number:05d}.parquet", self.path[rows], self.stamp[rows])
 
     def write(self, number: int, found: Embeddings) -> None:
-        import pyarrow as pa
-
-        rows = self.rows(number)
-        features = found.features[rows]
-        columns = {
-            "path": pa.array(self.path[rows], pa.string()),
-            "stamp": pa.array(self.stamp[rows], pa.string()),
-            "feature": pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1]),
-            "problem": pa.array(list(found.problem[rows]), pa.string()),
-            "note": pa.array(list(found.note[rows]), pa.string()),
-        }
-        write_table(self.file(number), pa.table(columns))
+        self.part(number).write(found.of(self.rows(number)))
 
     def read(self, number: int, found: Embeddings) -> np.ndarray:
-        """Put a shard in its place in `found`. Returns the rows that it does not hold as the files are now.
-
-        These are all of its rows where it is not there, or was damaged, which is said.
-        """
+        """Put a shard in its place in `found`. Returns the rows that it does not hold as the files are now."""
         rows = self.rows(number)
-        every = np.arange(rows.start, rows.stop)
-        try:
-            shard = read_table(self.file(number))
-            feature = shard["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-            found.features[rows] = feature.reshape(len(every), found.features.shape[1])
-            for name in ("problem", "note"):
-                getattr(found, name)[rows] = np.array(shard[name].to_pylist(), dtype=object)
-            there = list(zip(shard["path"].to_pylist(), shard["stamp"].to_pylist(), strict=True))
-        except FileNotFoundError:
-            return every
-        except (OSError, ValueError, KeyError) as error:
-            log.warning(f"{self.file(number)} cannot be read ({error}), and is made anew.")
-            return every
-        now = zip(self.path[rows], self.stamp[rows], strict=True)
-        changed = np.array([a != b for a, b in zip(there, now, strict=True)], dtype=bool)
-        found.features[every[changed]] = 0
-        return every[changed]
+        return rows.start + self.part(number).read(found.of(rows))

@@ -15,6 +15,7 @@ from holotype.data.paths import absolute
 from holotype.errors import InputError
 from holotype.machine.sealed import Broken, read_sealed
 from holotype.machine.sealed_table import read_table
+from holotype.runs.shard_file import features_in
 
 MANIFEST = "manifest.json"
 PART = re.compile(r"part-([0-9]+)\.parquet")
@@ -94,8 +95,7 @@ class Parts:
     def _read(self, file: Path) -> Part:
         try:
             table = read_table(file)
-            values = table["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-            feature = values.reshape(table.num_rows, self.dim).astype(np.float32)
+            feature = features_in(table, table.num_rows, self.dim).astype(np.float32)
             path, stamp, problem, note = (
                 table[name].to_pylist() for name in ("path", "stamp", "problem", "note")
             )

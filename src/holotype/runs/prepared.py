@@ -37,7 +37,7 @@ from holotype.runs.parts import Data, load_data
 from holotype.runs.views import holds, most_views, views_needed, views_of, wanted_views
 from holotype.training.caching import open_cache
 from holotype.training.encode import Encoder
-from holotype.training.sources import FreshViews, evaluation_features
+from holotype.training.sources import FreshViews, table_features
 
 log = logging.getLogger(__name__)
 
@@ -85,10 +85,12 @@ class Prepared:
         planned: Sequence[Experiment] = (),
         data: Data | None = None,
         backbone: Backbone | None = None,
+        last: Prepared | None = None,
     ) -> None:
         """planned: the runs to come, this one or not; a cache is made to serve all of them.
 
-        data, backbone: those of the experiment, where somebody has them already.
+        data, backbone: those of the experiment, where somebody has them already. last: what the run before was made
+        of, whose decoded images are taken over where they are the same.
         """
         self.compute, self.planned = compute, planned
         self.choice, self.memory, self.progress = experiment.store, experiment.memory, experiment.progress
@@ -101,6 +103,8 @@ class Prepared:
         """The line that says where the images lie."""
         self._caches: dict[str, TokenCache] = {}
         self._idle: list[str] = []
+        if last is not None:
+            self._inherit(last)
         if not self.data.k:
             self.data.k = self._count()
 
@@ -120,11 +124,13 @@ class Prepared:
         store = self._decode(self.data.test)
         return self.data.test.with_problems(store.problem), store
 
-    def inherit(self, other: Prepared) -> None:
-        """Take over decoded images, where only the network differs (how many of its blocks learn)."""
+    def _inherit(self, other: Prepared) -> None:
+        """Take over decoded images, where only the network differs. The number of categories stays one's own: where it
+        is counted, each network counts for itself."""
         mine, theirs = ((p.image_key, p.backbone.image_size) for p in (self, other))
         if mine == theirs and "images" in vars(other):
-            self.data, self.decode_seconds, self.placed = other.data, other.decode_seconds, other.placed
+            self.data = dataclasses.replace(other.data, k=self.data.k)
+            self.decode_seconds, self.placed = other.decode_seconds, other.placed
             vars(self).update(
                 {name: vars(other)[name] for name in ("images", "held_out") if name in vars(other)}
             )
@@ -145,15 +151,14 @@ class Prepared:
 
     def _count(self) -> int:
         """How many categories there are, from the backbone as it is; the same for all methods and seeds."""
-        from holotype.cluster.count import estimate_count, pick_k
+        from holotype.cluster.count import estimate_table, pick_k
 
         source = FreshViews(self.images, Encoder(self.backbone, self.compute))
         table = self.data.table
         usable = torch.from_numpy(table.usable & once(table)).nonzero().flatten()
         with torch.no_grad():
-            features = evaluation_features(source, usable).float().cpu()
-        label = torch.from_numpy(table.target)[usable]
-        found = estimate_count(features, label, len(table.known), progress=self.progress)
+            features = table_features(source, usable, len(table)).float().cpu().numpy()
+        found = estimate_table(table, features, "cpu", progress=self.progress)
         k = told_by_first(pick_k(found))
         log.info(f"{found.words} Training with {k}.")
         return k
@@ -253,11 +258,8 @@ class Shelf:
     def get(self, experiment: Experiment, compute: Compute) -> Prepared:
         """What `experiment` needs: what is there, or else anew."""
         if self._last is None or self._last.key != sharing_key(experiment):
-            last, self._last = self._last, self._make(experiment, compute)
-            if last is not None:
-                self._last.inherit(last)
+            self._last = Prepared(
+                experiment, compute, self.planned, self.data, self.backbone, last=self._last
+            )
         self._last.compute, self._last.planned = compute, self.planned
         return self._last
-
-    def _make(self, experiment: Experiment, compute: Compute) -> Prepared:
-        return Prepared(experiment, compute, self.planned, self.data, self.backbone)

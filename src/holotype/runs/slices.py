@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,14 @@ from holotype.data.stamps import stamps
 from holotype.data.store import CROP_SHARE
 from holotype.errors import InputError
 from holotype.machine.device import Compute
-from holotype.machine.sealed_table import read_table, write_table
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
-from holotype.runs.embed import TOLD, Embeddings, fill, network_facts
+from holotype.runs.embed import TOLD, fill, network_facts
+from holotype.runs.shard_file import Embeddings, ShardFile
 from holotype.training.encode import Encoder
 
 FORMAT = 3
 """Of the folder: raised when parts of an older version can no longer be used."""
 OLDER = (1, 2)
-TEXTS = ("problem", "note")
 BEYOND = "its feature has numbers beyond 16 bits, which were cut"
 
 log = logging.getLogger("holotype")
@@ -77,7 +76,7 @@ class EmbedSlice:
 
     def __call__(self, number: int, advance: Advance = lambda more: None) -> Tally:
         paths = read_slice(Path(self.folder) / PLAN, number)
-        part = Part(part_file(Path(self.folder), number), relative(paths, self.root), stamps(paths))
+        part = ShardFile(part_file(Path(self.folder), number), relative(paths, self.root), stamps(paths))
         found = Embeddings(
             np.zeros((len(paths), self.dim), dtype=np.float16),
             np.full(len(paths), "", dtype=object),
@@ -130,52 +129,6 @@ def _cut(found: Embeddings, rows: np.ndarray) -> None:
     for row in rows[np.isinf(found.features[rows]).any(axis=1)]:
         found.features[row] = np.nan_to_num(found.features[row], nan=np.nan)
         found.note[row] = "; ".join(filter(None, (found.note[row], BEYOND)))
-
-
-@dataclass(frozen=True)
-class Part:
-    """The file of one slice."""
-
-    file: Path
-    path: Sequence[str]
-    """(n,) of the images, relative to their root."""
-    stamp: Sequence[str]
-    """(n,) of their files (data/stamps.py)."""
-
-    def write(self, found: Embeddings) -> None:
-        import pyarrow as pa
-
-        features = found.features
-        columns: dict[str, Any] = {
-            "path": pa.array(self.path, pa.string()),
-            "stamp": pa.array(self.stamp, pa.string()),
-            "feature": pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1]),
-        }
-        columns |= {name: pa.array(list(getattr(found, name)), pa.string()) for name in TEXTS}
-        write_table(self.file, pa.table(columns))
-
-    def read(self, found: Embeddings) -> np.ndarray:
-        """Put what the file holds into `found`; returns the rows that it does not hold as the images are now: all
-        where it is not there, or was damaged, which is said."""
-        every = np.arange(len(self.path))
-        try:
-            part = read_table(self.file)
-            feature = part["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-            feature = feature.reshape(found.features.shape)
-            there = list(zip(part["path"].to_pylist(), part["stamp"].to_pylist(), strict=True))
-            texts = {name: np.array(part[name].to_pylist(), dtype=object) for name in TEXTS}
-        except FileNotFoundError:
-            return every
-        except (OSError, ValueError, KeyError) as error:
-            log.warning(f"{self.file} cannot be read ({error}), and is made anew.")
-            return every
-        now = zip(self.path, self.stamp, strict=True)
-        changed = np.array([a != b for a, b in zip(there, now, strict=True)], dtype=bool)
-        kept = every[~changed]
-        found.features[kept] = feature[kept]
-        for name, values in texts.items():
-            getattr(found, name)[kept] = values[kept]
-        return every[changed]
 
 
 # -- the folder -----------------------------------------------------------------------------------------

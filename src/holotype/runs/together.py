@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 
 from holotype.errors import InputError, Stopped
-from holotype.machine.files import sweep_tree
+from holotype.machine.files import refuse_links, sweep_tree
 from holotype.machine.heartbeat import beating, tell
 from holotype.machine.locks import hold
 from holotype.runs.experiment import Experiment
@@ -41,6 +41,7 @@ def _run_together(
     for name, experiment in zip(names, experiments, strict=True):
         try:
             locks.enter_context(hold(experiment.folder))
+            refuse_links(experiment.folder)
             sweep_tree(experiment.folder)
             locks.enter_context(beating(experiment.folder))
             found = begin(experiment, shelf, keep_caches=bool(runs))

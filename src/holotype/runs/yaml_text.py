@@ -37,10 +37,11 @@ class _Loader(yaml.SafeLoader):
 
 
 class _ValueLoader(_Loader):
-    """Numbers, dates, true and false are values, and 1e-4 is one of the numbers."""
+    """Numbers, dates, true and false are values, and 1e-4 is one of the numbers. 0100 and 1:30 are none: YAML 1.1 has
+    them count by eights and sixties."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012
-        first: [(tag, pattern) for tag, pattern in found if not tag.endswith((":bool", ":float"))]
+        first: [(tag, pattern) for tag, pattern in found if not tag.endswith((":bool", ":float", ":int"))]
         for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
@@ -48,8 +49,10 @@ class _ValueLoader(_Loader):
 _NUMBER = re.compile(
     r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?$|[-+]?\.(inf|Inf|INF)$|\.(nan|NaN|NAN)$"
 )
+_WHOLE = re.compile(r"[-+]?(0|[1-9][0-9_]*)$")
 _TRUTH = re.compile(r"(true|True|TRUE|false|False|FALSE)$")
 _ValueLoader.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+.0123456789"))
+_ValueLoader.add_implicit_resolver("tag:yaml.org,2002:int", _WHOLE, list("-+0123456789"))
 _ValueLoader.add_implicit_resolver("tag:yaml.org,2002:bool", _TRUTH, list("tTfF"))
 
 

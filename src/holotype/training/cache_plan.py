@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -37,26 +37,39 @@ def fit_to_needs(wanted: CacheViews, needs: Views, fixed: bool) -> CacheViews:
 
 
 def plan_cache(
-    wanted: CacheViews, needs: Views, shape: Shape, budget: Budget, device: torch.device, fixed: bool = False
+    wanted: CacheViews,
+    needs: Views,
+    shape: Shape,
+    budget: Budget,
+    device: torch.device,
+    fixed: bool = False,
+    *,
+    whole: int | None = None,
 ) -> Plan:
-    """The highest level on which at least LEAST views fit, with as many views as fit there."""
+    """The highest level on which at least LEAST views fit, with as many views as fit there.
+
+    shape: of the images that a process holds in memory. whole: those of all processes, which a file holds; by default
+    the same.
+    """
+    of_all = replace(shape, images=shape.images if whole is None else whole)
     room: dict[Level, int] = {"device": budget.device, "host": budget.host, "disk": budget.disk}
     if device.type == "cpu":
         room.pop("device")
     highest = next(iter(room))
     for level, limit in room.items():
-        views = next((v for v in shrinking(wanted, needs, fixed) if shape.nbytes(v) <= limit), None)
+        held = of_all if level == "disk" else shape
+        views = next((v for v in shrinking(wanted, needs, fixed) if held.nbytes(v) <= limit), None)
         if views is None:
             continue
         if (views, level) == (wanted, highest):
             return Plan(views, level, "")
-        short = human(shape.nbytes(wanted)) + f" for {wanted} views do not fit "
+        short = human(held.nbytes(wanted)) + f" for {wanted} views do not fit "
         short += " or ".join(
             f"the {human(n)} of {PLACE[of]}" for of, n in _above(room, level, views != wanted)
         )
         return Plan(views, level, short)
     raise InputError(
-        f"A token cache of {shape.images:,} images with {wanted} views takes {human(shape.nbytes(wanted))}, but "
+        f"A token cache of {of_all.images:,} images with {wanted} views takes {human(of_all.nbytes(wanted))}, but "
         f"there are only {human(budget.host)} of memory and {human(budget.disk)} of disk for it: ask for fewer views "
         "with --cache-views, allow more with --memory.disk_gb, or use --cache-views off."
     )

@@ -92,7 +92,7 @@ def open_cache(
     shape = _shape(store, encoder, dealt.largest(usable) if dealt else len(usable), usable[:1])
     budget = find_budget(memory, compute.device, taken or Budget.at(store.level, store.nbytes))
     budget = least(told_by_all(budget))  # so that the plan is the same on all processes
-    plan = plan_cache(wanted, needs, shape, budget, compute.device, fixed)
+    plan = plan_cache(wanted, needs, shape, budget, compute.device, fixed, whole=len(usable))
     held = torch.arange(len(usable))
     if dealt and plan.level != "disk":
         held = dealt.held(usable)

@@ -26,7 +26,7 @@ from holotype.training.duration import tell_duration
 from holotype.training.gallery import Gallery
 from holotype.training.guard import Guard, LeftCourse
 from holotype.training.journal import Journal, Position, State
-from holotype.training.optimiser import build_sgd, rate_in_force, refresh, restore_momentum, set_rates
+from holotype.training.optimiser import build_sgd, rate_told, refresh, restore_momentum, set_rates
 from holotype.training.progress import StopRequest, TrainingBar, score_line
 from holotype.training.rows import index_rows
 from holotype.training.sources import Sources
@@ -247,7 +247,7 @@ class Loop:
         after = Position(self.position.stage, epoch + 1, 0, self.position.counter)
         self.guard.keep(after, self.step.tensors())
         at = Moment(epoch, epochs, steps - 1, steps)
-        lr = rate_in_force(self.step.optimiser.param_groups[0], self.config.warmup, at)
+        lr = rate_told(self.step.optimiser, self.config.warmup, at)
         entry = {"stage": stage.name, "epoch": epoch, "counter": self.position.counter, "lr": lr}
         watched = {name: float(value) for name, value in self.method.diagnostics().items()}
         self.journal.write(

@@ -78,6 +78,14 @@ def rate_in_force(group: dict[str, Any], warmup: float, at: Moment) -> float:
     return cosine_lr(full, at.epoch, at.epochs, warmup) if pace is None else full * pace(at)
 
 
+def rate_told(optimiser: torch.optim.Optimizer, warmup: float, at: Moment) -> float:
+    """The rate that a log tells: of the parameters that learn at the stage's rate, whatever their pace; where there are
+    none, of the first group."""
+    groups = [group for group in optimiser.param_groups if group["params"]]
+    own = (group for group in groups if not group["rate"].prefix or group["rate"].lr is None)
+    return rate_in_force(next(own, groups[0]), warmup, at)
+
+
 def set_rates(optimiser: torch.optim.Optimizer, warmup: float, at: Moment) -> None:
     """Write the rates in force at a moment, where they have changed."""
     for group in optimiser.param_groups:

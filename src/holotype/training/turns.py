@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from holotype.errors import InputError, Stopped
+from holotype.machine.memory import ran_out
 from holotype.machine.processes import rank
 from holotype.methods.base import Prediction
 from holotype.training.loop import Loop
@@ -68,10 +69,15 @@ def take_step(
         return prediction
     except (InputError, Stopped) as error:
         return error
-    except torch.OutOfMemoryError:
+    except (RuntimeError, MemoryError) as error:
+        if not ran_out(error):
+            raise
+        on_gpu = isinstance(error, torch.OutOfMemoryError)
+        level = "device" if on_gpu else "host"
+        less = f", or leave images and tokens less with --memory.{level}_gb" if fewer == "--parallel" else ""
         return InputError(
-            f"the memory of the GPU ran out with {together} runs at once; run the same command again with a smaller "
-            f"{fewer}{', or leave images and tokens less with --memory.device_gb' if fewer == '--parallel' else ''}."
+            f"{'the memory of the GPU' if on_gpu else 'memory'} ran out with {together} runs at once; run the same "
+            f"command again with a smaller {fewer}{less}."
         )
     return None
 

@@ -36,6 +36,18 @@ def test_plain_bytes_and_labels_as_text(tmp_path: Path) -> None:
     assert read_image(table.path[1])[0].size == (8, 8)
 
 
+def test_text_that_was_written_as_bytes_is_text(tmp_path: Path) -> None:
+    """Some programs write all texts so; no label is none, and no class called b''."""
+    pq.write_table(pa.table({"image": [square()] * 2, "label": [b"fox", b""]}), tmp_path / "t.parquet")
+    assert list(load_table(tmp_path / "t.parquet").label) == ["fox", ""]
+    (tmp_path / "1.png").write_bytes(square())
+    pq.write_table(pa.table({"path": [b"1.png"], "label": [b"F\xc3\xbcchse"]}), tmp_path / "l.parquet")
+    assert list(load_table(tmp_path / "l.parquet").label) == ["Füchse"]
+    pq.write_table(pa.table({"image": [square()], "label": [b"F\xfcchse"]}), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="in the column label is not valid UTF-8"):
+        load_table(tmp_path / "t.parquet")
+
+
 def test_a_folder_of_parquet_files_is_one_collection(tmp_path: Path) -> None:
     for part, colour in (("train-00000", (1, 1, 1)), ("train-00001", (2, 2, 2))):
         write_parquet(tmp_path / "set" / "data" / f"{part}.parquet", [("a", square(colour), "fox")])
@@ -84,6 +96,17 @@ def test_labels_of_a_list_replace_those_of_the_file(tmp_path: Path) -> None:
     file = write_parquet(tmp_path / "t.parquet", [("a", square(), "fox"), ("b", square(), "fox")])
     (tmp_path / "l.csv").write_text("path,label\nt.parquet#1,owl\n")
     assert list(load_table(file, tmp_path / "l.csv").label) == ["", "owl"]
+
+
+def test_a_list_without_truth_and_bursts_leaves_those_of_the_file(tmp_path: Path) -> None:
+    columns = {"image": [square()] * 2, "truth": ["fox", "owl"], "group": ["b1", "b1"]}
+    pq.write_table(pa.table(columns), tmp_path / "train.parquet")
+    labels = tmp_path / "l.csv"
+    labels.write_text("path,label\ntrain.parquet#0,fox\n")
+    table = load_table(tmp_path / "train.parquet", labels)
+    assert list(table.label) == ["fox", ""]
+    assert list(table.truth) == ["fox", "owl"]
+    assert list(table.group) == ["b1", "b1"]
 
 
 # -- what is wrong --------------------------------------------------------------------------------------

@@ -84,6 +84,17 @@ def test_a_list_gives_labels_by_key(tmp_path: Path) -> None:
     assert list(load_table(file, tmp_path / "l.csv").label) == ["", "owl"]
 
 
+def test_a_list_gives_truth_and_bursts_by_key(tmp_path: Path) -> None:
+    """As it does to pictures in a folder; what it does not speak of stays as it is."""
+    file = write_tar(tmp_path / "photos.tar", [(f"{n}.png", square()) for n in "abc"])
+    labels = tmp_path / "l.csv"
+    labels.write_text("path,label,truth,group\nphotos.tar#a,fox,fox,b1\nphotos.tar#b,,owl,b1\n")
+    table = load_table(file, labels)
+    assert list(table.label) == ["fox", "", ""]
+    assert list(table.truth) == ["fox", "owl", ""]
+    assert list(table.group) == ["b1", "b1", ""]
+
+
 # -- what is wrong --------------------------------------------------------------------------------------
 
 
@@ -101,6 +112,14 @@ def test_a_tar_that_is_cut_is_refused_in_a_sentence(tmp_path: Path, holotype, at
     assert "shard-000.tar" in outcome.err
     assert "cut off" in outcome.err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_list_with_boxes_of_images_in_a_tar_is_refused(tmp_path: Path) -> None:
+    file = write_tar(tmp_path / "photos.tar", [("a.png", square())])
+    labels = tmp_path / "l.csv"
+    labels.write_text('path,label,box\nphotos.tar#a,fox,"0.1,0.1,0.5,0.5"\n')
+    with pytest.raises(InputError, match=r"l\.csv has boxes, which take pictures in a folder"):
+        load_table(file, labels)
 
 
 def test_what_is_no_tar_or_compressed_is_refused(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 from PIL import Image
 
 from holotype.data.addresses import is_address, split_query, with_query
+from holotype.data.columns import as_text
 from holotype.data.kinds import decoders
 from holotype.data.paths import Paths
 from holotype.data.stores import StoreProblem, random_access, stamp_of
@@ -239,11 +240,9 @@ def _texts(opened: Opened, what: str) -> list[str] | None:
 
 
 def _text(value: object, names: Sequence[str] | None) -> str:
-    if value is None or value != value:
-        return ""
     if names is not None and isinstance(value, int):
         return str(names[value]) if 0 <= value < len(names) else ""
-    return (str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)).strip()
+    return as_text(value).strip()
 
 
 def _class_names(schema: Any) -> dict[str, list[str]]:
