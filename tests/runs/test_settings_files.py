@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from holotype.errors import InputError
 from holotype.machine.rules import (
+    LARGEST,
     LARGEST_SIDE,
     MOST_EPOCHS,
     MOST_FEW,
@@ -52,8 +53,8 @@ WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")))
 STRATEGIES = {
     Natural: st.integers(0, 10**6),
     Share: st.floats(0, 1),
-    Positive: st.floats(0, exclude_min=True, allow_infinity=False),
-    Weight: st.floats(0, allow_infinity=False),
+    Positive: st.floats(0, LARGEST, exclude_min=True),
+    Weight: st.floats(0, LARGEST),
     Momentum: st.floats(0, 1, exclude_max=True),
     Cosine: st.floats(-1, 1),
     Times: st.floats(0, MOST_FEW, exclude_min=True),

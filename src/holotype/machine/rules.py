@@ -32,6 +32,10 @@ MOST_EPOCHS, MOST_STEPS, LARGEST_SIDE, MOST_MANY, MOST_TIMES, MOST_FEW = (
 """Far more than anybody needs. Beyond them stands a slip of the finger, which would train for years or fill memory."""
 
 
+LARGEST = 1e30
+"""Of a number that training reckons with: 32 bits hold no number above 3e38."""
+
+
 def at_most(most: int) -> Rule:
     return Rule(f"at most {most:,}", lambda number: number <= most)
 
@@ -58,9 +62,9 @@ Share = Annotated[float, Rule("from 0 to 1", lambda part: 0 <= part <= 1)]
 """A part of something."""
 Times = Annotated[float, Rule(f"above 0 and at most {MOST_FEW}", lambda factor: 0 < factor <= MOST_FEW)]
 """How many times something is taken."""
-Positive = Annotated[float, Rule("above 0 and finite", lambda value: 0 < value < math.inf)]
+Positive = Annotated[float, Rule(f"above 0 and at most {LARGEST:g}", lambda value: 0 < value <= LARGEST)]
 """A rate or a temperature."""
-Weight = Annotated[float, Rule("at least 0 and finite", lambda value: 0 <= value < math.inf)]
+Weight = Annotated[float, Rule(f"at least 0 and at most {LARGEST:g}", lambda value: 0 <= value <= LARGEST)]
 """How much something counts, or how long it lasts."""
 Momentum = Annotated[float, Rule("at least 0 and below 1", lambda part: 0 <= part < 1)]
 """What is kept of the past."""
