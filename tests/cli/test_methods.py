@@ -35,8 +35,8 @@ def test_a_card(holotype) -> None:
     assert card.line in flat
     assert "L = (1 - lam) L_con_u + lam L_con_s + w(e) L_C" in flat
     assert (
-        "method.concept_weight = 0.4 [a number (at least 0 and at most 1e+30)] Weight of the concept loss once it has grown"
-        in flat
+        "method.concept_weight = 0.4 [a number (at least 0 and at most 1e+30)] Weight of the concept loss once it "
+        "has grown" in flat
     )
     assert "cifar100: method.recluster = 5, method.neighbours = 127, method.least_similarity = 0.5" in flat
     assert "as_run: method.edges = none" in flat
