@@ -18,6 +18,7 @@ from pathlib import Path
 from holotype.categories.edits import LOG, Edit, read_log, to_csv
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Category, Discovery
+from holotype.data.addresses import is_address
 from holotype.data.paths import absolute, relative
 from holotype.discovery.collection import read_collection
 from holotype.discovery.given import read_given, write_given
@@ -172,9 +173,12 @@ class _Home:
         """The path of today, or as it was given where there is none."""
         if not image or image in self.paths:
             return image
-        places = [relative([image], root)[0] for root in self.roots]
+        if image in self.by_short_name:
+            return self.by_short_name[image]
+        whole = os.path.isabs(image) or is_address(image)  # else it is a short name, which starts at the root
+        places = [relative([image], root)[0] for root in self.roots] if whole else [image]
         for place in places:  # grows while it is walked through
             if place in self.by_place:
                 return self.by_place[place]
             places += [then for then in reversed(self.earlier.get(place, [])) if then not in places]
-        return self.by_short_name.get(image, image)
+        return image
