@@ -54,7 +54,7 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--all",
         action="store_true",
-        help="with --labels: every placed image, not only labelled and confirmed ones",
+        help="with --labels: every placed image, not only labelled, moved and confirmed ones",
     )
     parser.add_argument(
         "--copy", action="store_true", help="with --folders and --camtrap-dp: copies of the images, no links"
