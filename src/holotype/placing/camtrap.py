@@ -243,7 +243,9 @@ def _events(results: Results, media: _Media) -> dict[str, dict[str, str]]:
                 times.setdefault(group, []).append(media.time[i])
     events = {}
     for group, some in times.items():
-        some.sort(key=datetime.fromisoformat)  # by the hour itself: clocks are set back, and some tell no zone
+        some.sort(
+            key=datetime.fromisoformat
+        )  # by the hour itself: clocks are set back, and some tell no zone
         events[group] = {"eventID": guarded(group), "eventStart": some[0], "eventEnd": some[-1]}
     return events
 
