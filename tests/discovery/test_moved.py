@@ -143,3 +143,13 @@ def test_a_short_name_is_one_from_the_root_wherever_the_command_is_typed(tmp_pat
         monkeypatch.chdir(place)
         there = at_home(edits, [found], {"fox.png": ["filed/fox.png"]})
         assert [edit.image for edit in there] == [*paths[:2], "nowhere.png"]
+
+
+def test_a_name_leads_to_its_image_though_the_next_name_has_another_one_by_now(run: Path) -> None:
+    """fox.png became 04.png, and 04.png and 05.png were swapped later; the file of edits is older than both."""
+    own = run / "rounds" / "1"
+    for moves in ({"fox.png": "04.png"}, {"04.png": "05.png", "05.png": "04.png"}, {"05.png": "owl.png"}):
+        follow(run, [own], "/photos", Moves("/photos", moves))
+    edits = [Edit("r-1", "t", "reject", image) for image in ("fox.png", "/photos/fox.png")]
+    found = at_home(edits, [Discovery.load(own)], read_earlier(run))
+    assert [edit.image for edit in found] == ["/photos/owl.png"] * 2

@@ -28,7 +28,8 @@ from holotype.report.mailed import short_names
 MOVING = "moving"
 """Folder in that of the run: files that are about to take their places."""
 EARLIER = "earlier.json"
-"""Paths that images had to those that they had next, as seen from the root: files of edits may still name them."""
+"""Paths that images had to those that they have now, as seen from the root: files of edits may still name them. Older
+versions wrote those that came next, by which the way goes on from path to path."""
 Earlier = dict[str, list[str]]
 """The content of that file."""
 STAMPS = "stamps.json"
@@ -132,8 +133,10 @@ def _with_paths(category: Category, now: Mapping[str, str]) -> Category:
 
 def _with_moves(earlier: Earlier, moves: Mapping[str, str]) -> Earlier:
     """The latest last: a path may have been that of several images, one after the other."""
-    added = {old: [*(one for one in earlier.get(old, ()) if one != now), now] for old, now in moves.items()}
-    return {**earlier, **added}
+    found = {old: [moves.get(now, now) for now in paths] for old, paths in earlier.items()}
+    for old, now in moves.items():
+        found[old] = [*(one for one in found.get(old, ()) if one != now), now]
+    return found
 
 
 def _elsewhere(edit: Edit, image: str) -> Edit:
