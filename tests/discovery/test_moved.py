@@ -153,3 +153,19 @@ def test_a_name_leads_to_its_image_though_the_next_name_has_another_one_by_now(r
     edits = [Edit("r-1", "t", "reject", image) for image in ("fox.png", "/photos/fox.png")]
     found = at_home(edits, [Discovery.load(own)], read_earlier(run))
     assert [edit.image for edit in found] == ["/photos/owl.png"] * 2
+
+
+def test_pictures_of_boxes_and_names_of_bursts_follow_too(run: Path) -> None:
+    """Both stand in the table of images beside its path; a word that people gave to a burst is no path."""
+    own, box = run / "rounds" / "1", "#xywh=percent:10,10,30,30"
+    found = Discovery.load(own)
+    path = [f"{one}{box}" for one in PATHS]
+    group = ["04.png" + box, "04.png" + box, "n-17", "n-17", *[""] * 8]
+    images = found.images.assign(path=path, file=PATHS, box="0.1,0.1,0.3,0.3", group=group)
+    replace(found, images=images).save(own)
+    follow(run, [own], "/photos", Moves("/archive", {"04.png" + box: "fox/1.png" + box}))
+    images = Discovery.load(own).images
+    assert images.path[4] == f"/archive/fox/1.png{box}"
+    assert list(images.file[4:6]) == ["/archive/fox/1.png", "/archive/05.png"]
+    assert list(images.group[:4]) == ["fox/1.png" + box, "fox/1.png" + box, "n-17", "n-17"]
+    assert set(images.box) == {"0.1,0.1,0.3,0.3"}

@@ -14,16 +14,21 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holotype.categories.edits import LOG, Edit, read_log, to_csv
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Category, Discovery
 from holotype.data.addresses import is_address
+from holotype.data.boxed import columns
 from holotype.data.paths import absolute, relative
 from holotype.discovery.collection import read_collection
 from holotype.discovery.given import read_given, write_given
 from holotype.machine.files import folder_beside, write_text
 from holotype.report.mailed import short_names
+
+if TYPE_CHECKING:  # pandas takes half a second to import
+    import pandas as pd
 
 MOVING = "moving"
 """Folder in that of the run: files that are about to take their places."""
@@ -113,7 +118,7 @@ def moved(found: Discovery, where: Moves) -> Discovery:
     confirmed = {now.get(path, path): value for path, value in facts.edits.confirmed.items()}
     return dataclasses.replace(
         found,
-        images=found.images.assign(path=[now[path] for path in before]),
+        images=_with_pictures_and_bursts(found.images.assign(path=[now[path] for path in before]), where),
         categories=[_with_paths(category, now) for category in found.categories],
         facts=dataclasses.replace(
             facts,
@@ -122,6 +127,14 @@ def moved(found: Discovery, where: Moves) -> Discovery:
             edits=dataclasses.replace(facts.edits, confirmed=confirmed),
         ),
     )
+
+
+def _with_pictures_and_bursts(images: pd.DataFrame, where: Moves) -> pd.DataFrame:
+    """The table of images, whose paths are those of today, with what else in it is one: the pictures of boxes, and
+    bursts, which are called after a frame unless people have named them."""
+    if "group" in images:
+        images = images.assign(group=[where.moves.get(group, group) for group in images["group"].fillna("")])
+    return images.assign(**columns([str(path) for path in images["path"]])) if "file" in images else images
 
 
 def _with_paths(category: Category, now: Mapping[str, str]) -> Category:
