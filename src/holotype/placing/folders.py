@@ -81,7 +81,7 @@ class Folders:
             names = (folder / numbered(stem, ending, number) for number in count(1))
             self._there[first] = list(takewhile(os.path.lexists, names))
         there = self._there[first]
-        if (same := next((target for target in there if _is_same(path, target)), None)) is not None:
+        if (same := next((target for target in there if is_same(path, target)), None)) is not None:
             there.remove(same)  # another image with the same content has a file of its own
             return same
         number = self._next.get(first, 1)
@@ -170,7 +170,7 @@ def _reserve(target: Path) -> None:
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
 
 
-def _is_same(path: str, target: Path) -> bool:
+def is_same(path: str, target: Path) -> bool:
     """Is `target` what `place` has made of the image at `path`: a link to it, or a copy of what it holds?"""
     try:
         if is_part(path):
