@@ -103,6 +103,17 @@ def test_it_is_kept_and_made_anew_after_an_edit(tmp_path) -> None:
     assert isinstance(read_tree(tmp_path), Tree)
 
 
+def test_a_part_has_no_number_that_meant_a_category_of_an_earlier_round(tmp_path) -> None:
+    """new-04 was in round 1, and new-05 was split off in it by hand; the name that either got would come back."""
+    first = made_discovery("r-1", {"a": [0, 1, 2], "new-04": list(range(3, 12))})
+    first.save(tmp_path / "rounds" / "1")
+    corrected = made_discovery("r-1", {"a": [0, 1, 2], "new-05": list(range(3, 12))})
+    corrected.save(tmp_path / "rounds" / "1" / "corrected")
+    tree = keep_tree(tmp_path, *collection({"new-03": 40}))
+    assert tree is not None
+    assert tree.splits[0].part == "new-06"
+
+
 def test_one_category_has_no_tree() -> None:
     found = made_discovery("r", {"a": list(range(12))})
     tree = grow(found, np.ones((12, 3)))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holotype.cli.embed import Collection
+from holotype.cli.embed import Collection, collection_name
 from holotype.cli.estimate_k import curve_lines, make_parser, summary
 from holotype.cluster.count import CountEstimate, CountPoint
 
@@ -24,6 +24,18 @@ FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 @pytest.fixture
 def words(tiny_backbone_file: Path) -> list[object]:
     return ["--backbone", tiny_backbone_file, "--device", "cpu", "--no-progress"]
+
+
+def test_folders_of_like_names_are_two_collections(tmp_path: Path, monkeypatch) -> None:
+    """The folder of the answer is called after them: the estimate of one would take the place of the other's."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("2024.05", "2024.06"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "squares.csv").write_text("path")
+    found = [collection_name(name) for name in ("2024.05", "2024.06/", "squares.csv", "cub")]
+    assert found == ["2024.05", "2024.06", "squares", "cub"]
+    monkeypatch.chdir(tmp_path / "2024.05")
+    assert collection_name(".") == "2024.05"
 
 
 def test_range_curve_and_file(holotype, squares_folder: Path, words, tmp_path: Path) -> None:

@@ -143,12 +143,14 @@ def test_labels_may_be_of_pictures_or_of_boxes(photos: Path) -> None:
     labels.write_text(
         'path,label,box\nfox/a.jpg,fox,"0.6,0.1,0.2,0.5"\nfox/a.jpg,hare,"0,0,8,8"\nunlabelled/b.jpg,badger,\n'
     )
-    assert rows(load_table(photos, labels, boxes=boxes)) == [
+    told = [
         ("a.jpg", "0.1,0.1,0.5,0.5", ""),
         ("a.jpg", "0.6,0.1,0.2,0.5", "fox"),
         ("a.jpg", "0,0,0.1,0.2", "hare"),
         ("b.jpg", "0,0,1,1", "badger"),
     ]
+    assert rows(load_table(photos, labels, boxes=boxes)) == told
+    assert rows(load_table(labels, boxes=boxes)) == told  # the label of one box says nothing of another one
 
 
 def test_pictures_that_are_not_there_and_bad_boxes(photos: Path, caplog) -> None:

@@ -92,8 +92,14 @@ def test_other_cameras_and_folders_are_other_bursts() -> None:
 
 def test_folders_of_labels_part_no_burst() -> None:
     table = made(["fox/north/a.jpg", "unlabelled/north/b.jpg", "deer/x.jpg"], ["fox", "", "deer"])
-    found = find_bursts(table, shots(0, 1, 9000, camera="HP2X", serial=False), looks(0, 0, 1))
+    taken, features = shots(0, 1, 9000, camera="HP2X", serial=False), looks(0, 0, 1)
+    found = find_bursts(table, taken, features)
     assert found == ["fox/north/a.jpg", "fox/north/a.jpg", ""]
+    listed = made(["fox/north/a.jpg", "fox/north/b.jpg", "deer/x.jpg"], ["fox", "", "deer"])
+    assert find_bursts(listed, taken, features) == ["fox/north/a.jpg", "fox/north/a.jpg", ""]
+    moved = made(["fox/north/a.jpg", "unlabelled/north/b.jpg", "deer/x.jpg"], ["new-01", "", "deer"])
+    assert find_bursts(moved, taken, features) == ["", "", ""]  # a folder like any other
+    assert find_bursts(moved, taken, features, words={"fox"}) == ["fox/north/a.jpg", "fox/north/a.jpg", ""]
 
 
 def test_different_labels_are_never_one_burst() -> None:

@@ -37,13 +37,29 @@ def test_kinds_of_files(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "taken", ["0000:00:00 00:00:00", "2024:13:41 08:25:38", "yesterday", "", "2024:05:31"]
+    "taken",
+    ["0000:00:00 00:00:00", "2024:13:41 08:25:38", "yesterday", "", "2024:05:31", "2024:05:31 08:25"],
 )
 def test_a_clock_that_makes_no_sense_is_none(tmp_path: Path, taken: str) -> None:
+    """Nor is a day alone: all pictures of it would be of one second, and of one burst."""
     shot = read_shot(str(photograph(tmp_path / "a.jpg", taken=taken, model="HP2X")))
-    assert shot == (
-        Shot(camera="HP2X") if taken != "2024:05:31" else Shot("2024-05-31T00:00:00", camera="HP2X")
-    )
+    assert shot == Shot(camera="HP2X")
+
+
+@pytest.mark.parametrize(
+    ("taken", "offset", "told"),
+    [
+        ("2024-05-31 08:25:38", "", "2024-05-31T08:25:38"),
+        ("2024/05/31T08:25:38.250", "+05:30", "2024-05-31T08:25:38+05:30"),
+        ("2024:05:31 08:25:38", "+0530", "2024-05-31T08:25:38+05:30"),
+        ("2024:05:31 08:25:38", "-03:30", "2024-05-31T08:25:38-03:30"),
+        ("2024:05:31 08:25:38", "+05", "2024-05-31T08:25:38"),
+        ("2024:05:31 08:25:38", "+25:00", "2024-05-31T08:25:38"),
+    ],
+)
+def test_times_and_offsets_as_devices_write_them(tmp_path: Path, taken: str, offset: str, told: str) -> None:
+    file = photograph(tmp_path / "a.jpg", taken=taken, offset=offset)
+    assert read_shot(str(file)).taken == told
 
 
 @pytest.mark.parametrize(

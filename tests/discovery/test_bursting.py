@@ -26,9 +26,9 @@ from tests.data.test_bursts import looks, made, shots
 FRAMES = 3
 
 
-def trap_folder(root: Path, each: int = 6) -> Path:
+def trap_folder(root: Path, each: int = 6, serial: str = "7") -> Path:
     """Bursts of three frames, `each` of every colour; of known colours the first frame of every other burst is
-    labelled."""
+    labelled. serial: number of the camera, "" = the files do not tell it."""
     noise = np.random.default_rng(0)
     for kind, (name, colour) in enumerate(COLOURS.items()):
         for burst in range(each):
@@ -42,7 +42,7 @@ def trap_folder(root: Path, each: int = 6) -> Path:
                     pixels,
                     taken=f"2024:05:{burst + 1:02d} {kind:02d}:00:0{frame}",
                     model="HP2X",
-                    serial="7",
+                    serial=serial,
                 )
     return root
 
@@ -141,6 +141,25 @@ def test_an_answer_serves_the_whole_burst(photos: Path, tmp_path: Path, small) -
     for frame in range(FRAMES):
         assert images.category_id[str(photos / "unlabelled" / f"blue-3-{frame}.jpg")] == "red"
     assert images.label[str(photos / "unlabelled" / "blue-3-0.jpg")] == "red"
+
+
+def test_the_whole_burst_follows_a_frame_that_is_moved_out_of_the_folder_of_its_label(
+    tmp_path, small, caplog
+) -> None:
+    """Cameras without a number: folders tell them apart, and red/ is no camera."""
+    photos = trap_folder(tmp_path / "photos", serial="")
+    run, table = tmp_path / "run", load_table(photos)
+    found = discover_table(table, small(method="kmeans"), run, progress=False)
+    edits = tmp_path / "edits.csv"
+    rows = [
+        Edit(found.run_id, "t", "move", str(photos / "red" / f"red-{n}-0.jpg"), "", "Owls") for n in (0, 2, 4)
+    ]
+    edits.write_text(to_csv(rows), encoding="utf-8")
+    discover_table(table, small(method="kmeans"), run, progress=False, edits=edits)
+    images = Discovery.load(run).images.set_index("path")
+    assert images.group[str(photos / "red" / "red-0-0.jpg")]
+    for frame in range(1, FRAMES):
+        assert images.label[str(photos / "unlabelled" / f"red-0-{frame}.jpg")] == "Owls"
 
 
 def test_another_setting_is_another_round_and_an_older_run_was_asked_nothing(

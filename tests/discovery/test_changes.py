@@ -78,6 +78,8 @@ def test_a_few_sentences(tmp_path: Path) -> None:
         "new-07 was merged into new-06.",
         "New: new-08 (3 images), new-09 (3 images), new-10 (5 images).",
     ]
+    one = [Change("a", "a", 1, "kept", "training", "a", "a", 1, 1)]
+    assert in_words(one, 1, tmp_path / CHANGES) == ["Of the categories of round 1, 1 is kept (a)."]
     many = [Change(f"new-{i}", f"new-{i}", 1, "gone", "training") for i in range(30)]
     lines = in_words(many, 1, tmp_path / CHANGES)
     assert len(lines) == MOST_LINES + 1

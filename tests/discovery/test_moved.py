@@ -14,11 +14,13 @@ from holotype.categories.found import Discovery
 from holotype.discovery.collection import Collection, Seen, read_collection
 from holotype.discovery.given import read_given
 from holotype.discovery.moved import MOVING, Moves, at_home, follow, read_earlier, settle
-from tests.discovery.made_round import PATHS, made_discovery
+from tests.discovery.made_round import made_discovery
+
+PATHS = [f"/photos/{i:02d}.png" for i in range(12)]
 
 
 def found_in(root: str) -> Discovery:
-    found = made_discovery("r-1", {"a": [0, 1, 2, 3], "new-01": list(range(4, 12))})
+    found = made_discovery("r-1", {"a": [0, 1, 2, 3], "new-01": list(range(4, 12))}, paths=PATHS)
     found.category("new-01").exemplars, found.category("new-01").borderline = PATHS[4:6], PATHS[6:7]
     found.facts = replace(found.facts, root=root)
     return found
@@ -28,11 +30,11 @@ def found_in(root: str) -> Discovery:
 def run(tmp_path: Path) -> Path:
     """A run folder with one round and two edits."""
     own = tmp_path / "rounds" / "1"
-    found_in("photos").save(own)
-    found_in("photos").save(tmp_path)
+    found_in("/photos").save(own)
+    found_in("/photos").save(tmp_path)
     (own / "labels.json").write_text(json.dumps({"04.png": "a"}))
     (own / "rejected.json").write_text(json.dumps(["05.png"]))
-    Collection("photos", {"04.png": Seen("1-1", "4"), "05.png": Seen("1-1", "5")}).save(own)
+    Collection("/photos", {"04.png": Seen("1-1", "4"), "05.png": Seen("1-1", "5")}).save(own)
     append_edits(tmp_path, [Edit("r-1", "t", "move", PATHS[4], "new-01", "a")])
     append_edits(tmp_path, [Edit("r-1", "t", "rename", "", "new-01", "hats")])
     return tmp_path
@@ -40,20 +42,20 @@ def run(tmp_path: Path) -> Path:
 
 def test_a_round_and_its_edits_follow_a_folder_that_was_moved(run: Path) -> None:
     own = run / "rounds" / "1"
-    now = [path.replace("photos", "archive/photos") for path in PATHS]
-    follow(run, [own], "photos", Moves("archive/photos"))
+    now = [path.replace("/photos", "/archive/photos") for path in PATHS]
+    follow(run, [own], "/photos", Moves("/archive/photos"))
     for folder in (own, run):
         moved = Discovery.load(folder)
         assert list(moved.images.path) == now
         assert moved.category("new-01").exemplars == now[4:6]
         assert moved.category("new-01").borderline == now[6:7]
-        assert (moved.facts.root, moved.facts.earlier_roots) == ("archive/photos", ("photos",))
+        assert (moved.facts.root, moved.facts.earlier_roots) == ("/archive/photos", ("/photos",))
     assert [edit.image for edit in read_log(run)] == [now[4], ""]
     seen = read_collection(own)
     assert seen is not None
-    assert (seen.root, list(seen.images)) == ("archive/photos", ["04.png", "05.png"])
-    follow(run, [own], "archive/photos", Moves("photos"))
-    assert Discovery.load(own).facts.earlier_roots == ("archive/photos",)
+    assert (seen.root, list(seen.images)) == ("/archive/photos", ["04.png", "05.png"])
+    follow(run, [own], "/archive/photos", Moves("/photos"))
+    assert Discovery.load(own).facts.earlier_roots == ("/archive/photos",)
 
 
 SWAPPED = {"04.png": "05.png", "05.png": "04.png", "06.png": "old/six.png"}
@@ -64,9 +66,9 @@ def test_all_that_was_said_of_an_image_goes_with_its_content(run: Path) -> None:
     own = run / "rounds" / "1"
     before = Discovery.load(own).images.assign(typicality=range(12))
     replace(Discovery.load(own), images=before).save(own)
-    follow(run, [own], "photos", Moves("photos", SWAPPED))
+    follow(run, [own], "/photos", Moves("/photos", SWAPPED))
     paths = list(Discovery.load(own).images.sort_values("typicality").path)
-    assert paths == [*PATHS[:4], PATHS[5], PATHS[4], "photos/old/six.png", *PATHS[7:]]
+    assert paths == [*PATHS[:4], PATHS[5], PATHS[4], "/photos/old/six.png", *PATHS[7:]]
     assert read_log(run)[0].image == PATHS[5]
     assert read_given(own / "labels.json", dict[str, str]) == {"05.png": "a"}
     assert read_given(own / "rejected.json", list[str]) == ["04.png"]
@@ -88,22 +90,22 @@ def test_a_kill_while_files_take_their_places_is_made_good(after: int, run: Path
 
     monkeypatch.setattr("holotype.discovery.moved.os.replace", kill)
     with pytest.raises(KeyboardInterrupt):
-        follow(run, [own], "photos", Moves("photos", SWAPPED))
+        follow(run, [own], "/photos", Moves("/photos", SWAPPED))
     monkeypatch.undo()
     for _ in range(2):
         settle(run)
         assert read_log(run)[0].image == PATHS[5]
         assert read_given(own / "labels.json", dict[str, str]) == {"05.png": "a"}
-        assert "photos/old/six.png" in set(Discovery.load(own).images.path)
+        assert "/photos/old/six.png" in set(Discovery.load(own).images.path)
         assert not (run / MOVING).exists()
 
 
 def test_edits_made_in_an_old_report_find_their_images() -> None:
-    found = found_in("photos")
-    found.facts = replace(found.facts, earlier_roots=("once", "before/photos"))
+    found = found_in("/photos")
+    found.facts = replace(found.facts, earlier_roots=("/once", "/before/photos"))
     edits = [
         Edit("r-1", "t", "move", image, "", "a")
-        for image in ("before/photos/04.png", PATHS[5], "nowhere.png", "before/photos/older.png")
+        for image in ("/before/photos/04.png", PATHS[5], "nowhere.png", "/before/photos/older.png")
     ]
     earlier = {"older.png": ["old.png"], "old.png": ["06.png"]}
     assert [edit.image for edit in at_home(edits, [found], earlier)] == [
@@ -119,10 +121,51 @@ def test_edits_made_in_an_old_report_find_their_images() -> None:
 def test_a_name_that_another_image_has_now_means_the_one_of_its_round(run: Path) -> None:
     """IMG_0004 was filed away and a new one came; the file of edits is of the report before that."""
     own = run / "rounds" / "1"
-    follow(run, [own], "photos", Moves("photos", {"04.png": "filed/04.png"}))
-    follow(run, [own], "photos", Moves("photos", {"04.png": "filed too/04.png"}))  # and so again
+    follow(run, [own], "/photos", Moves("/photos", {"04.png": "filed/04.png"}))
+    follow(run, [own], "/photos", Moves("/photos", {"04.png": "filed too/04.png"}))  # and so again
     first = Discovery.load(own)
-    second = replace(made_discovery("r-2", {"a": list(range(12))}), facts=replace(first.facts, round=2))
+    second = replace(
+        made_discovery("r-2", {"a": list(range(12))}, paths=PATHS), facts=replace(first.facts, round=2)
+    )
     edits = [Edit(run_id, "t", "reject", PATHS[4]) for run_id in ("r-1", "r-2")]
     found = at_home(edits, [first, second], read_earlier(run))
-    assert [edit.image for edit in found] == ["photos/filed/04.png", PATHS[4]]
+    assert [edit.image for edit in found] == ["/photos/filed/04.png", PATHS[4]]
+
+
+def test_a_short_name_is_one_from_the_root_wherever_the_command_is_typed(tmp_path, monkeypatch) -> None:
+    """Pages call images by short names. One of them was renamed since; another of the same name lies further down."""
+    paths = [str(tmp_path / name) for name in ("filed/fox.png", "owl.png", "sub/owl.png")]
+    found = made_discovery("r-1", {"a": [0, 1, 2]}, paths=paths)
+    found.facts = replace(found.facts, root=str(tmp_path))
+    edits = [Edit("r-1", "t", "reject", image) for image in ("fox.png", "owl.png", "nowhere.png")]
+    (tmp_path / "sub").mkdir()
+    for place in (tmp_path, tmp_path / "sub", tmp_path.parent):
+        monkeypatch.chdir(place)
+        there = at_home(edits, [found], {"fox.png": ["filed/fox.png"]})
+        assert [edit.image for edit in there] == [*paths[:2], "nowhere.png"]
+
+
+def test_a_name_leads_to_its_image_though_the_next_name_has_another_one_by_now(run: Path) -> None:
+    """fox.png became 04.png, and 04.png and 05.png were swapped later; the file of edits is older than both."""
+    own = run / "rounds" / "1"
+    for moves in ({"fox.png": "04.png"}, {"04.png": "05.png", "05.png": "04.png"}, {"05.png": "owl.png"}):
+        follow(run, [own], "/photos", Moves("/photos", moves))
+    edits = [Edit("r-1", "t", "reject", image) for image in ("fox.png", "/photos/fox.png")]
+    found = at_home(edits, [Discovery.load(own)], read_earlier(run))
+    assert [edit.image for edit in found] == ["/photos/owl.png"] * 2
+
+
+def test_pictures_of_boxes_and_names_of_bursts_follow_too(run: Path) -> None:
+    """Both stand in the table of images beside its path; a word that people gave to a burst is no path."""
+    own, box = run / "rounds" / "1", "#xywh=percent:10,10,30,30"
+    found = Discovery.load(own)
+    path = [f"{one}{box}" for one in PATHS]
+    group = ["04.png" + box, "04.png" + box, "n-17", "n-17", *[""] * 8]
+    images = found.images.assign(path=path, file=PATHS, box="0.1,0.1,0.3,0.3", group=group)
+    replace(found, images=images).save(own)
+    follow(run, [own], "/photos", Moves("/archive", {"04.png" + box: "fox/1.png" + box}))
+    images = Discovery.load(own).images
+    assert images.path[4] == f"/archive/fox/1.png{box}"
+    assert list(images.file[4:6]) == ["/archive/fox/1.png", "/archive/05.png"]
+    assert list(images.group[:4]) == ["fox/1.png" + box, "fox/1.png" + box, "n-17", "n-17"]
+    assert set(images.box) == {"0.1,0.1,0.3,0.3"}

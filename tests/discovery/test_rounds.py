@@ -210,6 +210,26 @@ def test_a_file_of_the_round_before_is_not_lost(tmp_path: Path) -> None:
     assert waiting(tmp_path) == (0, 1)
 
 
+def test_what_a_late_file_takes_back_stays_taken_back(tmp_path: Path) -> None:
+    """An image was rejected, and the second round was made without it; a file of the first report moves it, and comes
+    when the second round is done."""
+    two_rounds(tmp_path)
+    own = round_folder(tmp_path, 2)
+    second = Discovery.load(own)
+    row = second.images.path == PATHS[9]
+    second.images.loc[row, ["category", "category_id", "kind"]] = ""
+    second.images.loc[row, "note"] = "rejected"
+    second.save(own)
+    append_edits(tmp_path, [edit("r-1", "reject", PATHS[9], "new-02")])
+    assert play(tmp_path).given.rejected == {PATHS[9]}
+    append_edits(tmp_path, [edit("r-1", "move", PATHS[9], "", "a", 1)])
+    played = play(tmp_path)
+    assert played.given.rejected == frozenset()
+    assert played.given.labels == {PATHS[9]: "a"}
+    append_edits(tmp_path, [edit("r-2", "reject", PATHS[8], "new-02", "", 2)])
+    assert play(tmp_path).given.rejected == {PATHS[8]}
+
+
 def test_the_corrected_table_of_a_round_is_kept(tmp_path: Path) -> None:
     end_round(tmp_path, first())
     first().save(tmp_path)

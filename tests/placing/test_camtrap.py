@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import unquote
@@ -226,3 +227,42 @@ def test_several_deployments_and_ids_that_stay(run, tmp_path) -> None:
 def test_an_address_holds_no_two_dots() -> None:
     assert address("/a b/x..y#1.jpg") == "file:///a%20b/x%2E%2Ey%231.jpg"
     assert FILE_PATH.match(address("/../x.jpg"))
+
+
+def as_boxes(run: Path, rows: tuple[int, int]) -> None:
+    """Let two images of a run be boxes of one picture, that of the first."""
+    found = Discovery.load(run)
+    path = [str(one) for one in found.images.path]
+    path[rows[0]], path[rows[1]] = (
+        f"{path[rows[0]]}#xywh=percent:{corner},{corner},40,40" for corner in (0, 50)
+    )
+    replace(found, images=found.images.assign(path=path)).save(run)
+
+
+def test_a_species_in_the_second_box_of_a_picture_is_named(run, tmp_path) -> None:
+    images = edit(run, ("rename", "", "new-01", "Vulpes vulpes")).images
+    others, foxes = np.flatnonzero(images.kind == "known"), np.flatnonzero(images.category_id == "new-01")
+    as_boxes(run, (int(others[0]), int(foxes[0])))
+    found = Discovery.load(run)
+    keep = [row for row in range(len(found.images)) if row not in foxes[1:]]
+    replace(found, images=found.images.iloc[keep].reset_index(drop=True)).save(run)
+    done = write_camtrap(run, tmp_path / "dp")
+    assert done.names == ["Vulpes vulpes"]
+    content = json.loads((tmp_path / "dp" / "datapackage.json").read_text(encoding="utf-8"))
+    assert content["taxonomic"] == [{"scientificName": "Vulpes vulpes"}]
+
+
+def test_an_event_begins_before_it_ends_though_the_clock_is_set_back_in_it(run, tmp_path) -> None:
+    found = Discovery.load(run)
+    for row, (time, offset) in enumerate((("02:59:58", "+02:00"), ("02:00:01", "+01:00"))):
+        photo(Path(found.images.path[row]), {0x9003: f"2024:10:27 {time}", 0x9011: offset}, format="JPEG")
+    group = ["n-17" if row < 2 else "" for row in range(len(found.images))]
+    replace(found, images=found.images.assign(group=group)).save(run)
+    write_camtrap(run, tmp_path / "dp")
+    events = [row for row in table(tmp_path / "dp", "observations") if row["eventID"] == "n-17"]
+    assert len(events) == 2
+    for row in events:
+        assert (row["eventStart"], row["eventEnd"]) == (
+            "2024-10-27T02:59:58+02:00",
+            "2024-10-27T02:00:01+01:00",
+        )

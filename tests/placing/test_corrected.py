@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from holotype.categories.centres import Centres
 from holotype.categories.corrections import apply_edits
 from holotype.categories.edits import Edit
 from holotype.categories.features import write_features
@@ -177,3 +178,34 @@ def test_probabilities_of_new_images_are_read_off_the_run_s_curve(run, trained, 
     dataclasses.replace(found, facts=dataclasses.replace(found.facts, calibration_curve=halved)).save(run)
     frame, plain = edit(run, trained).place(features), trained.place(features)
     np.testing.assert_allclose(frame.probability, plain.probability / 2, atol=1e-6)
+
+
+class Says:
+    """A model that puts each image into the category that is told."""
+
+    def __init__(self, *ids: str) -> None:
+        self.ids = ids
+
+    def place(self, features: np.ndarray) -> pd.DataFrame:
+        assert len(features) == len(self.ids)
+        return pd.DataFrame({"category_id": list(self.ids)}).assign(
+            kind="novel", probability=0.9, known_score=0.1, typicality=0.5, fits=True
+        )
+
+
+def test_an_image_follows_once_whatever_the_order_of_the_categories() -> None:
+    """Everything was moved out of one category into another, of which a part had been split off."""
+    lie = np.array([[0, 1, 0], [0, 1, 0.1], [0, 1, 0.9], [0, 1, 1]], dtype=np.float32)
+    new = np.array([[0, 1, 0.8], [0, 1, 0.8], [0, 1, 0.1]], dtype=np.float32)
+    for number in range(16):  # the order of a set of words is another one in each process
+        gone, other, part = (f"{name}-{number}" for name in ("gone", "other", "part"))
+        model = Corrected(
+            Says(gone, other, other),  # type: ignore[arg-type]
+            {id: id for id in (gone, other)},
+            {id: Called(id, "novel") for id in (gone, other, part)},
+            (gone, other, part),
+            Centres.measure(lie, np.array([1, 1, 2, 2]), 3),
+            frozenset({gone}),
+            {gone: {other}, other: {part}},
+        )
+        assert list(model.place(new)["category_id"]) == [other, part, other]

@@ -122,3 +122,29 @@ def test_a_file_in_the_way_is_one_sentence(tmp_path) -> None:
     (tmp_path / "out" / "cat").write_text("")
     with pytest.raises(InputError, match="could not be linked"):
         Folders(tmp_path / "out").add(picture(tmp_path / "a.png"), "cat")
+
+
+def test_copies_and_boxes_are_made_once_too(tmp_path, monkeypatch) -> None:
+    """Two pictures of one name and one content are two files, however often the same command is typed."""
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "symlink", refuse)
+    one, two = picture(tmp_path / "x" / "fox.png", 1), picture(tmp_path / "y" / "fox.png", 1)
+    images = [one, two, f"{one}#xywh=percent:0,0,50,50", f"{one}#xywh=percent:50,50,50,50"]
+    made = []
+    for _ in range(2):
+        folders = Folders(tmp_path / "out")
+        made.append([folders.add(image, "cat") for image in images])
+    assert made[0] == made[1]
+    assert len({*made[0]}) == len(list((tmp_path / "out" / "cat").iterdir())) == 4
+
+
+def test_a_new_image_of_the_same_name_makes_no_others_anew(tmp_path) -> None:
+    """Cameras call their first picture alike; a further folder of them comes first in the order of paths."""
+    old = [picture(tmp_path / f"camera {n}" / "IMG_0001.png", n) for n in (2, 3)]
+    folders = Folders(tmp_path / "out")
+    before = [folders.add(image, "fox") for image in old]
+    new = picture(tmp_path / "camera 1" / "IMG_0001.png", 1)
+    folders = Folders(tmp_path / "out")
+    assert folders.add(new, "fox").name == "IMG_0001 (3).png"
+    assert [folders.add(image, "fox") for image in old] == before
+    assert len(list((tmp_path / "out" / "fox").iterdir())) == 3

@@ -236,3 +236,40 @@ def test_an_image_that_was_replaced_is_linked_anew(tmp_path, images) -> None:
     assert tree(out)["cat/0.png"] == "0"
     done = sort(out, images, "cat cat dog dog")
     assert (tree(out)["cat/0.png"], done.made, done.removed, done.left) == ("99", {HARD: 1}, 1, 0)
+
+
+@pytest.mark.parametrize("kind", [HARD, SYMBOLIC, COPY])
+def test_images_that_were_moved_or_renamed_are_not_there_twice(tmp_path, images, monkeypatch, kind) -> None:
+    """The collection lies elsewhere, and one image has another name."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    if kind == SYMBOLIC:
+        monkeypatch.setattr(os, "link", refuse)
+    out, boxed = tmp_path / "out", f"{images[3]}#xywh=percent:0,0,50,50"
+    before = [*images[:3], boxed]
+    assert sort(out, before, "cat cat dog dog", copy=kind == COPY).made[kind] >= 3
+    there = tree(out)
+    (tmp_path / "photos").rename(tmp_path / "archive")
+    (tmp_path / "archive" / "1.png").rename(tmp_path / "archive" / "one.png")
+    now = [path.replace("photos", "archive").replace("1.png", "one.png") for path in before]
+    done = sort(out, now, "cat emu dog dog", copy=kind == COPY)
+    assert set(tree(out)) == {*there, "emu/one.png"} - {"cat/1.png"}
+    assert (done.images, done.left) == (4, 0)
+    assert not any(file.is_symlink() and not file.exists() for file in out.rglob("*"))
+
+
+def test_another_image_of_the_same_size_and_time_is_not_the_one_that_is_gone(tmp_path, images) -> None:
+    out = tmp_path / "out"
+    sort(out, images, "cat cat dog dog", copy=True)
+    content = Path(images[1]).read_bytes()
+    time = os.stat(images[1]).st_mtime_ns
+    Path(images[1]).unlink()
+    other = tmp_path / "photos" / "other.png"
+    picture(other, 9)
+    assert other.stat().st_size == len(content)
+    os.utime(other, ns=(time, time))
+    sort(out, [images[0], str(other), *images[2:]], "cat cat dog dog", copy=True)
+    assert tree(out)["cat/other.png"] == "9"
+    assert (out / "cat" / "1.png").read_bytes() == content  # all that is left of it

@@ -26,13 +26,14 @@ def by_path(run: Path, **how) -> dict[str, str]:
     return {path: label for path, label in zip(results.path, labels(results, **how), strict=True) if label}
 
 
-def test_labelled_images_and_confirmed_ones_and_no_others(run) -> None:
+def test_images_of_which_a_person_has_said_what_they_show_and_no_others(run) -> None:
+    """A move is a label of the next round (docs/correct.md), and so it is one of the next run."""
     images = Discovery.load(run).images
     labelled = {str(p): str(label) for p, label in zip(images.path, images.label, strict=True) if label}
     assert by_path(run) == labelled
     one, other = paths(run, "new-01")[:2]
     edit(run, ("rename", "", "new-01", "=Hawk"), ("confirm", one, "", "new-01"), ("move", other, "", "Bag"))
-    assert by_path(run) == {**labelled, one: "=Hawk"}  # what is moved is not said to be sure
+    assert by_path(run) == {**labelled, one: "=Hawk", other: "Bag"}
     every = by_path(run, every=True)
     assert len(every) == len(images)
     assert every[other] == "Bag"
@@ -121,7 +122,7 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(run, tmp_path) -> None
     found = Discovery.load(run)
     found.images["label"] = ""
     found.save(run)
-    with pytest.raises(InputError, match="labelled or confirmed"):
+    with pytest.raises(InputError, match="labelled, moved or confirmed"):
         write_labels(run, tmp_path / "labels.csv")
     assert not (tmp_path / "labels.csv").exists()
     found.images = found.images[:0]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from holotype.categories.edits import read_edits
 from holotype.categories.found import Discovery
 from holotype.cli.report import command
+from holotype.report import build_report
+from report.browser import Page
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -145,3 +148,23 @@ def test_a_name_that_is_taken_is_refused(page):
     answer(tab, "Sandal")
     tab.get_by_text("Another category is called Sandal").wait_for()
     assert tab.locator("#edits-button").inner_text() == "No edits"
+
+
+def test_what_an_image_could_also_be_follows_a_merge(browser, report):
+    """new-02 goes into Sandal: no image could be new-02 any more."""
+    run = report.parent
+    found = Discovery.load(run)
+    found.images["doubtful"] = found.images["category_id"] != ""
+    features = np.random.default_rng(0).normal(size=(len(found.images), 8))
+    page = Page(browser, build_report(found, run, features=features))
+    tab = page.open("doubtful")
+    assert "or new-02?" in tab.locator("main").inner_text()
+    page.open("category/new-02")
+    tab.get_by_role("button", name="Merge").click()
+    tab.locator(".choices").get_by_role("button", name="Sandal").click()
+    page.open("doubtful")
+    text = tab.locator("main").inner_text()
+    assert "or new-02?" not in text
+    assert "or Sandal?" in text
+    page.context.close()
+    assert page.complaints == []

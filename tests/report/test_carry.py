@@ -122,3 +122,17 @@ def test_it_follows_images_that_were_moved(tmp_path):
     take, _ = carry(found, stored)
     assert [edit.image for edit in take] == [here]
     assert carry(found, stored, log=(dataclasses.replace(stored[0], image=here),)) == ([], [])
+
+
+def test_a_short_name_of_an_image_that_is_gone_means_no_other_image(tmp_path):
+    """The page calls images from their root: fox/one.png is not the one.png that lies there."""
+    found = discovery(tmp_path)
+    paths = [str(path) for path in found.images["path"]]
+    hide = hider(paths, found.facts.root, tmp_path / "run")
+    folder, _, one = hide.image(paths[0]).rpartition("/")
+    assert folder
+    hide = dataclasses.replace(hide, names={**hide.names, paths[0]: one})
+    stored = [Edit(OLD, "t1", "reject", f"filed away/{one}")]
+    take, left = carry(found, stored, nameless_by=hide)
+    assert take == []
+    assert [why for _, why in left] == [f"There is no image filed away/{one} in this report."]

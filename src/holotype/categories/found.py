@@ -253,3 +253,17 @@ def category_name(index: int, known: tuple[str, ...], k: int, used: Iterable[str
     highest = max(k, index + 1) - len(known) + len(taken)
     free = [number for number in range(1, highest + 1) if number not in taken]
     return f"new-{free[index - len(known)]:0{max(2, len(str(highest)))}d}"
+
+
+def used_before(folder: Path) -> set[str]:
+    """Ids and names of the categories of all rounds in a run folder, as found and as corrected: no other category gets
+    one of them. Nothing of what cannot be read; whoever goes on with that round says so."""
+    words: set[str] = set()
+    for pattern in (f"*/{FILE}", f"*/corrected/{FILE}"):
+        for file in (folder / "rounds").glob(pattern):
+            try:
+                told = read_sealed(file)["categories"]
+                words |= {str(category[key]) for category in told for key in ("id", "name")}
+            except (OSError, ValueError, KeyError, TypeError):
+                continue
+    return words

@@ -14,13 +14,14 @@ of its labelled images would have to leave. RUN/tree.json keeps it; `holotype cu
 from __future__ import annotations
 
 import json
+from collections.abc import Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from holotype.categories.found import Discovery, category_name
+from holotype.categories.found import Discovery, category_name, used_before
 from holotype.categories.relations import CHUNK, finite_rows, unit
 from holotype.categories.standing import CONFIRMED, MOVED
 from holotype.errors import InputError
@@ -117,7 +118,7 @@ def keep_tree(folder: Path, found: Discovery, features: np.ndarray | None) -> Tr
         return kept
     if features is None or len(features) != len(found.images):
         return None
-    tree = grow(found, features)
+    tree = grow(found, features, used_before(folder))
     tree.save(folder)
     return tree
 
@@ -137,8 +138,9 @@ class _Group:
     children: list[str] = field(default_factory=list)
 
 
-def grow(found: Discovery, features: np.ndarray) -> Tree:
-    """The tree of a discovery as it stands. features: (N, D) trained, NaN rows for images that were not read."""
+def grow(found: Discovery, features: np.ndarray, used: Set[str] = frozenset()) -> Tree:
+    """The tree of a discovery as it stands. features: (N, D) trained, NaN rows for images that were not read. used: ids
+    and names of earlier categories, which mean no part."""
     groups = _groups(found, features)
     held = _held(found)
     return Tree(
@@ -146,7 +148,7 @@ def grow(found: Discovery, features: np.ndarray) -> Tree:
         tuple(found.facts.edits.applied),
         len(groups),
         tuple(_join_all(groups)),
-        tuple(_part_all(groups, features, held, found)),
+        tuple(_part_all(groups, features, held, found, used)),
     )
 
 
@@ -218,12 +220,12 @@ def _costs(n: np.ndarray, mean: np.ndarray) -> np.ndarray:
 
 
 def _part_all(
-    groups: dict[str, _Group], features: np.ndarray, held: np.ndarray, found: Discovery
+    groups: dict[str, _Group], features: np.ndarray, held: np.ndarray, found: Discovery, used: Set[str]
 ) -> list[Split]:
     """Part the group that gains most until there are twice as many, or none can be parted."""
     edits = found.facts.edits
     taken = {word for c in found.categories for word in (c.id, c.name)}
-    taken |= {*edits.merged, *edits.rejected, *edits.asleep}
+    taken |= {*edits.merged, *edits.rejected, *edits.asleep, *used}
     rows = {id: group.rows for id, group in groups.items()}
     known = {id for id, group in groups.items() if group.known}
     ready = {id: _part(features, own, held, id in known) for id, own in rows.items()}

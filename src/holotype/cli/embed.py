@@ -164,9 +164,9 @@ def collection_name(images: str) -> str:
     from holotype.data.readers.registry import source_name
 
     check_dataset(images)
-    if images in BENCHMARKS or is_address(images) or is_pattern(images):
-        return images if images in BENCHMARKS else source_name(images)
-    return Path(images).resolve().stem
+    if images in BENCHMARKS:
+        return images
+    return source_name(images if is_address(images) or is_pattern(images) else Path(images).resolve())
 
 
 def choose(given: Any) -> Chosen:

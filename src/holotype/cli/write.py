@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, say, speaks
+from holotype.cli.words import Parser, say, several, speaks
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--all",
         action="store_true",
-        help="with --labels: every placed image, not only labelled and confirmed ones",
+        help="with --labels: every placed image, not only labelled, moved and confirmed ones",
     )
     parser.add_argument(
         "--copy", action="store_true", help="with --folders and --camtrap-dp: copies of the images, no links"
@@ -121,58 +121,54 @@ FORMS: dict[str, Callable[[Namespace], str]] = {
 
 
 def sorted_words(done: Sorted, where: str) -> str:
-    lines = [f"{done.images:,} images in {_count(done.folders, 'folder')}: {where}"]
-    new = [_count(n, kind, _plural(kind)) for kind, n in done.made.most_common()]
+    lines = [f"{done.images:,} images in {several(done.folders, 'folder')}: {where}"]
+    new = [several(n, kind, _plural(kind)) for kind, n in done.made.most_common()]
     told = [f"new: {', '.join(new)}"] if new else []
     told += [f"{done.moved:,} moved"] if done.moved else []
     told += [f"{done.removed:,} outdated ones removed"] if done.removed else []
     lines.append(f"{'; '.join(told)}.".capitalize() if told else "All were in their places.")
     if done.left:
-        lines.append(f"{_count(done.left, 'file')} stayed: changed by hand, or the images are gone.")
+        lines.append(f"{several(done.left, 'file')} stayed: changed by hand, or the images are gone.")
     if done.gone:
-        lines.append(f"{_count(done.gone, 'image')} could not be sorted: the files are gone.")
+        lines.append(f"{several(done.gone, 'image')} could not be sorted: the files are gone.")
     return "\n".join(lines)
 
 
 def labelled_words(done: Labelled, where: str) -> str:
     return (
-        f"{_count(done.n, 'label')} of {_count(len(done.by_class), 'class', 'classes')}: {where}\n"
+        f"{several(done.n, 'label')} of {several(len(done.by_class), 'class', 'classes')}: {where}\n"
         f"Go on with: holotype discover IMAGES --labels {where}"
     )
 
 
 def coco_words(done: Coco, where: str) -> str:
     lines = [
-        f"{_count(done.images, 'image')}, {_count(done.annotations, 'annotation')}, "
-        f"{_count(done.categories, 'category', 'categories')}: {where}"
+        f"{several(done.images, 'image')}, {several(done.annotations, 'annotation')}, "
+        f"{several(done.categories, 'category', 'categories')}: {where}"
     ]
     if done.unread:
-        lines.append(f"{_count(done.unread, 'image')} left out: not to be read, or the files are gone.")
+        lines.append(f"{several(done.unread, 'image')} left out: not to be read, or the files are gone.")
     return "\n".join(lines)
 
 
 def packed_words(done: Packed, where: str) -> str:
     from holotype.placing.heads import CAMERA_WITHOUT_ZONE, FILE
 
-    lines = [f"{_count(done.images, 'image')} of {_count(done.deployments, 'deployment')}: {where}"]
+    lines = [f"{several(done.images, 'image')} of {several(done.deployments, 'deployment')}: {where}"]
     if done.copied:
-        lines.append(f"{_count(done.copied, 'image')} lie in {Path(where) / 'media'}.")
+        lines.append(f"{several(done.copied, 'image')} lie in {Path(where) / 'media'}.")
     if n := done.clocks[FILE]:
-        lines.append(f"{_count(n, 'image')} without a time of the camera: those of the files were taken.")
+        lines.append(f"{several(n, 'image')} without a time of the camera: those of the files were taken.")
     if n := done.clocks[CAMERA_WITHOUT_ZONE]:
-        lines.append(f"{_count(n, 'image')} without a time zone: that of this computer was taken.")
+        lines.append(f"{several(n, 'image')} without a time zone: that of this computer was taken.")
     if done.names:
         more = f" and {len(done.names) - SHOWN:,} more" if len(done.names) > SHOWN else ""
         lines.append(f"Taken for scientific names: {', '.join(done.names[:SHOWN])}{more}.")
     if done.gone:
-        lines.append(f"{_count(done.gone, 'image')} left out: the files are gone.")
+        lines.append(f"{several(done.gone, 'image')} left out: the files are gone.")
     if done.missing:
         lines.append(f"The standard also asks for: {', '.join(done.missing)}. What you fill in stays.")
     return "\n".join(lines)
-
-
-def _count(n: int, one: str, several: str = "") -> str:
-    return f"{n:,} {one if n == 1 else several or one + 's'}"
 
 
 def _plural(kind: str) -> str:

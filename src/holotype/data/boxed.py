@@ -133,17 +133,21 @@ def cut_out(table: Table, found: Detections, starts: Sequence[Path], skip: bool)
     boxes = _resolved(found, _files(found, own, starts, skip), skip)
     rows: list[int] = []
     paths: list[str] = []
+    unsaid: list[bool] = []
+    """Is nothing said of the box, nor of its picture? The row of another box of it tells no label."""
     for file, listed in own.items():
         for path in dict.fromkeys((*(with_box(file, box) for box in boxes.get(file, ())), *listed)):
             rows.append(listed.get(path, whole.get(file, next(iter(listed.values()), 0))))
             paths.append(path)
+            unsaid.append(path not in listed and file not in whole)
     if not paths:
         raise InputError(
             f"{found.file} has no box for any picture of {table.name}; check that it is of these images."
         )
     _tell(found, paths, len(own))
     _tell_labels(table, whole, Counter(rows))
-    return _with_classes(table.take(rows, np.array(paths, dtype=object)))
+    cut = table.take(rows, np.array(paths, dtype=object))
+    return _with_classes(replace(cut, label=np.where(unsaid, "", cut.label)))
 
 
 def _with_classes(cut: Table) -> Table:

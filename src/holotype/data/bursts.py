@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -116,13 +116,18 @@ def spread_labels(table: Table, out: np.ndarray) -> Spread:
 
 
 def find_bursts(
-    table: Table, shots: Sequence[Shot], features: np.ndarray, seconds: float = SECONDS
+    table: Table,
+    shots: Sequence[Shot],
+    features: np.ndarray,
+    seconds: float = SECONDS,
+    words: Set[str] = frozenset(),
 ) -> list[str]:
     """(N,) the burst that each image is a frame of, named after its first frame; "" for those that are alone.
 
-    shots: (N,) of the images. features: (N, D) of the frozen backbone.
+    shots: (N,) of the images. features: (N, D) of the frozen backbone. words: labels that the table does not know as
+    such, since they mean other classes or edits have taken them away.
     """
-    frames = list(_frames(table, shots))
+    frames = list(_frames(table, shots, words))
     alike = _Likeness(features, table.usable)
     chains = _Chains(table, seconds)
     for place, (key, time, row) in enumerate(frames):
@@ -140,15 +145,14 @@ def find_bursts(
     return group
 
 
-def _frames(table: Table, shots: Sequence[Shot]) -> Iterator[tuple[str, float, int]]:
+def _frames(table: Table, shots: Sequence[Shot], words: Set[str]) -> Iterator[tuple[str, float, int]]:
     """Camera, time in seconds and row of the usable images whose time is known, in their order."""
     names = relative([str(path) for path in table.path], table.root)
+    labels = {*table.known, *words}
     found = []
     for row in np.flatnonzero(table.usable).tolist():
         if shots[row].taken:
-            found.append(
-                (_camera(names[row], str(table.label[row]), shots[row]), _clock(shots[row]), names[row], row)
-            )
+            found.append((_camera(names[row], labels, shots[row]), _clock(shots[row]), names[row], row))
     for key, time, _, row in sorted(found):
         yield key, time, row
 
@@ -158,7 +162,7 @@ def _clock(shot: Shot) -> float:
     return (datetime.fromisoformat(shot.taken[:19]) - datetime(1970, 1, 1)).total_seconds()
 
 
-def _camera(path: str, label: str, shot: Shot) -> str:
+def _camera(path: str, labels: Set[str], shot: Shot) -> str:
     """What frames of one burst share: a camera that is known by its number, or else the folder and the model.
 
     Folders that only say what people know (fox/, unlabelled/) part no burst.
@@ -166,7 +170,7 @@ def _camera(path: str, label: str, shot: Shot) -> str:
     if shot.serial:
         return shot.camera
     first, *rest = os.path.dirname(path).split("/")
-    if first == label or first.lower() in UNLABELLED_FOLDERS:
+    if first in labels or first.lower() in UNLABELLED_FOLDERS:
         first = ""
     return "\0".join((shot.camera, "/".join((first, *rest))))
 

@@ -5,6 +5,7 @@ What a camera writes is often odd. Nothing of it stops anything: what makes no s
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import warnings
@@ -27,6 +28,9 @@ MAKE, MODEL, EXIF_IFD, GPS_IFD = 0x010F, 0x0110, 0x8769, 0x8825
 SERIAL = 0xA431
 TAKEN = ((0x9003, 0x9011), (0x9004, 0x9012))
 """EXIF tags of a time and of its offset from UTC: when the picture was taken, when it was digitised."""
+TIME = re.compile(r"(\d{4})[:/-](\d\d)[:/-](\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.\d+)?", re.ASCII)
+"""2024:05:31 08:25:38, and what some devices make of it. A day alone is no time."""
+OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 LATITUDE, LONGITUDE = (1, 2, 90.0), (3, 4, 180.0)
 """GPS tags of N, S, E or W and of degrees, minutes and seconds; and the largest number of degrees."""
 LONGEST = 80
@@ -130,11 +134,13 @@ def _model(exif: Image.Exif) -> str:
 def taken_at(exif: dict[int, Any]) -> datetime | None:
     """When a picture was taken, or else digitised; with a time zone where the camera tells it. exif: of EXIF_IFD."""
     for when, offset in TAKEN:
-        try:  # 2024:05:31 08:25:38
-            time = datetime(*map(int, re.split("[: ]", text_of(exif.get(when)))))  # type: ignore[arg-type]
-        except (ValueError, TypeError):  # none, or a clock that was never set: 0000:00:00
+        found = TIME.fullmatch(text_of(exif.get(when)))
+        if found is None:
             continue
-        return time.replace(tzinfo=_zone(text_of(exif.get(offset))))
+        year, month, day, hour, minute, second = map(int, found.groups())
+        zone = _zone(text_of(exif.get(offset)))
+        with contextlib.suppress(ValueError):  # a clock that was never set: 0000:00:00
+            return datetime(year, month, day, hour, minute, second, tzinfo=zone)
     return None
 
 
@@ -146,11 +152,14 @@ def text_of(value: object) -> str:
 
 
 def _zone(text: str) -> timezone | None:
-    """+02:00 -> the zone; None for anything else."""
+    """+02:00 or +0200 -> the zone; None for anything else."""
+    found = OFFSET.fullmatch(text)
+    if found is None:
+        return None
+    offset = timedelta(hours=int(found[2]), minutes=int(found[3]))
     try:
-        sign, hours, minutes = {"+": 1, "-": -1}[text[0]], int(text[1:3]), int(text[4:6])
-        return timezone(sign * timedelta(hours=hours, minutes=minutes))
-    except (KeyError, ValueError, IndexError):
+        return timezone(-offset if found[1] == "-" else offset)
+    except ValueError:  # a day or more
         return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 
@@ -19,14 +19,19 @@ NOTE = "has the label of a frame of its burst"
 
 
 def take_bursts(
-    table: Table, setting: str, shots: Sequence[Shot], features: np.ndarray, out: np.ndarray
+    table: Table,
+    setting: str,
+    shots: Sequence[Shot],
+    features: np.ndarray,
+    out: np.ndarray,
+    words: Set[str] = frozenset(),
 ) -> tuple[Spread, list[str]]:
     """The table with its bursts and the labels that frames take from each other, and what to say of it.
 
     setting: of DiscoverConfig. shots: (N,) what the heads of the files say. features: (N, D) of the frozen backbone.
-    out: (N,) bool, images that people have rejected.
+    out: (N,) bool, images that people have rejected. words: as in find_bursts.
     """
-    group, how = groups_of(table, setting, shots, features, found=", alike")
+    group, how = groups_of(table, setting, shots, features, ", alike", words)
     table = with_groups(table, group)
     spread = spread_labels(table, out)
     if table.group is None:
@@ -35,17 +40,22 @@ def take_bursts(
 
 
 def groups_of(
-    table: Table, setting: str, shots: Sequence[Shot], features: np.ndarray, found: str
+    table: Table,
+    setting: str,
+    shots: Sequence[Shot],
+    features: np.ndarray,
+    found: str,
+    words: Set[str] = frozenset(),
 ) -> tuple[Sequence[str] | np.ndarray, str]:
     """(N,) the burst of each image, "" where it is alone, and how they are known. found: ends that, where they are not
-    told but found."""
+    told but found. words: as in find_bursts."""
     if setting == NO:
         return [""] * len(table), ""
     if table.group is not None and any(table.group):
         return table.group, "as the column group says"
     seconds = SECONDS if setting == AUTO else float(setting)
     how = f"one camera, at most {seconds:g} seconds apart{found}"
-    return find_bursts(table, shots, features, seconds), how
+    return find_bursts(table, shots, features, seconds, words), how
 
 
 def counted(used: np.ndarray) -> str:

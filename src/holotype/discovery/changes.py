@@ -108,7 +108,9 @@ def _by_hand(category: Category, before: Discovery, now: dict[str, Category]) ->
 def in_words(made: list[Change], number: int, file: Path) -> list[str]:
     """A sentence on what was kept, and one for each category that was not."""
     kept = [change.now for change in made if change.became == "kept"]
-    lines = [f"Of the categories of round {number}, {len(kept)} are kept{_listed(kept)}."]
+    lines = [
+        f"Of the categories of round {number}, {len(kept)} {'is' if len(kept) == 1 else 'are'} kept{_listed(kept)}."
+    ]
     for id in dict.fromkeys(change.category_id for change in made if change.category_id):
         rows = [change for change in made if change.category_id == id]
         into = " and ".join(_with(row.now, row.shared) for row in rows if row.now_id)

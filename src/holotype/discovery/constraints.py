@@ -82,6 +82,8 @@ class _Seen:
         self.was = [str(id) for id in images["category_id"].fillna("")]
         self.now = [str(id) for id in corrected.images["category_id"].fillna("")]
         self.note = [str(note) for note in corrected.images["note"].fillna("")]
+        self.noted = [str(note) for note in images["note"].fillna("")]
+        """Before its edits."""
         self.typicality = images["typicality"].fillna(0).to_numpy(float)
         label, problem = images["label"].fillna(""), images["problem"].fillna("")
         self.free = ((label == "") & (problem == "")).to_numpy(bool)
@@ -105,8 +107,10 @@ class _Seen:
         return {path: now for path, now, note in rows if note == MOVED and now}
 
     def rejected(self) -> set[str]:
-        rows = zip(self.path, self.now, self.note, strict=True)
-        return {path for path, now, note in rows if note == REJECTED and not now}
+        """By the edits of this round. What the round left out was rejected before it, and an edit of then that came
+        late may have taken that back."""
+        rows = zip(self.path, self.now, self.note, self.noted, strict=True)
+        return {path for path, now, note, before in rows if note == REJECTED != before and not now}
 
     def typical(self) -> dict[str, str]:
         """Labels of the parts of merged categories, and of what was left of the split ones."""

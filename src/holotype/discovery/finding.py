@@ -75,6 +75,8 @@ class Round:
     """What edits say; the labels are in the table already."""
     taken: frozenset[str] = frozenset()
     """Ids and names of the categories of the rounds before."""
+    words: frozenset[str] = frozenset()
+    """Labels that images came with, whatever they mean and edits have made of them: folders of these names."""
     digests: tuple[str, ...] = ()
     """(N,) of the contents of the images (data/digests.py)."""
     columns: dict[str, np.ndarray] = field(default_factory=dict)
@@ -124,7 +126,8 @@ def take_occasions(round: Round, shots: Shots, embedded: Embeddings) -> None:
     round.columns |= shots.columns() | boxed.columns([str(path) for path in round.table.path])
     if round.table.weight is not None:
         round.columns["weight"] = round.table.weights
-    spread, lines = take_bursts(round.table, round.config.bursts, shots.each, embedded.features, round.out)
+    features, out = embedded.features, round.out
+    spread, lines = take_bursts(round.table, round.config.bursts, shots.each, features, out, round.words)
     round.table = spread.table
     for row in spread.rows:
         embedded.note[row] = "; ".join(part for part in (embedded.note[row], OF_BURST) if part)

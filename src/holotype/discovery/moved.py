@@ -14,20 +14,27 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holotype.categories.edits import LOG, Edit, read_log, to_csv
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Category, Discovery
+from holotype.data.addresses import is_address
+from holotype.data.boxed import columns
 from holotype.data.paths import absolute, relative
 from holotype.discovery.collection import read_collection
 from holotype.discovery.given import read_given, write_given
 from holotype.machine.files import folder_beside, write_text
 from holotype.report.mailed import short_names
 
+if TYPE_CHECKING:  # pandas takes half a second to import
+    import pandas as pd
+
 MOVING = "moving"
 """Folder in that of the run: files that are about to take their places."""
 EARLIER = "earlier.json"
-"""Paths that images had to those that they had next, as seen from the root: files of edits may still name them."""
+"""Paths that images had to those that they have now, as seen from the root: files of edits may still name them. Older
+versions wrote those that came next, by which the way goes on from path to path."""
 Earlier = dict[str, list[str]]
 """The content of that file."""
 STAMPS = "stamps.json"
@@ -111,7 +118,7 @@ def moved(found: Discovery, where: Moves) -> Discovery:
     confirmed = {now.get(path, path): value for path, value in facts.edits.confirmed.items()}
     return dataclasses.replace(
         found,
-        images=found.images.assign(path=[now[path] for path in before]),
+        images=_with_pictures_and_bursts(found.images.assign(path=[now[path] for path in before]), where),
         categories=[_with_paths(category, now) for category in found.categories],
         facts=dataclasses.replace(
             facts,
@@ -120,6 +127,14 @@ def moved(found: Discovery, where: Moves) -> Discovery:
             edits=dataclasses.replace(facts.edits, confirmed=confirmed),
         ),
     )
+
+
+def _with_pictures_and_bursts(images: pd.DataFrame, where: Moves) -> pd.DataFrame:
+    """The table of images, whose paths are those of today, with what else in it is one: the pictures of boxes, and
+    bursts, which are called after a frame unless people have named them."""
+    if "group" in images:
+        images = images.assign(group=[where.moves.get(group, group) for group in images["group"].fillna("")])
+    return images.assign(**columns([str(path) for path in images["path"]])) if "file" in images else images
 
 
 def _with_paths(category: Category, now: Mapping[str, str]) -> Category:
@@ -131,8 +146,10 @@ def _with_paths(category: Category, now: Mapping[str, str]) -> Category:
 
 def _with_moves(earlier: Earlier, moves: Mapping[str, str]) -> Earlier:
     """The latest last: a path may have been that of several images, one after the other."""
-    added = {old: [*(one for one in earlier.get(old, ()) if one != now), now] for old, now in moves.items()}
-    return {**earlier, **added}
+    found = {old: [moves.get(now, now) for now in paths] for old, paths in earlier.items()}
+    for old, now in moves.items():
+        found[old] = [*(one for one in found.get(old, ()) if one != now), now]
+    return found
 
 
 def _elsewhere(edit: Edit, image: str) -> Edit:
@@ -172,9 +189,12 @@ class _Home:
         """The path of today, or as it was given where there is none."""
         if not image or image in self.paths:
             return image
-        places = [relative([image], root)[0] for root in self.roots]
+        if image in self.by_short_name:
+            return self.by_short_name[image]
+        whole = os.path.isabs(image) or is_address(image)  # else it is a short name, which starts at the root
+        places = [relative([image], root)[0] for root in self.roots] if whole else [image]
         for place in places:  # grows while it is walked through
             if place in self.by_place:
                 return self.by_place[place]
             places += [then for then in reversed(self.earlier.get(place, [])) if then not in places]
-        return self.by_short_name.get(image, image)
+        return image

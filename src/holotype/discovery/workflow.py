@@ -161,6 +161,7 @@ def begin(folder: Path, now: Now, config: DiscoverConfig, chosen: Chosen, progre
         earlier_runs=played.runs,
         given=played.given,
         taken=played.taken,
+        words=frozenset((*now.table.known, *now.seen.means)),
         digests=now.digests,
         progress=progress,
         clock=Clock(folder),

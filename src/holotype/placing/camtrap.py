@@ -13,6 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -116,7 +117,7 @@ def write_camtrap(
         files = _put_files(results, media, folder, copy, progress)
         rows = merged(found, rows)
         names = {c.id: scientific_name(c.name) for c in results.found.categories}
-        used = {names.get(results.category_id[row], "") for row in media.row} - {""}
+        used = {names.get(results.category_id[row], "") for some in media.rows for row in some} - {""}
         times = min(one.start for one in found.values()), max(one.end for one in found.values())
         content = package(results, held, times, coordinates(rows), used)
         _write_table(run, folder / "media.csv", MEDIA, _media_rows(results, media, files))
@@ -240,10 +241,13 @@ def _events(results: Results, media: _Media) -> dict[str, dict[str, str]]:
         for row in rows:
             if group := results.group[row]:
                 times.setdefault(group, []).append(media.time[i])
-    return {
-        group: {"eventID": guarded(group), "eventStart": min(some), "eventEnd": max(some)}
-        for group, some in times.items()
-    }
+    events = {}
+    for group, some in times.items():
+        some.sort(
+            key=datetime.fromisoformat
+        )  # by the hour itself: clocks are set back, and some tell no zone
+        events[group] = {"eventID": guarded(group), "eventStart": some[0], "eventEnd": some[-1]}
+    return events
 
 
 def _box(box: Box | None) -> dict[str, str]:

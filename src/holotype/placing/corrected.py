@@ -89,8 +89,9 @@ class Corrected:
         """Let each image have the nearest of the categories in question, and judge by the centres of today."""
         assert self.centres is not None
         index, centre = {id: i for i, id in enumerate(self.ids)}, unit_rows(self.centres.mean)
-        for id in set(ids) - {""}:
-            rows = np.flatnonzero(ids == id)
+        said = ids.copy()  # by the model: what has followed already does not follow again
+        for id in set(said) - {""}:
+            rows = np.flatnonzero(said == id)
             able = [one for one in (id, *sorted(self.rivals.get(id, ()))) if self.centres.n[index[one]]]
             if able:
                 near = unit_rows(features[rows]) @ centre[[index[one] for one in able]].T

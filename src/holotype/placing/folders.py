@@ -6,11 +6,15 @@ ever overwritten: an image whose name is taken by another one gets a number, and
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import filecmp
 import os
 import re
 import shutil
+import stat
 from functools import lru_cache
+from itertools import count, takewhile
 from pathlib import Path
 
 from holotype.data.addresses import split_inside, split_query
@@ -48,7 +52,9 @@ class Folders:
         refuse_links(root)
         self.root = root
         self._folder: dict[str, Path] = {}
-        self._next: dict[tuple[str, str], int] = {}
+        self._there: dict[Path, list[Path]] = {}
+        """First name that a file may have to those of name.jpg, name (2).jpg, ... that an earlier command made."""
+        self._next: dict[Path, int] = {}
 
     def folder(self, name: str) -> Path:
         """The folder of a category; names that look alike on disk, such as a/b and a_b, get a number."""
@@ -71,19 +77,22 @@ class Folders:
 
     def _link(self, path: str, folder: Path) -> Path:
         stem, ending = file_name(path)
-        key = (str(folder), stem + ending)
-        number = self._next.get(key, 1)
+        first = folder / (stem + ending)
+        if first not in self._there:
+            names = (folder / numbered(stem, ending, number) for number in count(1))
+            self._there[first] = list(takewhile(os.path.lexists, names))
+        there = self._there[first]
+        if (same := next((target for target in there if is_same(path, target)), None)) is not None:
+            there.remove(same)  # another image with the same content has a file of its own
+            return same
+        number = self._next.get(first, 1)
         while True:
             target = folder / numbered(stem, ending, number)
-            if _is_same(path, target):
-                return target
-            try:
+            number += 1
+            with contextlib.suppress(FileExistsError):
                 place(path, target)
-            except FileExistsError:
-                number += 1
-                continue
-            self._next[key] = number + 1
-            return target
+                self._next[first] = number
+                return target
 
 
 def place(path: str, target: Path, *, copy: bool = False) -> str:
@@ -136,13 +145,19 @@ def _copy(source: str, target: Path) -> None:
 
 def _write(path: str, target: Path) -> None:
     _check_free(target)
+    content = _content(path, target)
+    with beside(target) as part:
+        part.write_bytes(content)
+        _reserve(target)
+
+
+def _content(path: str, target: Path) -> bytes:
+    """Of the file that a part of a file becomes."""
     try:
         image, _ = read_image(path)
     except ImageProblem as problem:
         raise OSError(str(problem)) from problem
-    with beside(target) as part:
-        part.write_bytes(encoded(image, FORMATS.get(target.suffix.lower(), "PNG"), quality=QUALITY))
-        _reserve(target)
+    return encoded(image, FORMATS.get(target.suffix.lower(), "PNG"), quality=QUALITY)
 
 
 def _check_free(target: Path) -> None:
@@ -156,9 +171,16 @@ def _reserve(target: Path) -> None:
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
 
 
-def _is_same(path: str, target: Path) -> bool:
+def is_same(path: str, target: Path) -> bool:
+    """Is `target` what `place` has made of the image at `path`: a link to it, or a copy of what it holds?"""
     try:
-        return os.path.samefile(path, target)
+        if is_part(path):
+            return target.read_bytes() == _content(path, target)
+        if os.path.samefile(path, target):
+            return True
+        there = os.lstat(target)
+        copied = stat.S_ISREG(there.st_mode) and there.st_nlink == 1  # else it is a link to another image
+        return copied and filecmp.cmp(path, target, shallow=False)
     except OSError:
         return False
 

@@ -10,7 +10,7 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from holotype.data.addresses import is_address
@@ -19,7 +19,7 @@ from holotype.data.stores import stamp_of
 from holotype.errors import InputError
 from holotype.machine.bars import counting
 from holotype.machine.locks import hold
-from holotype.placing.folders import COPY, file_name, free_name, is_part, numbered, place, safe_name
+from holotype.placing.folders import COPY, file_name, free_name, is_part, is_same, numbered, place, safe_name
 from holotype.placing.manifest import Made, Manifest, entries, read_manifest, stamp
 
 
@@ -116,6 +116,7 @@ class _Sorting:
 
     def _stay(self, wanted: Sequence[Wanted]) -> list[_Waiting]:
         """Note what may stay where it is; returns the images that need a file, and finds out which files may go."""
+        self._follow(wanted)
         by_image: dict[str, list[str]] = {}
         for name, made in self.kept.files.items():
             by_image.setdefault(made.image, []).append(name)
@@ -134,10 +135,30 @@ class _Sorting:
             self.done.file.append(here)
         for image, names in by_image.items():
             there = [name for name in names if os.path.lexists(self.root / name)]
-            may_go = [name for name in there if image_exists(image) and self.kept.look(name)[0]]
+            is_there = image_exists(image)
+            may_go = [name for name in there if (is_there or self._dangles(name)) and self.kept.look(name)[0]]
             self.surplus.update(may_go)
             self.done.left += len(there) - len(may_go)
         return waiting
+
+    def _follow(self, wanted: Sequence[Wanted]) -> None:
+        """Let the list call images by their paths of today: where one is gone and its file is what one that the list
+        does not know would become, that is the same image, moved or renamed. Size and time say which to look at."""
+        listed, asked = {made.image for made in self.kept.files.values()}, {one.path for one in wanted}
+        gone = {image for image in listed - asked if not image_exists(image)}
+        new: dict[tuple[str, str], list[str]] = {}
+        for path in sorted(asked - listed) if gone else ():
+            if image_exists(path):
+                new.setdefault((_image_stamp(path), _part_of(path)), []).append(path)
+        for name, made in self.kept.files.items():
+            able = new.get((made.image_stamp, _part_of(made.image)), []) if made.image in gone else []
+            if (same := next((path for path in able if is_same(path, self.root / name)), None)) is not None:
+                self.kept.files[name] = replace(made, image=same)
+                able.remove(same)
+
+    def _dangles(self, name: str) -> bool:
+        """Is the file a link that leads nowhere, and so nothing that is left of an image?"""
+        return os.path.islink(self.root / name) and not os.path.exists(self.root / name)
 
     def _go(self, waiting: Sequence[_Waiting]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         """(file now, file then) of what moves, and (file, image) of what is new."""
@@ -219,6 +240,11 @@ class _Sorting:
 def _image_stamp(path: str) -> str:
     file = file_of(path)
     return stamp_of(file) if is_address(file) else stamp(os.stat(file))
+
+
+def _part_of(path: str) -> str:
+    """What of its file an image is; "" = the whole."""
+    return path[len(file_of(path)) :]
 
 
 def _expected(path: str) -> Made | None:

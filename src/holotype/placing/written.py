@@ -14,15 +14,15 @@ from functools import cached_property
 from pathlib import Path
 
 from holotype.categories.found import UNNAMED, Category, Discovery
-from holotype.categories.standing import Standing
+from holotype.categories.standing import CONFIRMED, MOVED, Standing
 from holotype.data.boxes import Box, split_box
 from holotype.data.columns import FORMULA, guarded, quoted
 from holotype.data.containers import image_exists
 from holotype.errors import InputError
 from holotype.placing.ours import write_own
 
-BY_HAND = ("moved by hand", "confirmed by hand")
-"""Notes that edits leave (categories/standing.py)."""
+BY_HAND = (MOVED, CONFIRMED)
+"""Notes that edits leave."""
 BOM = "\ufeff"
 """By which Excel knows that a CSV file is UTF-8."""
 
@@ -112,7 +112,7 @@ def write_labels(run: Path, file: Path, *, every: bool = False) -> Labelled:
     """A CSV file of paths and labels, as `holotype discover --labels` reads it; with the boxes and the groups that
     people have told, where there are such.
 
-    Of images that came with a label or were confirmed; every: of all that are in a category.
+    Of images of which a person has said what they show; every: of all that are in a category.
     """
     if file.suffix.lower() != ".csv":
         raise InputError(f"Labels are written as .csv, not as {file.name!r}.")
@@ -121,7 +121,7 @@ def write_labels(run: Path, file: Path, *, every: bool = False) -> Labelled:
     by_class = Counter(name for name in label if name)
     if not by_class:
         raise InputError(
-            f"No image of {run} is labelled or confirmed; confirm some in the report, or add --all."
+            f"No image of {run} is labelled, moved or confirmed; confirm some in the report, or add --all."
         )
 
     def write(part: Path) -> None:
@@ -144,8 +144,8 @@ def labels(results: Results, *, every: bool = False) -> list[str]:
     standing, called = Standing(results.found), class_names(results.found.categories)
     confirmed = results.found.facts.edits.confirmed
     found = []
-    for path, own, id, problem in zip(
-        results.path, results.label, results.category_id, results.problem, strict=True
+    for path, own, id, problem, said in zip(
+        results.path, results.label, results.category_id, results.problem, results.by_hand, strict=True
     ):
         if path in confirmed:
             category = standing.find(confirmed[path])
@@ -153,7 +153,7 @@ def labels(results: Results, *, every: bool = False) -> list[str]:
         elif own and problem:
             found.append(called.get(own, own))
         else:
-            found.append(called.get(id, "") if own or every else "")
+            found.append(called.get(id, "") if said or every else "")
     return found
 
 

@@ -8,12 +8,15 @@ const asEdit = (row) => Object.fromEntries(COLUMNS.map((column, at) => [column, 
 /** The log of the run folder, of all rounds. */
 const wholeLog = (discovery) => [...discovery.log, ...(discovery.earlier_log ?? [])].map(asEdit);
 
+/** A path from the top of a machine or of a store; all others start at the folder of the images. */
+const WHOLE = /^(?:[\\/]|[A-Za-z]:[\\/]|\w+:\/\/)/;
+
 /** Follows a collection that was moved, or whose images this page calls by short names: the edit with the name of today. */
 function atHome(discovery, paths, edit) {
   if (!edit.image || paths.has(edit.image)) return edit;
   const { root, earlier_roots: before } = discovery.facts;
   const parts = edit.image.split(/[\\/]/);
-  for (let first = 1; root === undefined && first < parts.length; first++) {
+  for (let first = 1; root === undefined && WHOLE.test(edit.image) && first < parts.length; first++) {
     const end = parts.slice(first).join("/");
     if (paths.has(end)) return { ...edit, image: end };
   }

@@ -96,7 +96,7 @@ function closeLook(i, position, n, turn) {
   const shown = where && boxOf(i) ? framed(picture, boxOf(i)) : picture;
   const facts = [
     ["Category", category ? h("a", { href: link(category), onclick: (event) => event.target.closest("dialog").close() }, glyph(category.kind), " ", category.name) : "none"],
-    ["Could also be", images.second[i] >= 0 && now.categories[images.second[i]].index !== now.category[i] ? now.categories[images.second[i]].name : null],
+    ["Could also be", secondOf(i)?.name ?? null],
     ["Probability", share(images.probability[i])], ["Known score", share(images.known_score[i])], ["Typicality", share(images.typicality[i])],
     ["Label", images.label[i] >= 0 ? nameOf(images.labels[images.label[i]]) : "none"], ["Confirmed as", labelOf(i) || null],
     ...occasionFacts(i), ["Doubtful", now.doubtful[i] ? "yes" : null], ["Note", now.note.get(i) || null], ["Problem", images.problem[i] || null],

@@ -60,6 +60,11 @@ let now = null;
 const findCategory = (word) => now.awake(word);
 /** What people call the category of an id; a known class of the run may have been renamed. */
 const nameOf = (id) => now.byId.get(id)?.name ?? id;
+/** Where an image would lie if not where it does, as things stand: what was merged is another one, what is gone none. */
+const secondOf = (i) => {
+  const other = findCategory(data.categories[images.second[i]]?.id ?? "");
+  return other && other.index !== now.category[i] ? other : null;
+};
 const labelOf = (i) => nameOf(now.label(i));
 const alive = () => now.categories.filter(isAwake);
 const novel = () => alive().filter((category) => category.kind === "novel")

@@ -154,10 +154,7 @@ function categoryView(id) {
     category.n > now.members[category.index].length ? h("p", { class: "soft" }, `${number(category.n - now.members[category.index].length)} more are in assignments.csv.`) : null));
 }
 
-const guess = (i) => {
-  const other = now.categories[images.second[i]];
-  return other && other.index !== now.category[i] ? `or ${other.name}?` : "";
-};
+const guess = (i) => (secondOf(i) ? `or ${secondOf(i).name}?` : "");
 
 function categoryHead(category) {
   const new_ = category.kind === "novel";
