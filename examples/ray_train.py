@@ -44,7 +44,8 @@ def main(words: list[str] | None = None) -> None:
     settings = {name: yaml.safe_load(value) for name, value in pairs}
     settings["out"] = str(given.out.absolute())
     dataset = os.path.abspath(given.dataset) if os.path.exists(given.dataset) else given.dataset
-    ray.init(given.address)
+    # by itself Ray would join whichever cluster runs on this machine
+    ray.init(given.address or os.environ.get("RAY_ADDRESS", "local"))
     trainer = TorchTrainer(
         train_worker,
         train_loop_config={"method": given.method, "dataset": dataset, "settings": settings},

@@ -85,6 +85,22 @@ def test_slices_fail_and_workers_fall_without_harm_to_others(cluster, tmp_path: 
     assert sorted(set(tries)) == list(range(12))
 
 
+@pytest.mark.parametrize(("told", "meant"), [("", "local"), ("auto", "auto")])
+def test_no_cluster_is_joined_that_nobody_named(
+    cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, meant: str
+) -> None:
+    def asked(address: str | None = None, **more: object) -> None:
+        raise RuntimeError(f"asked for {address}")
+
+    monkeypatch.setenv("RAY_ADDRESS", told)
+    monkeypatch.setattr(ray, "init", asked)
+    with (
+        pytest.raises(InputError, match=f"asked for {meant}"),
+        connected(WriteSlice(str(tmp_path)), None, 1, gpus=False),
+    ):
+        pass
+
+
 def test_a_signal_means_what_it_meant(cluster, tmp_path: Path) -> None:
     """Ray takes SIGTERM for itself, and nothing would be saved."""
     before = signal.getsignal(signal.SIGTERM)

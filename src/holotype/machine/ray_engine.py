@@ -24,6 +24,8 @@ from holotype.errors import InputError
 from holotype.machine.device import limit_processors
 from holotype.machine.engine import IN_A_ROW, Done, Engine, Failed, SliceJob, reason_of
 
+LOCAL = "local"
+"""What Ray calls a cluster of this machine alone, which it starts."""
 SECONDS_TO_ANSWER = 5.0
 """An address answers within this, or is taken for dead."""
 SECONDS_TO_START = 120.0
@@ -78,20 +80,20 @@ def connected(job: SliceJob, address: str | None, actors: int | None, *, gpus: b
     """An engine whose workers are there. gpus: each has one, where the cluster has any. Raises InputError where the
     cluster does not answer, or cannot hold so many workers."""
     check_installed()
-    address = address or os.environ.get("RAY_ADDRESS") or None
+    # by itself Ray would join whichever cluster runs on this machine, and fall with it
+    address = address or os.environ.get("RAY_ADDRESS") or LOCAL
     _check_answers(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray
 
-    own = {} if address else {"include_dashboard": False}
+    own = {"include_dashboard": False} if address == LOCAL else {}
     before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
     except (OSError, RuntimeError, ValueError) as error:
-        raise InputError(
-            f"Ray at {address or 'this machine'} cannot be used ({reason_of(error)})."
-        ) from error
+        where = "on this machine" if address == LOCAL else f"at {address}"
+        raise InputError(f"Ray {where} cannot be used ({reason_of(error)}).") from error
     finally:
         if threading.current_thread() is threading.main_thread() and before is not None:
             signal.signal(signal.SIGTERM, before)  # Ray sets its own, which would not save anything
@@ -106,11 +108,11 @@ def connected(job: SliceJob, address: str | None, actors: int | None, *, gpus: b
         ray.shutdown()
 
 
-def _check_answers(address: str | None) -> None:
+def _check_answers(address: str) -> None:
     """Ray itself tries for two minutes."""
-    if address in (None, "auto", "local"):
+    if address in ("auto", LOCAL):
         return
-    host, _, port = str(address).removeprefix("ray://").rpartition(":")
+    host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), SECONDS_TO_ANSWER) as line:
             line.sendall(GREETING)
