@@ -17,6 +17,7 @@ from holotype.categories.edits import Edit
 from holotype.errors import InputError
 from holotype.methods import Prediction
 from holotype.methods.debgcd import DebGCD
+from holotype.models.networks import import_timm
 from holotype.placing.corrected import corrected
 from holotype.placing.export import CHECKED, Exported, Parity, Sample, compare, export_onnx, facts, sample
 from holotype.runs.trained import Trained, load_trained
@@ -34,6 +35,21 @@ def run(request, tmp_path_factory, squares_folder, tiny_backbone_file):
 def runtime():
     pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
     return pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
+
+
+def test_a_rotary_network_becomes_a_graph_too(runtime, squares_folder, tmp_path) -> None:
+    """Its positions are a table here, and its class token is the only row of the last block."""
+    from safetensors.torch import save_file
+
+    small = {"embed_dim": 48, "depth": 2, "num_heads": 3}
+    torch.manual_seed(0)
+    network = import_timm().create_model("vit_small_patch16_dinov3", img_size=32, num_classes=0, **small)
+    told = {"timm": "vit_small_patch16_dinov3.lvd1689m", "image_size": "32", "settings": json.dumps(small)}
+    save_file(network.state_dict(), tmp_path / "rotary.safetensors", metadata=told)
+    train_small(tmp_path / "run", squares_folder, tmp_path / "rotary.safetensors", "simgcd", epochs=1)
+    parity = export_onnx(tmp_path / "run", tmp_path / "model.onnx")
+    assert parity.sound
+    assert max(parity.features, parity.probability) < 1e-5
 
 
 def test_onnx_places_images_as_torch_does(run, runtime, squares_folder, tmp_path) -> None:
