@@ -45,7 +45,7 @@ def main(words: list[str] | None = None) -> None:
     settings["out"] = str(given.out.absolute())
     dataset = os.path.abspath(given.dataset) if os.path.exists(given.dataset) else given.dataset
     # by itself Ray would join whichever cluster runs on this machine
-    ray.init(given.address or os.environ.get("RAY_ADDRESS", "local"))
+    ray.init(given.address or os.environ.get("RAY_ADDRESS") or "local")
     trainer = TorchTrainer(
         train_worker,
         train_loop_config={"method": given.method, "dataset": dataset, "settings": settings},

@@ -154,7 +154,10 @@ function categoryView(id) {
     category.n > now.members[category.index].length ? h("p", { class: "soft" }, `${number(category.n - now.members[category.index].length)} more are in assignments.csv.`) : null));
 }
 
-const guess = (i) => (secondOf(i) ? `or ${secondOf(i).name}?` : "");
+const guess = (i) => {
+  const other = secondOf(i);
+  return other ? `or ${other.name}?` : "";
+};
 
 function categoryHead(category) {
   const new_ = category.kind === "novel";
