@@ -1,6 +1,7 @@
 """Can the confidence of a discovery be taken at its word? Measured against the truth, which it never saw.
 
     python benchmarks/confidence.py full0 full1 part1 part3
+    python benchmarks/confidence.py cub5 cifar5 --cub DIR --cifar DIR
 
 Prints a line for each collection and writes experiments/results/confidence/embedded.json:
 error      calibration error (ten equal bins) of the method's own score, and of the calibrated probability
@@ -13,12 +14,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from samples import Found, discovered, find_case, given_words, is_right, write_record
+from samples import Case, Found, discovered, find_case, given_words, is_right, write_record
 from script import one_sentence
+from twenty import find_collection
 
 from holotype.categories.calibration import calibrate
 from holotype.categories.purity import estimate
@@ -28,6 +31,15 @@ COLUMNS = (
     *("case", "images", "k", "classes", "all", "own_error", "error", "mean_own", "mean"),
     *("doubtful", "mistakes", "categories", "inside"),
 )
+
+
+def case_of(word: str, roots: dict[str, Path], work: Path) -> Case:
+    """A case of the embedded sample, or twenty classes of CUB or CIFAR that nobody has counted."""
+    if not word.startswith(("cub", "cifar")):
+        return find_case(word, work)
+    table = find_collection(word, roots, work).table
+    truth, seed = np.asarray(table.truth, dtype=object), int("".join(filter(str.isdigit, word)))
+    return Case(word, replace(table, truth=None), truth, "auto", seed)
 
 
 def calibration_error(probability: np.ndarray, right: np.ndarray, bins: int = 10) -> float:
@@ -94,16 +106,20 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("case", nargs="+", help="full0, full1, ... or part0, part1, ...")
+    parser.add_argument("case", nargs="+", help="full0, full1, ..., part0, ..., cub0, ... or cifar0, ...")
+    parser.add_argument("--cub", type=Path, help="folder of CUB-200-2011")
+    parser.add_argument("--cifar", type=Path, help="folder of the CIFAR-100 sample")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or auto (default: cpu)")
     parser.add_argument("--work", type=Path, default=Path("runs/samples"), help="folder of the discoveries")
     parser.add_argument("--out", type=Path, default=Path("experiments/results/confidence/embedded.json"))
     given = parser.parse_args(words)
+    roots = {name: getattr(given, name) for name in ("cub", "cifar") if getattr(given, name)}
     print(" ".join(name.rjust(10) for name in COLUMNS))
     rows = []
     for word in given.case:
-        rows.append(measure(discovered(find_case(word, given.work), given.work)))
+        rows.append(measure(discovered(case_of(word, roots, given.work), given.work, given.device)))
         print(line(rows[-1]), flush=True)
-    write_record(given.out, "confidence.py", given_words(words), {"cases": rows})
+    write_record(given.out, "confidence.py", given_words(words), {"cases": rows}, given.device)
     return 0
 
 

@@ -43,6 +43,7 @@ import holotype
 from holotype.cluster.count import pick_k, settle
 from holotype.data.table import Table
 from holotype.errors import InputError
+from holotype.machine.device import Compute
 from holotype.machine.files import write_text
 from holotype.runs.trained import load_trained
 
@@ -81,7 +82,9 @@ def count(features: np.ndarray, label: np.ndarray, known: int) -> int:
     return pick_k(settle(torch.from_numpy(features), torch.from_numpy(label), known))
 
 
-def train(table: Table, problem: Problem, label: np.ndarray, k: int, folder: Path) -> tuple[np.ndarray, int]:
+def train(
+    table: Table, problem: Problem, label: np.ndarray, k: int, folder: Path, device: str
+) -> tuple[np.ndarray, int]:
     """Trained features of the problem's images, and how many categories are used."""
     paths = [str(table.path[row]) for row in problem.rows]
     with (folder / "images.csv").open("w", newline="") as stream:
@@ -99,16 +102,16 @@ def train(table: Table, problem: Problem, label: np.ndarray, k: int, folder: Pat
         settings=settings,
         k=k,
         cache_views="4+0",
-        device="cpu",
+        device=device,
         progress=False,
         out=str(run),
     )
     placed = pd.read_csv(run / "assignments.csv")["category_id"].value_counts()
     used = int((placed >= USED * len(paths) / k).sum())
-    return load_trained(str(run), "cpu").features(paths).features, used
+    return load_trained(str(run), device).features(paths).features, used
 
 
-def answer(table: Table, frozen: np.ndarray, problem: Problem) -> dict[str, Any]:
+def answer(table: Table, frozen: np.ndarray, problem: Problem, device: str) -> dict[str, Any]:
     """One line of the record."""
     started = time.monotonic()
     seen, unseen = halves(problem.label)
@@ -119,7 +122,7 @@ def answer(table: Table, frozen: np.ndarray, problem: Problem) -> dict[str, Any]
     }
     with tempfile.TemporaryDirectory() as folder:
         k = max(round(MORE * found["frozen"]), problem.known + 1)
-        trained, found["used"] = train(table, problem, seen, k, Path(folder))
+        trained, found["used"] = train(table, problem, seen, k, Path(folder), device)
     found["trained half"] = count(trained, unseen, problem.known)
     line = {"name": problem.name, "images": len(mine), "known": problem.known, "k": problem.k}
     return line | {"tail": problem.tail} | found | {"seconds": round(time.monotonic() - started)}
@@ -145,6 +148,7 @@ def table_of(problems: Sequence[dict[str, Any]]) -> str:
 def main(words: Sequence[str] | None = None) -> int:
     parser = data_parser(__doc__)
     parser.add_argument("--problems", type=int, default=4, help="random problems of each large data set")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or auto (default: cpu)")
     parser.add_argument("--table", type=Path, metavar="FILE", help="print the table of such a file")
     given = parser.parse_args(words)
     if given.table:
@@ -153,11 +157,11 @@ def main(words: Sequence[str] | None = None) -> int:
     if given.out is None:
         raise InputError("Name the file to write with --out FILE.json.")
     told = command(list(words) if words is not None else sys.argv[1:], "counting_trained.py")
-    record: dict[str, Any] = {"command": told, **facts(torch.device("cpu")), "problems": []}
+    record: dict[str, Any] = {"command": told, **facts(Compute.on(given.device).device), "problems": []}
     for dataset in given.datasets:
         table, frozen = embedded(dataset, given.root, BACKBONE)
         for problem in problems_of(dataset, table, given.problems):
-            record["problems"].append(answer(table, frozen, problem))
+            record["problems"].append(answer(table, frozen, problem, given.device))
             print(json.dumps(record["problems"][-1]), flush=True)
             write_text(given.out, json.dumps(record, indent=1) + "\n")
     return 0

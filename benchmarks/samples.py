@@ -102,11 +102,11 @@ def draw_part(whole: Table, truth: np.ndarray, seed: int) -> Case:
     return Case(f"part{seed}", table, own, n if seed % 2 else "auto", seed)
 
 
-def discovered(case: Case, work: Path) -> Found:
+def discovered(case: Case, work: Path, device: str = "cpu") -> Found:
     """Train, or read what was trained before."""
     folder = work / "runs" / case.name
     one = {"seed": case.seed, "seeds": 1, "long_tail": "no"}
-    config = DiscoverConfig(k=case.k, steps=STEPS, backbone="embedded", device="cpu", **one)
+    config = DiscoverConfig(k=case.k, steps=STEPS, backbone="embedded", device=device, **one)
     discover_table(case.table, config, folder, progress=False)
     trained = load_trained(folder, "cpu")
     features = read_features(folder, len(case.table))
@@ -114,7 +114,7 @@ def discovered(case: Case, work: Path) -> Found:
     features = np.asarray(features, np.float32)
     said, score, _ = predict(trained.method, features)
     embedded = embed_table(
-        case.table, load_backbone(config.network), Compute.on("cpu"), folder / "embeddings"
+        case.table, load_backbone(config.network), Compute.on(device), folder / "embeddings"
     )
     return Found(case, len(trained.ids), said, score, features, embedded.features)
 
@@ -129,14 +129,15 @@ def is_right(case: Case, category: np.ndarray) -> np.ndarray:
     return np.array([stands_for.get(int(c), -1) == own for c, own in zip(category, y, strict=True)])
 
 
-def write_record(path: Path, script: str, words: Sequence[str], content: dict[str, Any]) -> None:
+def write_record(
+    path: Path, script: str, words: Sequence[str], content: dict[str, Any], device: str = "cpu"
+) -> None:
     """A record with the command, the commit and the machine that made it."""
     made = {
         "command": " ".join(["python", f"benchmarks/{script}", *words]),
         "commit": commit(),
-        "hardware": hardware(Compute.on("cpu").device),
+        "hardware": hardware(Compute.on(device).device),
         "backbone": "embedded",
-        "data": "fashion-sample",
         "steps": STEPS,
     }
     write_text(path, json.dumps(made | content, indent=1) + "\n")
@@ -145,7 +146,7 @@ def write_record(path: Path, script: str, words: Sequence[str], content: dict[st
 def given_words(words: Sequence[str] | None) -> list[str]:
     """The words of a command line for its record, without the folders of whoever ran it."""
     given = list(sys.argv[1:] if words is None else words)
-    for name in ("--work", "--out"):
+    for name in ("--work", "--out", "--cub", "--cifar"):
         if name in given:
             at = given.index(name)
             del given[at : at + 2]

@@ -41,7 +41,7 @@ def test_every_answer_is_there_and_told(squares: Table, tiny_backbone_file, monk
     place = {name: i for i, name in enumerate(sorted(set(truth)))}
     noise = np.random.default_rng(0).normal(0, 0.01, (len(truth), len(place)))
     frozen = (np.eye(len(place))[[place[name] for name in truth]] + noise).astype(np.float32)
-    line = answer(squares, frozen, problem)
+    line = answer(squares, frozen, problem, "cpu")
     assert line["k"] == len(place)
     assert line["frozen"] in (len(place), len(place) + 1)
     assert all(line[key] >= problem.known for key in ("frozen half", "trained half"))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pools
 import pytest
-from stability import Judge, bare, fates, line, main, pool, summarise, voices
+from pools import pool
+from stability import Judge, bare, fates, line, main, summarise, voices
 from twenty import Collection, find_collection
 
+from holotype.data.sources import load_table
 from holotype.data.table import Table
 
 Y = np.repeat(np.arange(4), 10)
@@ -66,7 +69,21 @@ def test_what_was_trained_is_read(tmp_path) -> None:
     p = np.random.default_rng(0).random((3, 40, 4)).astype(np.float16)
     (tmp_path / "pools").mkdir()
     np.savez(tmp_path / "pools" / "made0+equal.npz", p=p)
-    assert (pool(made(), "frozen", "equal", 2, 10, tmp_path) == p[:2]).all()
+    assert (pool(made(), "frozen", "equal", 2, 10, tmp_path, "cpu") == p[:2]).all()
+
+
+def test_whole_trainings_are_kept_and_differ_in_their_seed_alone(
+    squares_folder, tiny_backbone_file, tmp_path, monkeypatch
+) -> None:
+    squares = load_table(squares_folder / "squares.csv")
+    monkeypatch.setattr(pools, "BACKBONE", str(tiny_backbone_file))
+    of = Collection("squares0", squares, 4)
+    first = pool(of, "whole", "equal", 2, 4, tmp_path, "cpu")
+    assert first.shape == (2, len(squares), 4)
+    assert not (first[0] == first[1]).all()
+    (tmp_path / "whole" / "squares0+equal+4+1.npz").unlink()
+    again = pool(of, "whole", "equal", 2, 4, tmp_path, "cpu")
+    assert (again == first).all()
 
 
 def test_a_whole_study_of_a_small_part(tmp_path, capsys) -> None:

@@ -1,0 +1,38 @@
+"""The study of confidence: its error is the one that is told, and collections of twenty classes count nothing."""
+
+from __future__ import annotations
+
+import confidence
+import numpy as np
+import pytest
+from confidence import calibration_error, case_of
+from twenty import Collection
+
+from holotype.data.table import Table
+from holotype.errors import InputError
+
+
+def test_the_error_is_what_was_promised_less_what_came_true() -> None:
+    promised, right = np.array([0.95] * 10 + [0.55] * 10), np.array([True] * 9 + [False] + [True, False] * 5)
+    assert calibration_error(promised, right) == pytest.approx(0.5 * 0.05 + 0.5 * 0.05)
+    assert calibration_error(np.ones(4), np.ones(4, dtype=bool)) == 0
+
+
+def test_twenty_classes_are_found_without_their_truth_and_without_a_number(monkeypatch, tmp_path) -> None:
+    truth = np.array(["a", "a", "b"], dtype=object)
+    table = Table(
+        np.array(["1.png", "2.png", "3.png"], dtype=object),
+        np.array(["a", "", ""], dtype=object),
+        ("a",),
+        truth,
+    )
+    monkeypatch.setattr(confidence, "find_collection", lambda word, roots, work: Collection(word, table, 2))
+    case = case_of("cub12-uneven", {"cub": tmp_path}, tmp_path)
+    assert case.table.truth is None
+    assert case.truth.tolist() == ["a", "a", "b"]
+    assert (case.k, case.seed) == ("auto", 12)
+
+
+def test_a_collection_without_its_folder_is_told(tmp_path) -> None:
+    with pytest.raises(InputError, match="--cub"):
+        case_of("cub1", {}, tmp_path)
