@@ -220,7 +220,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"{name}: {one['mean']} ± {one['deviation']} (n = {one['n']})")
     out = given.out or Path("experiments/results/stability") / f"{given.way}.json"
     made = {
-        "command": " ".join(["python", "benchmarks/stability.py", *bare(given_words(words))]),
+        "command": " ".join(["python", "benchmarks/stability.py", *given_words(words)]),
         "commit": commit(),
         "hardware": hardware(Compute.on(given.device).device),
         "way": given.way,
@@ -232,16 +232,6 @@ def main(words: Sequence[str] | None = None) -> int:
     }
     write_text(out, json.dumps(made, indent=1) + "\n")
     return 0
-
-
-def bare(words: Sequence[str]) -> list[str]:
-    """Without the folders of whoever ran it."""
-    kept = list(words)
-    for name in ("--cub", "--cifar"):
-        if name in kept:
-            at = kept.index(name)
-            del kept[at : at + 2]
-    return kept
 
 
 if __name__ == "__main__":

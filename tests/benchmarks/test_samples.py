@@ -56,4 +56,5 @@ def test_a_record_says_how_it_was_made(tmp_path) -> None:
 def test_a_record_does_not_name_the_folders_of_whoever_made_it() -> None:
     words = ["full0", "--work", "/somewhere", "--seeds", "0", "1", "--out", "a.json"]
     assert given_words(words) == ["full0", "--seeds", "0", "1"]
+    assert given_words(["cub0", "--cub", "/somewhere", "--way", "whole"]) == ["cub0", "--way", "whole"]
     assert given_words(["part1"]) == ["part1"]

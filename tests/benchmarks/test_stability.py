@@ -8,7 +8,7 @@ import numpy as np
 import pools
 import pytest
 from pools import pool
-from stability import Judge, bare, fates, line, main, summarise, voices
+from stability import Judge, fates, line, main, summarise, voices
 from twenty import Collection, find_collection
 
 from holotype.data.sources import load_table
@@ -102,7 +102,3 @@ def test_a_whole_study_of_a_small_part(tmp_path, capsys) -> None:
     assert main(["sample3", "--seeds", "1"]) == 2
     assert main([*words, "--sizes", "different"]) == 2  # the labels have chosen equal ones
     assert "choose equal sizes, which were not trained" in capsys.readouterr().err
-
-
-def test_folders_are_nobodys_business() -> None:
-    assert bare(["cub0", "--cub", "/somewhere", "--way", "whole"]) == ["cub0", "--way", "whole"]
