@@ -114,7 +114,7 @@ def discovered(case: Case, work: Path, device: str = "cpu") -> Found:
     features = np.asarray(features, np.float32)
     said, score, _ = predict(trained.method, features)
     embedded = embed_table(
-        case.table, load_backbone(config.network), Compute.on(device), folder / "embeddings"
+        case.table, load_backbone(config.network), Compute.on(device), work / "embedded" / case.name
     )
     return Found(case, len(trained.ids), said, score, features, embedded.features)
 

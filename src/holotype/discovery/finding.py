@@ -25,6 +25,7 @@ from holotype.discovery.bursting import NOTE as OF_BURST
 from holotype.discovery.bursting import check_enough, draws_itself, take_bursts
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.constraints import Constraints
+from holotype.discovery.corrected_number import as_drawn, with_corrections
 from holotype.discovery.forecast import count_trainings
 from holotype.discovery.plan import draw_sample, make_plan, pick_preset, resolved, spread_epochs
 from holotype.discovery.several import Outcome, clear, keep_seeds, kept_seeds, train
@@ -73,6 +74,8 @@ class Round:
     earlier_runs: tuple[str, ...] = ()
     given: Constraints = field(default_factory=Constraints)
     """What edits say; the labels are in the table already."""
+    came: np.ndarray | None = None
+    """(N,) the labels that images came with, where those of the table are others."""
     taken: frozenset[str] = frozenset()
     """Ids and names of the categories of the rounds before."""
     words: frozenset[str] = frozenset()
@@ -177,8 +180,12 @@ def choose_k(round: Round, features: np.ndarray) -> tuple[int, CountEstimate | N
     if config.k == "auto":
         with round.clock.step("counting"):
             count = count_categories(round, features)
-        log.info(f"{count.words} Training with {pick_k(count)}.")
-    k = pick_k(count) if count else int(config.k)
+        k, why = pick_k(count), f"Training with {pick_k(count)}."
+        if round.before and round.before.count and (round.given.labels or round.given.rejected):
+            k, why = with_corrections(count, round.before, round.table)
+        log.info(f"{count.words} {why}")
+    else:
+        k = int(config.k)
     if k < len(round.table.known):  # edits have made known what --k did not count
         k = len(round.table.known)
         log.warning(
@@ -189,7 +196,8 @@ def choose_k(round: Round, features: np.ndarray) -> tuple[int, CountEstimate | N
 
 def count_categories(round: Round, features: np.ndarray) -> CountEstimate:
     """Estimate k from the embeddings, or read what an earlier call with the same input found."""
-    table, config = round.table, round.config
+    config = round.config
+    table = round.table if round.came is None else as_drawn(round.table, round.came)
     if round.out.any():
         table, features = table.take(~round.out), features[~round.out]
     content = hashlib.sha256(" ".join(round.digests).encode()).hexdigest()  # a repaired image looks otherwise

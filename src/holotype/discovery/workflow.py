@@ -160,6 +160,7 @@ def begin(folder: Path, now: Now, config: DiscoverConfig, chosen: Chosen, progre
         before=played.applied.discovery if played.applied else None,
         earlier_runs=played.runs,
         given=played.given,
+        came=now.table.label if played.given.labels else None,
         taken=played.taken,
         words=frozenset((*now.table.known, *now.seen.means)),
         digests=now.digests,

@@ -1,0 +1,71 @@
+"""How many categories there are once people have corrected a round.
+
+The count supposes that labels were drawn at random (cluster/class_size.py). Labels from edits are picked: where images
+were wrong, and a few in each new category. Counted with them, a collection seems to have many small classes. So they
+take no part in the count; and where people have merged, parted and rejected, what they have left is the number, with
+what the count has changed by since.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from holotype.categories.found import Discovery
+from holotype.cluster.count import pick_k
+from holotype.cluster.curve import CountEstimate
+from holotype.data.paths import relative
+from holotype.data.table import Table
+
+
+def as_drawn(table: Table, came: np.ndarray) -> Table:
+    """The table less the labels from edits. came: (N,) the labels that images came with.
+
+    An image that came with a label keeps the one it has now, if it is of a class that others came with too. Frames of a
+    burst share a label: they keep it where one of them came with it.
+    """
+    with_label = came != ""
+    if table.group is not None:
+        of_burst = table.group != ""
+        with_label = with_label | (of_burst & np.isin(table.group, table.group[with_label & of_burst]))
+    drawn = with_label & np.isin(table.label, came[came != ""])
+    label = np.where(drawn, table.label, "")
+    known = tuple(name for name in table.known if (label == name).any())
+    return replace(table, label=label, known=known)
+
+
+def n_left(before: Discovery, table: Table) -> int:
+    """Categories after the edits of a round: the classes that are known now, and the new categories that are left.
+
+    A class that has labels for the first time is no further category where most of its images lay in one.
+    """
+    place = dict(
+        zip(_paths(before), (str(id) for id in before.images["category_id"].fillna("")), strict=True)
+    )
+    paths = np.array(relative([str(path) for path in table.path], table.root), dtype=object)
+    left = {category.id for category in before.categories if category.n} - set(table.known)
+    for name in set(table.known) - set(before.known):
+        lay = [place.get(path, "") for path in paths[table.label == name]]
+        left -= {id for id in set(lay) if 2 * lay.count(id) > len(lay)}
+    return len(table.known) + len(left)
+
+
+def with_corrections(count: CountEstimate, before: Discovery, table: Table) -> tuple[int, str]:
+    """The number to train with, and why. before: the round before, as corrected, whose number was counted.
+
+    Of the same images the count changes by chance alone, so that it has a say only where images have come or gone.
+    """
+    assert before.count is not None
+    left, grown, change = n_left(before, table), 0, ""
+    if set(_paths(before)) != set(relative([str(path) for path in table.path], table.root)):
+        grown = pick_k(count) - pick_k(CountEstimate.from_dict(before.count))
+    if grown:
+        more = "higher" if grown > 0 else "lower"
+        change = f", and with the images that have come or gone the count is {abs(grown)} {more}"
+    k = max(left + grown, len(table.known))
+    return k, f"Corrections have left {left} categories{change}. Training with {k}."
+
+
+def _paths(found: Discovery) -> list[str]:
+    return relative([str(path) for path in found.images["path"]], found.facts.root)
