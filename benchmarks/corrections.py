@@ -58,7 +58,8 @@ from holotype.machine.device import Compute, pick_device
 from holotype.machine.files import write_text
 from holotype.runs.provenance import commit, hardware
 
-KEYS = ("collections", "steps", "backbone")
+SETTINGS = ("backbone", "steps", "k")
+KEYS = (*SETTINGS, "collections")
 """Of a record."""
 
 
@@ -152,8 +153,11 @@ def add_others(rows: Sequence[dict[str, Any]], of: Collection, folders: dict[int
 
 
 def read_rows(files: Sequence[Path]) -> list[dict[str, Any]]:
-    """The runs of several records; one that several hold counts once."""
-    rows = [row for file in files for row in read_record(file, KEYS, "corrections.py")["collections"]]
+    """The runs of several records of one kind; a run that several hold counts once."""
+    records = [read_record(file, KEYS, "corrections.py") for file in files]
+    if len({tuple(record[key] for key in SETTINGS) for record in records}) > 1:
+        raise InputError(f"The records differ in {', '.join(SETTINGS)}; name those of one kind.")
+    rows = [row for record in records for row in record["collections"]]
     return list({(row["collection"], row["seed"]): row for row in rows}.values())
 
 
@@ -209,7 +213,7 @@ def make_parser() -> argparse.ArgumentParser:
 def write(given: argparse.Namespace, words: Sequence[str] | None, rows: Sequence[dict[str, Any]]) -> None:
     """The record of the runs so far."""
     made = {
-        "command": " ".join(["python", "benchmarks/corrections.py", *bare(given_words(words))]),
+        "command": " ".join(["python", "benchmarks/corrections.py", *nameless(words)]),
         "commit": commit(),
         "hardware": hardware(Compute.on(given.device).device),
         "backbone": Path(given.backbone).name,
@@ -219,6 +223,15 @@ def write(given: argparse.Namespace, words: Sequence[str] | None, rows: Sequence
         "collections": rows,
     }
     write_text(given.out, json.dumps(made, indent=1) + "\n")
+
+
+def nameless(words: Sequence[str] | None) -> list[str]:
+    """The words of the command without the folders of whoever ran it."""
+    kept = bare(given_words(words))
+    if "--backbone" in kept:
+        at = kept.index("--backbone") + 1
+        kept[at] = Path(kept[at]).name
+    return kept
 
 
 if __name__ == "__main__":
