@@ -104,7 +104,8 @@ class Judge:
 
     def score(self, found: Discovery, rows: np.ndarray) -> float:
         """All of these images, in per cent; one that is in no category is wrong. rows: (N,) bool."""
-        assert [str(path) for path in found.images["path"]] == self.path
+        if [str(path) for path in found.images["path"]] != self.path:
+            raise InputError("The runs in --work are of images that lay elsewhere; choose another folder.")
         id = found.images["category_id"].fillna("").to_numpy(dtype=object)
         placed = rows & (id != "")
         if not placed.any():

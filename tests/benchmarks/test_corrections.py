@@ -14,6 +14,7 @@ from twenty import Collection
 from holotype.categories.found import Discovery
 from holotype.data.sources import load_table
 from holotype.data.table import Table
+from holotype.errors import InputError
 
 
 def found(ids: list[str]) -> Discovery:
@@ -32,6 +33,8 @@ def test_all_is_that_of_the_rows_and_a_rejected_image_is_wrong() -> None:
     assert judge.score(found(ids), judge.free) == pytest.approx(100 * 5 / 7, abs=1e-3)
     untouched = judge.free & (np.array(ids) != "")
     assert judge.score(found(ids), untouched) == pytest.approx(100 * 5 / 6, abs=1e-3)
+    with pytest.raises(InputError, match="lay elsewhere"):
+        judge.score(found(ids[::-1][:7]), untouched)
     renamed = [{"a": "z", "new-01": "y"}.get(id, id) for id in ids]
     assert judge.score(found(renamed), untouched) == judge.score(found(ids), untouched)
 
@@ -129,3 +132,21 @@ def test_folders_are_nobodys_business() -> None:
         "y",
     ]
     assert nameless(words) == ["cub9", "--backbone", "net.safetensors"]
+
+
+def test_what_was_measured_before_a_stop_is_kept(squares, tmp_path, monkeypatch) -> None:
+    def stopped(of, seed, *_) -> dict:
+        if seed == 2:
+            raise InputError("stopped")
+        score = {"round 1": 50.0, "corrected": 52.0, "round 2": 60.0}
+        return {
+            **{"collection": "squares", "seed": seed, "untouched": score, "everything": score, "k": [4, 5]},
+            **{"corrections": 80, "edits": {}, "labels": 60, "seconds": [1.0, 1.0]},
+        }
+
+    monkeypatch.setattr(corrections, "measure", stopped)
+    monkeypatch.setattr(corrections, "add_others", lambda *_: None)
+    out = tmp_path / "record.json"
+    words = ["squares", "--seeds", "1", "2", "--work", str(tmp_path), "--device", "cpu", "--out", str(out)]
+    assert main(words) == 2
+    assert [row["seed"] for row in json.loads(out.read_text())["collections"]] == [1]
