@@ -140,8 +140,15 @@ def test_what_was_measured_before_a_stop_is_kept(squares, tmp_path, monkeypatch)
             raise InputError("stopped")
         score = {"round 1": 50.0, "corrected": 52.0, "round 2": 60.0}
         return {
-            **{"collection": "squares", "seed": seed, "untouched": score, "everything": score, "k": [4, 5]},
-            **{"corrections": 80, "edits": {}, "labels": 60, "seconds": [1.0, 1.0]},
+            "collection": "squares",
+            "seed": seed,
+            "untouched": score,
+            "everything": score,
+            "k": [4, 5],
+            "corrections": 80,
+            "edits": {},
+            "labels": 60,
+            "seconds": [1.0, 1.0],
         }
 
     monkeypatch.setattr(corrections, "measure", stopped)
