@@ -61,7 +61,10 @@ def test_copies(run, tmp_path, holotype) -> None:
     ("words", "told"),
     [
         ("{run}", "needs one of --folders, --labels, --coco, --camtrap-dp"),
-        ("{run} --coco a.json --labels b.csv", "not allowed with"),
+        (
+            "{run} --coco a.json --labels b.csv",
+            "--coco and --labels do not go together; give one of the two.",
+        ),
         ("{run} --coco {out}/a.json --all", "--all says nothing about --coco; it goes with --labels."),
         ("{run} --labels {out}/a.csv --copy", "it goes with --folders or --camtrap-dp"),
         ("{run} --folders {out}/a --deployments folders", "it goes with --camtrap-dp"),

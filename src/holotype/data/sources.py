@@ -181,7 +181,7 @@ def check_trainable(table: Table) -> None:
         )
     if not (table.usable & ~table.labelled).any():
         raise InputError(
-            f"Every usable image{where} is labelled, so that nothing is left to place; put images without a label into "
+            f"Every usable image{where} is labelled, so nothing is left to place; put images without a label into "
             "a folder called unlabelled, beside those of the classes, or name the labels with --labels."
         )
 

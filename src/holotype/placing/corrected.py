@@ -144,7 +144,7 @@ def with_centres(run: Path, plain: Corrected, found: Discovery) -> Corrected:
     features = read_features(run, len(found.images))
     if features is None:
         log.warning(
-            f"There is no features.npy in {run}, so that categories which were split off by hand get no new images; "
+            f"There is no features.npy in {run}, so categories which were split off by hand get no new images; "
             "holotype report makes it."
         )
         return plain

@@ -29,7 +29,7 @@ def with_map(folder: Path, *, device: str = "auto", progress: bool = False) -> D
     if features is None:
         features = compute_features(folder, found, device, progress)
         if not np.isfinite(features).any():
-            log.warning(f"No image of {folder} can be read any more, so that there is no map.")
+            log.warning(f"No image of {folder} can be read any more, so there is no map.")
             return found
         write_features(folder, features)
         features = features.astype(np.float16)  # as they are kept: a command that goes on finds these
