@@ -15,6 +15,7 @@ from holotype.methods import METHODS
 from holotype.methods.clustered import Clustered
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "family.svg"
+HEAD = "What the trained methods share, and what each makes of it"
 SHARED = ("image", "two or more views", "frozen blocks", "last block learns", "feature")
 """What every method is given, in its order."""
 
@@ -57,7 +58,7 @@ def draw() -> str:
         '<defs><marker id="end" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8"'
         ' markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 8 4 0 8Z" fill="#6b7280"/></marker></defs>',
         f'<rect x=".5" y=".5" width="759" height="{HEIGHT - 1}" rx="14" fill="#fcfcfa" stroke="#d9dce1"/>',
-        '<text x="24" y="32" font-size="15" font-weight="bold">What the trained methods share, and what each makes of it</text>',
+        f'<text x="24" y="32" font-size="15" font-weight="bold">{HEAD}</text>',
         *(shared(number, words) for number, words in enumerate(SHARED)),
         *(arrow(place) for place in PLACES.values() if place.on),
         *(box(name, place) for name, place in PLACES.items()),
