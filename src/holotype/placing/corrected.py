@@ -145,7 +145,7 @@ def with_centres(run: Path, plain: Corrected, found: Discovery) -> Corrected:
     if features is None:
         log.warning(
             f"There is no features.npy in {run}, so categories which were split off by hand get no new images; "
-            "holotype report makes it."
+            f"holotype cut {run} makes it."
         )
         return plain
     ids = tuple(plain.called)
