@@ -48,12 +48,11 @@ def load_table(
     boxes: Path | None = None,
     box_confidence: float = CONFIDENCE,
 ) -> Table:
-    """Images from a folder, a table file, Parquet files or tars of images, or a store on the network (an address such
-    as s3://bucket/photos); with `labels`, the source gives the images and the file `labels` all labels (folder names
-    then mean nothing, and images it does not list are unlabelled).
+    """Images from a folder, a table file, Parquet files or tars of images, or an address such as s3://bucket/photos.
 
-    unlabelled: labels, or folders that would be labels, which mean none. skip_missing: rows of a file without an image
-    are left out. boxes: MegaDetector's output or COCO annotations; then the images are the boxes, of at least this
+    labels: a file that gives all labels; folder names then mean nothing, and images that it does not list are
+    unlabelled. unlabelled: labels, or folders that would be labels, which mean none. skip_missing: rows of a file
+    without an image are left out. boxes: MegaDetector's output or COCO annotations; then the images are the boxes, of at least this
     confidence where a detector tells one.
     """
     table = _whole(str(source), labels, skip_missing, boxes is not None)
