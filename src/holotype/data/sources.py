@@ -52,8 +52,8 @@ def load_table(
 
     labels: a file that gives all labels; folder names then mean nothing, and images that it does not list are
     unlabelled. unlabelled: labels, or folders that would be labels, which mean none. skip_missing: rows of a file
-    without an image are left out. boxes: MegaDetector's output or COCO annotations; then the images are the boxes, of at least this
-    confidence where a detector tells one.
+    without an image are left out. boxes: MegaDetector's output or COCO annotations; then the images are the
+    boxes, of at least this confidence where a detector tells one.
     """
     table = _whole(str(source), labels, skip_missing, boxes is not None)
     if boxes is not None:
