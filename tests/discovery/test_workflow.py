@@ -16,7 +16,6 @@ from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import COLUMNS, Discovery
 from holotype.cluster.count import CountEstimate, pick_k
 from holotype.data.sources import load_table
-from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.workflow import discover, discover_table
 from holotype.errors import InputError, Stopped
 from holotype.machine.sealed import read_sealed
@@ -155,13 +154,6 @@ def test_settings_by_name_in_python(squares_folder, tiny_backbone_file, tmp_path
     settings = {"k": 4, "steps": 4, "backbone": str(tiny_backbone_file), "device": "cpu", "progress": False}
     found = discover(squares_folder, out=tmp_path / "run", **settings)
     assert len(found.images) == 64  # squares.csv is no image
-    with pytest.raises(InputError, match="does not take the setting 'stepps'; did you mean steps"):
-        discover(squares_folder, out=tmp_path / "other", stepps=3)
-    with pytest.raises(InputError, match="does not take the setting 'quux'; there are k, method, backbone"):
-        discover(squares_folder, out=tmp_path / "other", quux=3)
-    assert not (tmp_path / "other").exists()
-    said = " ".join((discover.__doc__ or "").split())
-    assert f"names: {', '.join(one.name for one in dataclasses.fields(DiscoverConfig))}." in said
 
 
 def test_images_that_cannot_be_read_are_told(squares_folder, small, tmp_path) -> None:
