@@ -28,7 +28,8 @@ def command(argv: Sequence[str]) -> int:
             f"\nAgainst the truth that training never saw, both with {k} categories:\n\n{table(shown.scores)}\n\n"
             f"per cent of the {record['n']} unlabelled images, one global assignment of categories to classes.\n"
             "Old: images of the 5 known classes. New: images of the 5 that had to be discovered.\n"
-            "kmeans: on the features that the discovery began with."
+            "kmeans: on the features that the discovery began with.\n\n"
+            f"Look at it in a browser: {shown.report}"
         )
     return 0
 
