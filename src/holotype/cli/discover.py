@@ -242,8 +242,8 @@ def summary(found: Discovery, folder: Path) -> str:
         "",
         f"{several(int(images.doubtful.sum()), 'image is', 'images are')} doubtful. Round {facts.round}; {seconds}.",
     ]
-    lines.append(f"Every image with its category: {folder / 'assignments.csv'}")
-    lines.append(f"Report: {folder / 'report.html'}")
     if caveat := facts.backbone.get("caveat"):
         lines.append(f"Backbone {facts.backbone['name']}: {caveat}")
+    lines.append(f"Every image with its category: {folder / 'assignments.csv'}")
+    lines.append(f"Report: {folder / 'report.html'}")
     return "\n".join(lines)
