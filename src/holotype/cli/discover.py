@@ -92,7 +92,8 @@ def first_look(table: Table, config: DiscoverConfig, out: str | None, images: st
 
     for given in (table, seen.table.take(seen.table.usable)):
         check_table(given, config)
-    since = foresee(Path(out) if out else find_folder(default_folder(images), table), table, progress)
+    folder = Path(out) if out else find_folder(default_folder(images), table)
+    since = foresee(folder, table, config, progress)
     if speaks() and since:
         say(since)
     words = forecast(table, config, foresee_backbone(config.network, pick_device(config.device))).words
