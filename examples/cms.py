@@ -9,7 +9,7 @@ Differs: K is given, and images are placed by semi-supervised k-means, as in GCD
 shifted many times agglomeratively and finds K by the way. The bank holds projections of the centre crops.
 From the top of the repository:
 
-    PYTHONPATH=examples holotype train cms:CMS fashion-sample --method.alpha 0.5
+    PYTHONPATH=examples holotype train cms:CMS fashion-sample --method.alpha 0.5 --train.epochs 20
 """
 
 from dataclasses import dataclass

@@ -6,7 +6,7 @@ The classifier's K prototypes start at the centres of semi-supervised k-means. n
 whose features lie nearest to those of image i: both should fall into the same category (the idea of SCAN,
 Van Gansbeke et al. 2020). The mean-entropy term L_me keeps all K in use. From the top of the repository:
 
-    PYTHONPATH=examples holotype train my_method:Mine fashion-sample --method.near 0.5
+    PYTHONPATH=examples holotype train my_method:Mine fashion-sample --method.near 0.5 --train.epochs 20
 """
 
 from dataclasses import dataclass

@@ -72,7 +72,7 @@ def test_help_names_every_command(holotype) -> None:
 def test_help_of_train_names_methods_and_data_sets(holotype) -> None:
     text = holotype("train", "--help").out
     assert all(name in text for name in (*METHODS, *BENCHMARKS))
-    assert "--preset default or as_run or reading" in text
+    assert "--preset default, as_run or reading" in text
 
 
 # -- runs ---------------------------------------------------------------------------------------------

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from holotype.categories.features import write_features
+from holotype.categories.features import read_features, write_features
 from holotype.categories.found import Discovery
 from holotype.report.build import read_data
+from small_run import train_small
 from tests.categories.test_tree import collection
 
 
@@ -69,8 +71,30 @@ def test_what_cannot_be_is_one_sentence(holotype, made_run, words, says) -> None
     assert told.err.count("\n") == 1
 
 
-def test_a_run_without_features_is_one_sentence(holotype, made_run, tmp_path) -> None:
+def test_a_run_without_features_and_model_is_one_sentence(holotype, made_run, tmp_path) -> None:
     (made_run / "features.npy").unlink()
     told = holotype("cut", made_run)
-    assert (told.code, "holotype report" in told.err) == (2, True)
+    assert (told.code, "model.json" in told.err, told.err.count("\n")) == (2, True, 1)
     assert "There is no folder" in holotype("cut", tmp_path / "nowhere").err
+
+
+def test_a_tree_that_is_kept_needs_no_features(holotype, made_run) -> None:
+    before = holotype("cut", made_run).out
+    (made_run / "features.npy").unlink()
+    assert holotype("cut", made_run).out == before
+
+
+def test_features_that_were_deleted_are_made_again(
+    holotype, tmp_path, squares_folder, tiny_backbone_file
+) -> None:
+    """Also after a report, which needs them for its first map alone."""
+    run = tmp_path / "run"
+    train_small(run, squares_folder, tiny_backbone_file, epochs=1)
+    assert holotype("report", run, "--no-progress").code == 0
+    before = read_features(run, 64)
+    (run / "features.npy").unlink()
+    (run / "tree.json").unlink()
+    told = holotype("cut", run, "--no-progress")
+    assert told.code == 0, told.err
+    assert "they can be cut at" in told.out
+    assert np.allclose(read_features(run, 64), before, equal_nan=True)

@@ -176,6 +176,9 @@ def test_the_summary_says_what_was_found_and_where(tmp_path: Path) -> None:
         "A stand-in.",
     ):
         assert part in text, part
+    assert (
+        text.splitlines()[-1] == f"Report: {tmp_path / 'report.html'}"
+    )  # what to do next is not to be looked for
 
 
 def named(kind: str, n: int) -> list[Category]:

@@ -19,7 +19,7 @@ import pytest
         (["--actors", "0", "--engine", "ray"], "--actors must be"),
         (["--slice", "4097"], "more than 4,096 images"),
         (["--slice", "0"], "--slice must be"),
-        (["--engine", "spark"], "invalid choice: 'spark'"),
+        (["--engine", "spark"], "--engine cannot be 'spark'; it is one of local, ray."),
     ],
 )
 def test_bad_flags(words: list[str], says: str, holotype, squares_folder: Path, tmp_path: Path) -> None:

@@ -26,6 +26,9 @@ def test_it_says_what_was_written(run, tmp_path, holotype) -> None:
     assert "New: 40 hard links." in said["--folders"].out
     labelled = int((Discovery.load(run).images.label != "").sum())
     assert said["--labels"].out.startswith(f"{labelled} labels of 5 classes: ")
+    assert "Go on with: holotype discover IMAGES --labels" in said["--labels"].out
+    every = holotype("write", run, "--labels", tmp_path / "every.csv", "--all")
+    assert (every.code, "Go on with" in every.out) == (0, False)  # nothing is left to find
     assert "40 images, 40 annotations, 9 categories: " in said["--coco"].out
     assert "40 images of 1 deployment: " in said["--camtrap-dp"].out
     assert "40 images without a time of the camera" in said["--camtrap-dp"].out
@@ -61,7 +64,10 @@ def test_copies(run, tmp_path, holotype) -> None:
     ("words", "told"),
     [
         ("{run}", "needs one of --folders, --labels, --coco, --camtrap-dp"),
-        ("{run} --coco a.json --labels b.csv", "not allowed with"),
+        (
+            "{run} --coco a.json --labels b.csv",
+            "--coco and --labels do not go together; give one of the two.",
+        ),
         ("{run} --coco {out}/a.json --all", "--all says nothing about --coco; it goes with --labels."),
         ("{run} --labels {out}/a.csv --copy", "it goes with --folders or --camtrap-dp"),
         ("{run} --folders {out}/a --deployments folders", "it goes with --camtrap-dp"),

@@ -63,5 +63,5 @@ def test_what_was_said_is_not_said_again(caplog):
     assert search(1) == ["Only 1 concept was found: it repeats to fill the 8 places of a step."]
     assert search(3) == search(9) == search(2)
     assert len(search(7)) == 1
-    assert "so that the concept loss is 0" in search(0)[1]
+    assert "so the concept loss is 0" in search(0)[1]
     assert len(search(0)) == len(search(1)) == 2

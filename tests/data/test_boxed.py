@@ -128,7 +128,7 @@ def test_detections_of_a_folder(photos: Path, caplog) -> None:
     ]
     assert "3 boxes in 2 pictures. Left out: 2 pictures without a box." in caplog.text
     assert "1 labelled picture has several boxes, each of which takes the label." in caplog.text
-    assert "No labelled picture of deer has a box, so that it is no class here." in caplog.text
+    assert "No labelled picture of deer has a box, so it is no class here." in caplog.text
     assert load_table(photos, boxes=boxes).known == ("fox",)
     assert len(load_table(photos)) == 4  # nothing is looked for that nobody has named
 

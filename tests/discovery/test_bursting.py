@@ -78,7 +78,7 @@ def test_groups_of_different_labels_are_told() -> None:
     table = made(list("abc"), ["fox", "deer", ""], ["x", "x", "x"])
     found, lines = take_bursts(table, "auto", shots(0, 1, 2), looks(0, 0, 0), np.zeros(3, dtype=bool))
     assert list(found.table.label) == ["fox", "deer", ""]
-    assert lines[-1] == "Frames of one burst carry different labels, so that its other frames take none: x."
+    assert lines[-1] == "Frames of one burst carry different labels, so its other frames take none: x."
 
 
 def test_more_categories_than_bursts_are_refused() -> None:

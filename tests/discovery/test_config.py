@@ -11,6 +11,7 @@ import pytest
 from holotype.cli.discover import make_parser
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.estimator import Discoverer
+from holotype.discovery.workflow import discover
 from holotype.errors import InputError
 from holotype.models.backbone import BackboneConfig
 
@@ -98,3 +99,13 @@ def test_the_network_is_the_one_that_was_taken() -> None:
     assert full.with_network(full.network) == full
     taken = config.with_network(BackboneConfig("embedded", image_size=128))
     assert (taken.backbone, taken.image_size) == ("embedded", 128)
+
+
+def test_the_function_names_them_and_tells_of_others(tmp_path) -> None:
+    """Before it looks at the images: there are none here."""
+    said = " ".join((discover.__doc__ or "").split())
+    assert f"by the same names: {', '.join(DEFAULTS)}." in said
+    with pytest.raises(InputError, match="does not take the setting 'stepps'; did you mean steps"):
+        discover(tmp_path / "nowhere", stepps=3)
+    with pytest.raises(InputError, match="does not take the setting 'quux'; there are k, method, backbone"):
+        discover(tmp_path / "nowhere", quux=3)

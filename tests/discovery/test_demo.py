@@ -8,8 +8,9 @@ from holotype.data.benchmarks import load_benchmark
 from holotype.data.decode import read_image
 from holotype.data.protocol import gcd_split
 from holotype.discovery.config import DiscoverConfig
-from holotype.discovery.demo import run_demo, table, write_sample
+from holotype.discovery.demo import Demo, run_demo, table, write_sample
 from holotype.report.data import read_scores
+from small_run import small_discovery
 
 
 def test_the_demo_places_every_image_and_scores_both_methods(tmp_path, tiny_backbone_file):
@@ -51,6 +52,16 @@ def test_of_two_demos_at_once_one_writes_the_images(tmp_path, monkeypatch):
     monkeypatch.setattr("holotype.discovery.demo.read_image", overtaken)
     assert len(write_sample(split, tmp_path)) == 6
     assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "labels.csv"]
+
+
+def test_the_last_line_is_where_to_look(tmp_path, monkeypatch, capsys):
+    scores = {"n": 2, "all": 0.5, "old": 0.5, "new": 0.5, "share_old": 0.5}
+    found = small_discovery(("Bag",), ["Bag", "new-01"])
+    shown = Demo(found, {"kmeans": scores, "rpc": scores}, tmp_path / "run" / "report.html")
+    monkeypatch.setattr("holotype.discovery.demo.run_demo", lambda out, config, progress: shown)
+    assert main(["demo", "--out", str(tmp_path)]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == f"Look at it in a browser: {tmp_path / 'run' / 'report.html'}"
 
 
 def test_demo_help_names_its_flags(capsys):

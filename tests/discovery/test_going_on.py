@@ -106,7 +106,9 @@ def id_of(found: Discovery, path: Path) -> str:
     return str(found.images.set_index("path").category_id[str(path)])
 
 
-def test_images_come_go_are_repaired_renamed_and_labelled(go, photos, tmp_path, caplog, monkeypatch) -> None:
+def test_images_come_go_are_repaired_renamed_and_labelled(
+    go, photos, small, tmp_path, caplog, monkeypatch
+) -> None:
     first, heap = go(), photos / "unlabelled"
     for number in range(4):
         paint(heap / f"blue-9{number}.png", COLOURS["blue"], 90 + number)
@@ -122,12 +124,17 @@ def test_images_come_go_are_repaired_renamed_and_labelled(go, photos, tmp_path, 
     )
     run, said = tmp_path / "run", "4 images new, 1 gone, 1 repaired, 3 renamed, 1 label new, 1 label changed."
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
-    assert foresee(run, load_table(photos)) == f"Since round 1 in {run}: {said}"
+    asked = small(method="kmeans", k=4)
+    trains = "\nAnother round would be trained."
+    assert foresee(run, load_table(photos), asked) == f"Since round 1 in {run}: {said}{trains}"
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
     second = go()
     assert f"Since round 1: {said}" in caplog.text
-    assert foresee(run, load_table(photos)) == f"Since round 2 in {run}: no other images or labels."
-    assert foresee(tmp_path / "other", load_table(photos)) == ""
+    same = f"Since round 2 in {run}: no other images or labels."
+    assert foresee(run, load_table(photos), asked) == f"{same}\nWhat it found would stand."
+    told = foresee(run, load_table(photos), small(method="kmeans", k=5))
+    assert told == f"{same}\nAsked for otherwise than in round 2: --k 5 (was 4).{trains}"
+    assert foresee(tmp_path / "other", load_table(photos), asked) == ""
     assert {Path(path).name for path in read} == {*(f"blue-9{i}.png" for i in range(4)), "red-14.png"}
     assert (second.facts.round, len(second.images)) == (2, 67)
     assert id_of(second, photos / "green" / "red-00.png") == "green"

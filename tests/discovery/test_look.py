@@ -67,7 +67,7 @@ def test_every_line_that_is_due(messy: Path, monkeypatch: pytest.MonkeyPatch) ->
     ]
     assert [line.partition(":")[0] for line in seen.unread] == [
         "2 images cannot be read",
-        "No labelled image of hedgehog can be read, so that it is no class here.",
+        "No labelled image of hedgehog can be read, so it is no class here.",
     ]
     assert "red kite/5.jpg is empty (0 bytes)." in seen.unread[0]
     assert seen.table.known == ("Canna Lily", "canna_lily", "red kite", "unsorted")
@@ -122,7 +122,7 @@ def test_a_collection_of_nothing_readable(tmp_path: Path) -> None:
         (tmp_path / name / "1.jpg").write_bytes(name.encode())
     seen = look(load_table(tmp_path), DiscoverConfig())
     assert seen.table.known == ()
-    assert "No labelled image of a, b can be read, so that they are no classes here." in seen.unread
+    assert "No labelled image of a, b can be read, so they are no classes here." in seen.unread
 
 
 def test_a_discovery_begins_with_the_same_lines(

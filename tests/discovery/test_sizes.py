@@ -27,12 +27,12 @@ def test_the_labels_are_asked() -> None:
     uneven, words = choose_sizes(DiscoverConfig(), *collection([100, 60, 36, 22, 13, 8]))
     assert uneven
     assert words == (
-        "Sizes: known classes have 4 to 50 labelled images, and unlabelled ones near them in proportion, so that "
+        "Sizes: known classes have 4 to 50 labelled images, and unlabelled ones near them in proportion, so "
         "different sizes are expected (--long-tail no has it otherwise)."
     )
     uneven, words = choose_sizes(DiscoverConfig(), *collection([40] * 6))
     assert not uneven
-    assert words.endswith("so that equal sizes are expected (--long-tail yes has it otherwise).")
+    assert words.endswith("so equal sizes are expected (--long-tail yes has it otherwise).")
 
 
 @pytest.mark.parametrize(("asked", "uneven"), [("yes", True), (True, True), ("no", False), (False, False)])

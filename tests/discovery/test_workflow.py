@@ -154,8 +154,6 @@ def test_settings_by_name_in_python(squares_folder, tiny_backbone_file, tmp_path
     settings = {"k": 4, "steps": 4, "backbone": str(tiny_backbone_file), "device": "cpu", "progress": False}
     found = discover(squares_folder, out=tmp_path / "run", **settings)
     assert len(found.images) == 64  # squares.csv is no image
-    with pytest.raises(InputError, match="does not take this setting"):
-        discover(squares_folder, out=tmp_path / "other", epochs=3)
 
 
 def test_images_that_cannot_be_read_are_told(squares_folder, small, tmp_path) -> None:

@@ -59,10 +59,14 @@ def test_the_commands_run(photos: Path, holotype) -> None:
         run = Path(words[words.index("--out") + 1])
         assert f"Report: {run / 'report.html'}" in outcome.out
         assert len(pd.read_csv(run / "assignments.csv")) == 64
-    for name in re.findall(r"^\| (`.+?) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE):
-        for file in re.findall(r"`([^`]+)`", name):
-            # the last two are there once there is something to keep
-            assert (run / file).exists() or file in ("edits.csv", "earlier.json", "heartbeat.json"), file
+    rows = re.findall(r"^\| (`.+?) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    told = [file.rstrip("/") for row in rows for file in re.findall(r"`([^`]+)`", row)]
+    left = {file.name for file in run.iterdir()}
+    assert left - set(told) == set()
+    formats = PAGE.with_name("formats.md").read_text(encoding="utf-8")
+    assert [name for name in left if f"`{name}" not in formats] == []
+    # these are there once there is something to keep
+    assert set(told) - left <= {"edits.csv", "earlier.json", "heartbeat.json"}
 
 
 def test_the_python_runs(photos: Path, capsys) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -65,6 +66,9 @@ def test_the_python_runs(tmp_path, monkeypatch, squares_folder, tiny_backbone_fi
     told = names["answer"]((squares_folder / frame.path[0]).read_bytes())
     assert told["category_id"] == names["again"].predict([images[0]])[0]
     assert told["problem"] == ""
+    assert json.loads(json.dumps(told)) == told  # it can be sent
+    for content in (b"", b"no image", b"%!PS-Adobe-3.0 EPSF-3.0\n"):
+        assert names["answer"](content) == {"problem": "This is no image that can be read."}
 
 
 def test_the_page_tells_the_columns_and_the_rule() -> None:

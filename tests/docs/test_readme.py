@@ -268,3 +268,17 @@ def test_the_example_method_trains(holotype, tmp_path, monkeypatch, squares_fold
 def test_the_example_is_short() -> None:
     text = (TOP / "examples" / "my_method.py").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 100
+
+
+def test_every_flag_of_every_command_is_on_a_page() -> None:
+    """Those of `holotype train` are settings, which its help and the cards of the methods list."""
+    text = "\n".join(document.read_text(encoding="utf-8") for document in DOCUMENTS)
+    for name in COMMANDS:
+        module = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}")
+        if not hasattr(module, "make_parser"):
+            assert name == "train"
+            continue
+        for action in module.make_parser()._actions:
+            flags = [flag for flag in action.option_strings if flag.startswith("--")]
+            told = [flag for flag in flags if re.search(rf"{re.escape(flag)}(?![\w-])", text)]
+            assert told or not flags, (name, flags)

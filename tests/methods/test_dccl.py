@@ -245,7 +245,7 @@ def test_without_a_concept_the_loss_is_zero_and_one_line_says_so(caplog):
         for epoch in range(3):
             method.before_epoch(STAGE, epoch, blobs.images())
     assert [record.getMessage() for record in caplog.records] == [
-        "No concept was found among 127 images, so that the concept loss is 0; "
+        "No concept was found among 127 images, so the concept loss is 0; "
         "a lower --method.least_similarity links more of them."
     ]
     batch = blobs.batch(method)

@@ -14,6 +14,7 @@ from torch import nn
 from holotype.errors import InputError
 from holotype.machine import torchvision_cure as _torchvision
 from holotype.models.backbone import EMBEDDED, BackboneConfig, load_backbone, state_digest
+from holotype.models.hub_client import why_not_fetched
 
 _torchvision.cure()
 import timm  # noqa: E402
@@ -59,10 +60,10 @@ def test_a_hub_out_of_reach_becomes_advice(monkeypatch: pytest.MonkeyPatch, erro
     with pytest.raises(InputError) as raised:
         load_backbone(BackboneConfig("vit_base_patch16_224.dino"))
     said = str(raised.value)
-    for phrase in ("model.safetensors of timm/vit_base_patch16_224.dino", "path", "arch", "embedded"):
+    for phrase in ("holotype backbones fetch vit_base_patch16_224.dino", "name the file", "embedded"):
         assert phrase in said
     assert "\n" not in said
-    assert str(error).splitlines()[0] in said
+    assert why_not_fetched(error) in said
 
 
 @pytest.fixture

@@ -151,7 +151,7 @@ def test_without_features_it_is_told(run, trained, features, caplog) -> None:
     one, two = novel(run)[:2]
     (run / "features.npy").unlink()
     model = edit(run, trained, ("move", paths(run, one)[0], one, "odd ones"), ("merge", "", two, one))
-    assert "split off by hand get no new images" in caplog.text
+    assert f"split off by hand get no new images; holotype cut {run} makes it." in caplog.text
     frame = model.place(features)
     assert "odd ones" not in set(frame.category_id)
     assert two not in set(frame.category_id)

@@ -54,9 +54,7 @@ def test_a_run_that_found_nothing_says_so() -> None:
     """Labels do not count: they lie in their classes whatever the method says."""
     assert one_category(placed([0, 1, 2, 2, 1, -1])) == ""
     said = one_category(placed([0, 1, 2, 2, 2, -1]))
-    assert said.startswith(
-        "All 3 unlabelled images were put into one new category, so that nothing was found"
-    )
+    assert said.startswith("All 3 unlabelled images were put into one new category, so nothing was found")
     assert "--train.lr" in said
     assert "All 3 unlabelled images were put into the known class b" in one_category(
         placed([0, 0, 1, 1, 1, -1])

@@ -147,7 +147,7 @@ def test_a_run_that_ends_with_one_category_says_so(tiny, monkeypatch, caplog) ->
 
     monkeypatch.setattr(module, "place_own", collapsed)
     run_experiment(tiny("kmeans"))
-    assert "unlabelled images were put into one new category, so that nothing was found" in caplog.text
+    assert "unlabelled images were put into one new category, so nothing was found" in caplog.text
 
 
 def test_a_run_can_be_watched_and_leaves_no_trace_of_that(tiny, monkeypatch) -> None:

@@ -68,7 +68,7 @@ def _go_on(world: World, run: Path) -> None:
     table = load_table(world.listed)
     config = DiscoverConfig(k=4, steps=6, backbone=str(world.backbone), device="cpu")
     find_folder(run, table)
-    foresee(run, table)
+    foresee(run, table, config)
     claim(run, table, config)
 
 

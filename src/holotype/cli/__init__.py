@@ -123,8 +123,8 @@ def _dispatch(words: list[str], asked: set[str]) -> int:
         return DONE
     if name not in COMMANDS:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean {close[0]}" if close else f"the commands are {', '.join(COMMANDS)}"
-        raise InputError(f"There is no command {name!r}; {hint} (holotype --help)?")
+        hint = f"did you mean {close[0]}?" if close else "holotype --help lists those there are."
+        raise InputError(f"There is no command {name!r}; {hint}")
     from holotype.cli.words import allows_code, messages
     from holotype.machine.imports import importing
     from holotype.machine.named_code import allowing_code

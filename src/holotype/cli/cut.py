@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, say, several
+from holotype.cli.words import Parser, add_code_flag, add_running_flags, say, several
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def command(argv: Sequence[str]) -> int:
     if given.k is None:
         with hold(folder):
             refuse_links(folder)
-            tree = tree_of(folder, found)
+            tree = tree_of(folder, found, given.device, not given.no_progress)
         say(f"{tree.k} categories; they can be cut at {tree.lowest} to {tree.highest} (--k).")
         for k, words in foresee(tree, names):
             say(f"  {k:>4}  {words}")
@@ -43,7 +43,7 @@ def command(argv: Sequence[str]) -> int:
     k = whole("k", given.k, "not a number of categories")
     with hold(folder):
         refuse_links(folder)
-        tree = tree_of(folder, found)
+        tree = tree_of(folder, found, given.device, not given.no_progress)
         out = Path(given.out) if given.out else folder / "cuts" / str(k)
         check_apart(out, folder)
         done = cut(found, tree, k, datetime.now(UTC).isoformat(timespec="milliseconds"))
@@ -60,14 +60,22 @@ def command(argv: Sequence[str]) -> int:
     return 0
 
 
-def tree_of(folder: Path, found: Discovery) -> Tree:
-    """The tree that the run folder keeps; where edits have come since, it is made anew."""
-    from holotype.categories.features import read_features
+def tree_of(folder: Path, found: Discovery, device: str, progress: bool) -> Tree:
+    """The tree that the run folder keeps; where edits have come since, it is made anew, and features.npy with it."""
     from holotype.categories.tree import keep_tree
+    from holotype.report.points import kept_features
 
-    tree = keep_tree(folder, found, read_features(folder, len(found.images)))
+    try:
+        features = kept_features(folder, found, device, progress)
+    except InputError:
+        if tree := keep_tree(folder, found, None):
+            return tree
+        raise
+    tree = keep_tree(folder, found, features)
     if tree is None:
-        raise InputError(f"There is no features.npy in {folder}; holotype report {folder} makes it.")
+        raise InputError(
+            f"No image of {folder} can be read any more, so its categories cannot be cut; bring the images back."
+        )
     return tree
 
 
@@ -92,5 +100,6 @@ def make_parser() -> Parser:
         help="number of categories, known and new together (default: say what would happen)",
     )
     parser.add_argument("--out", metavar="FOLDER", help="folder of the cut (default: RUN/cuts/K)")
-    parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
+    add_code_flag(parser)
+    add_running_flags(parser)
     return parser

@@ -21,13 +21,19 @@ def command(argv: Sequence[str]) -> int:
 def make_parser() -> Parser:
     parser = Parser(prog="holotype data", description="The data sets, and whether a copy of one is complete.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
-    checker = commands.add_parser("check", help="say what is there, what is missing and where it comes from")
+    checked = "say what is there, what is missing and where it comes from"
+    checker = commands.add_parser("check", help=checked, description=_sentence(checked))
     checker.add_argument("name", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)}")
     checker.add_argument(
         "--root", metavar="DIR", help="folder in which the data set lies, in its official layout"
     )
-    commands.add_parser("list", help="name the data sets and where they come from")
+    listed = "name the data sets and where they come from"
+    commands.add_parser("list", help=listed, description=_sentence(listed))
     return parser
+
+
+def _sentence(line: str) -> str:
+    return f"{line[0].upper()}{line[1:]}."
 
 
 def listing() -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from holotype.cli.words import Parser, add_running_flags, say, speaks
+from holotype.cli.words import Parser, add_running_flags, of_kind, say, speaks
+from holotype.machine.rules import Seed
 
 
 def command(argv: Sequence[str]) -> int:
@@ -27,7 +28,8 @@ def command(argv: Sequence[str]) -> int:
             f"\nAgainst the truth that training never saw, both with {k} categories:\n\n{table(shown.scores)}\n\n"
             f"per cent of the {record['n']} unlabelled images, one global assignment of categories to classes.\n"
             "Old: images of the 5 known classes. New: images of the 5 that had to be discovered.\n"
-            "kmeans: on the features that the discovery began with."
+            "kmeans: on the features that the discovery began with.\n\n"
+            f"Look at it in a browser: {shown.report}"
         )
     return 0
 
@@ -39,6 +41,12 @@ def make_parser() -> Parser:
         "embedded backbone, score them against the hidden truth, and show k-means on the same features beside it.",
     )
     parser.add_argument("--out", metavar="DIR", default="runs/demo", help="run folder (default: runs/demo)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of everything random (default: 0)")
+    parser.add_argument(
+        "--seed",
+        metavar="SEED",
+        type=of_kind("--seed", Seed),
+        default=0,
+        help="seed of everything random, at least 0 and below 2**63 (default: 0)",
+    )
     add_running_flags(parser)
     return parser

@@ -92,7 +92,8 @@ def first_look(table: Table, config: DiscoverConfig, out: str | None, images: st
 
     for given in (table, seen.table.take(seen.table.usable)):
         check_table(given, config)
-    since = foresee(Path(out) if out else find_folder(default_folder(images), table), table, progress)
+    folder = Path(out) if out else find_folder(default_folder(images), table)
+    since = foresee(folder, table, config, progress)
     if speaks() and since:
         say(since)
     words = forecast(table, config, foresee_backbone(config.network, pick_device(config.device))).words
@@ -242,8 +243,8 @@ def summary(found: Discovery, folder: Path) -> str:
         "",
         f"{several(int(images.doubtful.sum()), 'image is', 'images are')} doubtful. Round {facts.round}; {seconds}.",
     ]
-    lines.append(f"Every image with its category: {folder / 'assignments.csv'}")
-    lines.append(f"Report: {folder / 'report.html'}")
     if caveat := facts.backbone.get("caveat"):
         lines.append(f"Backbone {facts.backbone['name']}: {caveat}")
+    lines.append(f"Every image with its category: {folder / 'assignments.csv'}")
+    lines.append(f"Report: {folder / 'report.html'}")
     return "\n".join(lines)

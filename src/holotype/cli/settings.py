@@ -106,7 +106,7 @@ def read_request(words: Words) -> Request:
     content = _read_files(files, given.get("method_name"))
     if given.get("preset", content.get("preset")) != content.get("preset", given.get("preset")):
         raise InputError(
-            f"{files[-1]} holds the settings of the preset {content['preset']!r}, so that --preset "
+            f"{files[-1]} holds the settings of the preset {content['preset']!r}, so --preset "
             f"{given['preset']} would change nothing but the name; leave out one of the two."
         )
     found = {"preset": "default", **{name: content.pop(name) for name in NAMES if name in content}, **given}

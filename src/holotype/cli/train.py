@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holotype.cli.settings import USAGE, Words, help_text, read_request, read_words
-from holotype.cli.words import say, several, speaks
+from holotype.cli.words import either, say, several, speaks
 
 if TYPE_CHECKING:
     from holotype.runs.experiment import Experiment
@@ -56,7 +56,7 @@ def general_help() -> str:
 
     methods = []
     for name, method in METHODS.items():
-        presets = "" if len(method.presets) == 1 else f" (--preset {' or '.join(method.presets)})"
+        presets = "" if len(method.presets) == 1 else f" (--preset {either(method.presets)})"
         methods.append(f"  {name:<10} {_first_line(method)}{presets}")
     return "\n".join(
         [
@@ -88,7 +88,7 @@ def summary(experiment: Experiment, record: Record, finished: bool) -> str:
     if finished:
         lines.append("This run was finished before; nothing was trained.")
     if record.scores.all is None:
-        lines.append("The true classes are not known, so that there is nothing to score.")
+        lines.append("The true classes are not known, so there is nothing to score.")
     else:
         lines += ["", *score_lines(record), ""]
         lines.append(f"{record.scores.n:,} unlabelled training images, one global assignment, last epoch")

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -62,6 +62,12 @@ def several(n: int, one: str, more: str = "") -> str:
     return f"{n:,} {one if n == 1 else more or one + 's'}"
 
 
+def either(names: Iterable[str]) -> str:
+    """a, b or c."""
+    *parts, last = names
+    return f"{', '.join(parts)} or {last}" if parts else last
+
+
 @contextlib.contextmanager
 def messages(level: int = logging.INFO) -> Iterator[None]:
     """Show what the library has to say, from `level` on, for as long as a command runs; DEBUG adds time and place."""
@@ -84,11 +90,25 @@ def with_dashes(word: str) -> str:
     return flag.replace("_", "-") + equals + value if word.startswith("--") else word
 
 
+EVERYWHERE = "--quiet, --verbose and --no-color go with every command: holotype --help."
+"""Under the help of each."""
+COMPLAINTS = {
+    r"the following arguments are required: (?P<names>.+)": "{prog} needs {names}; {prog} --help says what that is.",
+    r"argument (?P<flag>.+?): expected .*argument": "{flag} needs a value; {prog} --help says which.",
+    r"argument (?P<flag>.+?): not allowed with argument (?P<other>.+)": "{other} and {flag} do not go together; give "
+    "one of the two.",
+    r"argument (?P<flag>.+?): invalid choice: (?P<value>.+?) \(choose from (?P<names>.+)\)": "{flag} cannot be "
+    "{value}; it is one of {names}.",
+    r"argument (?P<flag>.+?): ignored explicit argument (?P<value>.+)": "{flag} takes no value; leave out {value}.",
+}
+"""What argparse says, and what is said instead."""
+
+
 class Parser(argparse.ArgumentParser):
     """argparse without abbreviations, whose complaints become one sentence."""
 
     def __init__(self, **settings: object) -> None:
-        super().__init__(**{**settings, "allow_abbrev": False})  # type: ignore[arg-type]
+        super().__init__(**{"epilog": EVERYWHERE, **settings, "allow_abbrev": False})  # type: ignore[arg-type]
 
     def parse_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         words: Sequence[str] = sys.argv[1:] if args is None else args
@@ -101,6 +121,13 @@ class Parser(argparse.ArgumentParser):
         return given
 
     def error(self, message: str) -> NoReturn:
+        for pattern, sentence in COMPLAINTS.items():
+            if found := re.fullmatch(pattern, message):
+                parts = found.groupdict()
+                parts["names"] = (parts.get("names") or "").replace(
+                    "'", ""
+                )  # Python 3.11 has choices in quotes
+                raise InputError(sentence.format(prog=self.prog, **parts))
         raise InputError(f"{self.prog}: {message}; {self.prog} --help says more.")
 
 

@@ -85,7 +85,8 @@ def _folders(given: Namespace) -> str:
 def _labels(given: Namespace) -> str:
     from holotype.placing.written import write_labels
 
-    return labelled_words(write_labels(Path(given.run), Path(given.labels), every=given.all), given.labels)
+    done = write_labels(Path(given.run), Path(given.labels), every=given.all)
+    return labelled_words(done, given.labels, every=given.all)
 
 
 def _coco(given: Namespace) -> str:
@@ -134,11 +135,10 @@ def sorted_words(done: Sorted, where: str) -> str:
     return "\n".join(lines)
 
 
-def labelled_words(done: Labelled, where: str) -> str:
-    return (
-        f"{several(done.n, 'label')} of {several(len(done.by_class), 'class', 'classes')}: {where}\n"
-        f"Go on with: holotype discover IMAGES --labels {where}"
-    )
+def labelled_words(done: Labelled, where: str, every: bool) -> str:
+    """every: all images are in it, and nothing is left for a discovery of the same ones."""
+    words = f"{several(done.n, 'label')} of {several(len(done.by_class), 'class', 'classes')}: {where}"
+    return words if every else f"{words}\nGo on with: holotype discover IMAGES --labels {where}"
 
 
 def coco_words(done: Coco, where: str) -> str:

@@ -71,7 +71,7 @@ def tell_few(concepts: Concepts, slots: int, told: set[str]) -> None:
     told.add(which)
     if n == 0:
         log.warning(
-            f"No concept was found among {len(concepts.of):,} images, so that the concept loss is 0; "
+            f"No concept was found among {len(concepts.of):,} images, so the concept loss is 0; "
             "a lower --method.least_similarity links more of them."
         )
         return

@@ -177,7 +177,7 @@ def _by_silhouette(points: Sequence[CountPoint], n_known: int, k_max: int) -> Co
     estimate = CountEstimate(usable[peak].k, usable[low].k, usable[high].k, tuple(points), "")
     words = [
         _range_words(estimate),
-        f"Labels of fewer than two classes cannot help, so that this is the silhouette alone: {values[peak]:.2f} at "
+        f"Labels of fewer than two classes cannot help, so this is the silhouette alone: {values[peak]:.2f} at "
         f"{estimate.best}, and within {SILHOUETTE_TOLERANCE:.0%} of it in the range. Take it as a hint.",
         *_end_words(estimate, n_known, k_max),
     ]
@@ -241,7 +241,7 @@ def _with_silhouette(labels: CountEstimate) -> tuple[CountEstimate, str]:
         trend = "falls from" if top is usable[0] else "rises to" if top is usable[-1] else "is flat around"
         return labels, f"{told} {trend} {top.k} and does not decide."
     both = dataclasses.replace(labels, best=top.k, low=min(labels.low, top.k), high=max(labels.high, top.k))
-    agrees = "decides" if labels.low <= top.k <= labels.high else "is clear, so that the range covers both"
+    agrees = "decides" if labels.low <= top.k <= labels.high else "is clear, so the range covers both"
     return both, f"{told} is highest at {top.k} and {agrees}."
 
 

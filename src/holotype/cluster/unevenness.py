@@ -64,10 +64,10 @@ class Unevenness:
             )
         sizes = f"{self.low:,} to {self.high:,} labelled images"
         if self.spread < SPREAD:
-            return f"known classes have {sizes}, no large difference, so that equal sizes are expected"
+            return f"known classes have {sizes}, no large difference, so equal sizes are expected"
         if self.uneven:
             return (
-                f"known classes have {sizes}, and unlabelled ones near them in proportion, so that different sizes are "
+                f"known classes have {sizes}, and unlabelled ones near them in proportion, so different sizes are "
                 "expected"
             )
         return (

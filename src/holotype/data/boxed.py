@@ -157,7 +157,7 @@ def _with_classes(cut: Table) -> Table:
     if gone:
         more = f" and {len(gone) - NAMED:,} more" if len(gone) > NAMED else ""
         log.info(
-            f"No labelled picture of {', '.join(gone[:NAMED])}{more} has a box, so that "
+            f"No labelled picture of {', '.join(gone[:NAMED])}{more} has a box, so "
             f"{'it is no class' if len(gone) == 1 else 'they are no classes'} here."
         )
     return replace(cut, known=tuple(name for name in cut.known if name in present))

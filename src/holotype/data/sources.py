@@ -48,13 +48,12 @@ def load_table(
     boxes: Path | None = None,
     box_confidence: float = CONFIDENCE,
 ) -> Table:
-    """Images from a folder, a table file, Parquet files or tars of images, or a store on the network (an address such
-    as s3://bucket/photos); with `labels`, the source gives the images and the file `labels` all labels (folder names
-    then mean nothing, and images it does not list are unlabelled).
+    """Images from a folder, a table file, Parquet files or tars of images, or an address such as s3://bucket/photos.
 
-    unlabelled: labels, or folders that would be labels, which mean none. skip_missing: rows of a file without an image
-    are left out. boxes: MegaDetector's output or COCO annotations; then the images are the boxes, of at least this
-    confidence where a detector tells one.
+    labels: a file that gives all labels; folder names then mean nothing, and images that it does not list are
+    unlabelled. unlabelled: labels, or folders that would be labels, which mean none. skip_missing: rows of a file
+    without an image are left out. boxes: MegaDetector's output or COCO annotations; then the images are the
+    boxes, of at least this confidence where a detector tells one.
     """
     table = _whole(str(source), labels, skip_missing, boxes is not None)
     if boxes is not None:
@@ -181,7 +180,7 @@ def check_trainable(table: Table) -> None:
         )
     if not (table.usable & ~table.labelled).any():
         raise InputError(
-            f"Every usable image{where} is labelled, so that nothing is left to place; put images without a label into "
+            f"Every usable image{where} is labelled, so nothing is left to place; put images without a label into "
             "a folder called unlabelled, beside those of the classes, or name the labels with --labels."
         )
 

@@ -90,7 +90,7 @@ def _lines(spread: Spread, how: str) -> list[str]:
         lines.append(f"{which} the label of another frame of the same burst.")
     if spread.torn:
         lines.append(
-            "Frames of one burst carry different labels, so that its other frames take none: "
+            "Frames of one burst carry different labels, so its other frames take none: "
             f"{shown(spread.torn)}."
         )
     return lines

@@ -4,8 +4,10 @@ parameters of `Discoverer` and the arguments of `discover` are its fields."""
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import math
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -100,6 +102,17 @@ class DiscoverConfig:
         """The same settings with the backbone that was taken."""
         taken = {name: getattr(network, name) for name in OF_NETWORK}
         return dataclasses.replace(self, backbone=network.name, **taken)
+
+
+def by_name(settings: Mapping[str, Any]) -> DiscoverConfig:
+    """The settings that were given by their names; one that there is not is told, with the nearest that there is."""
+    names = [one.name for one in dataclasses.fields(DiscoverConfig)]
+    for name in settings:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}."
+            raise InputError(f"discover does not take the setting {name!r}; {hint}")
+    return DiscoverConfig(**settings)
 
 
 def whole(name: str, value: Any, complaint: str, least: int = 1, most: int | None = None) -> int:

@@ -242,7 +242,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
             ) from error
         if not {MODEL, WEIGHTS} <= files.keys():
             raise InputError(
-                f"The run folder {self.run_folder_} is gone, and the model with it, so that this Discoverer cannot be "
+                f"The run folder {self.run_folder_} is gone, and the model with it, so this Discoverer cannot be "
                 "pickled; fit it again, with out= to keep the folder."
             )
         return files

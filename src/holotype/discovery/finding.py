@@ -138,7 +138,7 @@ def take_occasions(round: Round, shots: Shots, embedded: Embeddings) -> None:
         if line:
             log.info(line)
     if lines and draws_itself(round.config.method):
-        log.info(f"{round.config.method} draws its images itself, so that in its steps every frame counts.")
+        log.info(f"{round.config.method} draws its images itself, so in its steps every frame counts.")
 
 
 def take_classes(round: Round, embedded: Embeddings) -> None:
@@ -166,7 +166,7 @@ def check_embedded(table: Table, features: np.ndarray, out: np.ndarray) -> None:
     rows = features[usable]
     if np.abs(rows - rows[0]).max() < 1e-5:
         raise InputError(
-            f"All {len(rows)} images of {table.name} look the same to the backbone, so that there is nothing to tell "
+            f"All {len(rows)} images of {table.name} look the same to the backbone, so there is nothing to tell "
             "apart; check that they are different pictures."
         )
 
@@ -188,9 +188,7 @@ def choose_k(round: Round, features: np.ndarray) -> tuple[int, CountEstimate | N
         k = int(config.k)
     if k < len(round.table.known):  # edits have made known what --k did not count
         k = len(round.table.known)
-        log.warning(
-            f"With the labels from edits there are {k} known classes, so that --k {config.k} becomes {k}."
-        )
+        log.warning(f"With the labels from edits there are {k} known classes, so --k {config.k} becomes {k}.")
     return k, count
 
 

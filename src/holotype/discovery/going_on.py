@@ -114,8 +114,9 @@ def catch_up(
     return Now(last, table, seen, difference, asked, told, changed.lines(), changed.trains)
 
 
-def foresee(folder: Path, table: Table, progress: bool = False) -> str:
-    """What has changed since the last round, in one line; "" where there was none. Nothing is written."""
+def foresee(folder: Path, table: Table, config: DiscoverConfig, progress: bool = False) -> str:
+    """What has changed since the last round, and whether another would be trained; "" where there was none. Nothing
+    is written, so edits of images that were renamed since are not followed."""
     if not (last := last_round(folder)):
         return ""
     known = read_collection(folder)
@@ -123,10 +124,20 @@ def foresee(folder: Path, table: Table, progress: bool = False) -> str:
     before = seen_by(folder, last, now)
     difference = compare(before, now)
     check_same(folder, table, before, now, difference)
-    words = understand(now, before, difference.then, known.means if known else {}, _outcome(play(folder)))
+    played, then = play(folder), asked_of(folder, last)
+    words = understand(now, before, difference.then, known.means if known else {}, _outcome(played))
     labels = dict(zip(now.images, words.spoken(table).label, strict=True))
     compare_labels(difference, before, with_marks(now, labels, frozenset()))
-    return f"Since round {last} in {folder}: {difference.words or 'no other images or labels'}."
+    here, told = now.here.keys(), played.without(difference.relabelled).given
+    same_paths = not difference.moves and before.root == now.root
+    more = same_paths and _among(given_to(folder, last), here) != _among(told, here)
+    settings = Asked.of(config, table.name).others(then) if then else []
+    changed = _Changed(
+        last, "", difference, words, settings, edits_before=played.given, edits=told, more=more
+    )
+    first = f"Since round {last} in {folder}: {difference.words or 'no other images or labels'}."
+    end = "Another round would be trained." if changed.trains else "What it found would stand."
+    return "\n".join([first, *changed.asked(), end])
 
 
 def move_along(
@@ -198,15 +209,20 @@ class _Changed:
             return []
         lines = [f"The images lie in {self.root} now."] if self.root else []
         lines += [f"Since round {self.last}: {self.images.words}."] if self.images.words else []
-        lines += [*self._repaired(), *self._labels()]
-        if self.settings:
-            lines.append(f"Asked for otherwise than in round {self.last}: {', '.join(self.settings)}.")
-        if self.more and not self.images.trains:
-            lines.append(f"Edits say more than round {self.last} was told.")
+        lines += [*self._repaired(), *self._labels(), *self.asked()]
         if self.trains:
             return [*lines, "Another round is trained."]
         nothing = "Nothing else has changed" if lines else "Nothing has changed"
         return [*lines, f"{nothing} since round {self.last}: what it found stands."]
+
+    def asked(self) -> list[str]:
+        """Of settings and edits."""
+        lines = []
+        if self.settings:
+            lines.append(f"Asked for otherwise than in round {self.last}: {', '.join(self.settings)}.")
+        if self.more and not self.images.trains:
+            lines.append(f"Edits say more than round {self.last} was told.")
+        return lines
 
     def _repaired(self) -> list[str]:
         repaired = self.images.repaired

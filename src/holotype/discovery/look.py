@@ -138,7 +138,7 @@ def words_of_unread_classes(gone: Sequence[str]) -> str:
     """gone: names of the classes, at least one."""
     more = f" and {len(gone) - NAMED:,} more" if len(gone) > NAMED else ""
     return (
-        f"No labelled image of {', '.join(gone[:NAMED])}{more} can be read, so that "
+        f"No labelled image of {', '.join(gone[:NAMED])}{more} can be read, so "
         f"{'it is no class' if len(gone) == 1 else 'they are no classes'} here."
     )
 

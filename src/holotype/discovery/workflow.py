@@ -29,7 +29,7 @@ from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen, choose_backbone
 from holotype.discovery.changes import write_changes
 from holotype.discovery.claim import check_method, claim, find_folder
-from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.config import DiscoverConfig, by_name
 from holotype.discovery.finding import FEWEST, Round, run_round
 from holotype.discovery.going_on import Now, catch_up
 from holotype.discovery.look import tell
@@ -73,14 +73,10 @@ def discover(
 
     out: run folder. edits: file of edits. embeddings: folder that holotype embed has written of these images and
     perhaps of more, as those that a sample (holotype sample) was drawn from. unlabelled, skip_missing, boxes,
-    box_confidence: as in load_table. settings: fields of DiscoverConfig.
+    box_confidence: as in load_table. settings: those of the command's flags, by the same names: k, method, backbone,
+    arch, image_size, pool, mean, std, steps, sample, long_tail, bursts, seed, seeds, device.
     """
-    try:
-        config = DiscoverConfig(**settings)
-    except TypeError as error:
-        raise InputError(
-            f"discover does not take this setting ({error}); its settings are those of DiscoverConfig."
-        ) from error
+    config = by_name(settings)
     given = None if labels is None else Path(labels)
     table = load_table(
         images,

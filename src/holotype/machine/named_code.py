@@ -33,6 +33,6 @@ def check_named(name: str, where: Path | str) -> str:
         return name
     module, _, kind = name.partition(":")
     raise InputError(
-        f"{where} names the method {name!r}, so that the module {module!r} would be imported and its {kind!r} run; "
+        f"{where} names the method {name!r}, so the module {module!r} would be imported and its {kind!r} run; "
         "add --allow-code (in Python: with holotype.methods.allowing_code()) if you trust whoever wrote it."
     )

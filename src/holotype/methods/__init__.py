@@ -79,7 +79,7 @@ def _import_method(name: str) -> type[Method]:
         found = getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError, ValueError, TypeError) as error:  # TypeError: a relative name
         raise InputError(
-            f"the method {name!r} cannot be imported ({error}); "
+            f"The method {name!r} cannot be imported ({error}); "
             "write it as package.module:Class, with the package installed or on PYTHONPATH."
         ) from error
     if not (isinstance(found, type) and issubclass(found, Method)):

@@ -10,4 +10,4 @@ def tell_shrunk(setting: str, asked: int, there: int, of: str) -> list[str]:
     """
     if asked <= there:
         return []
-    return [f"{setting} asks for {asked:,} and there are only {there:,} {of}, so that {there:,} are taken."]
+    return [f"{setting} asks for {asked:,} and there are only {there:,} {of}, so {there:,} are taken."]

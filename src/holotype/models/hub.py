@@ -14,7 +14,8 @@ import yaml
 
 from holotype.errors import InputError
 from holotype.machine.json_text import parsed
-from holotype.models.networks import brief, is_of_the_network, outline_of
+from holotype.models.hub_client import asking_hub, brief, why_not_fetched
+from holotype.models.networks import is_of_the_network, outline_of
 from holotype.models.origins import Origin, file_digest, read_metadata
 from holotype.models.repositories import Described, of_open_clip, of_timm, of_transformers
 
@@ -86,7 +87,7 @@ class Repository:
                 f"The configuration of {self.name} cannot be read ({type(error).__name__}: {error})."
             ) from error
         raise InputError(
-            f"{self.name} has neither a {CONFIG} of timm or transformers nor an {OPEN_CLIP}, so that nobody knows "
+            f"{self.name} has neither a {CONFIG} of timm or transformers nor an {OPEN_CLIP}, so nobody knows "
             "which network it holds: download its weights and give their path with arch."
         )
 
@@ -140,7 +141,8 @@ class Repository:
             place = (
                 os.environ.get("HF_ENDPOINT") or None
             )  # as it is now: the client looks when it is imported
-            return Path(hf_hub_download(self.id, name, revision=self.revision, endpoint=place))
+            with asking_hub():
+                return Path(hf_hub_download(self.id, name, revision=self.revision, endpoint=place))
         except GatedRepoError as error:
             raise InputError(
                 f"{self.name} is given to those who accept its terms: accept them on https://huggingface.co/{self.id}, "
@@ -161,6 +163,7 @@ class Repository:
 
     def _out_of_reach(self, error: Exception) -> str:
         return (
-            f"{self.name} could not be fetched from the Hugging Face hub ({brief(error)}): try again, or download its "
-            "weights where there is a network and give their path as the backbone with arch."
+            f"{self.name} could not be fetched from the Hugging Face hub ({why_not_fetched(error)}): try again, or run "
+            f"`holotype backbones fetch {self.name}` where there is a network and name the file that it writes as the "
+            "backbone."
         )

@@ -18,6 +18,7 @@ from torch import nn
 from holotype.errors import InputError
 from holotype.machine.imports import importing
 from holotype.models.config import RGB
+from holotype.models.hub_client import asking_hub, brief, why_not_fetched
 from holotype.models.licences import has_strings
 from holotype.models.whole_tail import Model
 
@@ -123,7 +124,8 @@ def from_hub(arch: str, size: int) -> Model:
     """The network with the weights of timm's name; a hub out of reach and a damaged file become advice."""
     timm = import_timm()
     try:
-        return timm.create_model(arch, pretrained=True, num_classes=0, img_size=size)
+        with asking_hub():
+            return timm.create_model(arch, pretrained=True, num_classes=0, img_size=size)
     except Exception as error:
         repository = timm.get_pretrained_cfg(arch).hf_hub_id or f"timm/{arch}"
         if _is_code(error):
@@ -136,9 +138,9 @@ def from_hub(arch: str, size: int) -> Model:
             raise InputError(_of_damage(arch, repository, error)) from error
         if is_of_the_network(error):
             raise InputError(
-                f"The weights of {arch} could not be fetched from the Hugging Face hub ({brief(error)}): try again, "
-                f"or download model.safetensors of {repository} where there is a network and give its path as the "
-                f"backbone with arch {arch}, or use the embedded backbone."
+                f"The weights of {arch} could not be fetched from the Hugging Face hub ({why_not_fetched(error)}): "
+                f"try again, or run `holotype backbones fetch {arch}` where there is a network and name the file that "
+                "it writes as the backbone, or use the embedded backbone."
             ) from error
         raise
 
@@ -180,9 +182,3 @@ def _fetched(repository: str) -> list[Path]:
 
     found = [try_to_load_from_cache(repository, name) for name in KEPT_AS]
     return [Path(file).resolve() for file in found if isinstance(file, str)]
-
-
-def brief(error: Exception) -> str:
-    """Kind and first line of an error."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0].strip()[:150]}" if lines else type(error).__name__

@@ -166,7 +166,7 @@ def _check_apart(images: Path, copy_to: Path | None) -> None:
         return
     if Path(os.path.realpath(copy_to)).is_relative_to(os.path.realpath(images)):
         raise InputError(
-            f"--copy-to {copy_to} lies inside {images}, so that its links would be placed as images next time; "
+            f"--copy-to {copy_to} lies inside {images}, so its links would be placed as images next time; "
             "choose a folder elsewhere."
         )
 

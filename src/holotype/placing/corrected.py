@@ -144,8 +144,8 @@ def with_centres(run: Path, plain: Corrected, found: Discovery) -> Corrected:
     features = read_features(run, len(found.images))
     if features is None:
         log.warning(
-            f"There is no features.npy in {run}, so that categories which were split off by hand get no new images; "
-            "holotype report makes it."
+            f"There is no features.npy in {run}, so categories which were split off by hand get no new images; "
+            f"holotype cut {run} makes it."
         )
         return plain
     ids = tuple(plain.called)

@@ -64,7 +64,7 @@ def deployments_of(results: Results, told: str | None) -> list[str]:
         below = [results.below_root(path) for path in results.path]
         if any(os.path.isabs(path) for path in below):
             raise InputError(
-                f"The images of {results.run} lie in no folder of their own, so that folders tell no deployments; give "
+                f"The images of {results.run} lie in no folder of their own, so folders tell no deployments; give "
                 "--deployments a file with the columns path and deployment."
             )
         return [path.split("/")[0] if "/" in path else whole for path in below]

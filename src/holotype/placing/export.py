@@ -123,7 +123,7 @@ def export_onnx(run: Path, file: Path) -> Parity:
     if not parity.sound:
         raise InputError(
             f"The ONNX model differs from the trained one (features by {parity.features:.2g}, probabilities by "
-            f"{parity.probability:.2g}), so that nothing was written; {type(trained.method).__name__} may not place "
+            f"{parity.probability:.2g}), so nothing was written; {type(trained.method).__name__} may not place "
             "images by its classifier alone, or another version of onnxruntime or torch may help."
         )
     write_beside(file, lambda beside: _write(beside, content))

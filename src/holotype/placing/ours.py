@@ -48,7 +48,7 @@ def check_own(run: Path, file: Path) -> None:
         raise InputError(f"{file} is a folder; name a file.")
     if os.path.lexists(file) and (not file.is_file() or _digest(file) not in _read(run).get(_key(file), [])):
         raise InputError(
-            f"{file} is there already, and was not written from {run} or was changed since, so that it stays as it is; "
+            f"{file} is there already, and was not written from {run} or was changed since, so it stays as it is; "
             "name another file."
         )
 
@@ -88,4 +88,4 @@ def _remember(run: Path, file: Path, digest: str) -> None:
     except InputError as error:
         if getattr(error.__cause__, "errno", None) not in READ_ONLY:
             raise  # before the file is there: the same command goes on as if nothing had happened
-        log.warning(f"{run} cannot be written to, so that {file} will not be known as its own next time.")
+        log.warning(f"{run} cannot be written to, so {file} will not be known as its own next time.")

@@ -26,7 +26,7 @@ function alikeView(words) {
     h("p", { class: "lead" }, category ? ["It is in ", h("a", { href: link(category) }, glyph(category.kind), category.name), ". "] : "It is in no category. ",
       list.length && own === list.length ? `So ${own === 1 ? "is the image that looks" : `are all ${number(own)} that look`} most like it to the model.`
         : list.length ? [`Of the ${plural(list.length, "image")} that look most like it to the model, ${plural(own, "is", "are")} in the same: `, whereThey(list), "."]
-        : images.alike.why || "It could not be read, so that nobody knows what it looks like."),
+        : images.alike.why || "It could not be read, so nobody knows what it looks like."),
     section("This image", new Gallery([i], { title: "This image", caption: whereAndWhat }).element),
     list.length ? section("Most alike first", new Gallery(list, { title: `Images like ${shortName(i)}`, caption: whereAndWhat }).element) : null,
     list.length && data.total.shown < data.total.images ? h("p", { class: "soft" }, `Compared are the ${number(data.total.shown)} images of this page, not all ${number(data.total.images)}.`) : null,

@@ -27,7 +27,7 @@ def alike(rows: np.ndarray, features: np.ndarray | None, total: int) -> dict[str
     n = len(rows)
     if features is None or len(features) != total:
         return _without(
-            "The features of this run were not kept, so that this report does not know which images are alike."
+            "The features of this run were not kept, so this report does not know which images are alike."
         )
     each = min(EACH, ROOM // max(1, n))
     if each < FEWEST:

@@ -25,14 +25,10 @@ def with_map(folder: Path, *, device: str = "auto", progress: bool = False) -> D
     placed = found.images["category_id"].to_numpy() != ""
     if np.isfinite(found.images["x"].to_numpy(float)).any() or not placed.any():
         return found
-    features = read_features(folder, len(found.images))
+    features = kept_features(folder, found, device, progress)
     if features is None:
-        features = compute_features(folder, found, device, progress)
-        if not np.isfinite(features).any():
-            log.warning(f"No image of {folder} can be read any more, so that there is no map.")
-            return found
-        write_features(folder, features)
-        features = features.astype(np.float16)  # as they are kept: a command that goes on finds these
+        log.warning(f"No image of {folder} can be read any more, so there is no map.")
+        return found
     number = {category.id: i for i, category in enumerate(found.categories)}
     category = np.array([number.get(id, -1) for id in found.images["category_id"]])
     point = layout(features, category=category, seed=found.facts.seed)
@@ -40,6 +36,18 @@ def with_map(folder: Path, *, device: str = "auto", progress: bool = False) -> D
     found = dataclasses.replace(found, images=images)
     found.save(folder)
     return found
+
+
+def kept_features(folder: Path, found: Discovery, device: str, progress: bool) -> np.ndarray | None:
+    """(N, D) float16 from features.npy; where it is not there it is made. None where no image can be read any more."""
+    features = read_features(folder, len(found.images))
+    if features is not None:
+        return features
+    features = compute_features(folder, found, device, progress)
+    if not np.isfinite(features).any():
+        return None
+    write_features(folder, features)
+    return features.astype(np.float16)  # as they are kept: a command that goes on finds these
 
 
 def compute_features(folder: Path, found: Discovery, device: str, progress: bool) -> np.ndarray:

@@ -192,7 +192,7 @@ def _agree(folder: Path, wanted: dict[str, Any]) -> int:
     if not path.is_file():
         if any(folder.glob("part-*.parquet")):
             raise InputError(
-                f"{folder} holds shards but no {MANIFEST}, so that nobody knows of what; remove the folder."
+                f"{folder} holds shards but no {MANIFEST}, so nobody knows of what; remove the folder."
             )
         write_text(path, sealed(wanted))
         return int(wanted["images_per_shard"])

@@ -166,7 +166,7 @@ def one_category(placed: Placed) -> str:
     known = placed.table.known
     where = f"the known class {known[free[0]]}" if free[0] < len(known) else "one new category"
     return (
-        f"All {len(free):,} unlabelled images were put into {where}, so that nothing was found in them; look whether "
+        f"All {len(free):,} unlabelled images were put into {where}, so nothing was found in them; look whether "
         "they differ in truth, then try a lower --train.lr, another --k or another --backbone."
     )
 

@@ -122,9 +122,7 @@ def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) ->
     if not keep_caches:
         prepared.release()
     if wanted is None and experiment.cache_views not in ("auto", "off"):
-        log.info(
-            f"{experiment.method_name} does not train on tokens, so that it runs without the token cache."
-        )
+        log.info(f"{experiment.method_name} does not train on tokens, so it runs without the token cache.")
     if wanted and (partial := tell_partial(method.stages(), experiment.method_name)):
         log.info(partial)
     cache, views = take_cache(prepared, folder, wanted, method) if wanted else (None, None)

@@ -170,7 +170,7 @@ def _read(folder: Path, wanted: Wanted) -> dict[str, Any] | None:
     if not path.is_file():
         if any(folder.glob("part-*.parquet")):
             raise InputError(
-                f"{folder} holds shards but no {MANIFEST}, so that nobody knows of what; remove the folder."
+                f"{folder} holds shards but no {MANIFEST}, so nobody knows of what; remove the folder."
             )
         return None
     try:

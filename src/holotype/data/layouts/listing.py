@@ -87,5 +87,5 @@ def read_lines(file: Path) -> list[str]:
     try:
         text = require(file).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8 text, so that it may be damaged; get it again.") from error
+        raise InputError(f"{file} is not UTF-8 text, so it may be damaged; get it again.") from error
     return [line.strip() for line in text.splitlines() if line.strip()]

@@ -92,9 +92,7 @@ class Registry:
         if not os.path.exists(source) and not is_pattern(source):
             raise InputError(f"{source} does not exist; give a folder of images or a CSV or Parquet file.")
         if source.lower().endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")):
-            raise InputError(
-                f"{source} is compressed, so that no image can be read by itself; unpack it to .tar."
-            )
+            raise InputError(f"{source} is compressed, so no image can be read by itself; unpack it to .tar.")
         if ending not in self._by_claim:
             raise InputError(
                 f"{source} is neither a folder nor a .csv, .tsv, .parquet or .tar file; give one of these."
