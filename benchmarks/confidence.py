@@ -6,7 +6,8 @@
 Prints a line for each collection and writes experiments/results/confidence/embedded.json:
 error      calibration error (ten equal bins) of the method's own score, and of the calibrated probability
 doubtful   share of the images that are marked, and share of the mistakes among them
-purity     share of the categories whose true purity lies in the interval that is given for it
+purity     share of the categories whose true purity lies in the interval that is given for it; one category stands for
+           a class, so that a second one of the same class counts as wrong (inside), or as right (inside_any)
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from holotype.categories.relations import describe
 
 COLUMNS = (
     *("case", "images", "k", "classes", "all", "own_error", "error", "mean_own", "mean"),
-    *("doubtful", "mistakes", "categories", "inside"),
+    *("doubtful", "mistakes", "categories", "inside", "inside_any"),
 )
 
 
@@ -61,11 +62,15 @@ def measure(found: Found) -> dict[str, Any]:
     probability = np.where(free, opinion.probability, 1.0)
     doubtful = mark(found, probability) | (~free & (found.said != table.target))
     wrong = free & ~right
-    inside = []
+    inside, inside_any = [], []
     for c in np.unique(category):
         rows = category == c
-        guess, truth = estimate(probability[rows], ~free[rows]), float((right | ~free)[rows].mean())
-        inside.append(guess.low - 1e-9 <= truth <= guess.high + 1e-9)
+        guess = estimate(probability[rows], ~free[rows])
+        for held, truth in (
+            (inside, float((right | ~free)[rows].mean())),
+            (inside_any, of_one_class(found, rows, int(c))),
+        ):
+            held.append(guess.low - 1e-9 <= truth <= guess.high + 1e-9)
     return {
         "case": found.case.name,
         "images": len(table),
@@ -81,7 +86,16 @@ def measure(found: Found) -> dict[str, Any]:
         "mistakes": float((doubtful & wrong).sum() / max(wrong.sum(), 1)),
         "categories": len(inside),
         "inside": float(np.mean(inside)),
+        "inside_any": float(np.mean(inside_any)),
     }
+
+
+def of_one_class(found: Found, rows: np.ndarray, category: int) -> float:
+    """Share of a category's images, rows (N,) bool, that are of its class: a known one, or the largest in it."""
+    truth, known = found.case.truth[rows], found.case.table.known
+    if category < len(known):
+        return float((truth == known[category]).mean())
+    return float(np.unique(truth.astype(str), return_counts=True)[1].max() / len(truth))
 
 
 def mark(found: Found, probability: np.ndarray) -> np.ndarray:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import confidence
 import numpy as np
 import pytest
-from confidence import calibration_error, case_of
+from confidence import calibration_error, case_of, of_one_class
+from samples import Case, Found
 from twenty import Collection
 
 from holotype.data.table import Table
@@ -36,3 +37,14 @@ def test_twenty_classes_are_found_without_their_truth_and_without_a_number(monke
 def test_a_collection_without_its_folder_is_told(tmp_path) -> None:
     with pytest.raises(InputError, match="--cub"):
         case_of("cub1", {}, tmp_path)
+
+
+def test_two_categories_of_one_class_are_both_of_one_class(tmp_path) -> None:
+    truth = np.array(["a", "a", "b", "b", "b", "c"], dtype=object)
+    paths = np.array([f"{i}.png" for i in range(6)], dtype=object)
+    table = Table(paths, np.array(["a", "", "", "", "", ""], dtype=object), ("a",))
+    category = np.array([0, 0, 1, 2, 2, 2])
+    nothing = np.zeros((6, 2), dtype=np.float32)
+    found = Found(Case("made", table, truth, "auto", 0), 3, category, np.ones(6), nothing, nothing)
+    shares = [of_one_class(found, category == c, c) for c in range(3)]
+    assert shares == pytest.approx([1.0, 1.0, 2 / 3])
