@@ -40,11 +40,11 @@ Data = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Features (N, D), true classes (N,), labels (N,) with "" = unlabelled."""
 
 
-def load(dataset: str, root: str | None, backbone: str, folder: Path, per_class: int | None) -> Data:
-    """From the file of an earlier run, or embedded now. per_class: so many images of each class, or all."""
-    file = folder / f"{called(dataset, per_class)}.npz"
+def load(dataset: str, root: str | None, backbone: str, folder: Path) -> Data:
+    """From the file of an earlier run, or embedded now."""
+    file = folder / f"{dataset}.npz"
     if not file.is_file():
-        table, features = embedded(dataset, root, backbone, per_class)
+        table, features = embedded(dataset, root, backbone)
         folder.mkdir(parents=True, exist_ok=True)
         truth, label = (np.asarray(column).astype(str) for column in (table.truth, table.label))
         np.savez(file, f=features.astype(np.float16), truth=truth, label=label)
@@ -52,34 +52,16 @@ def load(dataset: str, root: str | None, backbone: str, folder: Path, per_class:
     return stored["f"].astype(np.float32), stored["truth"], stored["label"]
 
 
-def embedded(
-    dataset: str, root: str | None, backbone: str, per_class: int | None = None
-) -> tuple[Table, np.ndarray]:
+def embedded(dataset: str, root: str | None, backbone: str) -> tuple[Table, np.ndarray]:
     """The table of a data set, and the features (N, D) of the frozen backbone."""
     experiment = resolve(
         "kmeans", dataset, overrides={"root": root, "backbone.name": backbone, "progress": False}
     )
     compute = make_compute(experiment)
     prepared = Shelf().get(experiment, compute)
-    if per_class:
-        prepared.data.table = prepared.data.table.take(some_of_each(prepared.data.table, per_class))
     source, table = FreshViews(prepared.images, Encoder(prepared.backbone, compute)), prepared.data.table
     with torch.no_grad():
         return table, evaluation_features(source, torch.arange(len(table))).float().cpu().numpy()
-
-
-def called(dataset: str, per_class: int | None) -> str:
-    return f"{dataset}-{per_class}" if per_class else dataset
-
-
-def some_of_each(table: Table, per_class: int) -> np.ndarray:
-    """Rows of so many images of each class, drawn at random, in their order."""
-    truth, draw = np.asarray(table.truth), np.random.default_rng(0)
-    return np.sort(
-        np.concatenate(
-            [draw.permutation(np.flatnonzero(truth == one))[:per_class] for one in np.unique(truth)]
-        )
-    )
 
 
 def estimate(features: np.ndarray, problem: Problem, curve: bool) -> dict[str, Any]:
@@ -167,7 +149,6 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--problems", type=int, default=20, help="random problems of each data set of 20 classes or more"
     )
-    parser.add_argument("--per-class", type=int, help="images of each class that are used (default: all)")
     parser.add_argument("--first", type=int, default=0, help="number of the first random problem")
     parser.add_argument("--curve", action="store_true", help="the curve of k-means for whole data sets too")
     parser.add_argument(
@@ -187,8 +168,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "problems": [],
     }
     for dataset in given.datasets:
-        features, truth, label = load(dataset, given.root, given.backbone, given.features, given.per_class)
-        dataset = called(dataset, given.per_class)
+        features, truth, label = load(dataset, given.root, given.backbone, given.features)
         drawn = given.problems if len(set(truth)) >= 20 else 0
         numbers = range(given.first, given.first + drawn)
         for problem in (whole(dataset, truth, label), *random_problems(dataset, truth, numbers)):
