@@ -83,19 +83,23 @@ def test_categories_show_themselves_by_the_same_images_and_signatures(position, 
 def test_random_edits_come_to_the_same(tmp_path):
     """Both at once, and in two sittings: the page begins from what Python made of the first."""
     rng = random.Random(20260504)
-    cases, expected = [], []
+    cases, expected, measured = [], [], []
     for _ in range(60):
         edits = [random_edit(rng.choice, i) for i in range(rng.randint(1, 30))]
         stop = rng.choice([0, 0, rng.randint(0, len(edits))])
         found = apply_edits(golden_discovery("shoes"), edits[:stop]).discovery
         cases.append({"discovery": page(found, edits[:stop]), "edits": rows(edits[stop:])})
-        expected.append(outcome(apply_edits(found, edits[stop:])))
+        after = apply_edits(found, edits[stop:])
+        expected.append(outcome(after))
+        told = page(after.discovery, edits)["categories"]
+        measured.append([[c[key] for key in ("cohesion", "separation", "returns", "faint")] for c in told])
     (tmp_path / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
     results = [same_words(result) for result in run_javascript("apply", cases)]
     assert sum(len(result["refused"]) for result in expected) > 100
     assert sum(result["applied"] for result in expected) > 300
     for case, result, wanted in zip(cases, results, expected, strict=True):
         assert {key: result[key] for key in wanted} == wanted, case["edits"]
+    assert [result["measured"] for result in results] == measured
 
 
 def test_images_that_the_page_does_not_show_are_counted(tmp_path):

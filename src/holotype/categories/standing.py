@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from holotype.categories.edits import ACTIONS, Edit, stripped
-from holotype.categories.exemplars import join, refresh
+from holotype.categories.exemplars import join, refresh, unmeasured
 from holotype.categories.facts import Edited
 from holotype.categories.found import Category, Discovery
 from holotype.categories.purity import set_purity
@@ -219,6 +219,9 @@ class Standing:
             category.n += 1
         id = category.id if category is not None else ""
         self.touched |= {self.id[row], id}
+        if self.id[row] != id:
+            for one in filter(None, (self.categories.get(self.id[row]), category)):
+                unmeasured(one)
         self.id[row], self.note[row], self.doubtful[row] = id, note, False
 
     def wake(self, category: Category) -> None:

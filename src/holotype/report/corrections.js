@@ -13,6 +13,13 @@ const stripped = (text) => text.replace(/^[\s\x1c-\x1f\x85]+|[\s\x1c-\x1f\x85]+$
 /** Do people see it? A known class always; a new category while there are images in it. */
 const isAwake = (category) => !category.gone && (category.n > 0 || category.kind === "known");
 
+/** What was measured on other images than it has now is not known of it any more. */
+function unmeasured(category) {
+  category.cohesion = category.separation = null;
+  category.uniform = category.check = category.returns = "";
+  category.faint = false;
+}
+
 /**
  * How things stand after the edits, each taken once and in their order. discovery: as report/data.py writes it.
  * problems says for each edit why it was not applied, in the order of the edits ("" = it was); nothing given is changed.
@@ -128,7 +135,9 @@ class Standing {
 
   /** Let an image change its category; null = it is in none. */
   put(i, category, note) {
-    if (this.category[i] >= 0) this.categories[this.category[i]].n--;
+    const left = this.categories[this.category[i]] ?? null; // -1 = it was in none
+    if (left !== category) [left, category].filter(Boolean).forEach(unmeasured);
+    if (left) left.n--;
     if (category) {
       this.wake(category);
       category.n++;
@@ -161,9 +170,7 @@ class Standing {
       target.signature = target.signature.map((likeness, at) => mean(likeness, source.signature[at]));
       target.words = target.words ? `${target.words} (before ${source.name} was merged into it)` : "";
     }
-    target.cohesion = target.separation = null;
-    target.uniform = target.check = target.returns = "";
-    target.faint = false;
+    unmeasured(target);
     target.n += source.n;
   }
 
