@@ -30,7 +30,7 @@ from holotype.discovery.plan import draw_sample, make_plan, pick_preset, resolve
 from holotype.discovery.several import Outcome, clear, keep_seeds, kept_seeds, train
 from holotype.discovery.shots import Shots, take_shots
 from holotype.discovery.sizes import check_long_tail, choose_sizes
-from holotype.discovery.taking_part import seen_classes, unread_labels
+from holotype.discovery.taking_part import check_left, seen_classes, unread_labels
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
 from holotype.machine.device import Compute, pick_device
@@ -112,6 +112,7 @@ def run_round(round: Round) -> None:
     shots = take_shots(round.folder, round.table, round.digests, round.progress)
     take_classes(round, embedded)
     take_occasions(round, shots, embedded)
+    check_left(round.table, round.given, round.folder)
     check_embedded(round.table, embedded.features, round.out)
     k, count = choose_k(round, embedded.features)
     check_enough(round.active, k)

@@ -37,6 +37,7 @@ from holotype.discovery.rounds import begin_round, keep_corrected, last_round, p
 from holotype.discovery.several import clear
 from holotype.discovery.shared import share_round
 from holotype.discovery.sizes import check_long_tail
+from holotype.discovery.taking_part import check_left
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
 from holotype.machine.device import pick_device
@@ -142,6 +143,7 @@ def discover_table(
 def begin(folder: Path, now: Now, config: DiscoverConfig, chosen: Chosen, progress: bool) -> Round:
     """A round with what is known from those before it, begun or gone on with; what cannot be trained is refused."""
     played, table = now.played, now.played.given.apply(now.table)
+    check_left(table, played.given, folder)
     check_method(table, config, chosen)
     keep_corrected(folder, played)
     number = begin_round(folder, now.begun)
