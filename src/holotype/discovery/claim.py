@@ -10,6 +10,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from holotype.categories.found import FILE as DISCOVERY
 from holotype.data.addresses import is_address
 from holotype.data.paths import relative
 from holotype.data.stamps import stamps
@@ -17,9 +18,11 @@ from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen, choose_backbone
 from holotype.discovery.collection import read_collection
 from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.moved import MOVING
 from holotype.errors import InputError
 from holotype.machine.device import pick_device
 from holotype.machine.plain import NotPlain, as_plain, from_plain
+from holotype.machine.sealed import read_sealed
 from holotype.models.backbone import BackboneConfig
 from holotype.models.origins import meant_before
 from holotype.runs.embed import network_facts
@@ -41,7 +44,7 @@ log = logging.getLogger(__name__)
 
 def find_folder(own: Path, table: Table) -> Path:
     """The run folder of a collection where nobody has named one: `own`, or that of a collection of the same images
-    which is no longer where it was."""
+    which is no longer where it was; once it has gone on with this one, it is that of this one."""
     if own.exists():
         return own
     size = dict(zip(_places(table), _sizes(stamps(list(table.path))), strict=True))
@@ -51,7 +54,9 @@ def find_folder(own: Path, table: Table) -> Path:
             seen = read_collection(folder)
         except InputError:  # nobody has asked for that one
             continue
-        if seen is None or not seen.root or is_address(seen.root) or Path(seen.root).exists():
+        if seen is None or not seen.root or is_address(seen.root):
+            continue
+        if Path(seen.root).exists() and not (seen.root == table.root and _has_followed(folder)):
             continue
         here = list(seen.here)
         same = sum(
@@ -65,6 +70,15 @@ def find_folder(own: Path, table: Table) -> Path:
             f"{best} holds a discovery of these images, and goes on with them; --out begins another one."
         )
     return best
+
+
+def _has_followed(folder: Path) -> bool:
+    """Is the discovery in a folder one that has gone on with images which were moved?"""
+    try:
+        rounds = map(read_sealed, (folder / "rounds").glob(f"*/{DISCOVERY}"))
+        return (folder / MOVING).is_dir() or any(found["facts"]["earlier_roots"] for found in rounds)
+    except (OSError, ValueError, KeyError, TypeError):  # nobody has asked for that one
+        return False
 
 
 def _places(table: Table) -> list[str]:
