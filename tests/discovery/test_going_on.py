@@ -17,7 +17,7 @@ import holotype.runs.embed as module
 from holotype.categories.found import Discovery
 from holotype.data.sources import load_table
 from holotype.discovery.collection import look_at
-from holotype.discovery.going_on import foresee
+from holotype.discovery.foresight import foresee
 from holotype.discovery.workflow import default_folder, discover, discover_table
 from holotype.errors import InputError
 from holotype.machine.sealed import read_sealed
@@ -122,7 +122,9 @@ def id_of(found: Discovery, path: Path) -> str:
     return str(found.images.set_index("path").category_id[str(path)])
 
 
-def test_images_come_go_are_repaired_renamed_and_labelled(go, photos, tmp_path, caplog, monkeypatch) -> None:
+def test_images_come_go_are_repaired_renamed_and_labelled(
+    go, small, photos, tmp_path, caplog, monkeypatch
+) -> None:
     first, heap = go(), photos / "unlabelled"
     for number in range(4):
         paint(heap / f"blue-9{number}.png", COLOURS["blue"], 90 + number)
@@ -138,12 +140,16 @@ def test_images_come_go_are_repaired_renamed_and_labelled(go, photos, tmp_path, 
     )
     run, said = tmp_path / "run", "4 images new, 1 gone, 1 repaired, 3 renamed, 1 label new, 1 label changed."
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
-    assert foresee(run, load_table(photos)) == f"Since round 1 in {run}: {said}"
+    asked = small(method="kmeans")
+    assert foresee(run, load_table(photos), asked)[0] == f"Since round 1 in {run}: {said}"
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
     second = go()
     assert f"Since round 1: {said}" in caplog.text
-    assert foresee(run, load_table(photos)) == f"Since round 2 in {run}: no other images or labels."
-    assert foresee(tmp_path / "other", load_table(photos)) == ""
+    assert foresee(run, load_table(photos), asked) == [
+        f"Since round 2 in {run}: no other images or labels.",
+        "No other round would be trained: what round 2 found stands.",
+    ]
+    assert foresee(tmp_path / "other", load_table(photos), asked) == []
     assert {Path(path).name for path in read} == {*(f"blue-9{i}.png" for i in range(4)), "red-14.png"}
     assert (second.facts.round, len(second.images)) == (2, 67)
     assert id_of(second, photos / "green" / "red-00.png") == "green"

@@ -98,25 +98,27 @@ def claim(
     Returns the settings with the backbone by its name (where `auto` was asked for, the one that was taken when the
     discovery began), and the backbone where it had to be chosen now.
     """
-    run = RunFolder(folder)
-    begun = run.read_json(IDENTITY) if (folder / IDENTITY).is_file() else {}
+    if (begun := begun_network(folder, config.network)) is not None:
+        return config.with_network(begun), None
+    chosen = choose_backbone(config.network, pick_device(config.device))
+    check_method(table, config, chosen)
+    if embedded is not None:
+        embedded.check_network(network_facts(chosen.backbone))
+    log.info(chosen.words)
+    RunFolder(folder).write_json(IDENTITY, {"format": FORMAT, "backbone": as_plain(chosen.config)})
+    return config.with_network(chosen.config), chosen
+
+
+def begun_network(folder: Path, wanted: BackboneConfig) -> BackboneConfig | None:
+    """The backbone that the discovery in a folder was begun with, None where there is none; InputError where another
+    one is wanted, or where the folder holds something else."""
+    begun = RunFolder(folder).read_json(IDENTITY) if (folder / IDENTITY).is_file() else {}
     if begun and (not isinstance(begun, dict) or begun.get("format") not in READ):
         raise InputError(
             f"{folder} holds a run of another kind or version (no discovery of format {FORMAT}); "
             "choose another folder with --out, or delete this one to start anew."
         )
-    wanted, chosen = config.network, None
-    if begun:
-        wanted = check_network(folder, wanted, read_network(folder, begun))
-    else:
-        chosen = choose_backbone(wanted, pick_device(config.device))
-        wanted = chosen.config
-        check_method(table, config, chosen)
-        if embedded is not None:
-            embedded.check_network(network_facts(chosen.backbone))
-        log.info(chosen.words)
-        run.write_json(IDENTITY, {"format": FORMAT, "backbone": as_plain(wanted)})
-    return config.with_network(wanted), chosen
+    return check_network(folder, wanted, read_network(folder, begun)) if begun else None
 
 
 def check_method(table: Table, config: DiscoverConfig, chosen: Chosen) -> None:

@@ -12,7 +12,7 @@ renamed      the id keeps its name
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -49,6 +49,13 @@ class Constraints:
             labels={path: label for path, label in labels.items() if path not in rejected},
             rejected=frozenset(rejected),
             names={**self.names, **renamed(found, applied.discovery)},
+        )
+
+    def moved(self, moves: Mapping[str, str]) -> Constraints:
+        """With the paths that images have now. moves: path then to path now, where these differ."""
+        labels = {moves.get(path, path): label for path, label in self.labels.items()}
+        return replace(
+            self, labels=labels, rejected=frozenset(moves.get(path, path) for path in self.rejected)
         )
 
     def apply(self, table: Table) -> Table:

@@ -89,7 +89,7 @@ def catch_up(
     if edits is not None:
         take_edits(folder, edits)
     played, then = play(folder), asked_of(folder, last)
-    words = understand(now, before, difference.then, known.means if known else {}, _outcome(played))
+    words = understand(now, before, difference.then, known.means if known else {}, outcome_of(played))
     if words.names:
         played = call_otherwise(folder, played, words)
     table = words.spoken(table)
@@ -101,7 +101,7 @@ def catch_up(
         seen.save(folder)
     asked, told = Asked.of(config, table.name), played.without(difference.relabelled)
     here, was_told = seen.here.keys(), given_to(folder, last) if last else Constraints()
-    changed = _Changed(
+    changed = Changed(
         last,
         now.root if last and before.root != now.root else "",
         difference,
@@ -109,24 +109,9 @@ def catch_up(
         asked.others(then) if then else [],
         edits_before=played.given,
         edits=told.given,
-        more=_among(was_told, here) != _among(told.given, here),
+        more=among(was_told, here) != among(told.given, here),
     )
     return Now(last, table, seen, difference, asked, told, changed.lines(), changed.trains)
-
-
-def foresee(folder: Path, table: Table, progress: bool = False) -> str:
-    """What has changed since the last round, in one line; "" where there was none. Nothing is written."""
-    if not (last := last_round(folder)):
-        return ""
-    known = read_collection(folder)
-    now = look_at(table, known, progress)
-    before = seen_by(folder, last, now)
-    difference = compare(before, now)
-    check_same(folder, table, before, now, difference)
-    words = understand(now, before, difference.then, known.means if known else {}, _outcome(play(folder)))
-    labels = dict(zip(now.images, words.spoken(table).label, strict=True))
-    compare_labels(difference, before, with_marks(now, labels, frozenset()))
-    return f"Since round {last} in {folder}: {difference.words or 'no other images or labels'}."
 
 
 def move_along(
@@ -150,11 +135,11 @@ def call_otherwise(folder: Path, played: Played, words: Words) -> Played:
     return play(folder)
 
 
-def _outcome(played: Played) -> Discovery | None:
+def outcome_of(played: Played) -> Discovery | None:
     return played.applied.discovery if played.applied else None
 
 
-def _among(given: Constraints, here: Set[str]) -> tuple[dict[str, str], frozenset[str]]:
+def among(given: Constraints, here: Set[str]) -> tuple[dict[str, str], frozenset[str]]:
     """What edits say of images that are not gone."""
     return {path: label for path, label in given.labels.items() if path in here}, given.rejected & here
 
@@ -173,7 +158,7 @@ def check_same(folder: Path, table: Table, before: Collection, now: Collection, 
 
 
 @dataclass(frozen=True)
-class _Changed:
+class Changed:
     """All that may have changed since a round."""
 
     last: int
@@ -198,15 +183,20 @@ class _Changed:
             return []
         lines = [f"The images lie in {self.root} now."] if self.root else []
         lines += [f"Since round {self.last}: {self.images.words}."] if self.images.words else []
-        lines += [*self._repaired(), *self._labels()]
-        if self.settings:
-            lines.append(f"Asked for otherwise than in round {self.last}: {', '.join(self.settings)}.")
-        if self.more and not self.images.trains:
-            lines.append(f"Edits say more than round {self.last} was told.")
+        lines += self.details()
         if self.trains:
             return [*lines, "Another round is trained."]
         nothing = "Nothing else has changed" if lines else "Nothing has changed"
         return [*lines, f"{nothing} since round {self.last}: what it found stands."]
+
+    def details(self) -> list[str]:
+        """What else there is to say than how many images and labels are others."""
+        lines = [*self._repaired(), *self._labels()]
+        if self.settings:
+            lines.append(f"Asked for otherwise than in round {self.last}: {', '.join(self.settings)}.")
+        if self.more and not self.images.trains:
+            lines.append(f"Edits say more than round {self.last} was told.")
+        return lines
 
     def _repaired(self) -> list[str]:
         repaired = self.images.repaired

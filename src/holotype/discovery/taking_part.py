@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from holotype.categories.edits import ACTIONS, Edit
@@ -35,6 +35,11 @@ class Account:
         """Less the edits of the images `later`, which came with another label since."""
         kept = [(image, edit) for image, edit in self.applied if image not in later]
         return Account(kept, self.left, self.overruled + len(self.applied) - len(kept))
+
+    def moved(self, moves: Mapping[str, str]) -> Account:
+        """With the paths that images have now. moves: path then to path now, where these differ."""
+        applied = [(moves.get(image, image), edit) for image, edit in self.applied]
+        return replace(self, applied=applied)
 
     def standing(self, given: Constraints) -> list[tuple[str, Edit]]:
         """Less those that a later one of the same image has overruled."""
