@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
@@ -18,7 +17,7 @@ from holotype.categories.found import Discovery
 from holotype.data.sources import load_table
 from holotype.discovery.collection import look_at
 from holotype.discovery.foresight import foresee
-from holotype.discovery.workflow import default_folder, discover, discover_table
+from holotype.discovery.workflow import default_folder, discover_table
 from holotype.errors import InputError
 from holotype.machine.sealed import read_sealed
 from tests.conftest import COLOURS
@@ -65,21 +64,6 @@ def test_a_discovery_goes_on_where_its_images_were_moved(photos, small, tmp_path
     again = discover_table(load_table(elsewhere), small(), run, progress=False, edits=file)
     assert again.facts.confirmed_labels == 7
     assert "blue" in again.known
-
-
-@pytest.mark.parametrize("changes", [{}, {"k": 5}], ids=["no new round", "a new round"])
-def test_a_folder_that_was_renamed_finds_its_run_every_time(
-    photos, small, tmp_path, monkeypatch, changes
-) -> None:
-    """The second time it began a discovery of its own, without names and edits."""
-    monkeypatch.chdir(tmp_path)
-    settings = dataclasses.asdict(small(method="kmeans"))
-    first = discover(photos, progress=False, **settings)
-    photos.rename(tmp_path / "archive")
-    for _ in range(3):
-        found = discover(tmp_path / "archive", progress=False, **settings | changes)
-        assert first.run_id in (found.run_id, *found.facts.earlier_runs)
-    assert os.listdir("runs") == ["photos.v1-discover"]
 
 
 def test_images_that_were_replaced_lead_to_another_round(photos, small, tmp_path, caplog) -> None:

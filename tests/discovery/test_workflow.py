@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from holotype.categories.edits import Edit, read_log, to_csv
+from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import COLUMNS, Discovery
 from holotype.cluster.count import CountEstimate, pick_k
 from holotype.data.sources import load_table
@@ -211,22 +211,6 @@ def test_confirmed_labels_lead_to_another_round(run, squares_folder, small) -> N
     assert Discovery.load(run / "rounds" / "1").run_id == before.run_id  # nothing is lost
     again = discover_table(table, small(), run, progress=False)
     assert again.run_id == found.run_id
-
-
-@pytest.mark.usefixtures("nothing_trained")
-def test_edits_that_label_everything_leave_nothing_to_place_and_are_not_lost(
-    run, squares_folder, small
-) -> None:
-    """No round is begun, and the sentence says what to do with what is there."""
-    images = Discovery.load(run).images
-    free = images[images.label == ""]
-    said = [("confirm", path, id, id) for path, id in zip(free.path, free.category_id, strict=True)]
-    said[-1] = ("reject", *said[-1][1:3], "")
-    file, table = edits_file(run, *said), load_table(squares_folder / "squares.csv")
-    with pytest.raises(InputError, match=r"labelled or rejected, .*holotype report .* applies the edits"):
-        discover_table(table, small(), run, progress=False, edits=file)
-    assert [path.name for path in (run / "rounds").iterdir()] == ["1"]
-    assert len(read_log(run)) == len(said)
 
 
 def test_more_known_classes_than_k_raise_it(run, squares_folder, small) -> None:
