@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from holotype.categories.standing import FOLLOWS
 from holotype.data.sources import load_table
 from holotype.discovery.best_backbone import choose_backbone
 from holotype.discovery.config import DiscoverConfig
@@ -19,7 +20,9 @@ from holotype.discovery.finding import COUNT, Round, choose_k, count_categories,
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
 from holotype.methods import METHODS
+from holotype.placing.written import write_labels
 from holotype.runs.trained import load_trained
+from tests.discovery.made_round import edits_file
 from tests.training.stubs import STUBS
 
 
@@ -124,3 +127,20 @@ def test_a_folder_with_the_name_of_a_benchmark_gets_no_recipe(round: Round, meth
     named = make_experiment(round, dataclasses.replace(round.table, name="aircraft"), 4)
     assert named.dataset == "aircraft"
     assert (named.method, named.train, named.backbone) == (usual.method, usual.train, usual.backbone)
+
+
+def test_labels_that_follow_from_a_merge_are_noted_and_are_not_those_of_people(
+    small, squares_folder, tmp_path
+) -> None:
+    table, asked, run = load_table(squares_folder / "squares.csv"), small(method="kmeans"), tmp_path / "run"
+    found = discover_table(table, asked, run, progress=False)
+    one, two = (c.id for c in found.categories if c.kind == "novel")
+    (image, *_) = found.images.path[found.images.category_id == one]
+    file = edits_file(run, ("confirm", image, one, one), ("merge", "", two, one), ("rename", "", one, "sky"))
+    images = discover_table(table, asked, run, progress=False, edits=file).images
+    noted = images[images.note.str.contains(FOLLOWS, regex=False)]
+    assert len(noted) > 2
+    assert set(noted.label) == {one}
+    assert image not in set(noted.path)
+    done = write_labels(run, tmp_path / "labels.csv")
+    assert done.by_class == {"green": 8, "red": 8, "sky": 1}

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from holotype.categories.bursts import LABELLED as OF_BURST
 from holotype.categories.found import Category, Discovery
+from holotype.categories.standing import FOLLOWS
 from holotype.data.boxes import Box, with_box
 from holotype.data.sources import load_table
 from holotype.errors import InputError
@@ -166,3 +168,21 @@ def test_groups_that_people_told_are_told_of_frames_without_a_label_too(run, tmp
     table = load_table(tmp_path / "my pictures", tmp_path / "labels.csv")
     assert {p: g for p, g in zip(table.path, table.group, strict=True) if g} == told
     assert {p: label for p, label in zip(table.path, table.label, strict=True) if label} == by_path(run)
+
+
+def test_labels_that_nobody_gave_are_no_labels_of_people(run) -> None:
+    """The typical images of a merged category have its label in the next round: nobody has looked at them."""
+    found = Discovery.load(run)
+    mine = [row for row, id in enumerate(found.images.category_id) if id == "new-01"]
+    found.images["group"] = ""
+    found.images.loc[mine[:4], "label"] = "new-01"
+    found.images.loc[mine[:2], "note"] = [FOLLOWS, f"{FOLLOWS}; the model would say Bag"]
+    found.images.loc[mine[1:3], "group"] = "a burst"
+    found.images.loc[mine[2], "note"] = OF_BURST
+    found.save(run)
+    results = read_results(run)
+    assert [results.by_hand[row] for row in mine[:4]] == [False, False, False, True]
+    assert {results.path[row] for row in mine} & set(by_path(run)) == {results.path[mine[3]]}
+    found.images.loc[mine[1], "note"] = ""
+    found.save(run)
+    assert [read_results(run).by_hand[row] for row in mine[:4]] == [False, True, True, True]

@@ -20,6 +20,8 @@ from holotype.categories.purity import set_purity
 
 MOVED, CONFIRMED, REJECTED = "moved by hand", "confirmed by hand", "rejected"
 """What the note of an image says after an edit; the next round reads it (discovery/constraints.py)."""
+FOLLOWS = "its label follows from a merge or a split"
+"""Of a typical image of a part, which stands for the others: nobody has said what this one shows."""
 
 
 class CannotApply(Exception):

@@ -6,22 +6,23 @@ import dataclasses
 import hashlib
 import logging
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from holotype.categories.bursts import LABELLED as OF_BURST
 from holotype.categories.facts import Facts
 from holotype.categories.found import Discovery
-from holotype.categories.standing import REJECTED
+from holotype.categories.standing import FOLLOWS, REJECTED
 from holotype.cluster.count import CountEstimate, count_key, estimate_table, pick_k, write_count
 from holotype.data import boxed
 from holotype.data.bursts import count_units
 from holotype.data.sources import check_trainable
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen
-from holotype.discovery.bursting import NOTE as OF_BURST
 from holotype.discovery.bursting import check_enough, draws_itself, take_bursts
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.constraints import Constraints
@@ -130,8 +131,7 @@ def take_occasions(round: Round, shots: Shots, embedded: Embeddings) -> None:
     features, out = embedded.features, round.out
     spread, lines = take_bursts(round.table, round.config.bursts, shots.each, features, out, round.words)
     round.table = spread.table
-    for row in spread.rows:
-        embedded.note[row] = "; ".join(part for part in (embedded.note[row], OF_BURST) if part)
+    note_also(embedded, spread.rows, OF_BURST)
     for line in (shots.words(), *lines):
         if line:
             log.info(line)
@@ -147,6 +147,12 @@ def take_classes(round: Round, embedded: Embeddings) -> None:
         log.warning(line)
     for row in np.flatnonzero(table.label != round.table.label):
         embedded.note[row] = f"its label {table.label[row]!r} takes no part"
+    note_also(embedded, np.flatnonzero(round.given.follows(round.table) & round.table.labelled), FOLLOWS)
+
+
+def note_also(embedded: Embeddings, rows: Iterable[int], words: str) -> None:
+    for row in rows:
+        embedded.note[row] = "; ".join(part for part in (embedded.note[row], words) if part)
 
 
 def check_embedded(table: Table, features: np.ndarray, out: np.ndarray) -> None:

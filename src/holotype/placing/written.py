@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from holotype.categories.bursts import LABELLED as OF_BURST
 from holotype.categories.found import UNNAMED, Category, Discovery
-from holotype.categories.standing import CONFIRMED, MOVED, REJECTED, Standing
+from holotype.categories.standing import CONFIRMED, FOLLOWS, MOVED, REJECTED, Standing
 from holotype.data.boxes import Box, split_box
 from holotype.data.columns import FORMULA, guarded, quoted
 from holotype.data.containers import image_exists
@@ -51,9 +52,17 @@ class Results:
 
     @cached_property
     def by_hand(self) -> list[bool]:
-        """Has a person said what the image shows?"""
-        pairs = zip(self.label, self.note, strict=True)
-        return [label != "" or note in BY_HAND for label, note in pairs]
+        """Has a person said what the image shows, or a frame of its burst?"""
+        said = [
+            note in BY_HAND or (label != "" and not {FOLLOWS, OF_BURST} & set(note.split("; ")))
+            for label, note in zip(self.label, self.note, strict=True)
+        ]
+        bursts = {group for group, by_hand in zip(self.group, said, strict=True) if by_hand} - {""}
+        rows = zip(said, self.label, self.note, self.group, strict=True)
+        return [
+            by_hand or (label != "" and OF_BURST in note and group in bursts)
+            for by_hand, label, note, group in rows
+        ]
 
     @cached_property
     def parts(self) -> list[tuple[str, Box | None]]:
@@ -151,7 +160,7 @@ def labels(results: Results, *, every: bool = False) -> list[str]:
         if path in confirmed:
             category = standing.find(confirmed[path])
             found.append(confirmed[path] if category is None else called.get(category.id, category.name))
-        elif own and problem:
+        elif own and problem and said:
             found.append(called.get(own, own))
         else:
             found.append(called.get(id, "") if said or every else "")
