@@ -75,6 +75,12 @@ class Constraints:
         new = sorted(set(label) - set(table.known) - {""})
         return replace(table, label=np.array(label, dtype=object), known=(*table.known, *new))
 
+    def called(self, table: Table) -> Table:
+        """The table with the names of classes in the place of their ids."""
+        label = [self.names.get(id, id) for id in table.label]
+        known = dict.fromkeys(self.names.get(id, id) for id in table.known)
+        return replace(table, label=np.array(label, dtype=object), known=tuple(known))
+
     def follows(self, table: Table) -> np.ndarray:
         """(N,) bool: images of the table whose label nobody gave them."""
         paths = relative([str(path) for path in table.path], table.root)

@@ -32,7 +32,7 @@ from holotype.discovery.claim import check_method, claim, find_folder
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.finding import FEWEST, Round, run_round
 from holotype.discovery.going_on import Now, catch_up
-from holotype.discovery.look import tell
+from holotype.discovery.look import tell, tell_again
 from holotype.discovery.rounds import begin_round, keep_corrected, last_round, play, round_folder
 from holotype.discovery.several import clear
 from holotype.discovery.shared import share_round
@@ -132,6 +132,7 @@ def discover_table(
         if now.trains:
             chosen = chosen or choose_backbone(config.network, pick_device(config.device))
             round = begin(folder, now, config, chosen, progress)
+            tell_of(round, now, table)
             run_round(dataclasses.replace(round, embedded=embedded))
         elif now.last:
             # a command that was killed at the end of its round has left what only an unfinished one needs
@@ -148,10 +149,6 @@ def begin(folder: Path, now: Now, config: DiscoverConfig, chosen: Chosen, progre
     keep_corrected(folder, played)
     number = begin_round(folder, now.begun)
     RunFolder(folder).write_config(as_plain(config))
-    if not now.last:
-        tell(now.table, config, chosen.backbone, progress)
-    for line in played.told(number, now.here):
-        log.info(line)
     return Round(
         table,
         config,
@@ -168,6 +165,17 @@ def begin(folder: Path, now: Now, config: DiscoverConfig, chosen: Chosen, progre
         progress=progress,
         clock=Clock(folder),
     )
+
+
+def tell_of(round: Round, now: Now, table: Table) -> None:
+    """The first look, and which edits take part. table: as it was read."""
+    if now.last:
+        fresh, given = len(now.difference.new) + len(now.difference.repaired), round.given
+        tell_again(table, given.called(round.table), round.config, round.chosen.backbone, fresh)
+    else:
+        tell(now.table, round.config, round.chosen.backbone, round.progress)
+    for line in now.played.told(round.number, now.here):
+        log.info(line)
 
 
 def write_result(folder: Path, progress: bool) -> Discovery:
