@@ -14,6 +14,7 @@ from pathlib import Path
 
 from holotype.categories.edits import Edit, append_edits, run_ids
 from holotype.categories.found import Discovery
+from holotype.data.boxes import split_box
 from holotype.data.paths import relative
 from holotype.data.table import Table
 from holotype.discovery.asked import Asked, of_today, read_asked
@@ -148,9 +149,13 @@ def check_same(folder: Path, table: Table, before: Collection, now: Collection, 
     """Raise InputError for a collection that has nothing in common with that of the discovery."""
     same = len(found.then) - len(found.repaired)
     if not same and (not found.then or before.root != now.root):
+        then, today = (any(split_box(path)[1] for path in seen.here) for seen in (before, now))
+        cure = "choose another folder with --out"
+        if then != today:
+            cure = f"{'give its boxes again with --boxes' if then else 'leave the boxes out'}, or {cure}"
         raise InputError(
-            f"{folder} holds a discovery of other images: none of its {len(before.here):,} is among those of "
-            f"{table.name}; choose another folder with --out."
+            f"{folder} holds a discovery of other images: none of its {len(before.here):,} "
+            f"{'boxes' if then else 'images'} is among those of {table.name}; {cure}."
         )
 
 
