@@ -114,9 +114,9 @@ def test_bad_input_is_one_sentence(tmp_path) -> None:
     assert (tmp_path / "coco.json").read_bytes() == before
 
 
-def test_its_scores_are_not_those_of_a_detector(run, tmp_path) -> None:
+def test_its_scores_are_not_those_of_a_detector(tmp_path) -> None:
     """Read as boxes, an image of which the model is unsure was left out as a box of which a detector is."""
-    write_coco(run, tmp_path / "coco.json")
+    write_coco(made_run(tmp_path), tmp_path / "coco.json")
     content = json.loads((tmp_path / "coco.json").read_text())
     unsure = [one for one in content["annotations"] if one["score"] < 0.9]
     assert unsure
