@@ -6,13 +6,12 @@ from pathlib import Path
 
 from holotype.categories.edits import check_run
 from holotype.data.table import Table
-from holotype.discovery.asked import Asked
 from holotype.discovery.claim import begun_network
 from holotype.discovery.classes import understand
 from holotype.discovery.collection import look_at, read_collection
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.difference import compare, compare_labels, with_marks
-from holotype.discovery.going_on import Changed, among, asked_of, check_same, outcome_of, seen_by
+from holotype.discovery.going_on import Changed, among, asked_now, asked_of, check_same, outcome_of, seen_by
 from holotype.discovery.rounds import edits_in, given_to, last_round, play
 from holotype.discovery.taking_part import check_left
 
@@ -43,7 +42,7 @@ def foresee(
         now.root if before.root != now.root else "",
         difference,
         words,
-        Asked.of(config, table.name).others(then) if then else [],
+        asked_now(config, table, now).others(then) if then else [],
         edits_before=played.given,
         edits=told.given,
         more=among(given_to(folder, last).moved(difference.moves), here) != among(told.given, here),

@@ -17,7 +17,7 @@ from holotype.categories.found import Discovery
 from holotype.data.boxes import split_box
 from holotype.data.paths import relative
 from holotype.data.table import Table
-from holotype.discovery.asked import Asked, of_today, read_asked
+from holotype.discovery.asked import Asked, of_today, read_asked, told_groups
 from holotype.discovery.classes import Words, understand
 from holotype.discovery.collection import Collection, Seen, look_at, read_collection
 from holotype.discovery.config import DiscoverConfig
@@ -100,7 +100,7 @@ def catch_up(
     seen = dataclasses.replace(seen, means=words.means)
     if seen != read_collection(folder):
         seen.save(folder)
-    asked, told = Asked.of(config, table.name), played.without(difference.relabelled)
+    asked, told = asked_now(config, table, now), played.without(difference.relabelled)
     here, was_told = seen.here.keys(), given_to(folder, last) if last else Constraints()
     changed = Changed(
         last,
@@ -260,6 +260,11 @@ def read_stamps(own: Path) -> dict[str, str]:
             "run holotype discover with another --out."
         )
     return read_given(own / STAMPS, dict[str, str])
+
+
+def asked_now(config: DiscoverConfig, table: Table, now: Collection) -> Asked:
+    """now: the images of the table."""
+    return Asked.of(config, table.name, told_groups(table, [seen.digest for seen in now.images.values()]))
 
 
 def asked_of(folder: Path, number: int) -> Asked | None:

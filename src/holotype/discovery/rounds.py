@@ -94,7 +94,9 @@ class Begun:
         except InputError:  # stopped before all of it was written
             return False
         same = (given.labels, given.rejected) == (self.given.labels, self.given.rejected)
-        return same and asked == self.asked and seen is not None and _trained(seen) == _trained(self.seen)
+        if not same or asked is None or seen is None:
+            return False
+        return self.asked.is_that_of(asked) and _trained(seen) == _trained(self.seen)
 
 
 def _trained(seen: Collection) -> list[tuple[str, str, str]]:
