@@ -87,15 +87,16 @@ def first_look(table: Table, config: DiscoverConfig, asked: Namespace) -> int:
             "\n".join((*seen.lines, *shots, *seen.unread)), flush=True
         )  # what follows takes seconds to import
     from holotype.discovery.best_backbone import foresee_backbone
-    from holotype.discovery.claim import find_folder
+    from holotype.discovery.claim import check_still_labelled, find_folder
     from holotype.discovery.forecast import forecast
     from holotype.discovery.foresight import foresee
     from holotype.discovery.workflow import check_table, default_folder
     from holotype.machine.device import pick_device
 
+    folder = Path(asked.out) if asked.out else find_folder(default_folder(asked.images), table)
+    check_still_labelled(folder, table)
     for given in (table, seen.table.take(seen.table.usable)):
         check_table(given, config)
-    folder = Path(asked.out) if asked.out else find_folder(default_folder(asked.images), table)
     since = foresee(folder, table, config, Path(asked.edits) if asked.edits else None, progress)
     if speaks() and since:
         say("\n".join(since))

@@ -72,6 +72,18 @@ def find_folder(own: Path, table: Table) -> Path:
     return best
 
 
+def check_still_labelled(folder: Path, table: Table) -> None:
+    """Raise InputError where the images of the discovery in a folder had labels and come without any: mostly a list was
+    forgotten."""
+    if table.labelled.any() or (seen := read_collection(folder)) is None:
+        return
+    if had := sum(bool(one.label) for one in seen.here.values()):
+        raise InputError(
+            f"No image of {table.name} comes with a label, and in {folder} {had:,} did; name their list again with "
+            "--labels, or choose another folder with --out."
+        )
+
+
 def _has_followed(folder: Path) -> bool:
     """Is the discovery in a folder one that has gone on with images which were moved?"""
     try:

@@ -28,7 +28,7 @@ from holotype.data.sources import check_trainable, load_table
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen, choose_backbone
 from holotype.discovery.changes import write_changes
-from holotype.discovery.claim import check_method, claim, find_folder
+from holotype.discovery.claim import check_method, check_still_labelled, claim, find_folder
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.finding import FEWEST, Round, run_round
 from holotype.discovery.going_on import Now, catch_up
@@ -121,6 +121,7 @@ def discover_table(
     that the last round was not given (other images or labels, other settings, more edits), a new round is trained.
     """
     folder, embedded = Path(folder), Parts(embeddings) if embeddings else None
+    check_still_labelled(folder, table)
     check_table(table, config)
     with hold(folder), beating(folder):
         refuse_links(folder)
