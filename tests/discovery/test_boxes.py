@@ -112,7 +112,7 @@ def test_boxes_that_were_forgotten_the_second_time_are_asked_for(run, photos, sm
         discover_table(load_table(photos), config, run, progress=False)
     discover_table(load_table(photos), config, tmp_path / "whole", progress=False)
     boxes = load_table(photos, boxes=photos / "detections.json")
-    with pytest.raises(InputError, match=r"none of its 41 images .*leave the boxes out, or"):
+    with pytest.raises(InputError, match=r"none of its 41 is .*leave the boxes out, or"):
         discover_table(boxes, config, tmp_path / "whole", progress=False)
 
 

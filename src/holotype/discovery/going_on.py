@@ -154,8 +154,8 @@ def check_same(folder: Path, table: Table, before: Collection, now: Collection, 
         if then != today:
             cure = f"{'give its boxes again with --boxes' if then else 'leave the boxes out'}, or {cure}"
         raise InputError(
-            f"{folder} holds a discovery of other images: none of its {len(before.here):,} "
-            f"{'boxes' if then else 'images'} is among those of {table.name}; {cure}."
+            f"{folder} holds a discovery of other images: none of its {len(before.here):,}{' boxes' if then else ''} "
+            f"is among those of {table.name}; {cure}."
         )
 
 
