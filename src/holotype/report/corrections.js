@@ -13,11 +13,23 @@ const stripped = (text) => text.replace(/^[\s\x1c-\x1f\x85]+|[\s\x1c-\x1f\x85]+$
 /** Do people see it? A known class always; a new category while there are images in it. */
 const isAwake = (category) => !category.gone && (category.n > 0 || category.kind === "known");
 
-/** What was measured on other images than it has now is not known of it any more. */
+/** What was measured on other images than it has now is not known of it any more; how to check it is. */
 function unmeasured(category) {
   category.cohesion = category.separation = null;
-  category.uniform = category.check = category.returns = "";
+  category.uniform = category.returns = "";
   category.faint = false;
+  category.changed = true;
+}
+
+/** The spot check of a category of n images, as categories/purity.py has it. */
+function checkInWords(n) {
+  const wrong = n - Math.floor(0.9 * n + 1e-9);
+  let missed = 1;
+  let looked = 0;
+  for (; looked < n && missed > 1 - 0.95; looked++) missed *= (n - wrong - looked) / (n - looked);
+  if (!looked) return "";
+  if (looked === n) return `Look at all ${n}: nothing less tells whether more than 90 % are right.`;
+  return `Look at ${looked} of its ${n.toLocaleString("en-US")} images, drawn blindly: if all are right, you can be 95 % sure that more than 90 % are.`;
 }
 
 /**
@@ -192,6 +204,7 @@ class Standing {
       category.exemplars = category.exemplars.filter(mine);
       if (!category.exemplars.length) category.exemplars = this.members[c].slice(0, MOST_EXEMPLARS);
       category.borderline = category.borderline.filter(mine);
+      if (category.changed && category.check) category.check = checkInWords(category.n);
     });
   }
 }
