@@ -43,7 +43,9 @@ def golden_discovery(name: str) -> Discovery:
         categories.append(
             Category(**category, n=len(mine), exemplars=mine[:2], borderline=mine[-1:], signature=likeness)
         )
-    facts = Facts(earlier_runs=tuple(made["earlier_runs"]))
+        categories[-1].cohesion, categories[-1].separation = 0.9 - i / 64, 0.1 + i / 64
+        categories[-1].together, categories[-1].comes_back = 0.5, i % 4
+    facts = Facts(earlier_runs=tuple(made["earlier_runs"]), trainings=(0, 1, 2))
     return Discovery(made["run_id"], tuple(made["known"]), frame[list(COLUMNS)], categories, None, facts)
 
 

@@ -14,7 +14,7 @@ from categories.golden import CASES, GOLDEN, NAMES, case_edits, golden_discovery
 from holotype.categories.corrections import apply_edits
 from holotype.categories.edits import Edit
 from holotype.categories.facts import Facts
-from holotype.categories.found import Discovery
+from holotype.categories.found import Category, Discovery
 from tests.discovery.made_round import made_discovery
 
 FEW = settings(max_examples=60)
@@ -169,3 +169,27 @@ def test_where_nothing_was_calibrated_edits_invent_no_purity():
     found = made_discovery("r-1", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7, 8, 9, 10, 11]})
     edit = Edit("r-1", "t0", "confirm", found.images["path"][4], "new-01", "new-01")
     assert math.isnan(apply_edits(found, [edit]).discovery.category("new-01").purity)
+
+
+def measured(category: Category) -> list[float]:
+    return [category.cohesion, category.separation, category.together, category.comes_back]
+
+
+def test_what_was_measured_is_told_of_categories_whose_images_are_the_same():
+    found = made_discovery("r-1", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
+    for category in found.categories:
+        category.cohesion, category.separation, category.together, category.comes_back = 0.8, 0.3, 0.9, 4
+    paths = list(found.images["path"])
+    edits = [
+        Edit("r-1", "t0", "confirm", paths[8], "new-02", "new-02"),
+        Edit("r-1", "t1", "move", paths[5], "new-01", "a"),
+    ]
+    after = apply_edits(found, edits).discovery
+    assert measured(after.category("new-02")) == [0.8, 0.3, 0.9, 4]
+    for id in ("a", "new-01"):
+        *shares, comes_back = measured(after.category(id))
+        assert comes_back == 0
+        assert all(math.isnan(share) for share in shares)
+    rejected = apply_edits(found, [Edit("r-1", "t2", "reject", paths[9], "new-02")]).discovery
+    assert math.isnan(rejected.category("new-02").together)
+    assert measured(rejected.category("new-01")) == [0.8, 0.3, 0.9, 4]

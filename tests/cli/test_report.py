@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -80,8 +81,8 @@ def test_edits_reach_the_page_the_assignments_and_the_log(run, tmp_path, capsys)
     assert "No new edits to apply; 2 edits of the log had been applied before." in capsys.readouterr().out
 
 
-def test_labels_are_said_to_count_in_the_next_round_where_they_do(tmp_path, capsys):
-    """In a discovery, and only until a round was given them."""
+def first_round(tmp_path) -> tuple[Path, Discovery]:
+    """The folder of a discovery that has come to the end of its first round, and what it found."""
     run = tmp_path / "run"
     first = make_discovery(tmp_path, 40)
     first.facts = dataclasses.replace(first.facts, round=1)
@@ -90,6 +91,26 @@ def test_labels_are_said_to_count_in_the_next_round_where_they_do(tmp_path, caps
     begin = {"labels.json": "{}", "rejected.json": "[]", "scores.json": "{}"}
     for name, content in begin.items():
         (run / "rounds" / "1" / name).write_text(content)
+    return run, first
+
+
+def test_where_edits_label_everything_no_round_is_advised(tmp_path, capsys):
+    """It would be refused: nothing is left to place."""
+    run, first = first_round(tmp_path)
+    images = first.images[(first.images["label"] == "") & (first.images["problem"] == "")]
+    *rest, last = zip(images["path"], images["category_id"], strict=True)
+    edits = [Edit("run-made-1", f"t{i}", "confirm", path, id, id or "x") for i, (path, id) in enumerate(rest)]
+    assert command([str(run), "--edits", write(tmp_path, *edits)]) == 0
+    assert "run the holotype discover command again" in capsys.readouterr().out
+    assert command([str(run), "--edits", write(tmp_path, Edit("run-made-1", "t", "reject", *last))]) == 0
+    said = capsys.readouterr().out
+    assert "Every image is labelled or rejected now" in said
+    assert "command again" not in said
+
+
+def test_labels_are_said_to_count_in_the_next_round_where_they_do(tmp_path, capsys):
+    """In a discovery, and only until a round was given them."""
+    run, first = first_round(tmp_path)
     one, two, *_ = first.images["path"][first.images["category_id"] == "new-01"]
     file = write(
         tmp_path,

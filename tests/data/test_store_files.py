@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 from holotype.data.store import ImageStore
@@ -61,6 +62,18 @@ def test_what_cannot_be_loaded_is_said(tmp_path: Path) -> None:
     save_file({"weight": torch.zeros(2)}, tmp_path / "model.safetensors")
     with pytest.raises(InputError, match="not an image store"):
         ImageStore.load(tmp_path / "model.safetensors")
+
+
+@pytest.mark.parametrize("note", ["[" * 100_000, '{"7": "no such row"}', "[]", "{", None])
+def test_metadata_that_anybody_may_have_written_are_no_traceback(tmp_path: Path, note: str | None) -> None:
+    file = tmp_path / "images.safetensors"
+    ImageStore.decode(write_noise(tmp_path, [(30, 30)]), 28, progress=False).save(file)
+    with safe_open(file, framework="pt") as stored:
+        metadata = {**stored.metadata(), "note": note}
+        tensors = {name: stored.get_tensor(name).clone() for name in stored.keys()}  # noqa: SIM118
+    save_file(tensors, file, {key: value for key, value in metadata.items() if value is not None})
+    with pytest.raises(InputError, match=r"cannot be read .*decode the images again"):
+        ImageStore.load(file)
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux's list of mapped files")

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from holotype.data.sources import load_table
+from holotype.discovery.best_backbone import choose_backbone
 from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.round import Round
 from holotype.discovery.workflow import discover_table
 
 
@@ -36,3 +38,12 @@ def first_run(squares_folder: Path, tiny_backbone_file: Path, tmp_path_factory) 
 def run(first_run: Path, tmp_path: Path) -> Path:
     """A finished discovery of the squares that a test may change."""
     return Path(shutil.copytree(first_run, tmp_path / "run"))
+
+
+@pytest.fixture
+def round(squares_folder, tiny_backbone_file, tmp_path) -> Round:
+    """The first of a discovery on the squares, not begun."""
+    config = DiscoverConfig(steps=100, backbone=str(tiny_backbone_file), device="cpu")
+    chosen = choose_backbone(config.network, "cpu")
+    table = load_table(squares_folder / "squares.csv")
+    return Round(table, config, chosen, tmp_path, tmp_path / "rounds" / "1", 1)

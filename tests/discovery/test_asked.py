@@ -6,9 +6,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from holotype.discovery.asked import FILE, Asked, read_asked
+from holotype.data.table import Table
+from holotype.discovery.asked import FILE, Asked, read_asked, told_groups
 from holotype.discovery.config import DiscoverConfig
 from holotype.errors import InputError
 
@@ -60,3 +62,30 @@ def test_what_comes_to_the_same_is_no_difference() -> None:
     assert asked(steps=1000).others(asked()) == []
     elsewhere = replace(asked(), taken={**asked().taken, "steps": 6000}, device="cuda")
     assert asked().others(elsewhere) == []
+
+
+def test_groups_are_known_by_the_content_of_their_images(tmp_path: Path) -> None:
+    """Names of groups, of files and their order make no difference, nor does a group of one."""
+
+    def told(group: list[str] | None, content: str = "abcde") -> str:
+        paths, label = np.array(list("12345"), dtype=object), np.array([""] * 5, dtype=object)
+        table = Table(paths, label, (), group=None if group is None else np.array(group, dtype=object))
+        return told_groups(table, list(content))
+
+    assert told(None) == told([""] * 5) == told([*"vwxyz"]) == ""
+    first = told(["x", "x", "y", "y", ""])
+    assert first == told(["n", "n", "m", "m", "o"]) == told(["", "y", "y", "x", "x"], "edcba") != ""
+    assert first != told(["x", "x", "y", "", "y"])
+    one = replace(asked(), groups=first)
+    assert one.others(asked()) == asked().others(one) == ["other groups"]
+    assert asked(bursts="no").others(one) == ["--bursts no (was auto)"]
+    one.save(tmp_path)
+    assert read_asked(tmp_path) == one
+    content = json.loads((tmp_path / FILE).read_text())
+    del content["groups"], content["check"]  # of before they were written down
+    (tmp_path / FILE).write_text(json.dumps(content))
+    older = read_asked(tmp_path)
+    assert older is not None
+    assert one.others(older) == []
+    assert one.is_that_of(older)
+    assert not one.is_that_of(asked())

@@ -17,6 +17,7 @@ from holotype.data.boxes import split_box
 from holotype.data.sources import load_table
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.workflow import discover_table
+from holotype.errors import InputError
 from holotype.placing.assign import assign_images
 from holotype.placing.camtrap import write_camtrap
 from holotype.placing.coco import write_coco
@@ -103,6 +104,16 @@ def test_nothing_has_changed_and_a_renamed_picture_takes_its_boxes_along(
     night = images[images.file == str(elsewhere / "unlabelled" / "night.jpg")]
     assert sorted(night.label) == ["", "red"]
     assert night.category_id[night.path.str.endswith(split_box(image)[1].ending)].tolist() == ["red"]
+
+
+def test_boxes_that_were_forgotten_the_second_time_are_asked_for(run, photos, small, tmp_path) -> None:
+    config = small(method="kmeans", bursts="no")
+    with pytest.raises(InputError, match=r"none of its 44 boxes .*give its boxes again with --boxes, or"):
+        discover_table(load_table(photos), config, run, progress=False)
+    discover_table(load_table(photos), config, tmp_path / "whole", progress=False)
+    boxes = load_table(photos, boxes=photos / "detections.json")
+    with pytest.raises(InputError, match=r"none of its 41 is .*leave the boxes out, or"):
+        discover_table(boxes, config, tmp_path / "whole", progress=False)
 
 
 def test_labels_for_the_next_run(run: Path, photos: Path, tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from holotype.categories.bursts import LABELLED as NOTE
 from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import Discovery
 from holotype.cluster import count
 from holotype.data.sources import load_table
 from holotype.discovery import several
-from holotype.discovery.bursting import NOTE, check_enough, draws_itself, take_bursts
+from holotype.discovery.bursting import check_enough, draws_itself, take_bursts
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
 from holotype.methods import METHODS
@@ -178,3 +179,20 @@ def test_another_setting_is_another_round_and_an_older_run_was_asked_nothing(
     assert "Asked for otherwise than in round 1: --bursts no (was auto)." in caplog.text
     assert "group" not in found.images
     assert (found.images.label != "").sum() == 6
+
+
+def test_groups_that_are_told_later_are_heard(squares_folder, small, tmp_path, caplog) -> None:
+    """The column group came after the first round, and nothing had changed."""
+    run, asked = tmp_path / "run", small(method="kmeans")
+    table = load_table(squares_folder / "squares.csv")
+    discover_table(table, asked, run, progress=False)
+    told = dataclasses.replace(
+        table, group=np.array([f"n-{row // 4}" for row in range(len(table))], dtype=object)
+    )
+    caplog.set_level("INFO", "holotype")
+    found = discover_table(told, asked, run, progress=False)
+    assert "Asked for otherwise than in round 1: other groups." in caplog.text
+    assert found.facts.round == 2
+    assert found.images.group.nunique() == len(table) // 4
+    assert discover_table(told, asked, run, progress=False).facts.round == 2
+    assert discover_table(table, asked, run, progress=False).facts.round == 3

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from holotype.data.sources import load_table
 from holotype.discovery.claim import FORMAT, check_network, claim, find_folder, read_network
 from holotype.discovery.collection import look_at
+from holotype.discovery.workflow import discover, discover_table
 from holotype.errors import InputError
 from holotype.models.backbone import BackboneConfig
 
@@ -84,3 +88,31 @@ def test_a_folder_that_was_moved_and_renamed_finds_its_run(
     look_at(load_table(tmp_path / "archive")).save(run)
     own.mkdir()
     assert find_folder(own, table) == own
+
+
+@pytest.mark.parametrize("changes", [{}, {"k": 5}], ids=["no new round", "a new round"])
+def test_a_folder_that_was_renamed_finds_its_run_every_time(
+    squares_folder, small, tmp_path, monkeypatch, changes
+) -> None:
+    """The second time it began a discovery of its own, without names and edits."""
+    monkeypatch.chdir(tmp_path)
+    photos = Path(shutil.copytree(squares_folder, tmp_path / "photos"))
+    settings = dataclasses.asdict(small(method="kmeans"))
+    first = discover(photos, progress=False, **settings)
+    photos.rename(tmp_path / "archive")
+    for _ in range(3):
+        found = discover(tmp_path / "archive", progress=False, **settings | changes)
+        assert first.run_id in (found.run_id, *found.facts.earlier_runs)
+    assert os.listdir("runs") == ["photos-discover"]
+
+
+def test_a_list_of_labels_that_was_forgotten_the_second_time_is_asked_for(
+    squares_folder, small, tmp_path
+) -> None:
+    table, run = load_table(squares_folder / "squares.csv"), tmp_path / "run"
+    bare = dataclasses.replace(table, label=np.array([""] * len(table), dtype=object), known=())
+    with pytest.raises(InputError, match=r"No usable image in squares is labelled"):
+        discover_table(bare, small(), run, progress=False)
+    look_at(table).save(run)
+    with pytest.raises(InputError, match=r"No image of squares comes with a label, .* 16 did; .*--labels"):
+        discover_table(bare, small(), run, progress=False)

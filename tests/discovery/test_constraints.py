@@ -116,6 +116,20 @@ def test_images_that_cannot_be_read_do_not_speak_for_a_category() -> None:
     assert numbers(given, "new-02")[0] == 7
 
 
+def test_a_label_that_follows_from_a_merge_is_one_of_people_once_they_give_it() -> None:
+    first = after(("merge", None, "new-01", "new-02"), ("confirm", 5, "new-01", "new-02"))
+    assert len(first.follow) == 2 * TYPICAL
+    assert first.follow == first.labels.keys() - {PATHS[5]}
+    assert first.moved({PATHS[4]: "elsewhere"}).follow == first.follow - {PATHS[4]} | {"elsewhere"}
+    made = made_discovery(
+        "r-2", {"a": GROUPS["a"], "new-02": [*range(4, len(PATHS))]}, ("a", "new-02"), PATHS
+    )
+    second = first.after(made, edits(made, ("confirm", 4, "new-02", "new-02"), ("reject", 6, "new-02", "")))
+    assert second.follow == first.follow - {PATHS[4], PATHS[6]}
+    table = Table(np.array(PATHS, dtype=object), np.array([""] * len(PATHS), dtype=object), ("a", "new-02"))
+    assert set(table.path[second.follows(table)]) == second.follow
+
+
 def test_the_later_round_counts() -> None:
     first = after(
         ("confirm", 4, "new-01", "new-01"),

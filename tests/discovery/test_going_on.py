@@ -16,7 +16,7 @@ import holotype.runs.embed as module
 from holotype.categories.found import Discovery
 from holotype.data.sources import load_table
 from holotype.discovery.collection import look_at
-from holotype.discovery.going_on import foresee
+from holotype.discovery.foresight import foresee
 from holotype.discovery.workflow import default_folder, discover_table
 from holotype.errors import InputError
 from holotype.machine.sealed import read_sealed
@@ -107,7 +107,7 @@ def id_of(found: Discovery, path: Path) -> str:
 
 
 def test_images_come_go_are_repaired_renamed_and_labelled(
-    go, photos, small, tmp_path, caplog, monkeypatch
+    go, small, photos, tmp_path, caplog, monkeypatch
 ) -> None:
     first, heap = go(), photos / "unlabelled"
     for number in range(4):
@@ -124,17 +124,16 @@ def test_images_come_go_are_repaired_renamed_and_labelled(
     )
     run, said = tmp_path / "run", "4 images new, 1 gone, 1 repaired, 3 renamed, 1 label new, 1 label changed."
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
-    asked = small(method="kmeans", k=4)
-    trains = "\nAnother round would be trained."
-    assert foresee(run, load_table(photos), asked) == f"Since round 1 in {run}: {said}{trains}"
+    asked = small(method="kmeans")
+    assert foresee(run, load_table(photos), asked)[0] == f"Since round 1 in {run}: {said}"
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
     second = go()
     assert f"Since round 1: {said}" in caplog.text
-    same = f"Since round 2 in {run}: no other images or labels."
-    assert foresee(run, load_table(photos), asked) == f"{same}\nWhat it found would stand."
-    told = foresee(run, load_table(photos), small(method="kmeans", k=5))
-    assert told == f"{same}\nAsked for otherwise than in round 2: --k 5 (was 4).{trains}"
-    assert foresee(tmp_path / "other", load_table(photos), asked) == ""
+    assert foresee(run, load_table(photos), asked) == [
+        f"Since round 2 in {run}: no other images or labels.",
+        "No other round would be trained: what round 2 found stands.",
+    ]
+    assert foresee(tmp_path / "other", load_table(photos), asked) == []
     assert {Path(path).name for path in read} == {*(f"blue-9{i}.png" for i in range(4)), "red-14.png"}
     assert (second.facts.round, len(second.images)) == (2, 67)
     assert id_of(second, photos / "green" / "red-00.png") == "green"

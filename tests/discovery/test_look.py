@@ -15,6 +15,7 @@ from holotype.discovery.look import look, tell
 from holotype.discovery.workflow import discover_table
 from holotype.models.backbone import BackboneConfig, load_backbone
 from tests.data.test_duplicates import picture
+from tests.discovery.made_round import edits_file
 
 CLASSES = {"Canna Lily": 4, "canna_lily": 3, "red kite": 6, "unsorted": 5, "unlabelled": 9}
 
@@ -148,3 +149,27 @@ def test_a_class_that_cannot_be_read_is_none(squares_folder, small, tmp_path, ca
     told = "The known class 'hedgehog' takes no part in this round: its one labelled image cannot be read."
     assert caplog.messages.count(told) == 1
     assert any(line.startswith("65 images: 17 labelled in 3 classes") for line in caplog.messages)
+
+
+def test_a_later_round_begins_with_a_look_too(squares_folder, small, tmp_path, caplog) -> None:
+    """Classes with the labels and the names that edits gave, near-equal names, lists that lie there, the time."""
+    photos, run, asked = tmp_path / "photos", tmp_path / "run", small(method="kmeans")
+    shutil.copytree(squares_folder, photos)
+    (photos / "squares.csv").unlink()
+    found = discover_table(load_table(photos), asked, run, progress=False)
+    new = next(category for category in found.categories if category.kind == "novel")
+    image = found.images.path[found.images.category_id == new.id].iloc[0]
+    file = edits_file(run, ("rename", "", new.id, "Sky"), ("confirm", image, new.id, new.id))
+    (photos / "sky").mkdir()
+    for number in range(2):
+        picture(number).save(photos / "sky" / f"{number}.jpg")
+    (photos / "labels.csv").write_text("path,label\nunlabelled/red-15.png,red\n")
+    with caplog.at_level("INFO", "holotype"):
+        discover_table(load_table(photos), asked, run, progress=False, edits=file)
+    told = caplog.messages
+    first = "66 images: 19 labelled in 4 classes, 47 unlabelled. --k 4 leaves room for 0 new categories."
+    assert told.index("Another round is trained.") < told.index(first)
+    assert "Classes by labelled images: green 8, red 8, sky 2, Sky 1." in told
+    assert "Probably one class under 2 names, and taken as 2 classes: Sky (1), sky (2)." in told
+    assert any("labels.csv says otherwise of the labels of 1 image" in line for line in told)
+    assert any(line.startswith("Time on this CPU, roughly: ") for line in told)

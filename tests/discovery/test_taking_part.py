@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from holotype.categories.edits import Edit
+from holotype.categories.edits import Edit, read_log
+from holotype.categories.found import Discovery
+from holotype.data.sources import load_table
 from holotype.data.table import Table
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.taking_part import Account, seen_classes, unread_labels
+from holotype.discovery.workflow import discover_table
+from holotype.errors import InputError
+from tests.discovery.made_round import edits_file
 
 
 def made(*rows: tuple[str, str]) -> list[tuple[str, Edit]]:
@@ -79,3 +85,19 @@ def test_a_class_without_a_labelled_image_to_look_at_is_dropped_and_told() -> No
     ]
     whole = left.with_problems([""] * 7)
     assert seen_classes(whole, {}) == (whole, [])
+
+
+def test_edits_that_label_everything_leave_nothing_to_place_and_are_not_lost(
+    run, squares_folder, small, monkeypatch
+) -> None:
+    """No round is begun, and the sentence says what to do with what is there."""
+    monkeypatch.setattr("holotype.discovery.workflow.run_round", lambda round: pytest.fail("trained again"))
+    images = Discovery.load(run).images
+    free = images[images.label == ""]
+    said = [("confirm", path, id, id) for path, id in zip(free.path, free.category_id, strict=True)]
+    said[-1] = ("reject", *said[-1][1:3], "")
+    file, table = edits_file(run, *said), load_table(squares_folder / "squares.csv")
+    with pytest.raises(InputError, match=r"labelled or rejected, .*holotype report .* applies the edits"):
+        discover_table(table, small(), run, progress=False, edits=file)
+    assert [path.name for path in (run / "rounds").iterdir()] == ["1"]
+    assert len(read_log(run)) == len(said)

@@ -290,7 +290,7 @@ def test_a_folder_of_something_else_is_refused(run, squares_folder, small, tmp_p
     with pytest.raises(InputError, match="was begun with backbone"):
         discover_table(table, small(backbone="embedded"), run, progress=False)
     unlabelled = dataclasses.replace(table, label=np.full(64, "", dtype=object), known=())
-    with pytest.raises(InputError, match="No usable image"):
+    with pytest.raises(InputError, match="No image of squares comes with a label"):
         discover_table(unlabelled, small(), run, progress=False)
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()} == before
     (run / "identity.json").write_text(json.dumps({**read_sealed(run / "identity.json"), "format": 0}))

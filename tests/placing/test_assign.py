@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,19 @@ def test_a_csv_with_every_image(run, images) -> None:
     direct = load_trained(run, "cpu")
     again = direct.place(direct.features(list(rest.path)).features)
     assert list(again.category_id) == list(rest.category_id)
+
+
+def test_another_folder_of_the_same_name_has_an_answer_of_its_own(run, images, tmp_path) -> None:
+    """The camera calls every folder 100CANON; the answer of April was lost when that of May was asked for."""
+    first = assign_images(run, images, device="cpu").out
+    before = first.read_bytes()
+    other = tmp_path / "May" / images.name
+    other.mkdir(parents=True)
+    shutil.copy(images / "<b>.png", other / "only.png")
+    second = assign_images(run, other, device="cpu")
+    assert (second.out.name, second.n) == ("new images (2).csv", 1)
+    assert first.read_bytes() == before
+    assert assign_images(run, images, device="cpu").out == first
 
 
 def test_parquet_holds_the_same_in_several_parts(run, images, tmp_path, monkeypatch) -> None:

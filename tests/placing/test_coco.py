@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from holotype.categories.found import Discovery
+from holotype.data.detections import read_detections
 from holotype.errors import InputError
 from holotype.placing.coco import write_coco
 from placing.made_results import edit, made_run, paths
@@ -111,3 +112,18 @@ def test_bad_input_is_one_sentence(tmp_path) -> None:
     with pytest.raises(InputError, match="is where it was"):
         write_coco(run, tmp_path / "coco.json")
     assert (tmp_path / "coco.json").read_bytes() == before
+
+
+def test_its_scores_are_not_those_of_a_detector(tmp_path) -> None:
+    """Read as boxes, an image of which the model is unsure was left out as a box of which a detector is."""
+    write_coco(made_run(tmp_path), tmp_path / "coco.json")
+    content = json.loads((tmp_path / "coco.json").read_text())
+    unsure = [one for one in content["annotations"] if one["score"] < 0.9]
+    assert unsure
+    found = read_detections(tmp_path / "coco.json", confidence=0.9)
+    assert (len(found.boxes), found.left_out) == (len(content["annotations"]), {})
+    content["info"]["description"] = "by somebody else"
+    (tmp_path / "other.json").write_text(json.dumps(content))
+    assert len(read_detections(tmp_path / "other.json", confidence=0.9).boxes) == len(found.boxes) - len(
+        unsure
+    )

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from holotype.categories.bursts import LABELLED as OF_BURST
 from holotype.categories.found import Category, Discovery
+from holotype.categories.standing import FOLLOWS
+from holotype.data.boxes import Box, with_box
 from holotype.data.sources import load_table
 from holotype.errors import InputError
 from holotype.placing.written import class_names, labels, read_results, write_labels
@@ -138,3 +141,48 @@ def test_a_file_of_ones_own_is_not_replaced(run, tmp_path) -> None:
         write_labels(run, file)
     assert "kept" in file.read_text()
     assert json.loads((run / "discovery.json").read_text())["run_id"]
+
+
+def test_the_next_run_finds_every_box_but_the_rejected_ones_in_the_list_alone(run, tmp_path) -> None:
+    """Pictures without a box in the list are left out, so that boxes without a label would be lost with them."""
+    found = Discovery.load(run)
+    box = Box(0.1, 0.2, 0.3, 0.4)
+    found.images["path"] = [with_box(str(path), box) for path in found.images.path]
+    found.save(run)
+    one, other = paths(run, "new-01")[:2]
+    edit(run, ("confirm", one, "", "new-01"), ("reject", other, "", ""))
+    done = write_labels(run, tmp_path / "labels.csv")
+    table = load_table(tmp_path / "my pictures", tmp_path / "labels.csv")
+    assert set(table.path) == set(Discovery.load(run).images.path) - {other}
+    assert {p: label for p, label in zip(table.path, table.label, strict=True) if label} == by_path(run)
+    assert done.n == len(by_path(run)) < len(table)
+
+
+def test_groups_that_people_told_are_told_of_frames_without_a_label_too(run, tmp_path) -> None:
+    found = Discovery.load(run)
+    found.images["group"] = [f"seq {row // 2}" if row < 12 else "" for row in range(len(found.images))]
+    found.save(run)
+    told = {str(p): g for p, g in zip(found.images.path, found.images.group, strict=True) if g}
+    assert not set(told) <= set(by_path(run))
+    write_labels(run, tmp_path / "labels.csv")
+    table = load_table(tmp_path / "my pictures", tmp_path / "labels.csv")
+    assert {p: g for p, g in zip(table.path, table.group, strict=True) if g} == told
+    assert {p: label for p, label in zip(table.path, table.label, strict=True) if label} == by_path(run)
+
+
+def test_labels_that_nobody_gave_are_no_labels_of_people(run) -> None:
+    """The typical images of a merged category have its label in the next round: nobody has looked at them."""
+    found = Discovery.load(run)
+    mine = [row for row, id in enumerate(found.images.category_id) if id == "new-01"]
+    found.images["group"] = ""
+    found.images.loc[mine[:4], "label"] = "new-01"
+    found.images.loc[mine[:2], "note"] = [FOLLOWS, f"{FOLLOWS}; the model would say Bag"]
+    found.images.loc[mine[1:3], "group"] = "a burst"
+    found.images.loc[mine[2], "note"] = OF_BURST
+    found.save(run)
+    results = read_results(run)
+    assert [results.by_hand[row] for row in mine[:4]] == [False, False, False, True]
+    assert {results.path[row] for row in mine} & set(by_path(run)) == {results.path[mine[3]]}
+    found.images.loc[mine[1], "note"] = ""
+    found.save(run)
+    assert [read_results(run).by_hand[row] for row in mine[:4]] == [False, True, True, True]

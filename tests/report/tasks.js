@@ -26,6 +26,7 @@ function outcomeOf(discovery, edits) {
     refused: now.problems.flatMap((problem, at) => (problem ? [at] : [])),
     exemplars: awake.map((category) => category.exemplars.map((i) => now.paths[i])),
     signatures: awake.map((category) => category.signature),
+    measured: awake.map(({ cohesion, separation, returns, faint }) => [cohesion, separation, returns ?? "", faint ?? false]),
   };
 }
 
@@ -33,6 +34,8 @@ const TASKS = {
   apply: (cases) => cases.map(({ discovery, edits }) => outcomeOf(discovery, edits)),
   toCsv: (lists) => lists.map(toCsv),
   readEdits: (texts) => texts.map(readEdits),
+  checkInWords: (sizes) => sizes.map(checkInWords),
+  checks: (cases) => cases.map(({ discovery, edits }) => applyEdits(discovery, edits).categories.map(({ id, check }) => [id, check ?? ""])),
   stripped: (texts) => texts.map(stripped),
   findNames: (cases) => cases.map(([names, words]) => findNames(names, words)),
   windsRound: (cases) => cases.map(([shape, x, y]) => windsRound(shape, x, y)),

@@ -15,6 +15,7 @@ from categories.golden import CASES, NAMES, case_edits, golden_discovery, outcom
 from holotype.categories.corrections import apply_edits
 from holotype.categories.edits import COLUMNS, FORMAT, Edit, read_edits, stripped, to_csv
 from holotype.categories.found import Discovery
+from holotype.categories.purity import check_in_words
 from holotype.errors import InputError
 from holotype.report.data import choose, page_data
 from report.javascript import run_javascript
@@ -83,19 +84,23 @@ def test_categories_show_themselves_by_the_same_images_and_signatures(position, 
 def test_random_edits_come_to_the_same(tmp_path):
     """Both at once, and in two sittings: the page begins from what Python made of the first."""
     rng = random.Random(20260504)
-    cases, expected = [], []
+    cases, expected, measured = [], [], []
     for _ in range(60):
         edits = [random_edit(rng.choice, i) for i in range(rng.randint(1, 30))]
         stop = rng.choice([0, 0, rng.randint(0, len(edits))])
         found = apply_edits(golden_discovery("shoes"), edits[:stop]).discovery
         cases.append({"discovery": page(found, edits[:stop]), "edits": rows(edits[stop:])})
-        expected.append(outcome(apply_edits(found, edits[stop:])))
+        after = apply_edits(found, edits[stop:])
+        expected.append(outcome(after))
+        told = page(after.discovery, edits)["categories"]
+        measured.append([[c[key] for key in ("cohesion", "separation", "returns", "faint")] for c in told])
     (tmp_path / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
     results = [same_words(result) for result in run_javascript("apply", cases)]
     assert sum(len(result["refused"]) for result in expected) > 100
     assert sum(result["applied"] for result in expected) > 300
     for case, result, wanted in zip(cases, results, expected, strict=True):
         assert {key: result[key] for key in wanted} == wanted, case["edits"]
+    assert [result["measured"] for result in results] == measured
 
 
 def test_images_that_the_page_does_not_show_are_counted(tmp_path):
@@ -114,6 +119,21 @@ def test_images_that_the_page_does_not_show_are_counted(tmp_path):
     assert data["total"]["shown"] < data["total"]["images"]
     (result,) = run_javascript("apply", [{"discovery": data, "edits": rows(edits)}])
     assert result["categories"] == outcome(apply_edits(found, edits))["categories"]
+
+
+def test_a_category_that_has_changed_is_checked_by_the_images_that_it_has_now():
+    sizes = [*range(130), 1000, 12_345]
+    assert run_javascript("checkInWords", sizes) == [check_in_words(n) for n in sizes]
+    found = golden_discovery("shoes")
+    first, second, *_ = (c for c in found.categories if c.kind == "novel" and c.n > 1)
+    first.purity, first.purity_low, first.purity_high = 0.8, 0.6, 0.9
+    path = first.exemplars[0]
+    edits = [Edit(found.run_id, "t", "move", path, first.id, second.id)]
+    (told,) = run_javascript("checks", [{"discovery": page(found, []), "edits": rows(edits)}])
+    assert dict(told)[first.id] == check_in_words(first.n - 1)
+    assert dict(told)[second.id] == ""  # nothing is known of its purity
+    (told,) = run_javascript("checks", [{"discovery": page(found, []), "edits": []}])
+    assert dict(told)[first.id].startswith("About 80 % of its images are right (60 to 90 %). Look at")
 
 
 def test_both_strip_the_same_signs():

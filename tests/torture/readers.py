@@ -63,7 +63,7 @@ def _go_on(world: World, run: Path) -> None:
     from holotype.data.sources import load_table
     from holotype.discovery.claim import claim, find_folder
     from holotype.discovery.config import DiscoverConfig
-    from holotype.discovery.going_on import foresee
+    from holotype.discovery.foresight import foresee
 
     table = load_table(world.listed)
     config = DiscoverConfig(k=4, steps=6, backbone=str(world.backbone), device="cpu")

@@ -16,6 +16,9 @@ from holotype.categories.stands_for import whole_sizes
 if TYPE_CHECKING:  # pandas takes half a second to import
     import pandas as pd
 
+LABELLED = "has the label of a frame of its burst"
+"""What the note of a frame says that has no label of its own."""
+
 
 def occasions(images: pd.DataFrame) -> Counter[str]:
     """Bursts by the id of their category, an image that is alone being one; a burst in two categories counts in both.

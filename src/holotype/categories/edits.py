@@ -116,23 +116,29 @@ def read_log(folder: Path) -> list[Edit]:
 
 
 def append_edits(folder: Path, edits: Sequence[Edit]) -> list[Edit]:
-    """Add to the log those that it does not hold yet, and return them.
+    """Add to the log those that it does not hold yet, and return them; InputError as in `check_run`."""
+    check_run(folder, edits)
+    with log_locked(folder):
+        log = read_log(folder)
+        if new := not_held(log, edits):
+            write_text(folder / LOG, to_csv([*log, *new]))
+    return new
 
-    Edits of which none belongs to the run in the folder are refused as a whole.
-    """
+
+def not_held(log: Sequence[Edit], edits: Sequence[Edit]) -> list[Edit]:
+    """Those that a log does not hold yet."""
+    held = set(log)
+    return [edit for edit in dict.fromkeys(edits) if edit not in held]
+
+
+def check_run(folder: Path, edits: Sequence[Edit]) -> None:
+    """Raise InputError where none of the edits belongs to the run in the folder."""
     runs = run_ids(folder)
     if edits and runs and not any(edit.run_id in runs for edit in edits):
         raise InputError(
             f"These edits were made in the report of run {edits[0].run_id!r}, but {folder} holds run {runs[0]!r}; "
             "use the edits.csv that was exported from this run's report."
         )
-    with log_locked(folder):
-        log = read_log(folder)
-        held = set(log)
-        new = [edit for edit in dict.fromkeys(edits) if edit not in held]
-        if new:
-            write_text(folder / LOG, to_csv([*log, *new]))
-    return new
 
 
 @contextmanager

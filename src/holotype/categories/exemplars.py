@@ -23,9 +23,14 @@ def join(target: Category, source: Category) -> None:
         both = np.array([target.signature, source.signature], dtype=float)
         target.signature = [float(v) for v in (weight @ both) / weight.sum()]
         target.words = f"{target.words} (before {source.name} was merged into it)" if target.words else ""
-    target.cohesion = target.separation = target.together = float("nan")
-    target.comes_back = 0
+    unmeasured(target)
     target.n += source.n
+
+
+def unmeasured(category: Category) -> None:
+    """What was measured on other images than it has now is not known of it any more."""
+    category.cohesion = category.separation = category.together = float("nan")
+    category.comes_back = 0
 
 
 def refresh(category: Category, members: set[str], typicality: Mapping[str, float]) -> None:

@@ -13,13 +13,15 @@ from dataclasses import replace
 import numpy as np
 
 from holotype.categories.edits import ACTIONS, Edit, stripped
-from holotype.categories.exemplars import join, refresh
+from holotype.categories.exemplars import join, refresh, unmeasured
 from holotype.categories.facts import Edited
 from holotype.categories.found import Category, Discovery
 from holotype.categories.purity import set_purity
 
 MOVED, CONFIRMED, REJECTED = "moved by hand", "confirmed by hand", "rejected"
 """What the note of an image says after an edit; the next round reads it (discovery/constraints.py)."""
+FOLLOWS = "its label follows from a merge or a split"
+"""Of a typical image of a part, which stands for the others: nobody has said what this one shows."""
 
 
 class CannotApply(Exception):
@@ -219,6 +221,9 @@ class Standing:
             category.n += 1
         id = category.id if category is not None else ""
         self.touched |= {self.id[row], id}
+        if self.id[row] != id:
+            for one in filter(None, (self.categories.get(self.id[row]), category)):
+                unmeasured(one)
         self.id[row], self.note[row], self.doubtful[row] = id, note, False
 
     def wake(self, category: Category) -> None:

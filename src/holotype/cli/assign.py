@@ -67,11 +67,12 @@ def _is_folder(out: Path) -> bool:
 def _assign_slices(given: Any) -> int:
     """The answer as a folder of parts."""
     from holotype.errors import InputError
-    from holotype.placing.assign import Assigned, stem_of
+    from holotype.placing.answers import FOLDER, stem_of
+    from holotype.placing.assign import Assigned
 
     if given.copy_to:
         raise InputError("--copy-to goes with one file of answers; leave it out, or the flags of slices.")
-    folder = Path(given.out or Path(given.run) / "assigned" / stem_of(given.images))
+    folder = Path(given.out or Path(given.run) / FOLDER / stem_of(given.images))
     if not _is_folder(folder):
         raise InputError(
             f"The answer in slices is a folder, and --out {given.out} names a file; name a folder."

@@ -22,6 +22,8 @@ from holotype.cli.words import (
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from holotype.categories.found import Category, Discovery
     from holotype.data.table import Table
     from holotype.discovery.config import DiscoverConfig
@@ -57,7 +59,7 @@ def command(argv: Sequence[str]) -> int:
 
         Parts(given.embeddings)  # what is wrong with the folder is said before anything else
     if given.dry_run:
-        return first_look(table, config, given.out, given.images, progress=not given.no_progress)
+        return first_look(table, config, given)
     from holotype.discovery.claim import find_folder
     from holotype.discovery.workflow import default_folder, discover_table
 
@@ -72,8 +74,9 @@ def command(argv: Sequence[str]) -> int:
     return 0
 
 
-def first_look(table: Table, config: DiscoverConfig, out: str | None, images: str, progress: bool) -> int:
+def first_look(table: Table, config: DiscoverConfig, asked: Namespace) -> int:
     """Print what a discovery would begin or go on with; raise the InputError that it would. Nothing is written."""
+    progress = not asked.no_progress
     from holotype.discovery.look import look
     from holotype.discovery.look_shots import look_at_shots
 
@@ -84,18 +87,19 @@ def first_look(table: Table, config: DiscoverConfig, out: str | None, images: st
             "\n".join((*seen.lines, *shots, *seen.unread)), flush=True
         )  # what follows takes seconds to import
     from holotype.discovery.best_backbone import foresee_backbone
-    from holotype.discovery.claim import find_folder
+    from holotype.discovery.claim import check_still_labelled, find_folder
     from holotype.discovery.forecast import forecast
-    from holotype.discovery.going_on import foresee
+    from holotype.discovery.foresight import foresee
     from holotype.discovery.workflow import check_table, default_folder
     from holotype.machine.device import pick_device
 
+    folder = Path(asked.out) if asked.out else find_folder(default_folder(asked.images), table)
+    check_still_labelled(folder, table)
     for given in (table, seen.table.take(seen.table.usable)):
         check_table(given, config)
-    folder = Path(out) if out else find_folder(default_folder(images), table)
-    since = foresee(folder, table, config, progress)
+    since = foresee(folder, table, config, Path(asked.edits) if asked.edits else None, progress)
     if speaks() and since:
-        say(since)
+        say("\n".join(since))
     words = forecast(table, config, foresee_backbone(config.network, pick_device(config.device))).words
     if speaks():
         say(words)

@@ -117,7 +117,8 @@ def zipped_words(done: Zipped, where: str) -> str:
 
 def next_round(folder: Path, outcome: Applied) -> list[str]:
     """What the edits say to another round, where there can be one and it would be told something new."""
-    from holotype.discovery.rounds import waiting
+    from holotype.discovery.rounds import play, waiting
+    from holotype.discovery.taking_part import is_all_said
 
     if not outcome.discovery.facts.round:
         if not outcome.confirmed:
@@ -127,5 +128,10 @@ def next_round(folder: Path, outcome: Applied) -> list[str]:
     words = [several(n, one) for n, one in ((labels, "label"), (out, "rejected image")) if n]
     if not words:
         return []
+    if is_all_said(outcome.discovery, play(folder).given):
+        return [
+            "Every image is labelled or rejected now, so that another round has nothing to place until further images "
+            f"come; holotype write {folder} takes the result out."
+        ]
     counts = "counts" if labels + out == 1 else "count"
     return [f"{' and '.join(words)} {counts} in the next round: run the holotype discover command again."]

@@ -18,6 +18,8 @@ from typing import Any, Literal
 from holotype.errors import InputError
 from holotype.machine.json_text import parsed
 
+OURS = "categories found by Holotype"
+"""Ends the description of a COCO file that `holotype write` made: its scores are those of categories, not of boxes."""
 CONFIDENCE = 0.2
 """Of a detector below which a box is left out, unless told; MegaDetector's own advice."""
 ANIMAL = "animal"
@@ -134,13 +136,15 @@ def _from_coco(found: Detections, content: dict[str, Any], least: float) -> None
     images = {one["id"]: one for one in content["images"]}
     found.pictures = dict.fromkeys(str(one["file_name"]) for one in content["images"])
     number: Counter[str] = Counter()
+    ours = OURS in str(content.get("info"))
     for one in content["annotations"]:
         if not one.get("bbox"):  # the picture as a whole
             continue
         image = images[one["image_id"]]
         file = str(image["file_name"])
         number[file] += 1
-        conf = next((float(one[key]) for key in ("score", "conf") if one.get(key) is not None), None)
+        keys = () if ours else ("score", "conf")
+        conf = next((float(one[key]) for key in keys if one.get(key) is not None), None)
         detection = Detection(file, _values(one), "pixels", _size(image), number[file])
         found.take(detection, names.get(one.get("category_id"), ""), conf, least, known=False)
 

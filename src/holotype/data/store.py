@@ -26,6 +26,7 @@ from holotype.data.views import Crops
 from holotype.errors import InputError
 from holotype.machine.device import processors
 from holotype.machine.files import write_beside
+from holotype.machine.json_text import parsed
 from holotype.machine.memory import Level
 
 CROP_SHARE = 0.875
@@ -236,8 +237,14 @@ class ImageStore:
         except SafetensorError as error:
             raise InputError(f"{path} cannot be read ({error}); decode the images again.") from error
         n = len(tensor["offset"])
-        problem, note = _dense(metadata["problem"], n), _dense(metadata["note"], n)
-        return cls(**tensor, size=int(metadata["size"]), problem=problem, note=note, mapped=True)
+        try:
+            problem, note = _dense(metadata["problem"], n), _dense(metadata["note"], n)
+            size = int(metadata["size"])
+        except (ValueError, KeyError, IndexError, AttributeError) as error:
+            raise InputError(
+                f"{path} cannot be read (its metadata are not those of an image store); decode the images again."
+            ) from error
+        return cls(**tensor, size=size, problem=problem, note=note, mapped=True)
 
 
 def _hash(part: Tensor) -> bytes:
@@ -252,6 +259,6 @@ def _sparse(text: np.ndarray) -> str:
 def _dense(text: str, n: int) -> np.ndarray:
     """The inverse of `_sparse` for n rows."""
     result = np.full(n, "", dtype=object)
-    for row, entry in json.loads(text).items():
+    for row, entry in parsed(text).items():
         result[int(row)] = entry
     return result

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from holotype.discovery.config import DiscoverConfig
+from holotype.data.table import Table
+from holotype.discovery.config import NO, DiscoverConfig
 from holotype.discovery.plan import resolved
 from holotype.machine.device import pick_device
 from holotype.machine.plain import as_plain
@@ -28,23 +31,48 @@ class Asked:
     device: str = ""
     title: str = ""
     """What the collection is called."""
+    groups: str | None = None
+    """Digest of the bursts that people have told (`told_groups`), "" = none; None where nobody knows."""
 
     @classmethod
-    def of(cls, config: DiscoverConfig, title: str) -> Asked:
+    def of(cls, config: DiscoverConfig, title: str, groups: str = "") -> Asked:
         taken = resolved(config)
         settings = {name: getattr(config, name) for name in taken}
-        return cls(settings, taken, pick_device(config.device), title)
+        return cls(settings, taken, pick_device(config.device), title, "" if config.bursts == NO else groups)
 
     def others(self, before: Asked) -> list[str]:
         """What was asked for otherwise than before: --k 12 (was 10). Where only the device has changed: nothing."""
-        return [
+        settings = [
             f"{_flag(name, value)} (was {_shown(before.settings.get(name))})"
             for name, value in self.settings.items()
             if value != before.settings.get(name) and self.taken[name] != before.taken.get(name)
         ]
+        if self.taken["bursts"] == NO or before.taken.get("bursts") == NO:
+            return settings  # nobody has asked for groups, or that is said already
+        return [*settings, *(["other groups"] if self.groups != before.known_groups(self) else [])]
+
+    def is_that_of(self, before: Asked) -> bool:
+        """Is it the very same?"""
+        return self == replace(before, groups=before.known_groups(self))
+
+    def known_groups(self, other: Asked) -> str | None:
+        """Where nobody knows, those of another one."""
+        return other.groups if self.groups is None else self.groups
 
     def save(self, folder: Path) -> None:
         BEGUN.write(folder / FILE, as_plain(self))
+
+
+def told_groups(table: Table, digests: Sequence[str]) -> str:
+    """A digest of which images people have put into groups, "" where there are none; whatever the groups and the files
+    are called. digests: (N,) of the contents of the images."""
+    if table.group is None:
+        return ""
+    frames: dict[str, list[str]] = defaultdict(list)
+    for name, digest in zip(table.group, digests, strict=True):
+        frames[name].append(digest)
+    told = sorted(sorted(group) for name, group in frames.items() if name and len(group) > 1)
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:16] if told else ""
 
 
 def read_asked(folder: Path) -> Asked | None:
@@ -52,8 +80,8 @@ def read_asked(folder: Path) -> Asked | None:
     file = folder / FILE
     if not file.is_file():
         return None
-    asked = BEGUN.make(file, Asked)
-    return dataclasses.replace(asked, settings=of_today(asked.settings), taken=of_today(asked.taken))
+    asked = BEGUN.make(file, Asked, every=False)
+    return replace(asked, settings=of_today(asked.settings), taken=of_today(asked.taken))
 
 
 def of_today(settings: dict[str, Any]) -> dict[str, Any]:

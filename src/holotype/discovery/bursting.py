@@ -15,8 +15,6 @@ from holotype.discovery.config import AUTO, NO
 from holotype.discovery.difference import shown
 from holotype.errors import InputError
 
-NOTE = "has the label of a frame of its burst"
-
 
 def take_bursts(
     table: Table,

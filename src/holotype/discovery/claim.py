@@ -10,6 +10,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from holotype.categories.found import FILE as DISCOVERY
 from holotype.data.addresses import is_address
 from holotype.data.paths import relative
 from holotype.data.stamps import stamps
@@ -17,9 +18,11 @@ from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen, choose_backbone
 from holotype.discovery.collection import read_collection
 from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.moved import MOVING
 from holotype.errors import InputError
 from holotype.machine.device import pick_device
 from holotype.machine.plain import NotPlain, as_plain, from_plain
+from holotype.machine.sealed import read_sealed
 from holotype.models.backbone import BackboneConfig
 from holotype.models.origins import meant_before
 from holotype.runs.embed import network_facts
@@ -41,7 +44,7 @@ log = logging.getLogger(__name__)
 
 def find_folder(own: Path, table: Table) -> Path:
     """The run folder of a collection where nobody has named one: `own`, or that of a collection of the same images
-    which is no longer where it was."""
+    which is no longer where it was; once it has gone on with this one, it is that of this one."""
     if own.exists():
         return own
     size = dict(zip(_places(table), _sizes(stamps(list(table.path))), strict=True))
@@ -51,7 +54,9 @@ def find_folder(own: Path, table: Table) -> Path:
             seen = read_collection(folder)
         except InputError:  # nobody has asked for that one
             continue
-        if seen is None or not seen.root or is_address(seen.root) or Path(seen.root).exists():
+        if seen is None or not seen.root or is_address(seen.root):
+            continue
+        if Path(seen.root).exists() and not (seen.root == table.root and _has_followed(folder)):
             continue
         here = list(seen.here)
         same = sum(
@@ -65,6 +70,27 @@ def find_folder(own: Path, table: Table) -> Path:
             f"{best} holds a discovery of these images, and goes on with them; --out begins another one."
         )
     return best
+
+
+def check_still_labelled(folder: Path, table: Table) -> None:
+    """Raise InputError where the images of the discovery in a folder had labels and come without any: mostly a list was
+    forgotten."""
+    if table.labelled.any() or (seen := read_collection(folder)) is None:
+        return
+    if had := sum(bool(one.label) for one in seen.here.values()):
+        raise InputError(
+            f"No image of {table.name} comes with a label, and in {folder} {had:,} did; name their list again with "
+            "--labels, or choose another folder with --out."
+        )
+
+
+def _has_followed(folder: Path) -> bool:
+    """Is the discovery in a folder one that has gone on with images which were moved?"""
+    try:
+        rounds = map(read_sealed, (folder / "rounds").glob(f"*/{DISCOVERY}"))
+        return (folder / MOVING).is_dir() or any(found["facts"]["earlier_roots"] for found in rounds)
+    except (OSError, ValueError, KeyError, TypeError):  # nobody has asked for that one
+        return False
 
 
 def _places(table: Table) -> list[str]:
@@ -84,25 +110,27 @@ def claim(
     Returns the settings with the backbone by its name (where `auto` was asked for, the one that was taken when the
     discovery began), and the backbone where it had to be chosen now.
     """
-    run = RunFolder(folder)
-    begun = run.read_json(IDENTITY) if (folder / IDENTITY).is_file() else {}
+    if (begun := begun_network(folder, config.network)) is not None:
+        return config.with_network(begun), None
+    chosen = choose_backbone(config.network, pick_device(config.device))
+    check_method(table, config, chosen)
+    if embedded is not None:
+        embedded.check_network(network_facts(chosen.backbone))
+    log.info(chosen.words)
+    RunFolder(folder).write_json(IDENTITY, {"format": FORMAT, "backbone": as_plain(chosen.config)})
+    return config.with_network(chosen.config), chosen
+
+
+def begun_network(folder: Path, wanted: BackboneConfig) -> BackboneConfig | None:
+    """The backbone that the discovery in a folder was begun with, None where there is none; InputError where another
+    one is wanted, or where the folder holds something else."""
+    begun = RunFolder(folder).read_json(IDENTITY) if (folder / IDENTITY).is_file() else {}
     if begun and (not isinstance(begun, dict) or begun.get("format") not in READ):
         raise InputError(
             f"{folder} holds a run of another kind or version (no discovery of format {FORMAT}); "
             "choose another folder with --out, or delete this one to start anew."
         )
-    wanted, chosen = config.network, None
-    if begun:
-        wanted = check_network(folder, wanted, read_network(folder, begun))
-    else:
-        chosen = choose_backbone(wanted, pick_device(config.device))
-        wanted = chosen.config
-        check_method(table, config, chosen)
-        if embedded is not None:
-            embedded.check_network(network_facts(chosen.backbone))
-        log.info(chosen.words)
-        run.write_json(IDENTITY, {"format": FORMAT, "backbone": as_plain(wanted)})
-    return config.with_network(wanted), chosen
+    return check_network(folder, wanted, read_network(folder, begun)) if begun else None
 
 
 def check_method(table: Table, config: DiscoverConfig, chosen: Chosen) -> None:

@@ -12,7 +12,7 @@ renamed      the id keeps its name
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -37,6 +37,8 @@ class Constraints:
     """Images that are in no category and are not trained on."""
     names: dict[str, str] = field(default_factory=dict)
     """Id of a category to the name that people gave it."""
+    follow: frozenset[str] = frozenset()
+    """Images with a label that nobody gave them: it follows from a merge or a split."""
 
     def after(self, found: Discovery, applied: Applied) -> Constraints:
         """With what the edits of one more round say. found: as the round left it; applied: with its edits."""
@@ -44,12 +46,24 @@ class Constraints:
         told = {**seen.moved(), **seen.confirmed}
         rejected = (self.rejected | seen.rejected()) - told.keys()
         kept = {path: seen.end(label) for path, label in self.labels.items()}
-        labels = {**seen.typical(), **kept, **told}
+        typical = seen.typical()
+        labels = {**typical, **kept, **told}
+        labels = {path: label for path, label in labels.items() if path not in rejected}
+        follow = (self.follow | (typical.keys() - kept.keys())) - told.keys()
         return Constraints(
-            labels={path: label for path, label in labels.items() if path not in rejected},
+            labels=labels,
             rejected=frozenset(rejected),
             names={**self.names, **renamed(found, applied.discovery)},
+            follow=follow & labels.keys(),
         )
+
+    def moved(self, moves: Mapping[str, str]) -> Constraints:
+        """With the paths that images have now. moves: path then to path now, where these differ."""
+        labels = {moves.get(path, path): label for path, label in self.labels.items()}
+        rejected, follow = (
+            frozenset(moves.get(path, path) for path in paths) for paths in (self.rejected, self.follow)
+        )
+        return replace(self, labels=labels, rejected=rejected, follow=follow)
 
     def apply(self, table: Table) -> Table:
         """The table with these labels; the ids of classes that they name for the first time join the known ones."""
@@ -60,6 +74,17 @@ class Constraints:
         ]
         new = sorted(set(label) - set(table.known) - {""})
         return replace(table, label=np.array(label, dtype=object), known=(*table.known, *new))
+
+    def called(self, table: Table) -> Table:
+        """The table with the names of classes in the place of their ids."""
+        label = [self.names.get(id, id) for id in table.label]
+        known = dict.fromkeys(self.names.get(id, id) for id in table.known)
+        return replace(table, label=np.array(label, dtype=object), known=tuple(known))
+
+    def follows(self, table: Table) -> np.ndarray:
+        """(N,) bool: images of the table whose label nobody gave them."""
+        paths = relative([str(path) for path in table.path], table.root)
+        return np.array([path in self.follow and path in self.labels for path in paths], dtype=bool)
 
     def out(self, table: Table) -> np.ndarray:
         """(N,) bool: images of the table that stay out of the round."""

@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import logging
 import uuid
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Iterable
 
 import numpy as np
 
+from holotype.categories.bursts import LABELLED as OF_BURST
 from holotype.categories.facts import Facts
-from holotype.categories.found import Discovery
-from holotype.categories.standing import REJECTED
-from holotype.cluster.count import CountEstimate, count_key, estimate_table, pick_k, write_count
+from holotype.categories.standing import FOLLOWS
+from holotype.cluster.count import CountEstimate
 from holotype.data import boxed
 from holotype.data.bursts import count_units
 from holotype.data.sources import check_trainable
 from holotype.data.table import Table
-from holotype.discovery.best_backbone import Chosen
-from holotype.discovery.bursting import NOTE as OF_BURST
 from holotype.discovery.bursting import check_enough, draws_itself, take_bursts
-from holotype.discovery.config import DiscoverConfig
-from holotype.discovery.constraints import Constraints
-from holotype.discovery.corrected_number import as_drawn, with_corrections
+from holotype.discovery.counting import choose_k
 from holotype.discovery.forecast import count_trainings
 from holotype.discovery.plan import draw_sample, make_plan, pick_preset, resolved, spread_epochs
+from holotype.discovery.round import Round
 from holotype.discovery.several import Outcome, clear, keep_seeds, kept_seeds, train
 from holotype.discovery.shots import Shots, take_shots
 from holotype.discovery.sizes import check_long_tail, choose_sizes
-from holotype.discovery.taking_part import seen_classes, unread_labels
-from holotype.discovery.timing import Clock
+from holotype.discovery.taking_part import check_left, seen_classes, unread_labels
 from holotype.errors import InputError
 from holotype.machine.device import Compute, pick_device
-from holotype.machine.sealed import read_sealed
 from holotype.runs.by_content import embed_by_content
 from holotype.runs.embed import Embeddings
-from holotype.runs.embedded import Parts
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import IDENTITY
 from holotype.runs.outcome import Rest, Told
@@ -50,59 +41,10 @@ from holotype.runs.taken_over import take_over
 from holotype.runs.trainings import seeds_in_words
 from holotype.runs.views import stages_of, without_unusable_cache
 
-COUNT = "count.json"
 FEWEST = 8
 """Usable images below which there is nothing to train on."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class Round:
-    """One way from a table to categories."""
-
-    table: Table
-    config: DiscoverConfig
-    chosen: Chosen
-    folder: Path
-    """Of the discovery: embeddings and the estimate of the number of categories serve all rounds."""
-    own: Path
-    """Of the round."""
-    number: int
-    before: Discovery | None = None
-    """What was known before, with edits."""
-    earlier_runs: tuple[str, ...] = ()
-    given: Constraints = field(default_factory=Constraints)
-    """What edits say; the labels are in the table already."""
-    came: np.ndarray | None = None
-    """(N,) the labels that images came with, where those of the table are others."""
-    taken: frozenset[str] = frozenset()
-    """Ids and names of the categories of the rounds before."""
-    words: frozenset[str] = frozenset()
-    """Labels that images came with, whatever they mean and edits have made of them: folders of these names."""
-    digests: tuple[str, ...] = ()
-    """(N,) of the contents of the images (data/digests.py)."""
-    columns: dict[str, np.ndarray] = field(default_factory=dict)
-    """(N,) what else is known of the images, for their table: from the heads of the files, for one."""
-    embedded: Parts | None = None
-    """Features that are there already, of these images and perhaps of many more."""
-    progress: bool = False
-    clock: Clock = field(default_factory=Clock)
-    long_tail: bool = False
-    """Whether categories of very different sizes are expected."""
-    sizes: str = ""
-    """Why, in a sentence."""
-
-    @cached_property
-    def out(self) -> np.ndarray:
-        """(N,) bool: images that people have rejected."""
-        return self.given.out(self.table)
-
-    @property
-    def active(self) -> Table:
-        """The table in which only those images are usable that the round is made of."""
-        problem = np.where(self.out & self.table.usable, REJECTED, self.table.problem)
-        return self.table.with_problems(problem)
 
 
 def run_round(round: Round) -> None:
@@ -115,6 +57,7 @@ def run_round(round: Round) -> None:
     shots = take_shots(round.folder, round.table, round.digests, round.progress)
     take_classes(round, embedded)
     take_occasions(round, shots, embedded)
+    check_left(round.table, round.given, round.folder)
     check_embedded(round.table, embedded.features, round.out)
     k, count = choose_k(round, embedded.features)
     check_enough(round.active, k)
@@ -132,8 +75,7 @@ def take_occasions(round: Round, shots: Shots, embedded: Embeddings) -> None:
     features, out = embedded.features, round.out
     spread, lines = take_bursts(round.table, round.config.bursts, shots.each, features, out, round.words)
     round.table = spread.table
-    for row in spread.rows:
-        embedded.note[row] = "; ".join(part for part in (embedded.note[row], OF_BURST) if part)
+    note_also(embedded, spread.rows, OF_BURST)
     for line in (shots.words(), *lines):
         if line:
             log.info(line)
@@ -149,6 +91,12 @@ def take_classes(round: Round, embedded: Embeddings) -> None:
         log.warning(line)
     for row in np.flatnonzero(table.label != round.table.label):
         embedded.note[row] = f"its label {table.label[row]!r} takes no part"
+    note_also(embedded, np.flatnonzero(round.given.follows(round.table) & round.table.labelled), FOLLOWS)
+
+
+def note_also(embedded: Embeddings, rows: Iterable[int], words: str) -> None:
+    for row in rows:
+        embedded.note[row] = "; ".join(part for part in (embedded.note[row], words) if part)
 
 
 def check_embedded(table: Table, features: np.ndarray, out: np.ndarray) -> None:
@@ -169,48 +117,6 @@ def check_embedded(table: Table, features: np.ndarray, out: np.ndarray) -> None:
             f"All {len(rows)} images of {table.name} look the same to the backbone, so there is nothing to tell "
             "apart; check that they are different pictures."
         )
-
-
-# -- how many -------------------------------------------------------------------------------------------
-
-
-def choose_k(round: Round, features: np.ndarray) -> tuple[int, CountEstimate | None]:
-    """The number of categories to train with, and the estimate that it comes from."""
-    config, count = round.config, None
-    if config.k == "auto":
-        with round.clock.step("counting"):
-            count = count_categories(round, features)
-        k, why = pick_k(count), f"Training with {pick_k(count)}."
-        if round.before and round.before.count and (round.given.labels or round.given.rejected):
-            k, why = with_corrections(count, round.before, round.table)
-        log.info(f"{count.words} {why}")
-    else:
-        k = int(config.k)
-    if k < len(round.table.known):  # edits have made known what --k did not count
-        k = len(round.table.known)
-        log.warning(f"With the labels from edits there are {k} known classes, so --k {config.k} becomes {k}.")
-    return k, count
-
-
-def count_categories(round: Round, features: np.ndarray) -> CountEstimate:
-    """Estimate k from the embeddings, or read what an earlier call with the same input found."""
-    config = round.config
-    table = round.table if round.came is None else as_drawn(round.table, round.came)
-    if round.out.any():
-        table, features = table.take(~round.out), features[~round.out]
-    content = hashlib.sha256(" ".join(round.digests).encode()).hexdigest()  # a repaired image looks otherwise
-    key = count_key(table, round.chosen.backbone.digest, config.seed) | {"content": content}
-    path = round.folder / COUNT
-    if path.is_file():
-        try:
-            content = read_sealed(path)
-            if content.get("of") == key:
-                return CountEstimate.from_dict(content)
-        except (OSError, ValueError, AttributeError, InputError):
-            log.warning(f"{path} cannot be read, and is made anew.")
-    count = estimate_table(table, features, config.device, seed=config.seed, progress=round.progress)
-    write_count(path, count, key)
-    return count
 
 
 # -- training -------------------------------------------------------------------------------------------

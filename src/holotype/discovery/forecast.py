@@ -65,14 +65,17 @@ class Forecast:
         return f"Time on {place}, roughly: {told}, with the network {self.network}."
 
 
-def forecast(table: Table, config: DiscoverConfig, backbone: Backbone) -> Forecast:
-    """Of a discovery from its beginning. backbone: the one that will be taken, or one of the same shape."""
+def forecast(
+    table: Table, config: DiscoverConfig, backbone: Backbone, to_embed: int | None = None
+) -> Forecast:
+    """Of a discovery from its beginning, or of a round. backbone: the one that will be taken, or one of the same shape.
+    to_embed: images of which there are no features yet, where these are not all."""
     compute = Compute.on(config.device)
     pace = measure(table, backbone, compute)
     device = compute.device.type
     work, trainings = Work.of(len(table), config, pace, device), n_trainings(len(table), config, pace, device)
     return Forecast(
-        embedding_seconds(len(table), pace, device),
+        embedding_seconds(len(table) if to_embed is None else to_embed, pace, device),
         work.shared + trainings * work.steps,
         device,
         f"{backbone.name} at {backbone.image_size} pixels",

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from holotype.categories.edits import Edit, append_edits, run_ids
 from holotype.categories.found import Discovery
+from holotype.data.boxes import split_box
 from holotype.data.paths import relative
 from holotype.data.table import Table
-from holotype.discovery.asked import Asked, of_today, read_asked
+from holotype.discovery.asked import Asked, of_today, read_asked, told_groups
 from holotype.discovery.classes import Words, understand
 from holotype.discovery.collection import Collection, Seen, look_at, read_collection
 from holotype.discovery.config import DiscoverConfig
@@ -89,7 +90,7 @@ def catch_up(
     if edits is not None:
         take_edits(folder, edits)
     played, then = play(folder), asked_of(folder, last)
-    words = understand(now, before, difference.then, known.means if known else {}, _outcome(played))
+    words = understand(now, before, difference.then, known.means if known else {}, outcome_of(played))
     if words.names:
         played = call_otherwise(folder, played, words)
     table = words.spoken(table)
@@ -99,9 +100,9 @@ def catch_up(
     seen = dataclasses.replace(seen, means=words.means)
     if seen != read_collection(folder):
         seen.save(folder)
-    asked, told = Asked.of(config, table.name), played.without(difference.relabelled)
+    asked, told = asked_now(config, table, now), played.without(difference.relabelled)
     here, was_told = seen.here.keys(), given_to(folder, last) if last else Constraints()
-    changed = _Changed(
+    changed = Changed(
         last,
         now.root if last and before.root != now.root else "",
         difference,
@@ -109,35 +110,9 @@ def catch_up(
         asked.others(then) if then else [],
         edits_before=played.given,
         edits=told.given,
-        more=_among(was_told, here) != _among(told.given, here),
+        more=among(was_told, here) != among(told.given, here),
     )
     return Now(last, table, seen, difference, asked, told, changed.lines(), changed.trains)
-
-
-def foresee(folder: Path, table: Table, config: DiscoverConfig, progress: bool = False) -> str:
-    """What has changed since the last round, and whether another would be trained; "" where there was none. Nothing
-    is written, so edits of images that were renamed since are not followed."""
-    if not (last := last_round(folder)):
-        return ""
-    known = read_collection(folder)
-    now = look_at(table, known, progress)
-    before = seen_by(folder, last, now)
-    difference = compare(before, now)
-    check_same(folder, table, before, now, difference)
-    played, then = play(folder), asked_of(folder, last)
-    words = understand(now, before, difference.then, known.means if known else {}, _outcome(played))
-    labels = dict(zip(now.images, words.spoken(table).label, strict=True))
-    compare_labels(difference, before, with_marks(now, labels, frozenset()))
-    here, told = now.here.keys(), played.without(difference.relabelled).given
-    same_paths = not difference.moves and before.root == now.root
-    more = same_paths and _among(given_to(folder, last), here) != _among(told, here)
-    settings = Asked.of(config, table.name).others(then) if then else []
-    changed = _Changed(
-        last, "", difference, words, settings, edits_before=played.given, edits=told, more=more
-    )
-    first = f"Since round {last} in {folder}: {difference.words or 'no other images or labels'}."
-    end = "Another round would be trained." if changed.trains else "What it found would stand."
-    return "\n".join([first, *changed.asked(), end])
 
 
 def move_along(
@@ -161,11 +136,11 @@ def call_otherwise(folder: Path, played: Played, words: Words) -> Played:
     return play(folder)
 
 
-def _outcome(played: Played) -> Discovery | None:
+def outcome_of(played: Played) -> Discovery | None:
     return played.applied.discovery if played.applied else None
 
 
-def _among(given: Constraints, here: Set[str]) -> tuple[dict[str, str], frozenset[str]]:
+def among(given: Constraints, here: Set[str]) -> tuple[dict[str, str], frozenset[str]]:
     """What edits say of images that are not gone."""
     return {path: label for path, label in given.labels.items() if path in here}, given.rejected & here
 
@@ -174,9 +149,13 @@ def check_same(folder: Path, table: Table, before: Collection, now: Collection, 
     """Raise InputError for a collection that has nothing in common with that of the discovery."""
     same = len(found.then) - len(found.repaired)
     if not same and (not found.then or before.root != now.root):
+        then, today = (any(split_box(path)[1] for path in seen.here) for seen in (before, now))
+        cure = "choose another folder with --out"
+        if then != today:
+            cure = f"{'give its boxes again with --boxes' if then else 'leave the boxes out'}, or {cure}"
         raise InputError(
-            f"{folder} holds a discovery of other images: none of its {len(before.here):,} is among those of "
-            f"{table.name}; choose another folder with --out."
+            f"{folder} holds a discovery of other images: none of its {len(before.here):,}{' boxes' if then else ''} "
+            f"is among those of {table.name}; {cure}."
         )
 
 
@@ -184,7 +163,7 @@ def check_same(folder: Path, table: Table, before: Collection, now: Collection, 
 
 
 @dataclass(frozen=True)
-class _Changed:
+class Changed:
     """All that may have changed since a round."""
 
     last: int
@@ -209,15 +188,15 @@ class _Changed:
             return []
         lines = [f"The images lie in {self.root} now."] if self.root else []
         lines += [f"Since round {self.last}: {self.images.words}."] if self.images.words else []
-        lines += [*self._repaired(), *self._labels(), *self.asked()]
+        lines += self.details()
         if self.trains:
             return [*lines, "Another round is trained."]
         nothing = "Nothing else has changed" if lines else "Nothing has changed"
         return [*lines, f"{nothing} since round {self.last}: what it found stands."]
 
-    def asked(self) -> list[str]:
-        """Of settings and edits."""
-        lines = []
+    def details(self) -> list[str]:
+        """What else there is to say than how many images and labels are others."""
+        lines = [*self._repaired(), *self._labels()]
         if self.settings:
             lines.append(f"Asked for otherwise than in round {self.last}: {', '.join(self.settings)}.")
         if self.more and not self.images.trains:
@@ -281,6 +260,11 @@ def read_stamps(own: Path) -> dict[str, str]:
             "run holotype discover with another --out."
         )
     return read_given(own / STAMPS, dict[str, str])
+
+
+def asked_now(config: DiscoverConfig, table: Table, now: Collection) -> Asked:
+    """now: the images of the table."""
+    return Asked.of(config, table.name, told_groups(table, [seen.digest for seen in now.images.values()]))
 
 
 def asked_of(folder: Path, number: int) -> Asked | None:

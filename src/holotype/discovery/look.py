@@ -75,6 +75,18 @@ def tell(table: Table, config: DiscoverConfig, backbone: Backbone, progress: boo
         log.info(line)
 
 
+def tell_again(table: Table, round: Table, config: DiscoverConfig, backbone: Backbone, to_embed: int) -> None:
+    """The same before a later round, without opening its images again; --dry-run does that.
+
+    table: as it was read. round: with the labels of edits, under the names of classes. to_embed: images.
+    """
+    from holotype.discovery.forecast import forecast
+
+    lines = (*_result(round, config), *_names(round), *_label_files(table))
+    for line in (*lines, forecast(table, config, backbone, to_embed).words):
+        log.info(line)
+
+
 # -- images and classes ---------------------------------------------------------------------------------
 
 

@@ -13,12 +13,12 @@ begun.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from holotype.categories.corrections import Applied, apply_edits
-from holotype.categories.edits import Edit, append_edits, read_edits, read_log
+from holotype.categories.edits import Edit, append_edits, not_held, read_edits, read_log
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Discovery
 from holotype.data.paths import relative
@@ -94,7 +94,9 @@ class Begun:
         except InputError:  # stopped before all of it was written
             return False
         same = (given.labels, given.rejected) == (self.given.labels, self.given.rejected)
-        return same and asked == self.asked and seen is not None and _trained(seen) == _trained(self.seen)
+        if not same or asked is None or seen is None:
+            return False
+        return self.asked.is_that_of(asked) and _trained(seen) == _trained(self.seen)
 
 
 def _trained(seen: Collection) -> list[tuple[str, str, str]]:
@@ -132,14 +134,19 @@ def _given_in(own: Path) -> Constraints:
 
 def take_edits(folder: Path, file: Path) -> None:
     """Add a file of edits to the log; edits of another run are refused."""
+    edits = edits_in(folder, file)
+    new = append_edits(folder, edits)
+    log.info(f"{file}: {how_many(len(edits), len(new))}.")
+
+
+def edits_in(folder: Path, file: Path) -> list[Edit]:
+    """A file of edits for the discovery in a folder; InputError where there is none that it could correct."""
     edits = read_edits(file)
-    number = last_round(folder)
-    if not number:
+    if not last_round(folder):
         raise InputError(
             f"{folder} holds no discovery that {file} could correct; run holotype discover without --edits first."
         )
-    new = append_edits(folder, edits_at_home(folder, edits))
-    log.info(f"{file}: {how_many(len(edits), len(new))}.")
+    return edits_at_home(folder, edits)
 
 
 def edits_at_home(folder: Path, edits: Sequence[Edit]) -> list[Edit]:
@@ -190,6 +197,10 @@ class Played:
         later = {path for path, one in seen.images.items() if one.relabelled} if seen else set()
         return self.without(later)
 
+    def moved(self, moves: Mapping[str, str]) -> Played:
+        """With the paths that images have now. moves: path then to path now, from the root, where these differ."""
+        return replace(self, given=self.given.moved(moves), account=self.account.moved(moves))
+
     def without(self, later: Set[str]) -> Played:
         """Less what edits have said of the images `later`."""
         labels = {path: label for path, label in self.given.labels.items() if path not in later}
@@ -221,9 +232,10 @@ class Played:
         )
 
 
-def play(folder: Path) -> Played:
-    """Read every finished round with the edits of its own; what is said later counts."""
-    edits, numbers, played = read_log(folder), finished_rounds(folder), Played()
+def play(folder: Path, more: Sequence[Edit] = ()) -> Played:
+    """Read every finished round with the edits of its own; what is said later counts. more: than the log holds."""
+    held, numbers, played = read_log(folder), finished_rounds(folder), Played()
+    edits = [*held, *not_held(held, more)]
     for number in numbers:
         found = Discovery.load(round_folder(folder, number))
         played = played.told_by(round_folder(folder, number))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from holotype.categories.edits import ACTIONS, Edit
+from holotype.categories.found import Discovery
 from holotype.data.paths import relative
 from holotype.data.sources import with_readable_classes
 from holotype.data.table import Table
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.difference import shown
+from holotype.errors import InputError
 
 DONE = {"rename": "renamed", "merge": "merged", "move": "moved", "reject": "rejected", "confirm": "confirmed"}
 """What each action is called once it is done."""
@@ -32,6 +35,11 @@ class Account:
         """Less the edits of the images `later`, which came with another label since."""
         kept = [(image, edit) for image, edit in self.applied if image not in later]
         return Account(kept, self.left, self.overruled + len(self.applied) - len(kept))
+
+    def moved(self, moves: Mapping[str, str]) -> Account:
+        """With the paths that images have now. moves: path then to path now, where these differ."""
+        applied = [(moves.get(image, image), edit) for image, edit in self.applied]
+        return replace(self, applied=applied)
 
     def standing(self, given: Constraints) -> list[tuple[str, Edit]]:
         """Less those that a later one of the same image has overruled."""
@@ -106,3 +114,27 @@ def seen_classes(table: Table, names: Mapping[str, str]) -> tuple[Table, list[st
         }.get(n, f"none of its {n} labelled images can be read")
         told.append(f"The known class {names.get(name, name)!r} takes no part in this round: {why}.")
     return kept, told
+
+
+def check_left(table: Table, given: Constraints, folder: Path) -> None:
+    """Raise InputError where edits have left no image that another round could place. table: with their labels."""
+    left = table.usable & ~table.labelled & ~given.out(table)
+    if (given.labels or given.rejected) and not left.any():
+        raise InputError(
+            f"With the edits every usable image{f' in {table.name}' if table.name else ''} is labelled or rejected, so "
+            f"that nothing is left to place until further images come; holotype report {folder} applies the edits, and "
+            f"holotype write {folder} takes the result out."
+        )
+
+
+def is_all_said(found: Discovery, given: Constraints) -> bool:
+    """Is every image of the collection labelled or rejected, so that another round has nothing to place? One frame
+    speaks for its burst."""
+    images = found.images
+    paths = relative([str(path) for path in images["path"]], found.facts.root)
+    label, problem = images["label"].fillna(""), images["problem"].fillna("")
+    told = [bool(own) or path in given.labels for path, own in zip(paths, label, strict=True)]
+    group = images["group"].fillna("") if "group" in images else [""] * len(images)
+    bursts = {burst for burst, said in zip(group, told, strict=True) if said} - {""}
+    rows = zip(paths, told, problem, group, strict=True)
+    return all(said or why or path in given.rejected or burst in bursts for path, said, why, burst in rows)

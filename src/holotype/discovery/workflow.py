@@ -28,15 +28,17 @@ from holotype.data.sources import check_trainable, load_table
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen, choose_backbone
 from holotype.discovery.changes import write_changes
-from holotype.discovery.claim import check_method, claim, find_folder
+from holotype.discovery.claim import check_method, check_still_labelled, claim, find_folder
 from holotype.discovery.config import DiscoverConfig, by_name
-from holotype.discovery.finding import FEWEST, Round, run_round
+from holotype.discovery.finding import FEWEST, run_round
 from holotype.discovery.going_on import Now, catch_up
-from holotype.discovery.look import tell
+from holotype.discovery.look import tell, tell_again
+from holotype.discovery.round import Round
 from holotype.discovery.rounds import begin_round, keep_corrected, last_round, play, round_folder
 from holotype.discovery.several import clear
 from holotype.discovery.shared import share_round
 from holotype.discovery.sizes import check_long_tail
+from holotype.discovery.taking_part import check_left
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
 from holotype.machine.device import pick_device
@@ -116,6 +118,7 @@ def discover_table(
     that the last round was not given (other images or labels, other settings, more edits), a new round is trained.
     """
     folder, embedded = Path(folder), Parts(embeddings) if embeddings else None
+    check_still_labelled(folder, table)
     check_table(table, config)
     with hold(folder), beating(folder):
         refuse_links(folder)
@@ -127,6 +130,7 @@ def discover_table(
         if now.trains:
             chosen = chosen or choose_backbone(config.network, pick_device(config.device))
             round = begin(folder, now, config, chosen, progress)
+            tell_of(round, now, table)
             run_round(dataclasses.replace(round, embedded=embedded))
         elif now.last:
             # a command that was killed at the end of its round has left what only an unfinished one needs
@@ -138,14 +142,11 @@ def discover_table(
 def begin(folder: Path, now: Now, config: DiscoverConfig, chosen: Chosen, progress: bool) -> Round:
     """A round with what is known from those before it, begun or gone on with; what cannot be trained is refused."""
     played, table = now.played, now.played.given.apply(now.table)
+    check_left(table, played.given, folder)
     check_method(table, config, chosen)
     keep_corrected(folder, played)
     number = begin_round(folder, now.begun)
     RunFolder(folder).write_config(as_plain(config))
-    if not now.last:
-        tell(now.table, config, chosen.backbone, progress)
-    for line in played.told(number, now.here):
-        log.info(line)
     return Round(
         table,
         config,
@@ -163,6 +164,17 @@ def begin(folder: Path, now: Now, config: DiscoverConfig, chosen: Chosen, progre
         progress=progress,
         clock=Clock(folder),
     )
+
+
+def tell_of(round: Round, now: Now, table: Table) -> None:
+    """The first look, and which edits take part. table: as it was read."""
+    if now.last:
+        fresh, given = len(now.difference.new) + len(now.difference.repaired), round.given
+        tell_again(table, given.called(round.table), round.config, round.chosen.backbone, fresh)
+    else:
+        tell(now.table, round.config, round.chosen.backbone, round.progress)
+    for line in now.played.told(round.number, now.here):
+        log.info(line)
 
 
 def write_result(folder: Path, progress: bool) -> Discovery:

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holotype.categories.found import write_csv
-from holotype.data.addresses import is_address, is_pattern, split_inside
+from holotype.data.addresses import is_address, split_inside
 from holotype.data.boxed import columns
 from holotype.data.boxes import split_box
 from holotype.data.detections import CONFIDENCE
 from holotype.data.paths import Paths
-from holotype.data.readers.registry import source_name
 from holotype.data.sources import IMAGE_EXTENSIONS, load_table, stream_paths
 from holotype.errors import InputError
 from holotype.machine.files import refuse_links, write_beside
+from holotype.placing.answers import own_answer
 from holotype.placing.folders import Folders
 
 if TYPE_CHECKING:
@@ -85,16 +85,16 @@ def assign_images(
 ) -> Assigned:
     """Place the images of a folder, a table file or one image file with the model in the folder `run`.
 
-    out: .csv or .parquet, by default run/assigned/NAME.csv. copy_to: folder that gets a folder of links per category.
-    boxes, box_confidence, skip_missing: as in load_table.
+    out: .csv or .parquet, by default run/assigned/NAME.csv (answers.py). copy_to: folder that gets a folder of links
+    per category. boxes, box_confidence, skip_missing: as in load_table.
     """
     from holotype.placing.corrected import corrected
     from holotype.runs.trained import load_trained
 
-    out = Path(out or Path(run) / "assigned" / f"{stem_of(str(images))}.csv")
     refuse_links(Path(run))
     trained = load_trained(run, device)
     paths = image_paths(images, boxes=boxes, box_confidence=box_confidence, skip_missing=skip_missing)
+    out = Path(out) if out else own_answer(Path(run), str(images))
     sink = _sink(out, boxed=any(split_box(path)[1] for path in paths))
     _check_apart(Path(images), copy_to)
     model = corrected(Path(run), trained)
@@ -149,16 +149,6 @@ def _one_image(text: str) -> str | None:
         file = inside[1] if is_address(text) else os.path.abspath(inside[1])
         return f"{file}#{inside[2]}"
     return os.path.abspath(text) if text.lower().endswith(IMAGE_EXTENSIONS) and os.path.isfile(text) else None
-
-
-def stem_of(images: str) -> str:
-    """What the answer is called after."""
-    if is_address(images) or is_pattern(images):
-        return source_name(images)
-    if inside := split_inside(images):
-        images = inside[1]
-    full = Path(os.path.abspath(images))
-    return (full.name if full.is_dir() else full.stem) or "images"
 
 
 def _check_apart(images: Path, copy_to: Path | None) -> None:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from holotype.categories.bursts import LABELLED as OF_BURST
 from holotype.categories.found import UNNAMED, Category, Discovery
-from holotype.categories.standing import CONFIRMED, MOVED, Standing
+from holotype.categories.standing import CONFIRMED, FOLLOWS, MOVED, REJECTED, Standing
 from holotype.data.boxes import Box, split_box
 from holotype.data.columns import FORMULA, guarded, quoted
 from holotype.data.containers import image_exists
@@ -51,9 +52,17 @@ class Results:
 
     @cached_property
     def by_hand(self) -> list[bool]:
-        """Has a person said what the image shows?"""
-        pairs = zip(self.label, self.note, strict=True)
-        return [label != "" or note in BY_HAND for label, note in pairs]
+        """Has a person said what the image shows, or a frame of its burst?"""
+        said = [
+            note in BY_HAND or (label != "" and not {FOLLOWS, OF_BURST} & set(note.split("; ")))
+            for label, note in zip(self.label, self.note, strict=True)
+        ]
+        bursts = {group for group, by_hand in zip(self.group, said, strict=True) if by_hand} - {""}
+        rows = zip(said, self.label, self.note, self.group, strict=True)
+        return [
+            by_hand or (label != "" and OF_BURST in note and group in bursts)
+            for by_hand, label, note, group in rows
+        ]
 
     @cached_property
     def parts(self) -> list[tuple[str, Box | None]]:
@@ -112,7 +121,8 @@ def write_labels(run: Path, file: Path, *, every: bool = False) -> Labelled:
     """A CSV file of paths and labels, as `holotype discover --labels` reads it; with the boxes and the groups that
     people have told, where there are such.
 
-    Of images of which a person has said what they show; every: of all that are in a category.
+    Of images of which a person has said what they show; every: of all that are in a category. Where the images are
+    boxes, or groups were told, the others are in it too, without a label: the next run knows them from nowhere else.
     """
     if file.suffix.lower() != ".csv":
         raise InputError(f"Labels are written as .csv, not as {file.name!r}.")
@@ -150,7 +160,7 @@ def labels(results: Results, *, every: bool = False) -> list[str]:
         if path in confirmed:
             category = standing.find(confirmed[path])
             found.append(confirmed[path] if category is None else called.get(category.id, category.name))
-        elif own and problem:
+        elif own and problem and said:
             found.append(called.get(own, own))
         else:
             found.append(called.get(id, "") if said or every else "")
@@ -170,8 +180,14 @@ def class_names(categories: Sequence[Category]) -> dict[str, str]:
 
 
 def _columns(results: Results, label: Sequence[str]) -> dict[str, list[str]]:
-    """Of the images that have a label."""
-    rows = [row for row, name in enumerate(label) if name]
+    """Of the images that have a label, of boxes that nobody has rejected, and of those that people have grouped."""
+    told = set(results.group) - {"", *map(results.below_root, results.path)}  # found ones are found again
+    listed = [
+        bool(box) and note != REJECTED for (_, box), note in zip(results.parts, results.note, strict=True)
+    ]
+    if told:
+        listed = [one or bool(group) for one, group in zip(listed, results.group, strict=True)]
+    rows = [row for row, name in enumerate(label) if name or listed[row]]
     below = [results.below_root(results.parts[row][0]) for row in rows]
     columns = {
         # the same file, and no formula
@@ -180,6 +196,6 @@ def _columns(results: Results, label: Sequence[str]) -> dict[str, list[str]]:
     }
     if any(box for _, box in results.parts):
         columns["box"] = [box.text if box else "" for _, box in (results.parts[row] for row in rows)]
-    if set(results.group) - {"", *map(results.below_root, results.path)}:  # found ones are found again
+    if told:
         columns["group"] = [guarded(results.group[row]) for row in rows]
     return columns

@@ -13,6 +13,25 @@ const stripped = (text) => text.replace(/^[\s\x1c-\x1f\x85]+|[\s\x1c-\x1f\x85]+$
 /** Do people see it? A known class always; a new category while there are images in it. */
 const isAwake = (category) => !category.gone && (category.n > 0 || category.kind === "known");
 
+/** What was measured on other images than it has now is not known of it any more; how to check it is. */
+function unmeasured(category) {
+  category.cohesion = category.separation = null;
+  category.uniform = category.returns = "";
+  category.faint = false;
+  category.changed = true;
+}
+
+/** The spot check of a category of n images, as categories/purity.py has it. */
+function checkInWords(n) {
+  const wrong = n - Math.floor(0.9 * n + 1e-9);
+  let missed = 1;
+  let looked = 0;
+  for (; looked < n && missed > 1 - 0.95; looked++) missed *= (n - wrong - looked) / (n - looked);
+  if (!looked) return "";
+  if (looked === n) return `Look at all ${n}: nothing less tells whether more than 90 % are right.`;
+  return `Look at ${looked} of its ${n.toLocaleString("en-US")} images, drawn blindly: if all are right, you can be 95 % sure that more than 90 % are.`;
+}
+
 /**
  * How things stand after the edits, each taken once and in their order. discovery: as report/data.py writes it.
  * problems says for each edit why it was not applied, in the order of the edits ("" = it was); nothing given is changed.
@@ -128,7 +147,9 @@ class Standing {
 
   /** Let an image change its category; null = it is in none. */
   put(i, category, note) {
-    if (this.category[i] >= 0) this.categories[this.category[i]].n--;
+    const left = this.categories[this.category[i]] ?? null; // -1 = it was in none
+    if (left !== category) [left, category].filter(Boolean).forEach(unmeasured);
+    if (left) left.n--;
     if (category) {
       this.wake(category);
       category.n++;
@@ -161,9 +182,7 @@ class Standing {
       target.signature = target.signature.map((likeness, at) => mean(likeness, source.signature[at]));
       target.words = target.words ? `${target.words} (before ${source.name} was merged into it)` : "";
     }
-    target.cohesion = target.separation = null;
-    target.uniform = target.check = target.returns = "";
-    target.faint = false;
+    unmeasured(target);
     target.n += source.n;
   }
 
@@ -185,6 +204,7 @@ class Standing {
       category.exemplars = category.exemplars.filter(mine);
       if (!category.exemplars.length) category.exemplars = this.members[c].slice(0, MOST_EXEMPLARS);
       category.borderline = category.borderline.filter(mine);
+      if (category.changed && category.check) category.check = checkInWords(category.n);
     });
   }
 }

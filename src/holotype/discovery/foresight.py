@@ -1,0 +1,58 @@
+"""What a discovery would go on with, before it does: `holotype discover --dry-run`. Nothing is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holotype.categories.edits import check_run
+from holotype.data.table import Table
+from holotype.discovery.claim import begun_network
+from holotype.discovery.classes import understand
+from holotype.discovery.collection import look_at, read_collection
+from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.difference import compare, compare_labels, with_marks
+from holotype.discovery.going_on import Changed, among, asked_now, asked_of, check_same, outcome_of, seen_by
+from holotype.discovery.rounds import edits_in, given_to, last_round, play
+from holotype.discovery.taking_part import check_left
+
+
+def foresee(
+    folder: Path, table: Table, config: DiscoverConfig, edits: Path | None = None, progress: bool = False
+) -> list[str]:
+    """Sentences on what has changed since the last round and on the edits that would take part in another one; none
+    where there was no round. What could not go on is refused as it would be then."""
+    begun_network(folder, config.network)
+    given = edits_in(folder, edits) if edits is not None else []
+    check_run(folder, given)
+    if not (last := last_round(folder)):
+        return []
+    known, now = read_collection(folder), look_at(table, read_collection(folder), progress)
+    before = seen_by(folder, last, now)
+    difference = compare(before, now)
+    check_same(folder, table, before, now, difference)
+    played = play(folder, given)
+    words = understand(now, before, difference.then, known.means if known else {}, outcome_of(played))
+    table = words.spoken(table)
+    labels = dict(zip(now.images, table.label, strict=True))
+    compare_labels(difference, before, with_marks(now, labels, frozenset()))
+    played, then = played.moved(difference.moves), asked_of(folder, last)
+    told, here = played.without(difference.relabelled), now.images.keys()
+    changed = Changed(
+        last,
+        now.root if before.root != now.root else "",
+        difference,
+        words,
+        asked_now(config, table, now).others(then) if then else [],
+        edits_before=played.given,
+        edits=told.given,
+        more=among(given_to(folder, last).moved(difference.moves), here) != among(told.given, here),
+    )
+    lines = [f"Since round {last} in {folder}: {difference.words or 'no other images or labels'}."]
+    if not changed.trains:
+        return [
+            *lines,
+            *changed.details(),
+            f"No other round would be trained: what round {last} found stands.",
+        ]
+    check_left(told.given.apply(table), told.given, folder)
+    return [*lines, *changed.details(), "Another round would be trained.", *told.told(last + 1, here)]

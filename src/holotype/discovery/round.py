@@ -1,0 +1,66 @@
+"""What a round of a discovery starts from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from holotype.categories.found import Discovery
+from holotype.categories.standing import REJECTED
+from holotype.data.table import Table
+from holotype.discovery.best_backbone import Chosen
+from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.constraints import Constraints
+from holotype.discovery.timing import Clock
+from holotype.runs.embedded import Parts
+
+
+@dataclass
+class Round:
+    """One way from a table to categories."""
+
+    table: Table
+    config: DiscoverConfig
+    chosen: Chosen
+    folder: Path
+    """Of the discovery: embeddings and the estimate of the number of categories serve all rounds."""
+    own: Path
+    """Of the round."""
+    number: int
+    before: Discovery | None = None
+    """What was known before, with edits."""
+    earlier_runs: tuple[str, ...] = ()
+    given: Constraints = field(default_factory=Constraints)
+    """What edits say; the labels are in the table already."""
+    came: np.ndarray | None = None
+    """(N,) the labels that images came with, where those of the table are others."""
+    taken: frozenset[str] = frozenset()
+    """Ids and names of the categories of the rounds before."""
+    words: frozenset[str] = frozenset()
+    """Labels that images came with, whatever they mean and edits have made of them: folders of these names."""
+    digests: tuple[str, ...] = ()
+    """(N,) of the contents of the images (data/digests.py)."""
+    columns: dict[str, np.ndarray] = field(default_factory=dict)
+    """(N,) what else is known of the images, for their table: from the heads of the files, for one."""
+    embedded: Parts | None = None
+    """Features that are there already, of these images and perhaps of many more."""
+    progress: bool = False
+    clock: Clock = field(default_factory=Clock)
+    long_tail: bool = False
+    """Whether categories of very different sizes are expected."""
+    sizes: str = ""
+    """Why, in a sentence."""
+
+    @cached_property
+    def out(self) -> np.ndarray:
+        """(N,) bool: images that people have rejected."""
+        return self.given.out(self.table)
+
+    @property
+    def active(self) -> Table:
+        """The table in which only those images are usable that the round is made of."""
+        problem = np.where(self.out & self.table.usable, REJECTED, self.table.problem)
+        return self.table.with_problems(problem)

@@ -1,0 +1,94 @@
+"""The number of categories that a round is trained with."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from holotype.discovery.constraints import Constraints
+from holotype.discovery.counting import COUNT, choose_k, count_categories
+from holotype.discovery.round import Round
+from tests.discovery.test_corrected_number import PLACES, found
+from tests.discovery.test_corrected_number import estimate as estimate_of
+
+
+def change(round: Round, **settings: object) -> Round:
+    return dataclasses.replace(round, config=dataclasses.replace(round.config, **settings))
+
+
+def test_an_estimate_is_kept_and_made_anew_for_other_labels(round: Round, monkeypatch) -> None:
+    features = torch.randn(64, 8, generator=torch.Generator().manual_seed(0)).numpy()
+    first = count_categories(round, features)
+    stored = json.loads((round.folder / COUNT).read_text())
+    assert stored["best"] == first.best
+    monkeypatch.setattr(
+        "holotype.discovery.counting.estimate_table", lambda *_, **__: pytest.fail("counted again")
+    )
+    assert count_categories(round, features) == first
+    with pytest.raises(pytest.fail.Exception, match="counted again"):
+        count_categories(change(round, seed=1), features)
+    (round.folder / COUNT).write_text("{")
+    with pytest.raises(pytest.fail.Exception, match="counted again"):
+        count_categories(round, features)
+
+
+def test_a_given_k_counts_at_least_the_known_classes(round: Round, caplog) -> None:
+    assert choose_k(change(round, k=4), torch.zeros(64, 8).numpy()) == (4, None)
+    assert choose_k(change(round, k=1), torch.zeros(64, 8).numpy()) == (2, None)
+    assert "--k 1 becomes 2" in caplog.text
+
+
+def test_rejected_images_are_neither_counted_nor_trained_on(round: Round, monkeypatch) -> None:
+    features = torch.randn(64, 8, generator=torch.Generator().manual_seed(0)).numpy()
+    count_categories(round, features)
+    out = frozenset(
+        Path(str(path)).relative_to(round.table.root).as_posix() for path in round.table.path[:10]
+    )
+    less = dataclasses.replace(round, given=Constraints(rejected=out))
+    assert less.out.tolist() == [True] * 10 + [False] * 54
+    assert list(np.flatnonzero(less.active.usable)) == [*range(10, 64)]
+    seen = []
+    monkeypatch.setattr(
+        "holotype.discovery.counting.estimate_table",
+        lambda table, rows, *_, **__: seen.append((len(table), len(rows))),
+    )
+    monkeypatch.setattr("holotype.discovery.counting.write_count", lambda *_: None)
+    count_categories(less, features)  # what was counted with them does not serve
+    assert seen == [(54, 54)]
+
+
+def test_corrections_decide_instead_of_the_count(round: Round, monkeypatch, caplog) -> None:
+    """Twelve were counted and five are left: five are trained with."""
+    seen = []
+
+    def estimate(table, *_, **__):
+        seen.append(int(table.labelled.sum()))
+        return estimate_of(12)
+
+    monkeypatch.setattr("holotype.discovery.counting.estimate_table", estimate)
+    monkeypatch.setattr("holotype.discovery.counting.write_count", lambda *_: None)
+    came, picked = round.table.label, round.table.label.copy()
+    free = np.flatnonzero(came == "")[:3]
+    picked[free] = round.table.known[0]
+    paths = [Path(str(path)).relative_to(round.table.root).as_posix() for path in round.table.path]
+    before = found([*PLACES, *["new-01"] * (len(paths) - len(PLACES))], round.table.known, counted=12)
+    before.images["path"] = paths
+    table = dataclasses.replace(round.table, label=picked)
+    given = Constraints(labels={paths[row]: round.table.known[0] for row in free})
+    corrected = dataclasses.replace(round, table=table, came=came, given=given, before=before)
+    with caplog.at_level(logging.INFO):
+        k, _ = choose_k(corrected, np.zeros((len(paths), 2), np.float32))
+    left = len({*round.table.known, *(c.id for c in before.categories if c.id.startswith("new"))})
+    assert k == left
+    assert seen == [int((came != "").sum())]
+    assert f"Corrections have left {left} categories. Training with {left}." in caplog.text
+    k, _ = choose_k(
+        dataclasses.replace(corrected, given=Constraints()), np.zeros((len(paths), 2), np.float32)
+    )
+    assert k == 12
