@@ -117,7 +117,8 @@ def _follow(
 
     passed: digests of such names; those of this start are added.
     """
-    votes, outcome, own = _votes([start], [np.ones(len(start))], k), None, []
+    votes, own = _votes([start], [np.ones(len(start))], k), list[bytes]()
+    outcome: np.ndarray | None = None
     names: list[np.ndarray] = []
     for _ in range(ROUNDS):
         cast = Cast.of(votes)
