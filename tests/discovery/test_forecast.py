@@ -49,7 +49,8 @@ def test_as_many_trainings_as_time_allows() -> None:
     def trainings(n: int = 1_000, tail: float = 0.02, **settings) -> int:
         return n_trainings(n, DiscoverConfig(device="cpu", **settings), Pace(0.01, 0.1, tail), "cpu")
 
-    assert trainings(steps=7) == 9  # 27 seconds each
+    assert trainings(steps=2) == 15  # 7.7 seconds each
+    assert trainings(steps=3) == trainings(steps=7) == 9  # 12 and 27
     assert trainings(steps=15) == 5  # 58
     assert trainings(steps=20) == trainings(steps=31) == 3  # 77 and 119
     assert trainings(steps=32) == 1

@@ -33,8 +33,8 @@ def cell(values: list[float]) -> str:
 
 
 def test_how_many_trainings_there_are() -> None:
-    words = ("30 seconds", "a minute", "two minutes")
-    assert [seconds for seconds, _ in QUICK] == [30, 60, 120]
+    words = ("10 seconds", "30 seconds", "a minute", "two minutes")
+    assert [seconds for seconds, _ in QUICK] == [10, 30, 60, 120]
     for word, (_, n) in zip(words, QUICK, strict=True):
         assert row(f"up to {word}") == [str(n)]
     assert f"fewer than {FEWEST} images" in PAGE

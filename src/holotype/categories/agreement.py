@@ -5,21 +5,26 @@ they are matched first: of all pairings, the one in which most images lie togeth
 has a vote from each training, which weighs as much as that training is sure of it, and lies where most votes are. The
 matching and the votes take turns: each training is matched to what all of them say, until nothing changes.
 
+Where that ends depends on the training that the first matching is to. So each of them is tried, and the outcome is kept
+whose winning votes sum to most.
+
 One training carries the model, for images that come later: the one that agrees with the outcome on most images. The
 indices of the outcome are its own.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from holotype.categories.matching import SAME
 
 ROUNDS = 10
-"""Of matching and voting, at most; two or three are enough."""
+"""Of matching and voting from one start, at most; two or three are mostly enough."""
 LEAST = 1e-6
 """Weight of a vote without any certainty: it still decides between nothing and something."""
 
@@ -54,19 +59,9 @@ def agree(trainings: Sequence[Training], n_known: int, k: int) -> Agreement:
     """The outcome of several trainings. k: categories of each, known ones included."""
     given = [np.asarray(one.category, dtype=np.int64) for one in trainings]
     weight = [np.maximum(np.nan_to_num(one.probability), LEAST) for one in trainings]
-    apart = np.array([[_matched_share(a, b, n_known, k) for b in given] for a in given])
-    votes = _votes(given[int(apart.sum(axis=1).argmax())], 1.0, k)
-    outcome = None
-    for _ in range(ROUNDS):
-        named = [rename(one, match(votes, one, w, n_known), k) for one, w in zip(given, weight, strict=True)]
-        votes = np.zeros_like(votes)
-        for one, w in zip(
-            named, weight, strict=True
-        ):  # never all at once: they are as many as images times k
-            votes += _votes(one, w, k)
-        if outcome is not None and (votes.argmax(axis=1) == outcome).all():
-            break
-        outcome = votes.argmax(axis=1)
+    names = _settle(given, weight, n_known, k)
+    named = [rename(one, name, k) for one, name in zip(given, names, strict=True)]
+    votes = _votes(named, weight, k)
     placed = votes.sum(axis=1) > 0
     outcome = np.where(placed, votes.argmax(axis=1), -1)
     agreed = np.array([(one == outcome)[placed].mean() if placed.any() else 1.0 for one in named])
@@ -83,6 +78,71 @@ def agree(trainings: Sequence[Training], n_known: int, k: int) -> Agreement:
     )
 
 
+# -- matching and voting in turns -------------------------------------------------------------------------
+
+
+def _settle(
+    given: Sequence[np.ndarray], weight: Sequence[np.ndarray], n_known: int, k: int
+) -> list[np.ndarray]:
+    """For each training the (k,) names of its categories, from the start whose winning votes sum to most."""
+    best: list[np.ndarray] = []
+    most, passed = -np.inf, set[bytes]()
+    for start in _starts(given, n_known, k):
+        end = _follow(given[start], given, weight, n_known, k, passed)
+        if end is not None and end[1] > most:
+            best, most = end
+    return best
+
+
+def _starts(given: Sequence[np.ndarray], n_known: int, k: int) -> list[int]:
+    """Every training; first the one that is nearest to all others, which equal sums leave as the start."""
+    common = np.zeros((len(given), len(given)), dtype=np.int64)
+    for a, one in enumerate(given):
+        for b, other in enumerate(given[: a + 1]):
+            common[a, b] = common[b, a] = _matched(one, other, n_known, k)
+    nearest = int(common.sum(axis=1).argmax())
+    return [nearest, *(each for each in range(len(given)) if each != nearest)]
+
+
+def _follow(
+    start: np.ndarray,
+    given: Sequence[np.ndarray],
+    weight: Sequence[np.ndarray],
+    n_known: int,
+    k: int,
+    passed: set[bytes],
+) -> tuple[list[np.ndarray], float] | None:
+    """Names of each training's categories where it ends that begins with the (N,) categories `start`, and the sum of
+    the winning votes. None where it comes to names that another start has passed: it ends as that one has.
+
+    passed: digests of such names; those of this start are added.
+    """
+    votes, own = _votes([start], [np.ones(len(start))], k), list[bytes]()
+    outcome: np.ndarray | None = None
+    names: list[np.ndarray] = []
+    for _ in range(ROUNDS):
+        cast = Cast.of(votes)
+        names = [_match(cast, one, w, n_known) for one, w in zip(given, weight, strict=True)]
+        own.append(_digest(names))
+        if own[-1] in passed:
+            names = []
+            break
+        # the old votes go first: they are as many as images times k
+        del votes
+        votes = _votes([rename(one, name, k) for one, name in zip(given, names, strict=True)], weight, k)
+        before, outcome = outcome, votes.argmax(axis=1)
+        if before is not None and (outcome == before).all():
+            break
+    passed.update(own)
+    return (names, float(votes.max(axis=1).sum(dtype=np.float64))) if names else None
+
+
+def _digest(names: Sequence[np.ndarray]) -> bytes:
+    """Of the names of all trainings, by the counting of the first: whatever the start, the same for equal votes."""
+    first = np.argsort(names[0])
+    return hashlib.sha256(np.stack([first[name] for name in names]).tobytes()).digest()
+
+
 # -- matching ---------------------------------------------------------------------------------------------
 
 
@@ -91,15 +151,7 @@ def match(votes: np.ndarray, category: np.ndarray, weight: np.ndarray | float, n
 
     category: (N,), -1 = placed nowhere. weight: (N,) how much each image counts.
     """
-    from scipy.optimize import linear_sum_assignment  # takes a third of a second to import
-
-    k = votes.shape[1]
-    together, there = np.zeros((k, k)), category >= 0
-    np.add.at(together, category[there], votes[there] * np.broadcast_to(weight, category.shape)[there, None])
-    named = np.arange(k)
-    own, column = linear_sum_assignment(together[n_known:, n_known:], maximize=True)
-    named[n_known + own] = n_known + column
-    return named
+    return _match(Cast.of(votes), category, np.broadcast_to(weight, category.shape), n_known)
 
 
 def rename(category: np.ndarray, named: np.ndarray, k: int) -> np.ndarray:
@@ -108,17 +160,54 @@ def rename(category: np.ndarray, named: np.ndarray, k: int) -> np.ndarray:
     return np.append(named, -1)[category]
 
 
-def _votes(category: np.ndarray, weight: np.ndarray | float, k: int) -> np.ndarray:
-    """(N, k) a vote of each image that is placed."""
-    votes, rows = np.zeros((len(category), k), dtype=np.float32), np.flatnonzero(category >= 0)
-    votes[rows, category[rows]] = np.broadcast_to(weight, category.shape)[rows]
+def _pair(together: np.ndarray, n_known: int) -> np.ndarray:
+    """(k,) the column of each row, for most to lie together; known classes are themselves. together: (k, k)."""
+    from scipy.optimize import linear_sum_assignment  # takes a third of a second to import
+
+    named = np.arange(len(together))
+    own, column = linear_sum_assignment(together[n_known:, n_known:], maximize=True)
+    named[n_known + own] = n_known + column
+    return named
+
+
+def _votes(named: Sequence[np.ndarray], weight: Sequence[np.ndarray], k: int) -> np.ndarray:
+    """(N, k) sum of the votes that each training has for each image it places."""
+    votes = np.zeros((len(named[0]), k), dtype=np.float32)
+    for category, w in zip(named, weight, strict=True):
+        rows = np.flatnonzero(category >= 0)
+        votes[rows, category[rows]] += w[rows]
     return votes
 
 
-def _matched_share(one: np.ndarray, other: np.ndarray, n_known: int, k: int) -> float:
-    """Of the images, how many two trainings place in the same category once the categories are matched."""
-    renamed = rename(other, match(_votes(one, 1.0, k), other, 1.0, n_known), k)
-    return float(((one == renamed) & (one >= 0)).mean()) if len(one) else 1.0
+class Cast(NamedTuple):
+    """The votes that are not zero, few of N x k: an image has one from each training at most."""
+
+    image: np.ndarray
+    column: np.ndarray
+    vote: np.ndarray
+    k: int
+
+    @classmethod
+    def of(cls, votes: np.ndarray) -> Cast:
+        flat, k = votes.ravel(), votes.shape[1]
+        cells = np.flatnonzero(flat)
+        return cls(*np.divmod(cells, k), flat[cells], k)
+
+
+def _match(cast: Cast, category: np.ndarray, weight: np.ndarray, n_known: int) -> np.ndarray:
+    """`match`, where the votes were sought out already."""
+    k = cast.k
+    # a row for those that are placed nowhere comes first, and goes
+    cells = (category[cast.image] + 1) * k + cast.column
+    together = np.bincount(cells, cast.vote * weight[cast.image], minlength=(k + 1) * k)
+    return _pair(together.reshape(k + 1, k)[1:], n_known)
+
+
+def _matched(one: np.ndarray, other: np.ndarray, n_known: int, k: int) -> int:
+    """Images that two trainings place in the same category once the categories are matched."""
+    both = (one >= 0) & (other >= 0)
+    together = np.bincount(one[both] * k + other[both], minlength=k * k).reshape(k, k)
+    return int(together[np.arange(k), _pair(together, n_known)].sum())
 
 
 # -- which categories come back -----------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """Several trainings of a round that differ in their seed, side by side: they share the images and the token cache, and
 take turns step by step. The images are placed where they agree (categories/agreement.py).
 
-`--seeds auto` asks the clock: nine where the steps of one training take under half a minute, five where they take
-under a minute, three where they take under two, else one. Collections of fewer than a hundred images have one, and so
-have methods that do not train. How many there are is written down when a round begins (rounds/N/trainings.json), so
-that one that was stopped goes on with as many.
+`--seeds auto` asks the clock: fifteen where the steps of one training take ten seconds at most, nine where they take
+half a minute, five where they take a minute, three where they take two, else one. Collections of fewer than a hundred
+images have one, and so have methods that do not train. How many there are is written down when a round begins
+(rounds/N/trainings.json), so that one that was stopped goes on with as many.
 Each trains in a folder of its own (rounds/N/trainings/SEED) until all are done; then the one that agrees best with the
 outcome gives its model to the round, and the others are gone.
 """
@@ -32,7 +32,7 @@ from holotype.training.turns import train_in_turns
 
 FILE, FOLDER = "trainings.json", "trainings"
 METRICS = "metrics.jsonl"
-QUICK = ((30.0, 9), (60.0, 5), (120.0, 3))
+QUICK = ((10.0, 15), (30.0, 9), (60.0, 5), (120.0, 3))
 """Seconds that the steps of one training may take, and how many trainings there are then."""
 FEWEST = 100
 """Images below which there is one."""
