@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import counting_trained
 import numpy as np
 import pytest
@@ -49,3 +52,10 @@ def test_every_answer_is_there_and_told(squares: Table, tiny_backbone_file, monk
     told = table_of([line])
     assert told.splitlines()[0].count("|") == 5 + len(ANSWERS)
     assert "| squares | 64 |" in told
+
+
+def test_the_page_shows_what_was_recorded() -> None:
+    top = Path(__file__).parents[2]
+    record = json.loads((top / "experiments" / "results" / "counting" / "trained.json").read_text())
+    shown = table_of(record["problems"]).splitlines()[2:]  # the page has longer words in its head
+    assert "\n".join(shown) in (top / "docs" / "how-many.md").read_text()
