@@ -109,8 +109,10 @@ def judge(
     steps: int,
     work: Path,
     device: str = "cpu",
+    redrawn: int = 0,
 ) -> dict[str, Any]:
-    """All figures of a collection. trained: sizes that were expected, of SIZES."""
+    """All figures of a collection. trained: sizes that were expected, of SIZES. redrawn: further divisions of the seeds
+    into groups, at random."""
     judge, table = Judge.make(of), of.table
     embedded = embed_views(table, work / "features" / f"{of.name}.npz")[:, 0]
     sizes = measure_sizes(torch.from_numpy(embedded), torch.from_numpy(table.target), len(table.known))
@@ -134,6 +136,16 @@ def judge(
             "one": [round(judge.score(one.argmax(1)), 2) for one in p],
             "several": [round(judge.score(one.category), 2) for one in found],
         }
+        draws = [np.random.default_rng(number).permutation(seeds) for number in range(redrawn)]
+        if draws:
+            row["all"][name]["redrawn"] = [
+                [
+                    round(judge.score(agree(voices(p[some]), judge.n_known, of.k).category), 2)
+                    for some in np.split(draw, range(together, seeds, together))
+                    if len(some) == together
+                ]
+                for draw in draws
+            ]
         if name == chosen:
             row["error"] = {
                 "one": round(judge.error(p[0].argmax(1), embedded), 4),
@@ -173,6 +185,13 @@ def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
             else None,
             "n": sum(len(one) for one in values),
         }
+    divisions = [one for row in rows for one in row["all"][row["chosen"]].get("redrawn", [])]
+    if divisions:
+        told["now, redrawn"] = {
+            "mean": round(float(np.mean(divisions)), 2),
+            "deviation": round(float(np.sqrt(np.mean(np.var(divisions, axis=1, ddof=1)))), 2),
+            "n": len(divisions),
+        }
     return told
 
 
@@ -201,6 +220,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--sizes", nargs="+", choices=tuple(SIZES), default=list(SIZES))
     parser.add_argument("--seeds", type=int, default=25)
     parser.add_argument("--together", type=int, default=5, help="trainings of a consensus")
+    parser.add_argument(
+        "--redrawn",
+        type=int,
+        default=0,
+        help="further divisions of the seeds into groups, at random: with few groups the deviation is known badly",
+    )
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument(
         "--device", default="cpu", help="of whole trainings: cpu, cuda or auto (default: cpu)"
@@ -216,7 +241,7 @@ def main(words: Sequence[str] | None = None) -> int:
     for word in given.collection:
         of = find_collection(word, roots, given.work)
         wanted = (given.way, given.sizes, given.seeds, given.together, given.steps, given.work, given.device)
-        rows.append(judge(of, *wanted))
+        rows.append(judge(of, *wanted, redrawn=given.redrawn))
         print(line(rows[-1]), flush=True)
     told = summarise(rows)
     for name, one in told.items():

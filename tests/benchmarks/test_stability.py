@@ -65,6 +65,13 @@ def test_deviations_are_pooled_over_collections() -> None:
     assert "equal  12.0 ± 2.8 ->  12.0 ± 0.0" in line(row("equal", [10.0, 14.0], [12.0, 12.0]))
 
 
+def test_divisions_of_the_seeds_tell_the_deviation_within_each() -> None:
+    one = row("equal", [10.0, 14.0], [12.0, 12.0])
+    one["all"]["equal"]["redrawn"] = [[10.0, 12.0], [20.0, 24.0]]
+    told = summarise([one])["now, redrawn"]
+    assert told == {"mean": 16.5, "deviation": round(float(np.sqrt((2 + 8) / 2)), 2), "n": 2}
+
+
 def test_what_was_trained_is_read(tmp_path) -> None:
     p = np.random.default_rng(0).random((3, 40, 4)).astype(np.float16)
     (tmp_path / "pools").mkdir()
@@ -91,13 +98,34 @@ def test_a_whole_study_of_a_small_part(tmp_path, capsys) -> None:
     (tmp_path / "features").mkdir()
     features = random.normal(size=(len(of.table), 5, 8)).astype(np.float32)  # embedding them takes long
     np.savez(tmp_path / "features" / "sample3.npz", f=features)
-    words = ["sample3", "--seeds", "4", "--together", "2", "--steps", "20", "--work", str(tmp_path)]
+    words = [
+        "sample3",
+        "--redrawn",
+        "3",
+        "--seeds",
+        "4",
+        "--together",
+        "2",
+        "--steps",
+        "20",
+        "--work",
+        str(tmp_path),
+    ]
     assert main([*words, "--out", str(tmp_path / "record.json")]) == 0
     record = json.loads((tmp_path / "record.json").read_text())
     (found,) = record["collections"]
-    assert [len(found["all"]["equal"][name]) for name in ("one", "several")] == [4, 2]
-    assert record["command"] == "python benchmarks/stability.py sample3 --seeds 4 --together 2 --steps 20"
-    assert set(record["summary"]) == {"before", "several, equal sizes", "one, chosen sizes", "now"}
+    assert [len(found["all"]["equal"][name]) for name in ("one", "several", "redrawn")] == [4, 2, 3]
+    assert (
+        record["command"]
+        == "python benchmarks/stability.py sample3 --redrawn 3 --seeds 4 --together 2 --steps 20"
+    )
+    assert set(record["summary"]) == {
+        "before",
+        "several, equal sizes",
+        "one, chosen sizes",
+        "now",
+        "now, redrawn",
+    }
     assert "now: " in capsys.readouterr().out
     assert main(["sample3", "--seeds", "1"]) == 2
     assert main([*words, "--sizes", "different"]) == 2  # the labels have chosen equal ones
