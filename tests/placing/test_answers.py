@@ -30,6 +30,11 @@ def test_each_source_has_a_table_of_its_own_and_keeps_it(tmp_path, sources, monk
     assert own_answer(run, "new/").name == own_answer(run, "../June/new").name == "new (2).csv"
 
 
+def test_the_list_does_not_say_where_images_lie(tmp_path, sources) -> None:
+    own_answer(tmp_path / "run", str(sources[0]))
+    assert sources[0].parent.name not in (tmp_path / "run" / "assigned" / "sources.json").read_text()
+
+
 def test_what_the_list_does_not_know_stays(tmp_path, sources) -> None:
     run = tmp_path / "run"
     (run / "assigned").mkdir(parents=True)

@@ -26,7 +26,8 @@ def foresee(
     check_run(folder, given)
     if not (last := last_round(folder)):
         return []
-    known, now = read_collection(folder), look_at(table, read_collection(folder), progress)
+    known = read_collection(folder)
+    now = look_at(table, known, progress)
     before = seen_by(folder, last, now)
     difference = compare(before, now)
     check_same(folder, table, before, now, difference)

@@ -2,11 +2,13 @@
 
 A table is called after its source: new/ has new.csv. Another source of that name gets new (2).csv, so that no answer
 is written over that of other images; the same source has its table brought up to date. sources.json tells which is
-whose. What it does not know of was put there by somebody else, and stays.
+whose, by a digest: where images lie is told to nobody who is sent the run. What it does not know of was put there by
+somebody else, and stays.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from itertools import count
 from pathlib import Path
@@ -24,7 +26,7 @@ FOLDER, FILE, FORMAT = "assigned", "sources.json", 1
 
 def own_answer(run: Path, images: str) -> Path:
     """The table of these images in the folder of the run, theirs from now on."""
-    folder, source = run / FOLDER, _whole(images)
+    folder, source = run / FOLDER, _digest(images)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -56,15 +58,14 @@ def _may_be(folder: Path, name: str, sources: dict[str, str]) -> bool:
     return name in sources or not os.path.lexists(folder / name)
 
 
-def _whole(images: str) -> str:
-    """The source, wherever the command is typed."""
-    if is_address(images):
-        return images
-    return os.path.realpath(images)
+def _digest(images: str) -> str:
+    """A digest of the source, the same wherever the command is typed."""
+    source = images if is_address(images) else os.path.realpath(images)
+    return hashlib.sha256(os.fsencode(source)).hexdigest()
 
 
 def _read(folder: Path) -> dict[str, str]:
-    """Source by name of the table; nothing where the list cannot be read, so that nothing is taken for ours."""
+    """Digest of the source by name of the table; none where the list cannot be read: nothing is taken for ours then."""
     try:
         content = read_sealed(folder / FILE)
         if content["format"] == FORMAT:
