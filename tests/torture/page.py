@@ -28,10 +28,11 @@ def block(records: list[dict[str, Any]]) -> str:
     versions = first["versions"]
     minutes = " and ".join(f"{record['seconds'] / 60:.0f}" for record in records)
     seeds = " and ".join(str(record["seed"]) for record in records)
+    commits = list(dict.fromkeys(record["commit"] for record in records))
     lines = [
         f"**{tried:,} attempts to break it, and {lost}**: {minutes} minutes on {first['machine']}, {first['system']}, "
         f"Python {first['python']}, PyTorch {versions['torch']}, Pillow {versions['pillow']}, PyArrow "
-        f"{versions['pyarrow']}; commit {first['commit']}, seed{'s' * (len(records) > 1)} {seeds}.",
+        f"{versions['pyarrow']}; commit{'s' * (len(commits) > 1)} {' and '.join(commits)}, seed{'s' * (len(records) > 1)} {seeds}.",
         "",
         "| tried | survived | lost | what |",
         "|---:|---:|---:|---|",
