@@ -32,7 +32,8 @@ def block(records: list[dict[str, Any]]) -> str:
     lines = [
         f"**{tried:,} attempts to break it, and {lost}**: {minutes} minutes on {first['machine']}, {first['system']}, "
         f"Python {first['python']}, PyTorch {versions['torch']}, Pillow {versions['pillow']}, PyArrow "
-        f"{versions['pyarrow']}; commit{'s' * (len(commits) > 1)} {' and '.join(commits)}, seed{'s' * (len(records) > 1)} {seeds}.",
+        f"{versions['pyarrow']}; commit{'s' * (len(commits) > 1)} {' and '.join(commits)}, "
+        f"seed{'s' * (len(records) > 1)} {seeds}.",
         "",
         "| tried | survived | lost | what |",
         "|---:|---:|---:|---|",
