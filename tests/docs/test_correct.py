@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -20,6 +21,7 @@ from holotype.report import data
 from holotype.runs import embed, identity, record, sheet
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+RECORDS = DOCS.parent / "experiments" / "results" / "corrections"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -52,9 +54,8 @@ def test_the_commands_run(photos, holotype, tiny_backbone_file) -> None:
     made = [Edit(first_found.run_id, "t", "move", path, "", "blue ones") for path in odd]
     made += [Edit(first_found.run_id, "t", "confirm", path, "blue ones", "blue ones") for path in odd]
     Path("edits.csv").write_text(to_csv(made), encoding="utf-8")
-    report, discover = (
-        shlex.split(line) for block in blocks("correct.md", "bash") for line in block.splitlines()
-    )
+    lines = [line for block in blocks("correct.md", "bash") for line in block.splitlines()]
+    report, discover = (shlex.split(line) for line in lines if line.startswith("holotype "))
     outcome = holotype(*report[1:])
     assert outcome.code == 0, outcome.err
     assert "8 edits applied." in outcome.out
@@ -103,3 +104,19 @@ def test_versions_and_keys_are_told() -> None:
         "edits": Edited,
     }.items():
         assert [one.name for one in fields(kind) if f"`{one.name}`" not in told[key][1]] == [], key
+
+
+def test_what_corrections_are_worth_is_what_was_recorded() -> None:
+    page = (DOCS / "correct.md").read_text(encoding="utf-8")
+    for name in ("full", "cub8", "cifar8"):
+        told = json.loads((RECORDS / f"{name}.json").read_text())
+        (sums,) = told["summary"].values()
+        cells = ["{:.1f} ± {:.1f}".format(*sums[key]) for key in ("round 1", "corrected", "round 2")]
+        low, high = sums["difference, interval"]
+        cells += [
+            f"+{sums['difference']:.1f}",
+            f"{low:.1f} to {high:.1f}",
+            f"{sums['rise']} of {sums['pairs']}",
+        ]
+        assert f"| {' | '.join(cells)} |" in page
+        assert told["commit"] in page
