@@ -106,3 +106,18 @@ def test_the_check_with_real_trainings() -> None:
     before, now = whole["summary"]["before"], whole["summary"]["now"]
     assert f"one training {before['mean']:.1f} ± {before['deviation']:.1f} (n = {before['n']})" in PAGE
     assert f"{now['mean']:.1f} ± {now['deviation']:.1f} (n = {now['n']})" in PAGE
+
+
+def test_the_figures_of_whole_trainings_are_those_of_the_records() -> None:
+    nine, thirteen = record("whole-9"), record("whole-13")
+    assert nine["command"] in PAGE
+    assert thirteen["command"] in PAGE
+    for one, other in zip(nine["collections"], thirteen["collections"], strict=True):
+        told = row(f"whole {one['collection']}")
+        assert told[0] == f"{one['images']:,}"
+        assert told[1] == cell(one["all"]["equal"]["one"])
+        divisions = [np.array(each["all"]["equal"]["redrawn"]) for each in (one, other)]
+        deviations = [np.sqrt(each.var(axis=1, ddof=1).mean()) for each in divisions]
+        assert told[2:] == [f"{d.mean():.1f} ± {s:.1f}" for d, s in zip(divisions, deviations, strict=True)]
+    sums = [nine["summary"]["before"], *(each["summary"]["now, redrawn"] for each in (nine, thirteen))]
+    assert row("**whole trainings**")[1:] == [f"{one['mean']} ± {one['deviation']}" for one in sums]
