@@ -104,6 +104,12 @@ def test_the_count_has_a_say_where_images_have_come() -> None:
     )
 
 
+def test_a_number_that_was_given_is_corrected_too() -> None:
+    before, label = found(PLACES, counted=None), ["cat", "cat", "dog", "", "", "", "", ""]
+    assert with_corrections(estimate(9), before, table_of(label))[0] == 5
+    assert with_corrections(estimate(9), before, table_of(label, more=4))[0] == 5
+
+
 @pytest.mark.parametrize("best", [2, 3])
 def test_known_classes_are_never_fewer(best: int) -> None:
     k, _ = with_corrections(estimate(best), found(PLACES, counted=9), table_of(["cat", "owl", "dog"], more=9))

@@ -52,13 +52,13 @@ def n_left(before: Discovery, table: Table) -> int:
 
 
 def with_corrections(count: CountEstimate, before: Discovery, table: Table) -> tuple[int, str]:
-    """The number to train with, and why. before: the round before, as corrected, whose number was counted.
+    """The number to train with, and why. before: the round before, as corrected.
 
-    Of the same images the count changes by chance alone, so that it has a say only where images have come or gone.
+    Of the same images the count changes by chance alone, so that it has a say only where images have come or gone. Where
+    the number of the round before was given, there is no count to compare with.
     """
-    assert before.count is not None
     left, grown, change = n_left(before, table), 0, ""
-    if set(_paths(before)) != set(relative([str(path) for path in table.path], table.root)):
+    if before.count and set(_paths(before)) != set(relative([str(path) for path in table.path], table.root)):
         grown = pick_k(count) - pick_k(CountEstimate.from_dict(before.count))
     if grown:
         more = "higher" if grown > 0 else "lower"

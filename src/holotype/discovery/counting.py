@@ -25,7 +25,7 @@ def choose_k(round: Round, features: np.ndarray) -> tuple[int, CountEstimate | N
         with round.clock.step("counting"):
             count = count_categories(round, features)
         k, why = pick_k(count), f"Training with {pick_k(count)}."
-        if round.before and round.before.count and (round.given.labels or round.given.rejected):
+        if round.before and (round.given.labels or round.given.rejected):
             k, why = with_corrections(count, round.before, round.table)
         log.info(f"{count.words} {why}")
     else:
