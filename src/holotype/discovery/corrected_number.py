@@ -54,8 +54,8 @@ def n_left(before: Discovery, table: Table) -> int:
 def with_corrections(count: CountEstimate, before: Discovery, table: Table) -> tuple[int, str]:
     """The number to train with, and why. before: the round before, as corrected.
 
-    Of the same images the count changes by chance alone, so that it has a say only where images have come or gone. Where
-    the number of the round before was given, there is no count to compare with.
+    Of the same images the count changes by chance alone, so that it has a say only where images have come or gone, and
+    where there is one of the round before to compare it with.
     """
     left, grown, change = n_left(before, table), 0, ""
     if before.count and set(_paths(before)) != set(relative([str(path) for path in table.path], table.root)):
