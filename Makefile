@@ -21,7 +21,7 @@ $(READY): pyproject.toml constraints.txt $(LOCK)
 ifeq ($(LOCK),)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
 else
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r $(LOCK)
+	.ci/install $(LOCK) $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-build-isolation -e .
 endif
 	touch $(READY)
