@@ -97,6 +97,10 @@ GOLDEN = """
     dccl 1, dccl-51 1, dccl-15 1
 32-uno
     uno-as-run 1, uno-queue 1, uno-prior 1, uno-means 1
+33-exact-pairs
+    debgcd 0, rpc 0
+34-two-blocks
+    debgcd 2, debgcd-two 0, debgcd-two-third 0, debgcd-two-tenth 0
 ablation
     rpc 10, no-fusion 10, no-align 10, no-new 10
 blocks

@@ -13,7 +13,13 @@ from holotype.errors import InputError
 from holotype.methods import Moment, Rate
 from holotype.methods.schedule import cosine_lr
 from holotype.models.heads import CosineClassifier, Projector
-from holotype.training.optimiser import build_sgd, momentum_tensors, restore_momentum, set_rates
+from holotype.training.optimiser import (
+    build_sgd,
+    momentum_tensors,
+    rate_told,
+    restore_momentum,
+    set_rates,
+)
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity" / "param_groups.npz", allow_pickle=False)
 
@@ -166,3 +172,28 @@ def test_the_longest_prefix_decides_the_rate_and_the_decay_and_vectors_never_dec
     before = learnable["method.v"].detach().clone()
     step(learnable, optimiser, 0)
     assert torch.equal(learnable["method.v"], before)
+
+
+def test_earlier_blocks_learn_at_a_share_of_the_rate_of_the_block_after_them():
+    names = ("tail.blocks.10.w", "tail.blocks.11.w", "tail.blocks.12.w", "tail.norm", "method.v", "method.w")
+    learnable = {name: nn.Parameter(torch.zeros(2, 2)) for name in names}
+
+    def rates(block_rate: float) -> dict[str, float]:
+        optimiser = build_sgd(
+            learnable,
+            ("tail", "method"),
+            0.1,
+            0.9,
+            0.0,
+            (Rate("method.w", lr=0.4),),
+            slowed=0.5,
+            block_rate=block_rate,
+        )
+        set_rates(optimiser, 0, Moment(0, 4))
+        assert rate_told(optimiser, 0, Moment(0, 4)) == pytest.approx(0.1)
+        name_of = {id(p): name for name, p in learnable.items()}
+        return {name_of[id(p)]: group["lr"] for group in optimiser.param_groups for p in group["params"]}
+
+    last = {"tail.blocks.12.w": 0.1, "tail.norm": 0.1, "method.v": 0.1, "method.w": 0.2}
+    assert rates(1.0) == pytest.approx({"tail.blocks.10.w": 0.1, "tail.blocks.11.w": 0.1, **last})
+    assert rates(0.3) == pytest.approx({"tail.blocks.10.w": 0.009, "tail.blocks.11.w": 0.03, **last})

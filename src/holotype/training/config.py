@@ -21,6 +21,9 @@ class TrainConfig:
     warmup: Share = field(default=0.05, metadata={"before": 0.0})
     """Share of the epochs in which the rate rises linearly to the cosine; 0 for none, as SimGCD's code has it. A stage
     that brings a pace of its own has none of it."""
+    block_rate: Share = field(default=1.0, metadata={"before": 1.0})
+    """Rate of a trained block, as a share of that of the block after it. Below 1, earlier blocks learn more slowly: at
+    the full rate they lose most easily what they know."""
     momentum: Momentum = 0.9
     """Momentum of SGD."""
     weight_decay: Weight = 5e-5

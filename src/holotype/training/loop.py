@@ -169,6 +169,7 @@ class Loop:
             c.weight_decay,
             stage.rates,
             self.guard.slowed,
+            c.block_rate,
         )
         restore_momentum(optimiser, self.learnable, tensors)
         at_start = self.position.epoch == 0 and self.position.step == 0 and not self.position.begun

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -20,12 +22,14 @@ def build_sgd(
     weight_decay: float,
     rates: tuple[Rate, ...] = (),
     slowed: float = 1.0,
+    block_rate: float = 1.0,
 ) -> torch.optim.SGD:
     """SGD over the parameters whose names begin with one of `trains`; all the others are frozen.
 
     Matrices decay; biases and other one-dimensional parameters do not. Momentum starts at zero, which is
     what SGD does on its first step, but as tensors that exist before it. rates: for parameters with one of their own;
-    slowed: what these are multiplied with, after a restart.
+    slowed: what these are multiplied with, after a restart. block_rate: the rate of a block, as a share of that of the
+    block after it.
     """
     for name, parameter in learnable.items():
         parameter.requires_grad_(name.startswith(trains))
@@ -37,7 +41,7 @@ def build_sgd(
     on_cuda = device.type == "cuda"
     groups = [
         {**group, "lr": torch.tensor(group["lr"], device=device) if on_cuda else group["lr"]}
-        for group in _groups(training, lr, weight_decay, rates, slowed)
+        for group in _groups(training, lr, weight_decay, rates, slowed, block_rate)
     ]
     optimiser = torch.optim.SGD(groups, lr=lr, momentum=momentum, fused=on_cuda)
     if momentum:
@@ -52,23 +56,35 @@ def _groups(
     weight_decay: float,
     rates: tuple[Rate, ...],
     slowed: float,
+    block_rate: float,
 ) -> list[dict[str, Any]]:
-    """Two groups of parameters for each rate, matrices first; those without a rate of their own come before all."""
-    stage = Rate("", lr, weight_decay)
-    members: dict[Rate, list[nn.Parameter]] = {stage: [], **{rate: [] for rate in rates}}
+    """Two groups of parameters for each rate and share of it, matrices first; those without a rate of their own come
+    before all, and of these the last block and what has none."""
+    stage = Rate("", None, weight_decay)  # `lr` is slowed already
+    members: dict[tuple[Rate, float], list[nn.Parameter]] = {(rate, 1.0): [] for rate in (stage, *rates)}
+    share = _share_of_block(training, block_rate)
     for name, parameter in training.items():
         own = [rate for rate in rates if name.startswith(rate.prefix)]
-        members[max(own, key=lambda rate: len(rate.prefix), default=stage)].append(parameter)
-    groups = []
-    for rate, found in members.items():
-        if rate is not stage and not found:
+        rate = max(own, key=lambda rate: len(rate.prefix), default=stage)
+        members.setdefault((rate, share[name]), []).append(parameter)
+    for rate in rates:
+        if not any(found for (one, _), found in members.items() if one is rate):
             raise InputError(f"the rate of {rate.prefix!r} is nobody's: no parameter that learns begins so.")
+    groups = []
+    for (rate, part), found in members.items():
         decay = weight_decay if rate.weight_decay is None else rate.weight_decay
-        full = lr if rate.lr is None else slowed * rate.lr
+        full = part * (lr if rate.lr is None else slowed * rate.lr)
         facts = {"lr": full, "full": full, "written": None, "rate": rate}
         groups.append({"params": [p for p in found if p.ndim > 1], "weight_decay": decay, **facts})
         groups.append({"params": [p for p in found if p.ndim <= 1], "weight_decay": 0.0, **facts})
     return groups
+
+
+def _share_of_block(names: Collection[str], block_rate: float) -> dict[str, float]:
+    """1 for the last of the blocks (`...blocks.11...`) and for what is in none, block_rate for the one before, ..."""
+    block = {name: int(found[1]) for name in names if (found := re.search(r"(?:^|\.)blocks\.(\d+)\.", name))}
+    last = max(block.values(), default=0)
+    return {name: block_rate ** (last - block.get(name, last)) for name in names}
 
 
 def rate_in_force(group: dict[str, Any], warmup: float, at: Moment) -> float:
