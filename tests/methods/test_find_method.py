@@ -107,6 +107,11 @@ def test_a_place_where_nothing_is(name):
         find_method(name)
 
 
+def test_a_class_that_is_misspelt_is_answered_with_the_nearest_of_its_module(own_module):
+    with pytest.raises(InputError, match=rf"no attribute 'Mien'\) \(did you mean {own_module}:Mine\?\); write"):
+        find_method(f"{own_module}:Mien")
+
+
 @pytest.mark.parametrize("name", ["a_function", "__name__"])
 def test_something_that_is_no_method(own_module, name):
     with pytest.raises(InputError, match="not a method"):
