@@ -1,7 +1,8 @@
 """The records that a method's card shows: runs of its presets as they stand, from whichever studies ask for them.
 
-Runs with other settings of the method belong to the studies that tried them, and are in docs/studies/. A setting
-that a preset leaves to a rule may be given as a number, if it is the one that the rule gives.
+Runs with other settings of the method belong to the studies that tried them, and are in docs/studies/, but for those
+of the comparison of all methods, which stand on every card. A setting that a preset leaves to a rule may be given as a
+number, if it is the one that the rule gives.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from compared import COMPARISON
 from study_notes import command
 from study_page import Choice, Line, Page
 from study_table import name_of
@@ -42,8 +44,8 @@ class Asked:
     row: StudyRow
     preset: str
     other: tuple[str, ...]
-    """Settings of training and backbone that are not those of the preset, beside what tables have columns for, and
-    numbers in place of rules."""
+    """Settings that are not those of the preset, beside what tables have columns for; of the method, numbers in place
+    of rules, and what a row of the comparison changes."""
     records: list[Record]
 
 
@@ -103,6 +105,8 @@ def ask_for(name: str, top: Path, results: Records) -> Iterator[Asked]:
                 found = select(study, row, name_of(dataset), records)
                 experiment = resolve_row(study, row, dataset)
                 usual = preset_of(experiment, row, dataset, found[0].identity.data["k"]) if found else None
+                if found and not usual and study.name in COMPARISON:
+                    usual = resolve(row.method, dataset, row.preset)
                 if usual:
                     yield Asked(study, row, usual.preset, other_settings(experiment, usual), found)
 

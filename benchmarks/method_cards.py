@@ -1,7 +1,8 @@
 """The card of a method as Markdown, for docs/methods/NAME.md, and the table of all methods, for docs/methods.md.
 
 What it computes, its settings, presets and differences are read from the method (runs/cards.py), what was measured from
-experiments/results, what is printed from runs/published.json. Nothing on a card is written by hand.
+experiments/results, what is printed from runs/published.json. None of that is written by hand. Why p differs from the
+published one is: it stands below the block, under the heading that `ours` links to (tests/benchmarks/test_compared.py).
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from compared import APART, Compared, compared
 from measured import Measured, commands, measured
-from progress import published_cell
+from progress import own_cell, printed_on, published_cell
 from script import read_record
 from study_notes import union
 from study_page import commits_of, seeds
@@ -49,7 +51,7 @@ def card_page(name: str, top: Path, results: Records) -> str:
     found = about(name)
     parts = [*head(found), *computes(found), *settings(found), *differs(found)]
     parts += ["## Measured", *measurements(name, top, results), *steps(name, results)]
-    parts += ["## Published", *published(name)]
+    parts += ["## Published", *with_note([*published(name), *ours(name, top, results)])]
     return "\n\n".join([*parts, "This page: `python benchmarks/exhibits.py`."])
 
 
@@ -135,7 +137,10 @@ def measurements(name: str, top: Path, results: Records) -> Iterator[str]:
         "Seconds: of training, the mean over seeds, with the number of runs that trained at once in the process."
     )
     if any(setting.startswith("method.") for one in rows for setting in one.other):
-        yield "A setting of the method stands as a number where the preset leaves it to a rule that gives this number."
+        yield (
+            "A setting of the method stands here where the preset leaves it to a rule that gives this number, or where "
+            "the [comparison of all methods](../results.md#all-methods) changes it."
+        )
     hardware = union(one.row.hardware for one in rows)
     yield f"Commits {commits_of(one.row for one in rows)}; {', '.join(hardware)}. Made by:"
     yield "```text\n" + "\n".join(commands(rows)) + "\n```"
@@ -196,6 +201,39 @@ def published(name: str) -> Iterator[str]:
     absent = [dataset for dataset in content["main"]["cells"] if dataset not in {row.dataset for row in rows}]
     missing = f" Not printed: {', '.join(absent)}." if absent else ""
     yield f"From [RPC's paper]({READING}#published-scores).{missing} {PROGRESS}"
-    yield "Ours beside them, and why p differs where it does: [results.md](../results.md#all-methods)."
-    if any(r"\*" in cell for cells in body for cell in cells):
-        yield UNLAWFUL
+
+
+def with_note(parts: list[str]) -> list[str]:
+    """What a star means, below the tables that have one."""
+    return [*parts, UNLAWFUL] if any(r"\*" in part for part in parts) else parts
+
+
+def ours(name: str, top: Path, results: Records) -> Iterator[str]:
+    """Its rows in the comparison of all methods, p beside the published one."""
+    rows = [one for one in compared(name, top, results) if one.printed]
+    if not rows:
+        return
+    yield "Ours beside them, in the [comparison of all methods](../results.md#all-methods):"
+    yield words(
+        ["Data set", "Row", "All", "Old", "New", "p", "p (published)"], [compared_cells(one) for one in rows]
+    )
+    parts = {one.row.facts["dataset"]: printed_on(one.row.facts["dataset"]) for one in rows}
+    told = [
+        f"Of {part} the published p is that of {whole}." for part, whole in parts.items() if part != whole
+    ]
+    if any(one.apart for one in rows):
+        told.append(f"Bold: more than {APART} from the published p; [why](#why-p-differs).")
+    if told:
+        yield " ".join(told)
+
+
+def compared_cells(one: Compared) -> list[str]:
+    scores = [mean_and_std(one.row.scores[score]) for score in SCORES]
+    p = own_cell(one.p)
+    return [
+        one.row.facts["dataset"],
+        one.name,
+        *scores,
+        f"**{p}**" if one.apart else p,
+        published_cell(one.printed),
+    ]

@@ -44,16 +44,19 @@ def printed_on(dataset: str) -> str:
 def progress_cells(row: Row, ends: dict[str, Row]) -> list[str]:
     """Ours and published; "" where there is none."""
     printed = published_progress(row.facts["method"], printed_on(row.facts["dataset"]))
-    return [own_progress(row, ends), published_cell(printed)]
+    return [own_cell(progress_of(row, ends)), published_cell(printed)]
 
 
-def own_progress(row: Row, ends: dict[str, Row]) -> str:
-    """Of mean scores; "" where an end is missing, has another backbone, or SimGCD is not above k-means."""
+def progress_of(row: Row, ends: dict[str, Row]) -> float | None:
+    """Of mean scores; None where an end is missing, has another backbone, or SimGCD is not above k-means."""
     rows = [row, *(ends[name] for name in (FLOOR, MARK) if name in ends)]
     alls = [one.scores["all"] for one in rows]
     if len(rows) < 3 or len({one.facts["backbone"] for one in rows}) > 1 or None in alls:
-        return ""
-    p = progress(*(mean(values) for values in alls if values is not None))
+        return None
+    return progress(*(mean(values) for values in alls if values is not None))
+
+
+def own_cell(p: float | None) -> str:
     return "" if p is None else f"{p:.2f}"
 
 

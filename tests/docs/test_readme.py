@@ -19,6 +19,7 @@ import pytest
 from holotype.cli import COMMANDS
 from holotype.data.benchmarks import BENCHMARKS, read_facts
 from holotype.methods import METHODS
+from holotype.runs.cards import about
 from holotype.runs.settings import resolve
 
 TOP = Path(__file__).resolve().parents[2]
@@ -102,6 +103,19 @@ def test_commands_parse(document: str, line: str, holotype, tmp_path, monkeypatc
     outcome = holotype(name, *words)
     assert outcome.code == 0, (document, outcome.err)
     assert outcome.out
+
+
+def test_two_lines_try_every_method_without_data() -> None:
+    """Those of the token cache by one, those on images by another, which says how long they take on a CPU."""
+    tried = [
+        re.search(r"--methods (\S+) --datasets fashion-sample .*--cache-views", line)
+        for document, line in commands()
+        if document == RESEARCHERS.name and line.startswith("bench ")
+    ]
+    named = [found[1].split(",") for found in tried if found]
+    assert {one.partition("@")[0] for names in named for one in names} == set(METHODS)
+    on_images = {name for name in METHODS if about(name).cache in ("no", "stage 1")}
+    assert on_images in [{one.partition("@")[0] for one in names} for names in named]
 
 
 def test_inline_commands_and_settings_exist(holotype) -> None:

@@ -67,6 +67,11 @@ def test_every_method_has_a_card_of_its_own(name):
         assert "\n" not in words
 
 
+@pytest.mark.parametrize("name", ["rs", "uno", "gcd", "dccl", "promptcal"])
+def test_cards_say_that_weight_decay_spares_what_the_published_code_lets_decay(name):
+    assert any("eight decay spares biases" in point for point in METHODS[name].card.differs)
+
+
 def test_a_class_by_its_place():
     assert find_method("holotype.methods.simgcd:SimGCD") is SimGCD
 
@@ -105,6 +110,13 @@ def test_a_wrong_name_is_answered_with_the_names_there_are(name, close):
 def test_a_place_where_nothing_is(name):
     with pytest.raises(InputError, match=r"cannot be imported.*package\.module:Class"):
         find_method(name)
+
+
+def test_a_class_that_is_misspelt_is_answered_with_the_nearest_of_its_module(own_module):
+    with pytest.raises(
+        InputError, match=rf"no attribute 'Mien'\) \(did you mean {own_module}:Mine\?\); write"
+    ):
+        find_method(f"{own_module}:Mien")
 
 
 @pytest.mark.parametrize("name", ["a_function", "__name__"])

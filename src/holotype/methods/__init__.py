@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 from importlib.metadata import entry_points
+from types import ModuleType
 
 from holotype.errors import InputError
 from holotype.machine.named_code import allowing_code, check_named
@@ -60,10 +61,8 @@ def find_method(name: str) -> type[Method]:
     for entry in entry_points(group=PLUGINS, name=name):
         return _import_method(entry.value)
     there = [*METHODS, *plugin_names()]
-    close = difflib.get_close_matches(name, there, n=1)
-    hint = f" (did you mean {close[0]}?)" if close else ""
     raise InputError(
-        f"There is no method {name!r}{hint}; choose one of {', '.join(there)}, "
+        f"There is no method {name!r}{_nearest(name, there)}; choose one of {', '.join(there)}, "
         "or name one of your own as package.module:Class."
     )
 
@@ -73,18 +72,32 @@ def plugin_names() -> list[str]:
     return sorted({entry.name for entry in entry_points(group=PLUGINS)} - METHODS.keys())
 
 
+def _nearest(name: str, there: list[str]) -> str:
+    """What may have been meant, in brackets; nothing where no name is close."""
+    close = difflib.get_close_matches(name, there, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
 def _import_method(name: str) -> type[Method]:
     module_name, _, class_name = name.partition(":")
+    hint = ""
     try:
-        found = getattr(importlib.import_module(module_name), class_name)
+        module = importlib.import_module(module_name)
+        hint = _nearest(name, [f"{module_name}:{one}" for one in _methods_in(module)])
+        found = getattr(module, class_name)
     except (ImportError, AttributeError, ValueError, TypeError) as error:  # TypeError: a relative name
         raise InputError(
-            f"The method {name!r} cannot be imported ({error}); "
+            f"The method {name!r} cannot be imported ({error}){hint}; "
             "write it as package.module:Class, with the package installed or on PYTHONPATH."
         ) from error
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise InputError(f"{name!r} is not a method: it must be a subclass of holotype.methods.Method.")
     return found
+
+
+def _methods_in(module: ModuleType) -> list[str]:
+    """Names of the classes of a module that are methods."""
+    return [key for key, one in vars(module).items() if isinstance(one, type) and issubclass(one, Method)]
 
 
 __all__ = [
