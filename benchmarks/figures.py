@@ -94,7 +94,7 @@ def read_series(path: Path) -> dict[str, Any]:
 
 
 def draw_mechanism(files: Sequence[dict[str, Any]], panels: Sequence[Panel] = tuple(PANELS)) -> bytes:
-    """A column for each file and a line of panels for each title, as wide as a page: letters stay large enough to read."""
+    """A column for each file and a line of panels for each title: as wide as a page, so its letters can be read."""
     plt = pyplot()
     shown = [(title, names) for title, names in panels if any(set(names) & set(f["series"]) for f in files)]
     if not shown:
