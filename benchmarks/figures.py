@@ -63,6 +63,8 @@ LINES = {
     "calibration": "#cc79a7",
 }
 """Known is blue and novel is orange in every panel."""
+KEY_INCHES = 2.1
+"""Room for what the lines are, to the right of the panels."""
 
 MAX_BYTES = 290_000
 """Of a map; the repository takes no larger file than 300 kB."""
@@ -92,31 +94,43 @@ def read_series(path: Path) -> dict[str, Any]:
 
 
 def draw_mechanism(files: Sequence[dict[str, Any]], panels: Sequence[Panel] = tuple(PANELS)) -> bytes:
-    """A line of panels for each file; the panels of a column have one scale."""
+    """A column for each file and a line of panels for each title: as wide as a page, so its letters can be read."""
     plt = pyplot()
     shown = [(title, names) for title, names in panels if any(set(names) & set(f["series"]) for f in files)]
     if not shown:
         raise InputError("The files have none of the series that the figure shows; see PANELS in figures.py.")
-    size = (2.9 * len(shown), 2.2 * len(files))
+    size = (1.4 * len(files) + KEY_INCHES, 1.5 * len(shown))
     figure, axes = plt.subplots(
-        len(files), len(shown), figsize=size, sharex=True, sharey="col", squeeze=False, layout="constrained"
+        len(shown), len(files), figsize=size, sharex=True, sharey="row", squeeze=False, layout="constrained"
     )
-    for place, (line, content) in enumerate(zip(axes, files, strict=True)):
-        top = place == 0
-        for ax, (title, names) in zip(line, shown, strict=True):
-            for name in names:
-                if name in content["series"]:
-                    values = np.array(content["series"][name], dtype=float)  # a gap is null, and becomes nan
-                    word = name.rpartition("/")[2]
-                    ax.plot(content["epochs"], values, lw=1.4, color=LINES.get(name), label=word)
-            if len(ax.lines) > 1 and place == len(files) - 1:
-                ax.legend(fontsize=6.5, loc="upper center", bbox_to_anchor=(0.5, -0.25), labelspacing=0.2)
-            ax.axhline(0, lw=0.5, color=BETWEEN)
-            ax.set_title(title if top else "", fontsize=9)
-        line[0].set_ylabel(content["name"], fontsize=10)
+    for (title, names), line in zip(shown, axes, strict=True):
+        for ax, content in zip(line, files, strict=True):
+            draw_panel(ax, content, names)
+        lines = {
+            one.get_label(): one for ax in line for one in ax.lines if not one.get_label().startswith("_")
+        }
+        line[-1].legend(
+            lines.values(),
+            lines,
+            title=title,
+            alignment="left",
+            loc="center left",
+            bbox_to_anchor=(1.02, 0.5),
+        )
+    for ax, content in zip(axes[0], files, strict=True):
+        ax.set_title(content["name"])
     for ax in axes[-1]:
         ax.set_xlabel("epoch")
     return drawn(figure)
+
+
+def draw_panel(ax: Any, content: dict[str, Any], names: Sequence[str]) -> None:
+    """The series of one file over its epochs; those that it does not have are left out."""
+    for name in names:
+        if name in content["series"]:
+            values = np.array(content["series"][name], dtype=float)  # a gap is null, and becomes nan
+            ax.plot(content["epochs"], values, lw=1.4, color=LINES.get(name), label=name.rpartition("/")[2])
+    ax.axhline(0, lw=0.5, color=BETWEEN)
 
 
 # -- maps -------------------------------------------------------------------------------------------------

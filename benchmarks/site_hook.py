@@ -1,7 +1,8 @@
-"""Files outside docs/ on the documentation site: two become pages, links to the others become their names.
+"""Pages as they read on the documentation site: links that leave docs/, and figures that a line must not part.
 
 mkdocs knows the files of `docs_dir` alone. Pages are read in the repository as well, where `../CONTRIBUTING.md` leads
-somewhere; on the site, which may lie on a laptop without the repository, it must not lead nowhere.
+somewhere; on the site, which may lie on a laptop without the repository, it must not lead nowhere. So two files outside
+docs/ become pages, and links to the others become their names.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Path in the repository -> page of the site. docs/ has no file of such a name."""
 STANDS_FOR = PAGES | {"README.md": "index.md"}
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
+FIGURE = re.compile(r"\d ± \d|\(-?\d+\.\d+ to -?\d+\.\d+\)")
+"""57.5 ± 0.8, and the interval (-0.2 to 1.1)."""
 FENCE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 
 
@@ -37,11 +40,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def moved(text: str, source: str, page: str) -> str:
     """The text of a file of the repository as it reads on the site, blocks of code left alone."""
-    pieces = FENCE.split(text)
     return "".join(
-        piece if piece.startswith("```") else LINK.sub(lambda found: link(found, source, page), piece)
-        for piece in pieces
+        piece if piece.startswith("```") else whole(LINK.sub(lambda found: link(found, source, page), piece))
+        for piece in FENCE.split(text)
     )
+
+
+def whole(text: str) -> str:
+    """Figures with spaces that do not break: in a narrow cell of a table each stays on one line."""
+    return FIGURE.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
 
 
 def link(found: re.Match[str], source: str, page: str) -> str:

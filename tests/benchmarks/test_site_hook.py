@@ -1,4 +1,4 @@
-"""Links that leave docs/ read well on the site, and a broken one is left for mkdocs to find."""
+"""Links that leave docs/ read well on the site, figures stay whole, and a broken link is left for mkdocs to find."""
 
 from __future__ import annotations
 
@@ -41,6 +41,13 @@ def test_a_link_leads_to_a_page_or_says_which_file_it_means(source, page, text, 
 )
 def test_other_links_pictures_and_code_stay(text) -> None:
     assert site_hook.moved(text, "docs/data.md", "data.md") == text
+
+
+def test_figures_are_not_parted_by_the_end_of_a_line() -> None:
+    read = site_hook.moved("| 57.5 ± 0.8 | +0.5 (-0.2 to 1.1) | 20 to 29 (10) |", "docs/data.md", "data.md")
+    assert read == "| 57.5\xa0±\xa00.8 | +0.5 (-0.2\xa0to\xa01.1) | 20 to 29 (10) |"
+    code = "```\n57.5 ± 0.8\n```"
+    assert site_hook.moved(code, "docs/data.md", "data.md") == code
 
 
 def test_pages_from_the_top_of_the_repository_are_moved_once() -> None:

@@ -40,7 +40,7 @@ def assert_sentence(outcome, *words: str) -> None:
         ("trian rpc cub", ("'trian'", "train")),
         ("what", ("There is no command 'what'; holotype --help lists those there are.",)),
         ("assign", ("holotype assign needs RUN, NEW_IMAGES; holotype assign --help says what that is.",)),
-        ("data", ("holotype data needs COMMAND;",)),
+        ("data check", ("holotype data check needs NAME;",)),
         ("report run --zip", ("--zip needs a value;",)),
         ("completion tcsh", ("SHELL cannot be 'tcsh'; it is one of bash, zsh, fish.",)),
         ("discover photos --dry-run=yes", ("--dry-run takes no value; leave out 'yes'.",)),

@@ -39,7 +39,7 @@ def test_the_list_says_sizes_ages_and_what_for(holotype, folder: Path) -> None:
     assert str(folder) in head
     assert len(rows) == 2
     assert all(f"{BYTES} bytes" in row and " s " in row and "token cache" in row for row in rows)
-    assert total == f"{2 * BYTES} bytes in all, of which holotype cache --clear deletes {2 * BYTES} bytes."
+    assert total == f"{2 * BYTES} bytes in all; holotype cache --clear deletes all of it."
     assert len(list((folder / "tokens").iterdir())) == 2
 
 
@@ -70,6 +70,7 @@ def test_what_a_run_uses_stays(holotype, folder: Path) -> None:
     (folder / "notes.txt").write_text("mine")
     outcome = holotype("cache", "--clear", "--yes")
     assert "in use" in outcome.out
+    assert f"bytes in all; holotype cache --clear deletes {BYTES} bytes of it." in outcome.out
     assert "notes.txt  not made by Holotype; left alone" in outcome.out
     assert f"Deleted 1 file, {BYTES} bytes." in outcome.out
     assert [path.name for path in (folder / "tokens").iterdir()] == [file.name]

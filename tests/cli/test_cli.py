@@ -208,6 +208,9 @@ def test_data_commands(holotype) -> None:
     outcome = holotype("data", "list")
     assert outcome.code == 0
     assert all(name in outcome.out for name in BENCHMARKS)
+    assert (
+        holotype("data").out == outcome.out
+    )  # alone it says which data sets there are, as `holotype --help` says
     outcome = holotype("data", "check", "fashion-sample")
     assert outcome.code == 0
     assert "ready" in outcome.out

@@ -58,7 +58,8 @@ def listing(folder: Path, found: Sequence[Kept]) -> str:
     if len(lines) > SHOWN:
         lines[SHOWN:] = [f"  and {several(len(lines) - SHOWN, 'smaller one')}"]
     total, going = (sum(kept.nbytes for kept in of) for of in (found, [k for k in found if k.can_go]))
-    lines.append(f"{human(total)} in all, of which holotype cache --clear deletes {human(going)}.")
+    goes = "all" if going == total else human(going)
+    lines.append(f"{human(total)} in all; holotype cache --clear deletes {goes} of it.")
     return "\n".join([f"{folder}, with the time since the last use:", *lines])
 
 

@@ -10,24 +10,24 @@ from holotype.data.benchmarks import BENCHMARKS, check, read_facts
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    if given.command == "list":
-        say(listing())
-        return 0
-    report = check(given.name, given.root)
-    say(report)
-    return 0 if report.ok else 2
+    if given.command == "check":
+        report = check(given.name, given.root)
+        say(report)
+        return 0 if report.ok else 2
+    say(listing())
+    return 0
 
 
 def make_parser() -> Parser:
     parser = Parser(prog="holotype data", description="The data sets, and whether a copy of one is complete.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     checked = "say what is there, what is missing and where it comes from"
     checker = commands.add_parser("check", help=checked, description=_sentence(checked))
     checker.add_argument("name", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)}")
     checker.add_argument(
         "--root", metavar="DIR", help="folder in which the data set lies, in its official layout"
     )
-    listed = "name the data sets and where they come from"
+    listed = "name the data sets and where they come from (also without COMMAND)"
     commands.add_parser("list", help=listed, description=_sentence(listed))
     return parser
 
