@@ -21,6 +21,7 @@ from holotype.errors import InputError
 from holotype.machine.files import write_text
 from holotype.machine.json_text import parsed
 from holotype.machine.locks import waiting_for
+from holotype.machine.regular import read_bytes
 
 LOG = "edits.csv"
 """The log in a run folder. Lines are added and never changed."""
@@ -155,7 +156,7 @@ def log_locked(folder: Path) -> Iterator[None]:
 def run_ids(folder: Path) -> list[str]:
     """Of the discovery in a folder, then of its earlier rounds; empty where there is none that can be read."""
     try:
-        content = parsed((folder / "discovery.json").read_text(encoding="utf-8"))
+        content = parsed(read_bytes(folder / "discovery.json"))
         return [content["run_id"], *content["facts"].get("earlier_runs", [])]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []

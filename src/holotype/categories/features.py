@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from holotype.machine.files import write_bytes
+from holotype.machine.regular import check_file
 
 FEATURES = "features.npy"
 """(N, D) float16 of every image after training; NaN for those that cannot be read."""
@@ -32,6 +33,7 @@ def read_features(folder: Path, n: int) -> np.ndarray | None:
     which is said."""
     file = folder / FEATURES
     try:
+        check_file(file)
         features: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         return None
