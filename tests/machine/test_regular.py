@@ -37,5 +37,5 @@ def test_folders_and_what_is_missing_are_told_as_ever(tmp_path: Path) -> None:
         read_bytes(tmp_path)
     with pytest.raises(FileNotFoundError):
         read_bytes(tmp_path / "nothing")
-    with pytest.raises(FileNotFoundError):
-        open(tmp_path / "nothing", opener=only_a_file)
+    with pytest.raises(FileNotFoundError), open(tmp_path / "nothing", opener=only_a_file):
+        pass

@@ -88,6 +88,7 @@ def test_closed_streams_are_nobodys_files() -> None:
 def test_the_first_file_does_not_take_the_number_of_a_closed_stream(tmp_path: Path) -> None:
     """Else what a library says on stderr would be written into it."""
     told = "import os; from holotype.machine.streams import lasting_streams\n"
-    told += "with lasting_streams(), open('run', 'w') as file: os.write(2, b'a word'); file.write(str(file.fileno() > 2))"
+    told += "with lasting_streams(), open('run', 'w') as file:"
+    told += " os.write(2, b'a word'); file.write(str(file.fileno() > 2))"
     subprocess.run(["bash", "-c", f"'{sys.executable}' -c \"{told}\" <&- >&- 2>&-"], cwd=tmp_path, timeout=60)
     assert (tmp_path / "run").read_text() == "True"

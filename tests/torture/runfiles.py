@@ -32,7 +32,9 @@ ON = {
 }
 """What reads each of the kept folders."""
 RENAMED = {
-    **{("train", "train"): "run", ("stopped", "train"): "run", ("embed", "embed"): "run"},
+    ("train", "train"): "run",
+    ("stopped", "train"): "run",
+    ("embed", "embed"): "run",
     **{("edited", command): "run" for command in ON_DISCOVERIES},
 }
 """Where a kept folder has to lie for a command to find it, if not under its own name."""

@@ -108,8 +108,8 @@ def _edit(row: dict[str, str | None], path: Path, line: int) -> Edit:
         )
     if (row.get(CHECK) or edit.digest) != edit.digest:
         raise InputError(
-            f"{path}, line {line}, cannot be read (it does not match its checksum: something has changed it since it was "
-            f"written); restore the file from a copy, or put the line right and empty its column {CHECK}."
+            f"{path}, line {line}, cannot be read (it does not match its checksum: something has changed it since it "
+            f"was written); restore the file from a copy, or put the line right and empty its column {CHECK}."
         )
     return edit
 

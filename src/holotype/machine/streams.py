@@ -53,21 +53,20 @@ def lasting_streams() -> Iterator[Lasting]:
     """stdout and stderr are such for the time of the block. Gives that of stdout."""
     before = sys.stdout, sys.stderr
     _fill_gaps()
-    lasting: list[Any] = [Lasting(open(os.devnull, "w") if stream is None else stream) for stream in before]
-    sys.stdout, sys.stderr = lasting
-    try:
-        yield lasting[0]
-    finally:
-        for stream, own in zip(before, lasting, strict=True):
-            own.flush()
-            if stream is None:
-                own.stream.close()
-        sys.stdout, sys.stderr = before
+    with open(os.devnull, "w") as nowhere:
+        lasting: list[Any] = [Lasting(nowhere if stream is None else stream) for stream in before]
+        sys.stdout, sys.stderr = lasting
+        try:
+            yield lasting[0]
+        finally:
+            for stream in lasting:
+                stream.flush()
+            sys.stdout, sys.stderr = before
 
 
 def _fill_gaps() -> None:
-    """Where a stream is closed (`2>&-`), the first file that is opened would get its number, and whatever a library says
-    on stderr would be written into it."""
+    """Where a stream is closed (`2>&-`), the first file that is opened would get its number, and whatever a library
+    says on stderr would be written into it."""
     if None not in (sys.__stdin__, sys.__stdout__, sys.__stderr__):
         return
     while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
