@@ -197,10 +197,8 @@ def _take(path: Path) -> int | None:
             descriptor = _open(path)
         except OSError as error:
             looks -= 1
-            if (
-                isinstance(error, FileNotFoundError) and looks
-            ):  # its last holder has just removed the empty folder
-                continue  # or there can be no such folder, as there can be none in /proc
+            if isinstance(error, FileNotFoundError) and looks:
+                continue  # its last holder has just removed the folder, or there can be none, as in /proc
             raise InputError(
                 f"The folder {path.parent} cannot be used ({error.strerror or error}); choose another --out."
             ) from error

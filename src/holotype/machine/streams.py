@@ -7,6 +7,7 @@ command was asked to say on stdout is another matter: that it was lost is told w
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -53,15 +54,14 @@ def lasting_streams() -> Iterator[Lasting]:
     """stdout and stderr are such for the time of the block. Gives that of stdout."""
     before = sys.stdout, sys.stderr
     _fill_gaps()
-    with open(os.devnull, "w") as nowhere:
-        lasting: list[Any] = [Lasting(nowhere if stream is None else stream) for stream in before]
-        sys.stdout, sys.stderr = lasting
-        try:
-            yield lasting[0]
-        finally:
-            for stream in lasting:
-                stream.flush()
-            sys.stdout, sys.stderr = before
+    lasting: list[Any] = [Lasting(io.StringIO() if stream is None else stream) for stream in before]
+    sys.stdout, sys.stderr = lasting
+    try:
+        yield lasting[0]
+    finally:
+        for stream in lasting:
+            stream.flush()
+        sys.stdout, sys.stderr = before
 
 
 def _fill_gaps() -> None:
