@@ -186,6 +186,14 @@ def test_an_output_folder_that_cannot_be_made(holotype, squares_folder, tiny_fla
     assert_sentence(outcome, "file")
 
 
+def test_a_working_folder_that_was_deleted(holotype, tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert_sentence(holotype("discover", "."), "The folder that you are in was deleted")
+    assert holotype("--help").code == 0
+
+
 # -- a full disk --------------------------------------------------------------------------------------
 
 

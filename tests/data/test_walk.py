@@ -148,6 +148,19 @@ def test_links_that_lead_nowhere_or_to_themselves(tmp_path: Path) -> None:
     ]  # the last two become problems when they are read
 
 
+@pytest.mark.skipif(os.name != "posix", reason="there are no pipes among files")
+def test_pipes_and_devices_called_images_are_passed_over_and_told(tmp_path: Path) -> None:
+    """Whoever opens one waits, or reads, without end."""
+    touch(tmp_path, "a/1.jpg", "run/2.jpg")
+    os.mkfifo(tmp_path / "a" / "pipe.jpg")
+    os.mkfifo(tmp_path / "run" / "discovery.json")
+    (tmp_path / "a" / "zeros.png").symlink_to("/dev/zero")
+    assert images(tmp_path) == ["a/1.jpg", "run/2.jpg"]
+    assert walk(tmp_path).words() == (
+        "Passed over: the pipes or devices a/pipe.jpg and a/zeros.png and run/discovery.json."
+    )
+
+
 def test_a_folder_called_like_an_image(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").mkdir()
     Image.new("RGB", (4, 4)).save(tmp_path / "a.jpg" / "b.png")

@@ -7,13 +7,16 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from holotype.categories.features import FEATURES, write_features
 from holotype.discovery import shared
 from holotype.discovery.rounds import round_folder
 from holotype.discovery.shared import SHARED, check_whole, share_round
 from holotype.errors import InputError
 from holotype.runs.folder import RunFolder
+from tests.torture.mutate import flipped
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -28,10 +31,12 @@ def test_the_run_folder_shares_what_its_last_round_has(tmp_path: Path, monkeypat
         round_folder(tmp_path, number).mkdir(parents=True)
         for name in SHARED:
             (round_folder(tmp_path, number) / name).write_text(json.dumps({name: number}))
+        write_features(round_folder(tmp_path, number), np.full((1, 2), number))
         for _ in range(2):
             share_round(tmp_path, number)
         for name in SHARED:
-            assert (tmp_path / name).read_text() == json.dumps({name: number})
+            source = round_folder(tmp_path, number) / name
+            assert (tmp_path / name).read_bytes() == source.read_bytes()
             assert os.path.samefile(tmp_path / name, round_folder(tmp_path, number) / name) == links
     assert (round_folder(tmp_path, 1) / SHARED[0]).read_text() == json.dumps({SHARED[0]: 1})
     assert not list(tmp_path.glob(".*"))
@@ -61,6 +66,18 @@ def test_what_something_has_changed_in_a_round_does_not_spread(tmp_path: Path, n
     with pytest.raises(InputError, match=says):
         share_round(tmp_path, 1)
     assert [path.name for path in tmp_path.iterdir()] == ["rounds"]
+
+
+def test_damaged_features_of_a_round_are_told_and_stay_where_they_are(tmp_path: Path, caplog) -> None:
+    own = round_folder(tmp_path, 1)
+    own.mkdir(parents=True)
+    for folder in (own, tmp_path):
+        write_features(folder, np.ones((3, 4)))
+    whole = (own / FEATURES).read_bytes()
+    (own / FEATURES).write_bytes(flipped(whole, 8 * len(whole) - 500))
+    share_round(tmp_path, 1)
+    assert (tmp_path / FEATURES).read_bytes() == whole
+    assert f"{own / FEATURES} was damaged" in caplog.text
 
 
 @pytest.mark.parametrize("model", ["[1]", "{}", "null"])

@@ -238,16 +238,28 @@ def test_a_folder_that_cannot_be_is_said(tmp_path):
         hold(tmp_path / "file" / "run")
 
 
-def test_what_cannot_be_written_needs_no_lock(tmp_path, monkeypatch):
-    """A finished run on a medium for reading alone."""
+@pytest.mark.skipif(sys.platform != "linux", reason="no other system has a folder in which none can be made")
+def test_a_folder_that_nobody_can_make_is_said_and_not_tried_for_ever():
+    with pytest.raises(InputError, match="cannot be used"):
+        hold(Path("/proc/holotype/run"))
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_what_cannot_be_written_needs_no_lock(tmp_path, monkeypatch, number):
+    """A finished run on a medium for reading alone, or of somebody else: no lock lies there, and none can be made."""
+    opens = os.open
 
     def read_only(path: object, flags: int, mode: int = 0) -> int:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        if flags & os.O_CREAT:
+            raise OSError(number, os.strerror(number))
+        return opens(path, flags)
 
     monkeypatch.setattr(locks.os, "open", read_only)
     lock = hold(tmp_path)
     assert isinstance(lock, FolderLock)
     lock.release()
+    with waiting_for(tmp_path / "edits.csv", "the log of edits"):
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_killed_process_left_of_a_lock_is_removed_and_a_held_one_is_not(tmp_path):

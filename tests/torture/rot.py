@@ -25,6 +25,7 @@ WORDS = (
     "per_class.csv",
     "config.yaml",
     "metrics.jsonl",
+    "changes.csv",
 )
 """Files that are written for people and that nothing is computed from."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,16 +19,27 @@ from tests.torture.world import World
 
 EACH = 10
 """Mutations of a file in the short form."""
+ON_DISCOVERIES = (
+    *("report", "edits", "zip", "assign", "folders", "labels", "coco", "camtrap", "discover", "round"),
+)
 ON = {
-    "run": ("report", "edits", "zip", "assign", "folders", "labels", "coco", "camtrap", "discover", "round"),
+    "run": ON_DISCOVERIES,
+    "edited": ON_DISCOVERIES,
     "train": ("first-report", "train"),
     "embed": ("embed",),
     "stopped": ("train",),
     "cache": ("train", "discover"),
 }
 """What reads each of the kept folders."""
-RENAMED = {("train", "train"): "run", ("stopped", "train"): "run", ("embed", "embed"): "run"}
+RENAMED = {
+    ("train", "train"): "run",
+    ("stopped", "train"): "run",
+    ("embed", "embed"): "run",
+    **{("edited", command): "run" for command in ON_DISCOVERIES},
+}
 """Where a kept folder has to lie for a command to find it, if not under its own name."""
+ODD = ("a folder", "a pipe", "a link to itself", "a device", "nothing")
+"""What may lie where a file should."""
 
 
 def files(world: World, kept: str) -> list[str]:
@@ -89,8 +101,8 @@ def _all(world: World, seed: int) -> Iterator[Case]:
 
 def place(world: World, kept: str, command: str) -> Path:
     """Copies of what the command needs, with the kept folder where it looks for it."""
-    world.fresh(*{*BY_NAME[command].kept, kept})
     other = RENAMED.get((kept, command))
+    world.fresh(*({*BY_NAME[command].kept, kept} - {other}))
     if other and other != kept:
         (world.trial / kept).rename(world.trial / other)
     return world.trial / (other or kept)
@@ -99,8 +111,13 @@ def place(world: World, kept: str, command: str) -> Path:
 def _check(world: World, case: Case) -> list[str]:
     kept, name, command, chance = case.what
     base = place(world, kept, command)
-    how, made = spoiled(random.Random(chance), base / name)
-    rewrite(base / name, made)
+    dice = random.Random(chance)
+    how = dice.choice(ODD) if dice.random() < 0.2 else ""
+    if how:
+        replace(base / name, how)
+    else:
+        how, made = spoiled(dice, base / name)
+        rewrite(base / name, made)
     ended = in_child(lambda: watched(world, command))
     told = f"{kept}/{name} ({how}), {command}"
     value = ended.value if isinstance(ended.value, dict) else {"code": None, "outside": []}
@@ -119,6 +136,17 @@ def rewrite(path: Path, content: bytes) -> None:
     """A new file: the old one may be a link to what is kept."""
     path.unlink()
     path.write_bytes(content)
+
+
+def replace(path: Path, what: str) -> None:
+    """What is no file, in the place of one."""
+    path.unlink()
+    if what == "a folder":
+        path.mkdir()
+    elif what == "a pipe":
+        os.mkfifo(path)
+    elif what != "nothing":
+        path.symlink_to(path.name if what == "a link to itself" else "/dev/zero")
 
 
 READ = Campaign(

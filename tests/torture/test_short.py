@@ -24,11 +24,18 @@ AT_LEAST = {
     "torn": 5,
     "tables": 300,
     "images": 2000,
-    "read": 200,
+    "read": 300,
     "edits": 200,
     "disguised": 100,
+    "links": 14,
+    "inside": 4,
+    "writers": 2,
+    "full": 3,
+    "faults": 6,
+    "names": 20,
+    "settings": 50,
 }
-"""How many each of them tries."""
+"""How many each of them tries; of `read` there are ten for every file of a run folder."""
 MEMORY = Path("/dev/shm")
 """Where files lie in memory: on a disk the campaign takes half as long again, waiting for it."""
 ROOM = 1 << 30

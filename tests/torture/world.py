@@ -26,8 +26,9 @@ KNOWN = ("green", "red")
 EACH = 8
 SIDE = 24
 TOP = Path(__file__).resolve().parents[2]
-KEPT = ("run", "train", "embed", "stopped", "cache")
-"""A discovery, a training, embeddings, a training that was stopped, and their caches."""
+KEPT = ("run", "edited", "train", "embed", "stopped", "cache")
+"""A discovery, the same after corrections and another round, a training, embeddings, a training that was stopped, and
+their caches."""
 
 
 @dataclass
@@ -172,7 +173,20 @@ def make_world(base: Path, short: bool = False) -> World:
         if (world.trial / name).is_dir():
             os.rename(world.trial / name, world.kept / name)
     _import(names)
+    if not short:
+        _make_edited(world)
     return world
+
+
+def _make_edited(world: World) -> None:
+    """The discovery after corrections and another round."""
+    from tests.torture.commands import BY_NAME
+
+    world.fresh("run")
+    ended = world.run(BY_NAME["round"].words(world), patience=300)
+    if ended.code != 0:
+        raise RuntimeError(f"the world could not be made: {ended.err}")
+    os.rename(world.trial / "run", world.kept / "edited")
 
 
 def _stop_after_an_epoch() -> None:

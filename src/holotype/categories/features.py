@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from holotype.machine.files import write_bytes
+from holotype.machine.regular import check_file
 
 FEATURES = "features.npy"
 """(N, D) float16 of every image after training; NaN for those that cannot be read."""
@@ -30,18 +31,26 @@ def write_features(folder: Path, features: np.ndarray) -> None:
 def read_features(folder: Path, n: int) -> np.ndarray | None:
     """(n, D) float16 of the n images of a run; None where they were not kept, are of something else, or were damaged,
     which is said."""
-    file = folder / FEATURES
+    features = whole_features(folder / FEATURES)
+    return features if features is not None and features.ndim == 2 and len(features) == n else None
+
+
+def whole_features(file: Path) -> np.ndarray | None:
+    """What the file holds; None where there is none, or it was damaged, which is said."""
     try:
+        check_file(file)
         features: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
+        whole = _is_whole(file, features)
     except FileNotFoundError:
         return None
     except Exception:  # NumPy takes the header for Python: damage ends in errors of many kinds
-        _say(file)
-        return None
-    if not _is_whole(file, features):
-        _say(file)
-        return None
-    return features if features.ndim == 2 and len(features) == n else None
+        whole = False
+    if not whole:
+        log.warning(
+            f"{file} was damaged since it was written, and is not used; delete it, and holotype report makes it anew "
+            "where it is needed."
+        )
+    return features if whole else None
 
 
 def _is_whole(file: Path, features: np.ndarray) -> bool:
@@ -50,10 +59,3 @@ def _is_whole(file: Path, features: np.ndarray) -> bool:
     start = getattr(features, "offset", 0)
     own, tail = content[: start + features.nbytes], bytes(content[start + features.nbytes :])
     return not tail or tail == MARK + zlib.crc32(own).to_bytes(4, "little")
-
-
-def _say(file: Path) -> None:
-    log.warning(
-        f"{file} was damaged since it was written, and is not used; delete it, and holotype report makes it anew where "
-        "it is needed."
-    )

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from holotype import __version__
 from holotype.errors import InputError, Stopped, signal_of
 from holotype.machine.signals import interrupting, taken
+from holotype.machine.streams import lasting_streams
 from holotype.machine.terminal import habits, plain_characters
 
 DONE, FAULT, BAD_INPUT, NOT_WELL, STOPPED = 0, 1, 2, 3, 128
@@ -70,10 +71,21 @@ def main(words: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if words is None else words)
     asked = {flag for flag in FLAGS if flag in map(_dashed, words)}
     words = [word for word in words if _dashed(word) not in asked]
-    if {"--quiet", "--verbose"} <= asked:
-        return _say("--quiet and --verbose contradict each other; leave out one.", BAD_INPUT)
-    with plain_characters(), habits(quiet="--quiet" in asked, no_color="--no-color" in asked):
-        return _run(words, asked)
+    quiet, no_color = "--quiet" in asked, "--no-color" in asked
+    with lasting_streams() as out, plain_characters(), habits(quiet=quiet, no_color=no_color):
+        if quiet and "--verbose" in asked:
+            return _say("--quiet and --verbose contradict each other; leave out one.", BAD_INPUT)
+        code = _run(words, asked)
+        out.flush()
+        if (
+            code == DONE and out.problem and not isinstance(out.problem, BrokenPipeError)
+        ):  # `| head` has seen enough
+            reason = out.problem.strerror or out.problem
+            sentence = (
+                f"Not all that there was to say could be written to stdout ({reason}); free some space there"
+            )
+            return _say(f"{sentence}, and run the same command again.", BAD_INPUT)
+        return code
 
 
 def _run(words: list[str], asked: set[str]) -> int:
@@ -88,9 +100,6 @@ def _run(words: list[str], asked: set[str]) -> int:
         return _say(sentence, STOPPED + signal_of(stopped))
     except KeyboardInterrupt as stop:
         return _say(AT_ONCE, STOPPED + signal_of(stop))
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
     except OSError as error:
         if error.filename is None:  # not about a file that somebody named
             return _stopped_or_raise()
@@ -129,6 +138,10 @@ def _dispatch(words: list[str], asked: set[str]) -> int:
     from holotype.machine.imports import importing
     from holotype.machine.named_code import allowing_code
 
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise InputError("The folder that you are in was deleted; change to one that is there.") from error
     with importing():
         module = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}")
     levels = {"--quiet": logging.WARNING, "--verbose": logging.DEBUG}

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from holotype.data.columns import is_utf8
 from holotype.data.kinds import IMAGE_EXTENSIONS, what_to_install
@@ -52,6 +53,8 @@ class Walked:
     """Folders that may not be read."""
     misnamed: list[str] = field(default_factory=list)
     """Files and folders whose names are not valid UTF-8: no table can hold them."""
+    endless: list[str] = field(default_factory=list)
+    """Pipes and devices: whoever opens one may wait, or read, without end."""
 
     def words(self) -> str:
         """What was passed over, in one line; "" = nothing."""
@@ -62,6 +65,7 @@ class Walked:
         named += _folders("the run folder", "the run folders", self.runs)
         named += _folders("the unreadable folder", "the unreadable folders", self.closed)
         named += _folders("the non-UTF-8 name", "the non-UTF-8 names", self.misnamed)
+        named += _folders("the pipe or device", "the pipes or devices", self.endless)
         return f"Passed over: {', '.join(named)}." if named else ""
 
 
@@ -99,12 +103,12 @@ def _entries(folder: str, base: str, found: Walked, seen: set[str]) -> list[str]
         return []
     try:
         with os.scandir(folder) as listed:
-            kinds = {entry.name: _is_folder(entry) for entry in listed}
+            kinds = {entry.name: _kind(entry) for entry in listed}
     except OSError:
         found.closed.append(os.path.relpath(folder, base))
         return []
     seen.add(real)
-    if folder != base and is_own(folder, [name for name, inner in kinds.items() if not inner]):
+    if folder != base and is_own(folder, [name for name, kind in kinds.items() if kind == "file"]):
         found.runs.append(os.path.relpath(folder, base))
         return []
     entered = []
@@ -114,7 +118,9 @@ def _entries(folder: str, base: str, found: Walked, seen: set[str]) -> list[str]
             found.misnamed.append(os.path.relpath(path, base))
         elif _is_hidden(name):
             continue
-        elif kinds[name]:
+        elif kinds[name] == "endless":
+            found.endless.append(os.path.relpath(path, base))
+        elif kinds[name] == "folder":
             entered.append(path + os.sep)
         elif name.lower().endswith(IMAGE_EXTENSIONS):
             entered.append(path)
@@ -123,11 +129,14 @@ def _entries(folder: str, base: str, found: Walked, seen: set[str]) -> list[str]
     return entered
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def _kind(entry: os.DirEntry[str]) -> Literal["folder", "file", "endless"]:
+    """A link is what it leads to; one that leads nowhere is a file, of which is said later that it is not there."""
     try:
-        return entry.is_dir()
+        if entry.is_dir():
+            return "folder"
+        return "file" if entry.is_file() or not os.path.exists(entry.path) else "endless"
     except OSError:  # a link that leads round in a circle
-        return False
+        return "file"
 
 
 def _pass_over(path: str, name: str, found: Walked) -> None:

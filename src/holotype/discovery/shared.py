@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from holotype.categories.features import FEATURES
+from holotype.categories.features import FEATURES, whole_features
 from holotype.discovery.rounds import round_folder
 from holotype.errors import InputError
 from holotype.machine.files import write_beside
@@ -22,12 +22,15 @@ SHARED = (WEIGHTS, MODEL, FEATURES, "provenance.json", SCORES)
 def share_round(folder: Path, number: int) -> None:
     """Let the run folder have the model and the features of a round: as hard links, or else as copies.
 
-    They are looked at before, since nothing else of a discovery reads all of them: damage is not to spread.
+    They are looked at before, since nothing else of a discovery reads all of them: damage is not to spread. Features
+    can be done without, so that damaged ones are told and stay where they are.
     """
     check_whole(round_folder(folder, number))
     for name in SHARED:
         source, target = round_folder(folder, number) / name, folder / name
-        if source.is_file() and not (target.is_file() and os.path.samefile(source, target)):
+        if not source.is_file() or (target.is_file() and os.path.samefile(source, target)):
+            continue
+        if name != FEATURES or whole_features(source) is not None:
             _link(source, target)
 
 

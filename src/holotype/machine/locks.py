@@ -26,6 +26,7 @@ from pathlib import Path
 
 from holotype.errors import InputError
 from holotype.machine.json_text import parsed
+from holotype.machine.regular import read_bytes
 
 log = logging.getLogger(__name__)
 
@@ -189,13 +190,15 @@ def _take(path: Path) -> int | None:
 
     Raises _Held where somebody else has it.
     """
+    looks = LOOKS
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = _open(path)
-        except FileNotFoundError:  # its last holder has just removed the empty folder
-            continue
         except OSError as error:
+            looks -= 1
+            if isinstance(error, FileNotFoundError) and looks:
+                continue  # its last holder has just removed the folder, or there can be none, as in /proc
             raise InputError(
                 f"The folder {path.parent} cannot be used ({error.strerror or error}); choose another --out."
             ) from error
@@ -214,14 +217,16 @@ def _take(path: Path) -> int | None:
 
 
 def _open(path: Path) -> int | None:
-    """The lock file, made if need be; for reading alone where it belongs to somebody else."""
+    """The lock file, made if need be; for reading alone where it belongs to somebody else. None where there is none,
+    and none can be made: in a folder of somebody else, or on a medium for reading alone."""
     for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
         try:
             return os.open(path, flags | NO_FOLLOW, 0o666)
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise InputError(f"{path} is a symbolic link, not a lock; delete it.") from error
-            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            none = flags == os.O_RDONLY and error.errno == errno.ENOENT
+            if not none and error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
     return None
 
@@ -250,7 +255,7 @@ class Holder:
 def read_holder(folder: Path) -> Holder | None:
     """Who has signed the lock of a folder; None where nobody has. The lock itself is not touched."""
     try:
-        return _holder((folder / LOCK).read_bytes()[: 1 << 16])
+        return _holder(read_bytes(folder / LOCK)[: 1 << 16])
     except (OSError, ValueError):
         return None
 

@@ -18,6 +18,7 @@ from holotype.errors import InputError
 from holotype.machine.files import write_text
 from holotype.machine.json_text import parsed
 from holotype.machine.plain import NotPlain, from_plain
+from holotype.machine.regular import read_bytes
 
 CHECK, FORMAT = "check", "format"
 T = TypeVar("T")
@@ -84,7 +85,7 @@ def sealed(content: Mapping[str, Any], *, indent: int | None = 1) -> str:
 
 def read_sealed(path: Path) -> Any:
     """What the file holds, without its checksum, which is compared where there is one. Raises Broken, and OSError."""
-    return unsealed(path.read_bytes())
+    return unsealed(read_bytes(path))
 
 
 def unsealed(text: bytes | str) -> Any:

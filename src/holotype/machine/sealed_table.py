@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from holotype.machine.files import write_beside
+from holotype.machine.regular import read_bytes
 from holotype.machine.sealed import Broken
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def read_table(path: Path) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    content = path.read_bytes()
+    content = read_bytes(path)
     try:
         table = pq.read_table(pa.BufferReader(content))
         told = (table.schema.metadata or {}).get(CHECK)

@@ -30,6 +30,7 @@ from holotype.machine.bars import counting
 from holotype.machine.device import Compute
 from holotype.machine.files import TemporaryFolder, write_bytes, write_text
 from holotype.machine.plain import from_plain
+from holotype.machine.regular import read_bytes
 from holotype.machine.sealed import sealed
 from holotype.methods import Method, check_named, find_method
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
@@ -216,7 +217,7 @@ def load_trained(folder: Path | str, device: str = "auto") -> Trained:
 
 
 def _read_weights(folder: Path, digest: str) -> dict[str, Tensor]:
-    content = (folder / WEIGHTS).read_bytes()
+    content = read_bytes(folder / WEIGHTS)
     if hashlib.sha256(content).hexdigest() != digest:
         raise ValueError(f"{WEIGHTS} is not the one that {FILE} was written with")
     return dict(load(content))

@@ -19,6 +19,7 @@ from holotype.machine.heartbeat import SECONDS, tell
 from holotype.machine.json_text import parsed
 from holotype.machine.plain import NotPlain, from_plain
 from holotype.machine.processes import found_by_first, rank
+from holotype.machine.regular import read_bytes
 from holotype.training.state import FACTS, STATE, load_tensors, read_facts, save_state
 
 log = logging.getLogger("holotype")
@@ -66,7 +67,7 @@ class Metrics:
         if not self.path.exists():
             return
         kept: list[str] = []
-        for line in self.path.read_text(errors="replace").splitlines():
+        for line in read_bytes(self.path).decode(errors="replace").splitlines():
             try:
                 entry = parsed(line)
                 restarts -= entry.get("kind") == RESTART

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from holotype.errors import InputError
 from holotype.machine.files import write_bytes
+from holotype.machine.regular import read_bytes
 from holotype.machine.sealed import Form
 
 FACTS = "state.json"
@@ -77,7 +78,7 @@ def load_tensors(folder: Path, facts: dict[str, Any]) -> dict[str, Tensor]:
     """The tensors that belong to `facts`."""
     path = folder / facts["tensors"]
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
         if digest_of(content) != facts.get("digest", digest_of(content)):
             raise ValueError(f"it is not the file that {FACTS} was written with")
         tensors: dict[str, Tensor] = load(content)
