@@ -80,6 +80,19 @@ def test_what_would_be_refused_is(found, photos, small, asked, tmp_path) -> None
     assert read_log(run) == []
 
 
+@pytest.mark.parametrize(
+    ("k", "so"), [(5, "--k 5 leaves room for 2 new categories."), (2, "--k 2 becomes 3.")]
+)
+def test_the_classes_of_edits_take_room(k, so, found, photos, small, tmp_path) -> None:
+    image, id = found.images[found.images.kind == "novel"][["path", "category_id"]].iloc[0]
+    file = edits_file(tmp_path / "run", ("confirm", image, id, id))
+    told = foresee(tmp_path / "run", load_table(photos), small(method="kmeans", k=k), file)
+    assert told[-1] == f"With the labels from edits there are 3 known classes, so {so}"
+    assert (
+        "known classes" not in foresee(tmp_path / "run", load_table(photos), small(method="kmeans", k=k))[-1]
+    )
+
+
 def test_names_alone_train_nothing(found, photos, asked, tmp_path) -> None:
     run = tmp_path / "run"
     file = edits_file(run, ("rename", "", found.categories[-1].id, "sky"))

@@ -12,6 +12,7 @@ from holotype.discovery.collection import look_at, read_collection
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.difference import compare, compare_labels, with_marks
 from holotype.discovery.going_on import Changed, among, asked_now, asked_of, check_same, outcome_of, seen_by
+from holotype.discovery.look import words_of_room
 from holotype.discovery.rounds import edits_in, given_to, last_round, play
 from holotype.discovery.taking_part import check_left
 
@@ -55,5 +56,16 @@ def foresee(
             *changed.details(),
             f"No other round would be trained: what round {last} found stands.",
         ]
-    check_left(told.given.apply(table), told.given, folder)
-    return [*lines, *changed.details(), "Another round would be trained.", *told.told(last + 1, here)]
+    round = told.given.apply(table)
+    check_left(round, told.given, folder)
+    edits = [*told.told(last + 1, here), *_room(config.k, len(table.known), len(round.known))]
+    return [*lines, *changed.details(), "Another round would be trained.", *edits]
+
+
+def _room(k: int | str, came: int, known: int) -> list[str]:
+    """What --k leaves for new categories, where edits have made classes that the folder does not show. came: classes
+    of the labels that images came with; known: those of edits included."""
+    if k == "auto" or known <= came:
+        return []
+    so = words_of_room(int(k), known) if int(k) >= known else f"--k {k} becomes {known}."
+    return [f"With the labels from edits there are {known} known classes, so {so}"]
