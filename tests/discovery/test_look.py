@@ -110,7 +110,7 @@ def test_examples_are_few(tmp_path: Path) -> None:
         shutil.copy(root / "finch-00" / "0.jpg", root / "unlabelled" / f"copy {number}.jpg")
     result, classes, *groups, copies, rest = look(load_table(root), DiscoverConfig()).lines
     assert "32 labelled in 32 classes, 6 unlabelled" in result
-    assert classes.endswith("and 20 more of 1 images.")
+    assert classes.endswith("and 20 more of 1 image.")
     assert len(groups) == 4
     assert groups[3].startswith("5 more groups of names like these: Finch-03, Finch_03")
     assert copies.startswith("The same file both labelled and unlabelled: 1 pair")

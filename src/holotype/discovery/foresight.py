@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from holotype.categories.edits import check_run
@@ -17,16 +18,28 @@ from holotype.discovery.rounds import edits_in, given_to, last_round, play
 from holotype.discovery.taking_part import check_left
 
 
+@dataclass(frozen=True)
+class Foreseen:
+    """Of a discovery."""
+
+    lines: list[str]
+    """On what has changed since the last round, and on the edits that would take part in another one; none where there
+    was no round."""
+    trains: bool = True
+    """Would a round be trained?"""
+    to_embed: int | None = None
+    """Images that the rounds before have not embedded; None = all."""
+
+
 def foresee(
     folder: Path, table: Table, config: DiscoverConfig, edits: Path | None = None, progress: bool = False
-) -> list[str]:
-    """Sentences on what has changed since the last round and on the edits that would take part in another one; none
-    where there was no round. What could not go on is refused as it would be then."""
+) -> Foreseen:
+    """What a discovery would do now. What could not go on is refused as it would be then."""
     begun_network(folder, config.network)
     given = edits_in(folder, edits) if edits is not None else []
     check_run(folder, given)
     if not (last := last_round(folder)):
-        return []
+        return Foreseen([])
     known = read_collection(folder)
     now = look_at(table, known, progress)
     before = seen_by(folder, last, now)
@@ -51,15 +64,13 @@ def foresee(
     )
     lines = [f"Since round {last} in {folder}: {difference.words or 'no other images or labels'}."]
     if not changed.trains:
-        return [
-            *lines,
-            *changed.details(),
-            f"No other round would be trained: what round {last} found stands.",
-        ]
+        stands = f"No other round would be trained: what round {last} found stands."
+        return Foreseen([*lines, *changed.details(), stands], trains=False)
     round = told.given.apply(table)
     check_left(round, told.given, folder)
     edits = [*told.told(last + 1, here), *_room(config.k, len(table.known), len(round.known))]
-    return [*lines, *changed.details(), "Another round would be trained.", *edits]
+    lines += [*changed.details(), "Another round would be trained.", *edits]
+    return Foreseen(lines, to_embed=len(difference.new) + len(difference.repaired))
 
 
 def _room(k: int | str, came: int, known: int) -> list[str]:

@@ -109,7 +109,7 @@ def _result(table: Table, config: DiscoverConfig, known: int) -> list[str]:
         if rest and min(rest) == max(rest)
         else f"{min(rest, default=0):,} to {max(rest, default=0):,}"
     )
-    more = f" and {len(rest):,} more of {of_rest} images" if rest else ""
+    more = f" and {len(rest):,} more of {of_rest} {'image' if of_rest == '1' else 'images'}" if rest else ""
     return [first, f"Classes by labelled images: {named}{more}."]
 
 
