@@ -54,7 +54,9 @@ def test_rename(found):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (edit("rename", "", "new-01", "Sandal"), "another category is called so"),
+        (edit("rename", "", "new-01", "Sandal"), "is called so; merge 'new-01' into 'Sandal' instead"),
+        (edit("rename", "", "Sandal", "new-01"), "is called so; merge 'new-01' into 'Sandal' instead"),
+        (edit("rename", "", "Sandal", "Bag"), "is called so, and both are known classes"),
         (edit("rename", "", "new-01", "  "), "the new name is empty"),
         (edit("rename", "", "new-99", "Hawk"), "'new-99' is not in this run"),
         (edit("merge", "", "new-01", "new-01"), "one category already"),

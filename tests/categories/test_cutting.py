@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holotype.categories.corrections import apply_edits
-from holotype.categories.cutting import PARTED, cut, foresee
-from holotype.categories.tree import grow
+from holotype.categories.cutting import PARTED, cut, foresee, reach
+from holotype.categories.tree import Tree, grow
 from holotype.errors import InputError
 from tests.categories.test_tree import collection
 
@@ -57,8 +57,13 @@ def test_a_number_out_of_reach_is_one_sentence() -> None:
     found, features = collection()
     tree = grow(found, features)
     for k in (1, 99):
-        with pytest.raises(InputError, match=r"can be cut at 2 to \d+, not at"):
+        with pytest.raises(InputError, match=rf"can be cut at 2 to \d+; for {k} of them run"):
             cut(found, tree, k, "t")
+
+
+def test_known_classes_can_be_cut_at_no_other_number() -> None:
+    """As after edits that have made a class of each category."""
+    assert reach(Tree("r", (), 3)) == "are all known classes, and can be cut at no other number"
 
 
 def test_what_lies_around() -> None:

@@ -24,7 +24,7 @@ def test_a_list_of_another_base_folder(tmp_path: Path, caplog: pytest.LogCapture
     assert rows(table, root) == {"fox/1.png": "fox", "fox/2.png": "", "heap/3.png": "", "owl/1.png": "owl"}
     (line,) = caplog.messages
     assert line.startswith("2 paths of")
-    assert f"(line 2) is {root / 'fox' / '1.png'}." in line
+    assert f"for example 'D:\\old\\fox\\1.PNG' (line 2) is {root / 'fox' / '1.png'}." in line
 
 
 def test_a_table_of_another_base_folder(tmp_path: Path) -> None:
@@ -33,6 +33,17 @@ def test_a_table_of_another_base_folder(tmp_path: Path) -> None:
     table = load_table(file)
     assert rows(table, root) == {"fox/1.png": "fox", "owl/1.png": ""}
     assert table.to_frame().truth.tolist() == ["fox", "owl"]
+
+
+def test_empty_cells_that_a_spreadsheet_leaves_say_nothing(tmp_path: Path) -> None:
+    """Rows and columns of nothing at the end, and rows whose last cells are empty and not written."""
+    root = touch(tmp_path / "photos", "fox/1.png", "owl/1.png", "owl/2.png")
+    text = "path;label;group;;\nfox/1.png;fox;n-1;;\n;;;;\nowl/1.png;owl\nowl/2.png\n ; ;;;\n"
+    table = load_table(root, write(tmp_path / "l.csv", text))
+    assert rows(table, root) == {"fox/1.png": "fox", "owl/1.png": "owl", "owl/2.png": ""}
+    file = write(tmp_path / "l.csv", "path,label\n,\n\nfox/9.png,fox\n")
+    with pytest.raises(InputError, match=r"'fox/9.png' \(line 4\)"):
+        load_table(root, file)
 
 
 def test_rows_that_say_the_same_count_once(tmp_path: Path) -> None:

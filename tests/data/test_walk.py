@@ -52,6 +52,15 @@ def test_files_of_others_that_are_called_so_hide_nothing(content: str, tmp_path:
     assert images(tmp_path) == ["fox/1.jpg"]
 
 
+def test_what_a_run_has_sorted_into_no_category_is_no_class(tmp_path: Path) -> None:
+    """A folder of `holotype write --folders` as the collection of another discovery."""
+    touch(tmp_path, "fox/1.jpg", "_rejected/2.jpg", "_unreadable/3.jpg", "fox/_rejected/4.jpg")
+    assert "_rejected/2.jpg" in images(tmp_path)  # anybody may call a folder so
+    (tmp_path / ".holotype-folders.json").write_text('{"folders": 1}')
+    assert images(tmp_path) == ["fox/1.jpg", "fox/_rejected/4.jpg"]
+    assert walk(tmp_path).words() == "Passed over: the folders _rejected and _unreadable."
+
+
 def test_a_run_written_beside_its_images(tmp_path: Path) -> None:
     """`discover photos --out photos`: the folder is the run, and its thumbnails are still no photographs."""
     touch(tmp_path, "fox/1.jpg", "report/thumbs/00000.jpg", "rounds/1/x.jpg")

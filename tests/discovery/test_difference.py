@@ -107,12 +107,21 @@ def test_the_same_files_seen_from_another_root_are_not_renamed() -> None:
     assert found.moves == {"a": "2025/a", "b": "2025/b"}
 
 
+def test_a_class_is_gone_where_labels_were_taken_away_and_not_where_images_went() -> None:
+    before = look(a="1 red", b="2 blue", c="3 green", d="4 green")
+    now = look(a="1", c="3", d="4 green")
+    found = compare(before, now)
+    compare_labels(found, before, now)
+    assert found.classes_gone == {"red"}
+
+
 def test_labels_are_new_changed_or_taken_away() -> None:
     before = look(gone="e", a="1", b="2 red", c="3 red", d="4 red", e="5 red")
     now = look(a="1 red", z="2 blue", c="3", d="4 red", e="5 red", f="6 red")
     found = compare(before, now)
     compare_labels(found, before, now)
     assert (found.labels_new, found.labels_changed, found.labels_gone) == (["a", "f"], ["z"], ["c"])
+    assert found.classes_gone == frozenset()  # others are red
     assert found.relabelled == {"a", "z"}  # f is new, so that nobody can have said anything of it
     assert found.words == "1 image new, 1 back, 1 renamed, 2 labels new, 1 label changed, 1 label taken away"
     marked = with_marks(now, dict.fromkeys(now.images, "red"), found.relabelled)

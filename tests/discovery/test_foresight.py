@@ -10,7 +10,7 @@ import pytest
 from holotype.categories.edits import Edit, read_log, to_csv
 from holotype.categories.found import Discovery
 from holotype.data.sources import load_table
-from holotype.discovery.foresight import foresee
+from holotype.discovery.foresight import Foreseen, foresee
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
 from tests.discovery.made_round import edits_file
@@ -50,7 +50,9 @@ def test_edits_and_settings_are_told_as_they_then_take_part(
     photos.rename(tmp_path / "archive")
     table, other = load_table(tmp_path / "archive"), small(method="kmeans", k=5)
     before = state(run)
-    told = foresee(run, table, other, file)
+    seen = foresee(run, table, other, file)
+    told = seen.lines
+    assert (seen.trains, seen.to_embed) == (True, 0)
     assert state(run) == before
     assert told[0] == f"Since round 1 in {run}: 1 image gone, 1 renamed."
     assert "Another round would be trained." in told
@@ -80,9 +82,25 @@ def test_what_would_be_refused_is(found, photos, small, asked, tmp_path) -> None
     assert read_log(run) == []
 
 
+@pytest.mark.parametrize(
+    ("k", "so"), [(5, "--k 5 leaves room for 2 new categories."), (2, "--k 2 becomes 3.")]
+)
+def test_the_classes_of_edits_take_room(k, so, found, photos, small, tmp_path) -> None:
+    image, id = found.images[found.images.kind == "novel"][["path", "category_id"]].iloc[0]
+    file = edits_file(tmp_path / "run", ("confirm", image, id, id))
+    told = foresee(tmp_path / "run", load_table(photos), small(method="kmeans", k=k), file).lines
+    assert told[-1] == f"With the labels from edits there are 3 known classes, so {so}"
+    told = foresee(tmp_path / "run", load_table(photos), small(method="kmeans", k=k)).lines
+    assert "known classes" not in told[-1]
+
+
 def test_names_alone_train_nothing(found, photos, asked, tmp_path) -> None:
     run = tmp_path / "run"
     file = edits_file(run, ("rename", "", found.categories[-1].id, "sky"))
-    assert foresee(run, load_table(photos), asked, file)[1:] == [
-        "No other round would be trained: what round 1 found stands."
-    ]
+    seen = foresee(run, load_table(photos), asked, file)
+    assert seen.lines[1:] == ["No other round would be trained: what round 1 found stands."]
+    assert not seen.trains
+
+
+def test_a_first_round_embeds_all(photos, asked, tmp_path) -> None:
+    assert foresee(tmp_path / "run", load_table(photos), asked) == Foreseen([])

@@ -222,6 +222,23 @@ def test_a_class_that_is_called_otherwise_stays_the_same(go, photos, tmp_path, c
     assert go().run_id == found.run_id
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_a_heap_that_was_taken_for_a_class_hands_on_no_name_of_its_own(go, photos, small, tmp_path, named):
+    """--unlabelled, the second time. A name that somebody gave in the report stays with the images."""
+    run, heap = tmp_path / "run", photos / "misc"
+    heap.mkdir()
+    for path in sorted((photos / "unlabelled").glob("blue-*.png")):
+        path.rename(heap / path.name)
+    assert "misc" in go(k=4).known
+    if named:
+        go(k=4, edits=edits_file(run, ("rename", "", "misc", "skies")))
+    table = load_table(photos, unlabelled=["misc"])
+    found = discover_table(table, small(method="kmeans", k=4), run, progress=False)
+    (category,) = set(found.images.category[found.images.path.str.contains("/misc/")])
+    assert found.known == ("green", "red")
+    assert (category == "skies") if named else category.startswith("new-")
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

@@ -54,7 +54,7 @@ def test_every_line_that_is_due(messy: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(messy.parent)
     seen = look(load_table(messy), DiscoverConfig(k=9))
     assert seen.lines == [
-        "32 images: 21 labelled in 5 classes, 11 unlabelled. --k 9 leaves room for 4 new categories.",
+        "32 images: 21 labelled in 5 classes, 11 unlabelled. --k 9 leaves room for 5 new categories.",
         "Classes by labelled images: red kite 6, Canna Lily 5, unsorted 5, canna_lily 4, hedgehog 1.",
         "Probably one class under 2 names, and taken as 2 classes: Canna Lily (5), canna_lily (4).",
         "Is unsorted a class, or a heap? --unlabelled unsorted takes its 5 images as unlabelled.",
@@ -110,7 +110,7 @@ def test_examples_are_few(tmp_path: Path) -> None:
         shutil.copy(root / "finch-00" / "0.jpg", root / "unlabelled" / f"copy {number}.jpg")
     result, classes, *groups, copies, rest = look(load_table(root), DiscoverConfig()).lines
     assert "32 labelled in 32 classes, 6 unlabelled" in result
-    assert classes.endswith("and 20 more of 1 images.")
+    assert classes.endswith("and 20 more of 1 image.")
     assert len(groups) == 4
     assert groups[3].startswith("5 more groups of names like these: Finch-03, Finch_03")
     assert copies.startswith("The same file both labelled and unlabelled: 1 pair")

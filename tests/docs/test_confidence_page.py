@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from statistics import mean
+from typing import Any
 
 from holotype.categories.features import write_features
 from holotype.categories.purity import FAIRLY, UNIFORM, look_at
@@ -40,16 +42,68 @@ def test_words_and_columns_are_told() -> None:
     assert set(COLUMNS) <= set(re.findall(r"`(\w+)`", PAGE))
 
 
+def record(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((TOP / "experiments/results" / f"{name}.json").read_text())
+    return content
+
+
+def cases() -> list[dict[str, Any]]:
+    return [*record("confidence/embedded")["cases"], *record("confidence/twenty")["cases"]]
+
+
+def inside(some: list[dict[str, Any]]) -> tuple[int, int]:
+    """Categories whose purity lies in its interval, and all of them."""
+    return sum(round(case["inside"] * case["categories"]) for case in some), sum(
+        case["categories"] for case in some
+    )
+
+
 def test_the_figures_are_those_of_the_record() -> None:
-    record = json.loads((TOP / "experiments/results/confidence/embedded.json").read_text())
-    for case in record["cases"]:
-        (row,) = re.findall(rf"^\| {case['case']} \| [\d,]+ \| (.*) \|$", PAGE, re.MULTILINE)
-        told = row.split(" | ")
-        assert told[1] == f"{100 * case['all']:.1f} %"
-        assert told[2:4] == [f"{case['own_error']:.3f}", f"{case['error']:.3f}"]
-    assert record["command"] in PAGE
-    assert record["commit"] in PAGE
-    labelling = json.loads((TOP / "experiments/results/labelling/embedded.json").read_text())
+    for case in cases():
+        (row,) = re.findall(rf"^\| {case['case']} \| (.*) \|$", PAGE, re.MULTILINE)[:1]
+        assert row.split(" | ") == [
+            f"{case['images']:,}",
+            f"{case['k']}, {case['classes']}",
+            f"{100 * case['all']:.1f} %",
+            *(f"{case[name]:.3f}" for name in ("own_error", "error")),
+            *(f"{case[name]:.2f}" for name in ("mean_own", "mean")),
+            *(f"{100 * case[name]:.0f} %" for name in ("doubtful", "mistakes")),
+            "{} of {}".format(*inside([case])),
+        ]
+    assert record("confidence/embedded")["command"] in PAGE
+    assert record("confidence/embedded")["commit"] in PAGE
+    labelling = record("labelling/embedded")
     assert labelling["command"] in PAGE
     (mean,) = re.findall(r"^\| mean \| .* \| (\d+) \|$", PAGE, re.MULTILINE)
     assert round(labelling["needed"][0]["queue"]) == int(mean)
+
+
+def test_what_was_aimed_at_is_told_with_what_was_reached() -> None:
+    every = cases()
+    for start, what in (
+        ("full", "the whole embedded sample"),
+        ("part", "parts of it"),
+        ("cub", "twenty classes of CUB"),
+        ("cifar", "twenty classes of the CIFAR-100 sample"),
+    ):
+        errors = [case["error"] for case in every if case["case"].startswith(start)]
+        low = sum(error <= 0.1 for error in errors)
+        assert f"{what} | {mean(errors):.3f} in the mean, {low} of {len(errors)} |" in PAGE
+    assert f"Over all twenty the error is {mean(case['error'] for case in every):.3f}" in PAGE
+    held = [case["mistakes"] for case in every]
+    half = sum(share >= 0.5 for share in held)
+    assert f"| {100 * mean(held):.0f} % in the mean, {half} of {len(held)} | no |" in PAGE
+    few, others = ([c for c in every if (c["k"] < c["classes"]) is fewer] for fewer in (True, False))
+    right, of = inside(every)
+    assert f"{right} of {of}, {100 * right / of:.0f} %" in PAGE
+    assert "{} of {} where there are fewer".format(*inside(few)) in PAGE
+    assert "{} of {} elsewhere".format(*inside(others)) in PAGE
+
+
+def test_only_where_it_is_told_no_list_could_hold_half_of_the_mistakes() -> None:
+    def too_short(case: dict[str, Any]) -> bool:
+        wrong = (1 - case["all"]) * (case["images"] - case["labelled"])
+        return bool(case["doubtful"] * case["images"] < wrong / 2)
+
+    assert [case["case"] for case in cases() if too_short(case)] == ["cifar7"]
+    assert "as in cifar7, no list of that size can hold half" in PAGE

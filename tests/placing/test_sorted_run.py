@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from holotype.categories.found import Discovery
+from holotype.data.sources import load_table
 from holotype.errors import InputError
 from holotype.placing.sorted_run import REJECTED, UNREADABLE, write_folders
 from placing.made_results import edit, made_run, paths
@@ -43,6 +44,10 @@ def test_every_image_lies_in_its_category_and_moves_with_corrections(tmp_path) -
     assert [file.name for file in (out / REJECTED).iterdir()] == [Path(other).name.replace('"', "_")]
     assert "new-03" not in named
     assert sum(named.values()) == len(found.images)
+    # as a collection of its own: what was rejected comes back neither as a class nor among the rest
+    read = load_table(out)
+    assert len(read) == len(found.images) - 1
+    assert not [name for name in read.known if name == REJECTED]
 
 
 def test_what_cannot_be_read_lies_apart(tmp_path) -> None:

@@ -229,6 +229,13 @@ def test_ids_stay_where_many_images_arrive() -> None:
     assert carry_ids(later(table, said, 3), first()) == {1: "new-02", 2: "new-01"}
 
 
+def test_a_class_whose_labels_were_taken_away_hands_its_id_on_to_none() -> None:
+    table = of_paths([""] * 12, ())
+    said = later(table, [0] * 4 + [1] * 4 + [2] * 4, 3)
+    assert carry_ids(said, first()) == {0: "a", 1: "new-01", 2: "new-02"}
+    assert carry_ids(said, first(), frozenset({"a"})) == {1: "new-01", 2: "new-02"}
+
+
 def test_labels_go_first() -> None:
     """What has become a class is matched no more, and labelled images do not count in what is left."""
     table = of_paths([*"aaaa", *["new-01"] * 3, *[""] * 5], ("a", "new-01"))

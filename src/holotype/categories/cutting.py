@@ -56,12 +56,19 @@ def cut(found: Discovery, tree: Tree, k: int, at: str) -> Cut:
     return Cut(own, edits, [in_words(step, names) for step in steps])
 
 
+def reach(tree: Tree) -> str:
+    """What can be done with the categories of a tree."""
+    if tree.lowest == tree.highest:  # a new one could join another
+        return "are all known classes, and can be cut at no other number"
+    return f"can be cut at {tree.lowest} to {tree.highest}"
+
+
 def steps_to(tree: Tree, k: int) -> tuple[Sequence[Merge], Sequence[Split]]:
     """What happens on the way to k categories; raises InputError where the tree does not reach so far."""
     if not tree.lowest <= k <= tree.highest:
         raise InputError(
-            f"The {tree.k} categories of this run can be cut at {tree.lowest} to {tree.highest}, not at {k}; for "
-            "another number, run holotype discover again with --k."
+            f"The {tree.k} categories of this run {reach(tree)}; for {k} of them run holotype discover again with "
+            f"--k {k}."
         )
     return tree.merges[: max(0, tree.k - k)], tree.splits[: max(0, k - tree.k)]
 

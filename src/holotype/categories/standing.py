@@ -130,9 +130,12 @@ class Standing:
             raise CannotApply("the new name is empty")
         other = self.awake(name)
         if other is not None and other is not category:
-            raise CannotApply(
-                f"another category is called so; merge {edit.category!r} into {other.id!r} instead"
+            gone, stays = (other, category) if category.kind == "known" else (category, other)
+            both = gone.kind == "known"
+            cure = (
+                ", and both are known classes" if both else f"; merge {gone.id!r} into {stays.id!r} instead"
             )
+            raise CannotApply(f"another category is called so{cure}")
         category.name = name
         return ""
 

@@ -20,7 +20,7 @@ EDITS = "cut.csv"
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    from holotype.categories.cutting import cut, foresee
+    from holotype.categories.cutting import cut, foresee, reach
     from holotype.categories.edits import to_csv
     from holotype.categories.features import read_features
     from holotype.categories.found import Discovery
@@ -36,7 +36,7 @@ def command(argv: Sequence[str]) -> int:
         with hold(folder):
             refuse_links(folder)
             tree = tree_of(folder, found, given.device, not given.no_progress)
-        say(f"{tree.k} categories; they can be cut at {tree.lowest} to {tree.highest} (--k).")
+        say(f"{several(tree.k, 'category', 'categories')}; they {reach(tree)} (--k).")
         for k, words in foresee(tree, names):
             say(f"  {k:>4}  {words}")
         return 0

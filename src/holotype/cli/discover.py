@@ -98,11 +98,13 @@ def first_look(table: Table, config: DiscoverConfig, asked: Namespace) -> int:
     for given in (table, seen.table.take(seen.table.usable)):
         check_table(given, config)
     since = foresee(folder, table, config, Path(asked.edits) if asked.edits else None, progress)
-    if speaks() and since:
-        say("\n".join(since))
-    words = forecast(table, config, foresee_backbone(config.network, pick_device(config.device))).words
-    if speaks():
-        say(words)
+    if speaks() and since.lines:
+        say("\n".join(since.lines))
+    if since.trains:
+        network = foresee_backbone(config.network, pick_device(config.device))
+        words = forecast(table, config, network, since.to_embed).words
+        if speaks():
+            say(words)
     return 0
 
 

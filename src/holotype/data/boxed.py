@@ -20,6 +20,7 @@ from holotype.data.encoded import readable
 from holotype.data.exif import has_head
 from holotype.data.kinds import decoders
 from holotype.data.matching import find_images
+from holotype.data.paths import in_quotes
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.machine.device import processors
@@ -172,7 +173,7 @@ def _files(
     absent = [name for name, file in zip(given, meant, strict=True) if file is None]
     if absent:
         told_ = f"{len(absent):,} of the {len(given):,} pictures that {found.file} speaks of are not in the collection"
-        examples = ", ".join(map(repr, absent[:NAMED]))
+        examples = ", ".join(map(in_quotes, absent[:NAMED]))
         if not skip:
             raise InputError(
                 f"{told_}, for example {examples}; relative paths start at {starts[0]}, and {HINT}."
@@ -180,8 +181,8 @@ def _files(
         log.info(f"Left out: {told_}, for example {examples}.")
     if guessed:
         log.info(
-            f"{len(guessed):,} paths of {found.file} were found by their last parts, for example {given[guessed[0]]!r} "
-            f"is {meant[guessed[0]]}."
+            f"{len(guessed):,} paths of {found.file} were found by their last parts, for example "
+            f"{in_quotes(given[guessed[0]])} is {meant[guessed[0]]}."
         )
     return {name: file for name, file in zip(given, meant, strict=True) if file is not None}
 

@@ -46,12 +46,12 @@ def _read_csv(file: Path) -> tuple[dict[str, list[str]], list[int]]:
         raise InputError(f"{file} is empty; its first line must name the columns, for example path,label.")
     (_, header), *body = rows
     for line, row in body:
-        if len(row) != len(header):
+        if len(row) > len(header):
             raise InputError(
                 f"Line {line} of {file} has {len(row)} cells where the header has {len(header)}"
                 f" ({', '.join(header)}); put cells that contain a comma in quotes."
             )
-    columns = [[row[i] for _, row in body] for i in range(len(header))]
+    columns = [["".join(row[i : i + 1]) for _, row in body] for i in range(len(header))]
     return _named(file, header, columns), [line for line, _ in body]
 
 
@@ -72,18 +72,25 @@ def separator(text: str, usual: str) -> str:
 
 
 def _rows(file: Path, text: str, separator: str) -> list[tuple[int, list[str]]]:
-    """Every row that is not empty, with the line that it ends in; blanks around quotes are dropped."""
+    """Every row that is not empty, with the line that it ends in; blanks around quotes are dropped, and so are empty
+    cells at the end of a row: a spreadsheet writes as many of them as it likes, and rows of nothing else."""
     problem = None
     for strict in (True, False):
         lines = io.StringIO(text, newline="")
         reader = csv.reader(lines, delimiter=separator, strict=strict, skipinitialspace=True)
         try:
-            return [(reader.line_num, row) for row in reader if row]
+            rows = [(reader.line_num, _without_empty_end(row)) for row in reader]
+            return [(line, row) for line, row in rows if row]
         except csv.Error as error:
             problem = problem or error
             if "expected after" not in str(error):  # a blank behind a quote does no harm; an open quote does
                 break
     raise InputError(f"{file} is not a readable CSV file: {problem}; correct it there.") from problem
+
+
+def _without_empty_end(row: list[str]) -> list[str]:
+    filled = [place for place, cell in enumerate(row, start=1) if cell.strip()]
+    return row[: max(filled, default=0)]
 
 
 def _read_parquet(file: Path) -> dict[str, list[str]]:

@@ -11,6 +11,7 @@ from holotype.data.boxed import read_column
 from holotype.data.boxes import split_box
 from holotype.data.columns import bare, read_lines
 from holotype.data.matching import find_images, unquoted
+from holotype.data.paths import in_quotes
 from holotype.data.weighed import sample_facts
 from holotype.errors import InputError
 
@@ -55,7 +56,7 @@ class Listed:
 
     def some(self, rows: Sequence[int]) -> str:
         """A few rows by their path and place."""
-        return ", ".join(f"{self.path[row]!r} ({self.where(row)})" for row in rows[:NAMED])
+        return ", ".join(f"{in_quotes(self.path[row])} ({self.where(row)})" for row in rows[:NAMED])
 
     def said(self, row: int) -> str:
         return self.label[row] if self.hidden is None else f"{self.label[row]} / {self.hidden[row]}"
@@ -170,6 +171,6 @@ def _once(listed: Listed, found: Sequence[str | None], rows: Sequence[int]) -> l
         images = "an image" if len(torn) == 1 else f"{len(torn):,} images"
         raise InputError(
             f"{listed.file} lists {images} more than once with different labels, for example "
-            f"{listed.path[one[0]]!r} ({places}); keep one row for each."
+            f"{in_quotes(listed.path[one[0]])} ({places}); keep one row for each."
         )
     return [same[0] for same in of_image.values()]

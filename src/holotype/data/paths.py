@@ -40,6 +40,11 @@ def absolute(path: str, root: str) -> str:
     return os.path.normpath(os.path.join(root, path))
 
 
+def in_quotes(path: str) -> str:
+    """A path that somebody wrote, for a sentence: as repr, but with Windows' backslashes as they stand."""
+    return repr(path).replace("\\\\", "\\")
+
+
 def _below(path: str, root: str) -> str:
     bare, query = split_query(root)
     start = bare.rstrip("/") + "/"

@@ -13,13 +13,17 @@ from holotype.data.columns import is_utf8
 from holotype.data.kinds import IMAGE_EXTENSIONS, what_to_install
 from holotype.machine.json_text import parsed
 
+SORTED = ".holotype-folders.json"
+"""In a folder that `holotype write --folders` made: which file was made of which image."""
+UNREADABLE, REJECTED = "_unreadable", "_rejected"
+"""Folders in such a one, of images without a category."""
 OWN = {
     "identity.json": "backbone",
     "discovery.json": "run_id",
     "model.json": "backbone",
     "manifest.json": "images_per_shard",
     "thumbs.json": "thumbs",
-    ".holotype-folders.json": "folders",
+    SORTED: "folders",
 }
 """Files by which a folder that a run wrote is known, with a key that each must have: others use such names too."""
 TABLES = (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".xml", ".xlsx", ".yaml", ".yml")
@@ -49,6 +53,8 @@ class Walked:
     """Files that are not read, by their ending in lower case; "" = without one."""
     runs: list[str] = field(default_factory=list)
     """Folders that runs wrote."""
+    apart: list[str] = field(default_factory=list)
+    """Folders of images that a run has put in no category."""
     closed: list[str] = field(default_factory=list)
     """Folders that may not be read."""
     misnamed: list[str] = field(default_factory=list)
@@ -63,6 +69,7 @@ class Walked:
         if rest:
             named.append(f"{sum(n for _, n in rest):,} files of {len(rest)} other endings")
         named += _folders("the run folder", "the run folders", self.runs)
+        named += _folders("the folder", "the folders", self.apart)
         named += _folders("the unreadable folder", "the unreadable folders", self.closed)
         named += _folders("the non-UTF-8 name", "the non-UTF-8 names", self.misnamed)
         named += _folders("the pipe or device", "the pipes or devices", self.endless)
@@ -72,7 +79,8 @@ class Walked:
 def walk(base: Path) -> Walked:
     """Look at everything below `base`. Hidden files and those of the system are skipped, links are followed once.
 
-    A run folder is not looked into, unless it is `base` itself: its thumbnails are no images of anybody's.
+    A run folder is not looked into, unless it is `base` itself: its thumbnails are no images of anybody's. In a folder
+    that was sorted by a run, what lies in no category stays out: what people have rejected is no class.
     """
     found = Walked()
     found.images.extend(images_below(base, found))
@@ -112,6 +120,7 @@ def _entries(folder: str, base: str, found: Walked, seen: set[str]) -> list[str]
         found.runs.append(os.path.relpath(folder, base))
         return []
     entered = []
+    is_sorted = folder == base and SORTED in kinds and is_own(folder, [SORTED])
     for name in sorted(kinds):
         path = os.path.join(folder, name)
         if not is_utf8(name):
@@ -120,6 +129,8 @@ def _entries(folder: str, base: str, found: Walked, seen: set[str]) -> list[str]
             continue
         elif kinds[name] == "endless":
             found.endless.append(os.path.relpath(path, base))
+        elif kinds[name] == "folder" and is_sorted and name in (UNREADABLE, REJECTED):
+            found.apart.append(name)
         elif kinds[name] == "folder":
             entered.append(path + os.sep)
         elif name.lower().endswith(IMAGE_EXTENSIONS):

@@ -43,6 +43,8 @@ class Difference:
     labels_new: list[str] = field(default_factory=list)
     labels_changed: list[str] = field(default_factory=list)
     labels_gone: list[str] = field(default_factory=list)
+    classes_gone: frozenset[str] = frozenset()
+    """Classes that no image is labelled with any more, and of which labels were taken away."""
 
     @property
     def trains(self) -> bool:
@@ -199,6 +201,7 @@ class _Pairs:
 
 def compare_labels(difference: Difference, before: Collection, now: Collection) -> None:
     """Put into the difference which labels are new, changed or taken away. now: with the labels as ids of classes."""
+    taken = set()
     for path, seen in now.here.items():
         known = difference.then.get(path)
         then = before.images[known].label if known is not None else ""
@@ -208,6 +211,8 @@ def compare_labels(difference: Difference, before: Collection, now: Collection) 
             difference.labels_changed.append(path)
         elif then and not seen.label:
             difference.labels_gone.append(path)
+            taken.add(then)
+    difference.classes_gone = frozenset(taken - {seen.label for seen in now.here.values()})
 
 
 def with_marks(now: Collection, labels: Mapping[str, str], relabelled: frozenset[str]) -> Collection:

@@ -148,7 +148,14 @@ def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEsti
         run_id = f"{uuid.uuid4().hex[:12]}-{round.number}"
         given = round.given.names, round.taken, embedded.features
         told = Told(
-            run_id, about, counted, round.before, *given, columns=round.columns, trainings=trained.trainings
+            run_id,
+            about,
+            counted,
+            round.before,
+            round.withdrawn,
+            *given,
+            columns=round.columns,
+            trainings=trained.trainings,
         )
         rest = Rest(table, rows, embedded.note, round.out)
         seconds, several = trained.run.loop.seconds(), trained.trainings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from holotype.categories.edits import check_run
@@ -12,20 +13,33 @@ from holotype.discovery.collection import look_at, read_collection
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.difference import compare, compare_labels, with_marks
 from holotype.discovery.going_on import Changed, among, asked_now, asked_of, check_same, outcome_of, seen_by
+from holotype.discovery.look import words_of_room
 from holotype.discovery.rounds import edits_in, given_to, last_round, play
 from holotype.discovery.taking_part import check_left
 
 
+@dataclass(frozen=True)
+class Foreseen:
+    """Of a discovery."""
+
+    lines: list[str]
+    """On what has changed since the last round, and on the edits that would take part in another one; none where there
+    was no round."""
+    trains: bool = True
+    """Would a round be trained?"""
+    to_embed: int | None = None
+    """Images that the rounds before have not embedded; None = all."""
+
+
 def foresee(
     folder: Path, table: Table, config: DiscoverConfig, edits: Path | None = None, progress: bool = False
-) -> list[str]:
-    """Sentences on what has changed since the last round and on the edits that would take part in another one; none
-    where there was no round. What could not go on is refused as it would be then."""
+) -> Foreseen:
+    """What a discovery would do now. What could not go on is refused as it would be then."""
     begun_network(folder, config.network)
     given = edits_in(folder, edits) if edits is not None else []
     check_run(folder, given)
     if not (last := last_round(folder)):
-        return []
+        return Foreseen([])
     known = read_collection(folder)
     now = look_at(table, known, progress)
     before = seen_by(folder, last, now)
@@ -50,10 +64,19 @@ def foresee(
     )
     lines = [f"Since round {last} in {folder}: {difference.words or 'no other images or labels'}."]
     if not changed.trains:
-        return [
-            *lines,
-            *changed.details(),
-            f"No other round would be trained: what round {last} found stands.",
-        ]
-    check_left(told.given.apply(table), told.given, folder)
-    return [*lines, *changed.details(), "Another round would be trained.", *told.told(last + 1, here)]
+        stands = f"No other round would be trained: what round {last} found stands."
+        return Foreseen([*lines, *changed.details(), stands], trains=False)
+    round = told.given.apply(table)
+    check_left(round, told.given, folder)
+    edits = [*told.told(last + 1, here), *_room(config.k, len(table.known), len(round.known))]
+    lines += [*changed.details(), "Another round would be trained.", *edits]
+    return Foreseen(lines, to_embed=len(difference.new) + len(difference.repaired))
+
+
+def _room(k: int | str, came: int, known: int) -> list[str]:
+    """What --k leaves for new categories, where edits have made classes that the folder does not show. came: classes
+    of the labels that images came with; known: those of edits included."""
+    if k == "auto" or known <= came:
+        return []
+    so = words_of_room(int(k), known) if int(k) >= known else f"--k {k} becomes {known}."
+    return [f"With the labels from edits there are {known} known classes, so {so}"]

@@ -58,7 +58,7 @@ def look(table: Table, config: DiscoverConfig, progress: bool = False) -> Look:
     linked = _groups(copies)
     near = [(a, b) for a, b in same_pictures(seen) if linked.get(a, a) != linked.get(b, b)]
     lines = [
-        *_result(table, config),
+        *_result(table, config, len(readable.known)),
         *_names(table),
         *_label_files(table),
         *_copies(copies, table, "The same file"),
@@ -82,7 +82,7 @@ def tell_again(table: Table, round: Table, config: DiscoverConfig, backbone: Bac
     """
     from holotype.discovery.forecast import forecast
 
-    lines = (*_result(round, config), *_names(round), *_label_files(table))
+    lines = (*_result(round, config, len(round.known)), *_names(round), *_label_files(table))
     for line in (*lines, forecast(table, config, backbone, to_embed).words):
         log.info(line)
 
@@ -90,15 +90,16 @@ def tell_again(table: Table, round: Table, config: DiscoverConfig, backbone: Bac
 # -- images and classes ---------------------------------------------------------------------------------
 
 
-def _result(table: Table, config: DiscoverConfig) -> list[str]:
+def _result(table: Table, config: DiscoverConfig, known: int) -> list[str]:
+    """known: classes that take part."""
     size = Counter(label for label in table.label if label)
-    known, labelled = len(size), sum(size.values())
-    first = f"{len(table):,} images: {labelled:,} labelled in {_many(known, 'class', 'classes')}, "
+    labelled = sum(size.values())
+    first = f"{len(table):,} images: {labelled:,} labelled in {_many(len(size), 'class', 'classes')}, "
     first += f"{len(table) - labelled:,} unlabelled."
     if config.k == "auto":
         first += " How many categories there are is estimated (--k sets it)."
     elif int(config.k) >= known:
-        first += f" --k {config.k} leaves room for {_many(int(config.k) - known, 'new category', 'new categories')}."
+        first += f" {words_of_room(int(config.k), known)}"
     if not size:
         return [first]
     named = ", ".join(f"{name} {n:,}" for name, n in size.most_common(CLASSES_NAMED))
@@ -108,8 +109,12 @@ def _result(table: Table, config: DiscoverConfig) -> list[str]:
         if rest and min(rest) == max(rest)
         else f"{min(rest, default=0):,} to {max(rest, default=0):,}"
     )
-    more = f" and {len(rest):,} more of {of_rest} images" if rest else ""
+    more = f" and {len(rest):,} more of {of_rest} {'image' if of_rest == '1' else 'images'}" if rest else ""
     return [first, f"Classes by labelled images: {named}{more}."]
+
+
+def words_of_room(k: int, known: int) -> str:
+    return f"--k {k} leaves room for {_many(k - known, 'new category', 'new categories')}."
 
 
 def _names(table: Table) -> list[str]:

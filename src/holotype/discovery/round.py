@@ -32,6 +32,8 @@ class Round:
     number: int
     before: Discovery | None = None
     """What was known before, with edits."""
+    withdrawn: frozenset[str] = frozenset()
+    """Classes of then whose labels were taken away, as of a heap that was named, and that nobody has named by edits."""
     earlier_runs: tuple[str, ...] = ()
     given: Constraints = field(default_factory=Constraints)
     """What edits say; the labels are in the table already."""

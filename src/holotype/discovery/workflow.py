@@ -155,6 +155,7 @@ def begin(folder: Path, now: Now, config: DiscoverConfig, chosen: Chosen, progre
         round_folder(folder, number),
         number,
         before=played.applied.discovery if played.applied else None,
+        withdrawn=now.difference.classes_gone - played.given.names.keys(),
         earlier_runs=played.runs,
         given=played.given,
         came=now.table.label if played.given.labels else None,

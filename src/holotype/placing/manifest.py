@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holotype.data.containers import file_of
+from holotype.data.walk import SORTED
 from holotype.errors import InputError
 from holotype.machine.files import OURS, write_text
 from holotype.machine.locks import LOCK
 from holotype.machine.sealed import read_sealed, sealed
 from holotype.placing.folders import real
 
-MANIFEST = ".holotype-folders.json"
+MANIFEST = SORTED
 """data/walk.py knows it as well: the links in such a folder are no further images of a collection."""
 FORMAT = 1
 OF_NOBODY = (LOCK, ".DS_Store", "Thumbs.db", "desktop.ini")

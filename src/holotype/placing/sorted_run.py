@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from holotype.data.walk import REJECTED, UNREADABLE
 from holotype.placing.folders import free_name, is_part
 from holotype.placing.kept_folders import Sorted, Wanted, sort_images
 from holotype.placing.written import Results, read_results
-
-UNREADABLE, REJECTED = "_unreadable", "_rejected"
-"""Folders of images without a category."""
 
 
 def write_folders(run: Path, folder: Path, *, copy: bool = False, progress: bool = False) -> Sorted:

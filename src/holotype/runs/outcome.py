@@ -60,6 +60,8 @@ class Told:
     """The estimate of the number of categories."""
     before: Discovery | None = None
     """The round before as corrected: ids stay with their images."""
+    withdrawn: frozenset[str] = frozenset()
+    """Classes of the round before that people say are none: no category inherits their ids."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Id of a category to the name that people gave it."""
     taken: frozenset[str] = frozenset()
@@ -195,9 +197,11 @@ def _fill(said: Prediction, rows: np.ndarray, part: Prediction) -> None:
 # -- describing -----------------------------------------------------------------------------------------
 
 
-def carry_ids(placed: Placed, before: Discovery | None) -> dict[int, str]:
+def carry_ids(
+    placed: Placed, before: Discovery | None, withdrawn: frozenset[str] = frozenset()
+) -> dict[int, str]:
     """Index of a new category to the id that it had in the round before, by the images that are free in this one and
-    were there in both."""
+    were there in both. withdrawn: ids that are not handed on."""
     if before is None:
         return {}
     table, category = placed.table, placed.category
@@ -205,7 +209,7 @@ def carry_ids(placed: Placed, before: Discovery | None) -> dict[int, str]:
     earlier: dict[str, set[str]] = {}
     later: dict[int, set[str]] = {}
     for path, id in zip(before.images["path"], before.images["category_id"], strict=True):
-        if id and id not in table.known and index.get(path, -1) >= 0:
+        if id and id not in withdrawn and id not in table.known and index.get(path, -1) >= 0:
             earlier.setdefault(id, set()).add(path)
     there = set(before.images["path"])
     for path, at in index.items():

@@ -230,7 +230,7 @@ def tidy(folder: RunFolder) -> None:
 def write_outcome(run: Run, placed: Placed, told: Told, seconds: dict[str, float]) -> None:
     """Model, categories and assignments. seconds: by step, so far."""
     started, folder, loop = time.monotonic(), run.folder.path, run.loop
-    carried = carry_ids(placed, told.before)
+    carried = carry_ids(placed, told.before, told.withdrawn)
     ids = name_categories(placed.category, placed.table.known, placed.k, carried, told.taken)
     centres = Centres.measure(placed.features, placed.category, placed.k)
     found = put_together(placed, ids, told)
