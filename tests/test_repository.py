@@ -71,7 +71,6 @@ COVERED = {
     "data/layouts/listing.py": "data/test_benchmarks.py",
     "data/readers/bucket.py": "data/test_stores.py",
     "data/readers/listed.py": "data/test_sources.py",
-    "discovery/round.py": "discovery/test_counting.py",
     "errors.py": "cli/test_bad_input.py",
     "losses/precision.py": "losses/test_masked.py",
     "machine/processes.py": "training/test_processes.py",

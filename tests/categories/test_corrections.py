@@ -56,7 +56,7 @@ def test_rename(found):
     [
         (edit("rename", "", "new-01", "Sandal"), "is called so; merge 'new-01' into 'Sandal' instead"),
         (edit("rename", "", "Sandal", "new-01"), "is called so; merge 'new-01' into 'Sandal' instead"),
-        (edit("rename", "", "Sandal", "Bag"), "is called so, and both are known classes"),
+        (edit("rename", "", "Sandal", "Bag"), "is called so; both are known"),
         (edit("rename", "", "new-01", "  "), "the new name is empty"),
         (edit("rename", "", "new-99", "Hawk"), "'new-99' is not in this run"),
         (edit("merge", "", "new-01", "new-01"), "one category already"),

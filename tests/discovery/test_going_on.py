@@ -125,15 +125,15 @@ def test_images_come_go_are_repaired_renamed_and_labelled(
     run, said = tmp_path / "run", "4 images new, 1 gone, 1 repaired, 3 renamed, 1 label new, 1 label changed."
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     asked = small(method="kmeans")
-    assert foresee(run, load_table(photos), asked)[0] == f"Since round 1 in {run}: {said}"
+    assert foresee(run, load_table(photos), asked).lines[0] == f"Since round 1 in {run}: {said}"
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
     second = go()
     assert f"Since round 1: {said}" in caplog.text
-    assert foresee(run, load_table(photos), asked) == [
+    assert foresee(run, load_table(photos), asked).lines == [
         f"Since round 2 in {run}: no other images or labels.",
         "No other round would be trained: what round 2 found stands.",
     ]
-    assert foresee(tmp_path / "other", load_table(photos), asked) == []
+    assert foresee(tmp_path / "other", load_table(photos), asked).lines == []
     assert {Path(path).name for path in read} == {*(f"blue-9{i}.png" for i in range(4)), "red-14.png"}
     assert (second.facts.round, len(second.images)) == (2, 67)
     assert id_of(second, photos / "green" / "red-00.png") == "green"
@@ -220,23 +220,6 @@ def test_a_class_that_is_called_otherwise_stays_the_same(go, photos, tmp_path, c
     assert found.category(novel).name == "suns"
     assert len({c.name for c in found.categories}) == len(found.categories)
     assert go().run_id == found.run_id
-
-
-@pytest.mark.parametrize("named", [False, True])
-def test_a_heap_that_was_taken_for_a_class_hands_on_no_name_of_its_own(go, photos, small, tmp_path, named):
-    """--unlabelled, the second time. A name that somebody gave in the report stays with the images."""
-    run, heap = tmp_path / "run", photos / "misc"
-    heap.mkdir()
-    for path in sorted((photos / "unlabelled").glob("blue-*.png")):
-        path.rename(heap / path.name)
-    assert "misc" in go(k=4).known
-    if named:
-        go(k=4, edits=edits_file(run, ("rename", "", "misc", "skies")))
-    table = load_table(photos, unlabelled=["misc"])
-    found = discover_table(table, small(method="kmeans", k=4), run, progress=False)
-    (category,) = set(found.images.category[found.images.path.str.contains("/misc/")])
-    assert found.known == ("green", "red")
-    assert (category == "skies") if named else category.startswith("new-")
 
 
 @pytest.mark.parametrize(

@@ -130,12 +130,9 @@ class Standing:
             raise CannotApply("the new name is empty")
         other = self.awake(name)
         if other is not None and other is not category:
-            gone, stays = (other, category) if category.kind == "known" else (category, other)
-            both = gone.kind == "known"
-            cure = (
-                ", and both are known classes" if both else f"; merge {gone.id!r} into {stays.id!r} instead"
-            )
-            raise CannotApply(f"another category is called so{cure}")
+            gone, to = (category, other) if category.kind == "novel" else (other, category)
+            cure = "both are known" if gone.kind == "known" else f"merge {gone.id!r} into {to.id!r} instead"
+            raise CannotApply(f"another category is called so; {cure}")
         category.name = name
         return ""
 

@@ -94,10 +94,11 @@ def first_look(table: Table, config: DiscoverConfig, asked: Namespace) -> int:
     from holotype.machine.device import pick_device
 
     folder = Path(asked.out) if asked.out else find_folder(default_folder(asked.images), table)
+    edits = Path(asked.edits) if asked.edits else None
     check_still_labelled(folder, table)
     for given in (table, seen.table.take(seen.table.usable)):
-        check_table(given, config)
-    since = foresee(folder, table, config, Path(asked.edits) if asked.edits else None, progress)
+        check_table(given, config, folder, edits)
+    since = foresee(folder, table, config, edits, progress)
     if speaks() and since.lines:
         say("\n".join(since.lines))
     if since.trains:

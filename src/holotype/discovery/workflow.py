@@ -34,7 +34,14 @@ from holotype.discovery.finding import FEWEST, run_round
 from holotype.discovery.going_on import Now, catch_up
 from holotype.discovery.look import tell, tell_again
 from holotype.discovery.round import Round
-from holotype.discovery.rounds import begin_round, keep_corrected, last_round, play, round_folder
+from holotype.discovery.rounds import (
+    begin_round,
+    edits_in,
+    keep_corrected,
+    last_round,
+    play,
+    round_folder,
+)
 from holotype.discovery.several import clear
 from holotype.discovery.shared import share_round
 from holotype.discovery.sizes import check_long_tail
@@ -119,7 +126,7 @@ def discover_table(
     """
     folder, embedded = Path(folder), Parts(embeddings) if embeddings else None
     check_still_labelled(folder, table)
-    check_table(table, config)
+    check_table(table, config, folder, edits)
     with hold(folder), beating(folder):
         refuse_links(folder)
         sweep_tree(folder)
@@ -200,8 +207,11 @@ def write_result(folder: Path, progress: bool) -> Discovery:
 # -- before anything is computed --------------------------------------------------------------------------
 
 
-def check_table(table: Table, config: DiscoverConfig) -> None:
-    """Raise InputError for collections in which there is nothing to discover, and for methods that do not exist."""
+def check_table(table: Table, config: DiscoverConfig, folder: Path, edits: Path | None = None) -> None:
+    """Raise InputError for collections in which there is nothing to discover, and for methods that do not exist.
+
+    folder: of the discovery, if it was begun: edits, and a further file of them, may label what came without one.
+    """
     find_method(config.method)
     if config.long_tail == "yes":
         check_long_tail(config.method)
@@ -210,6 +220,11 @@ def check_table(table: Table, config: DiscoverConfig) -> None:
             f"There are only {len(table)} images in {table.name or 'the collection'}; discover needs at least "
             f"{FEWEST}, and hundreds to be of use."
         )
-    check_trainable(table)
+    try:
+        check_trainable(table)
+    except InputError:
+        if not last_round(folder):
+            raise
+        check_trainable(play(folder, edits_in(folder, edits) if edits else ()).given.apply(table))
     if config.k != "auto":
         check_k(config.k, table, table.name)
