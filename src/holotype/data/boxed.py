@@ -172,7 +172,7 @@ def _files(
     meant, guessed = find_images(given, starts, pictures.__contains__, lambda: list(pictures))
     absent = [name for name, file in zip(given, meant, strict=True) if file is None]
     if absent:
-        told_ = f"{len(absent):,} of the {len(given):,} pictures that {found.file} speaks of are not in the collection"
+        told_ = f"{len(absent):,} of the {len(given):,} pictures that {found.file} names cannot be found here"
         examples = ", ".join(map(in_quotes, absent[:NAMED]))
         if not skip:
             raise InputError(
