@@ -152,7 +152,8 @@ def _line(world: World, case: Case) -> list[str]:
     ended = world.run([*first, *QUICK.get("".join(first), ()), *rest])
     told = f"holotype {' '.join(map(repr, case.what))}"
     problems = unclean(ended)
-    if "--verbose" in rest and ended.code == 2:  # where the error comes from was asked for; a fault ends with 1
+    # then it was asked where the error comes from; a fault ends with 1
+    if "--verbose" in rest and ended.code == 2:
         ended.err = ended.err.rpartition("Traceback (most recent call last)")[2]
     problems += ended.troubles(0, 2)
     return [f"{told}: {problem}" for problem in [*problems, *differences(before, untouched(world))]]
