@@ -148,3 +148,28 @@ def test_a_new_image_of_the_same_name_makes_no_others_anew(tmp_path) -> None:
     assert folders.add(new, "fox").name == "IMG_0001 (3).png"
     assert [folders.add(image, "fox") for image in old] == before
     assert len(list((tmp_path / "out" / "fox").iterdir())) == 3
+
+
+def test_the_same_command_at_the_same_time_makes_nothing_twice(tmp_path, monkeypatch) -> None:
+    """Between the look at what is there and the link, the other one makes it."""
+    images = [tmp_path / "a" / "1.png", tmp_path / "b" / "1.png"]
+    for image in images:
+        image.parent.mkdir()
+        Image.new("RGB", (4, 4)).save(image)
+    other, link = Folders(tmp_path / "out"), os.link
+
+    def too_late(source: str, target: Path) -> None:
+        monkeypatch.setattr(os, "link", link)
+        other.add(source, "cat")
+        link(source, target)
+
+    mine = Folders(tmp_path / "out")
+    placed = []
+    for image in images:
+        monkeypatch.setattr(os, "link", too_late)
+        placed.append(mine.add(str(image), "cat"))
+    assert sorted(path.name for path in (tmp_path / "out" / "cat").iterdir()) == ["1 (2).png", "1.png"]
+    assert [os.path.samefile(image, target) for image, target in zip(images, placed, strict=True)] == [
+        True,
+        True,
+    ]

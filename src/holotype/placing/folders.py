@@ -6,7 +6,6 @@ ever overwritten: an image whose name is taken by another one gets a number, and
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import filecmp
 import os
@@ -55,6 +54,8 @@ class Folders:
         self._there: dict[Path, list[Path]] = {}
         """First name that a file may have to those of name.jpg, name (2).jpg, ... that an earlier command made."""
         self._next: dict[Path, int] = {}
+        self._given: set[Path] = set()
+        """Files that images of this command have."""
 
     def folder(self, name: str) -> Path:
         """The folder of a category; names that look alike on disk, such as a/b and a_b, get a number."""
@@ -84,15 +85,24 @@ class Folders:
         there = self._there[first]
         if (same := next((target for target in there if is_same(path, target)), None)) is not None:
             there.remove(same)  # another image with the same content has a file of its own
+            self._given.add(same)
             return same
         number = self._next.get(first, 1)
         while True:
             target = folder / numbered(stem, ending, number)
             number += 1
-            with contextlib.suppress(FileExistsError):
-                place(path, target)
+            if self._placed(path, target, there):
                 self._next[first] = number
+                self._given.add(target)
                 return target
+
+    def _placed(self, path: str, target: Path, there: list[Path]) -> bool:
+        """Is the image at `target` now? The same command, started twice, may have put it there in the meantime."""
+        try:
+            place(path, target)
+        except FileExistsError:
+            return target not in there and target not in self._given and is_same(path, target)
+        return True
 
 
 def place(path: str, target: Path, *, copy: bool = False) -> str:
