@@ -23,16 +23,16 @@ def block(records: list[dict[str, Any]]) -> str:
     """What the page says first."""
     campaigns = [one for record in records for one in record["campaigns"]]
     tried, n_lost = sum(one["tried"] for one in campaigns), sum(record["lost"] for record in records)
-    lost = "nothing was lost" if not n_lost else f"{n_lost:,} were lost"
+    lost = {0: "nothing was lost", 1: "one was lost"}.get(n_lost, f"{n_lost:,} were lost")
     first = records[0]
     versions = first["versions"]
-    minutes = " and ".join(f"{record['seconds'] / 60:.0f}" for record in records)
-    seeds = " and ".join(str(record["seed"]) for record in records)
+    minutes = listed([f"{record['seconds'] / 60:.0f}" for record in records])
+    seeds = listed([str(record["seed"]) for record in records])
     commits = list(dict.fromkeys(record["commit"] for record in records))
     lines = [
         f"**{tried:,} attempts to break it, and {lost}**: {minutes} minutes on {first['machine']}, {first['system']}, "
         f"Python {first['python']}, PyTorch {versions['torch']}, Pillow {versions['pillow']}, PyArrow "
-        f"{versions['pyarrow']}; commit{'s' * (len(commits) > 1)} {' and '.join(commits)}, "
+        f"{versions['pyarrow']}; commit{'s' * (len(commits) > 1)} {listed(commits)}, "
         f"seed{'s' * (len(records) > 1)} {seeds}.",
         "",
         "| tried | survived | lost | what |",
@@ -46,6 +46,11 @@ def block(records: list[dict[str, Any]]) -> str:
         names = ", ".join(dict.fromkeys(one["campaign"] for one in several if one["tried"]))
         lines.append(f"| {n:,} | {n - gone:,} | {gone:,} | {kind} ({names}) |")
     return "\n".join([*lines, ""])
+
+
+def listed(words: Sequence[str]) -> str:
+    """a, b and c."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def main(files: Sequence[str]) -> None:
