@@ -77,14 +77,11 @@ def main(words: Sequence[str] | None = None) -> int:
             return _say("--quiet and --verbose contradict each other; leave out one.", BAD_INPUT)
         code = _run(words, asked)
         out.flush()
-        if (
-            code == DONE and out.problem and not isinstance(out.problem, BrokenPipeError)
-        ):  # `| head` has seen enough
+        # a reader that is gone, such as `head`, has seen enough
+        if code == DONE and out.problem and not isinstance(out.problem, BrokenPipeError):
             reason = out.problem.strerror or out.problem
-            sentence = (
-                f"Not all that there was to say could be written to stdout ({reason}); free some space there"
-            )
-            return _say(f"{sentence}, and run the same command again.", BAD_INPUT)
+            sentence = f"Not all that there was to say could be written to stdout ({reason})"
+            return _say(f"{sentence}; free some space there, and run the same command again.", BAD_INPUT)
         return code
 
 
