@@ -100,7 +100,9 @@ GOLDEN = """
 33-exact-pairs
     debgcd 0, rpc 0
 34-two-blocks
-    debgcd 2, debgcd-two 0, debgcd-two-third 0, debgcd-two-tenth 0
+    debgcd 2, debgcd-two 2, debgcd-two-third 2, debgcd-two-tenth 2
+35-two-blocks-confirm
+    debgcd 0, debgcd-two 5
 ablation
     rpc 10, no-fusion 10, no-align 10, no-new 10
 blocks
