@@ -66,7 +66,7 @@ DRAWINGS = {
         ),
         {
             "heads": learns(
-                "Two contrastive heads", f"one on CLS; one, of weight γ, on the mean of {POOLED} prompts"
+                "Two contrastive heads", f"one on CLS; one on the mean of {POOLED} prompts, of weight γ"
             ),
             "con_u": term(
                 "con_u", "all", f"{CONTRAST['con_u'].words}, in stage 2 the teacher's", "con_u_prompt"
