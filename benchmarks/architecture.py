@@ -1,8 +1,7 @@
 """The picture of the code: boxes are the folders of src/holotype, arrows are imports.
 
-    python benchmarks/architecture.py        # writes docs/architecture.svg
-
-The order of the boxes is that of tests/test_imports.py, the arrows are read from the code.
+docs/architecture.svg (python benchmarks/exhibits.py). The order of the boxes is that of tests/test_imports.py; the
+arrows are read from the code.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
 PACKAGE = TOP / "src" / "holotype"
-PICTURE = TOP / "docs" / "architecture.svg"
 WORDS = {
     "cli": "the commands",
     "discovery": "a folder of photos to categories",
@@ -111,7 +109,3 @@ def marker(number: int, colour: str) -> str:
         f'<marker id="end{number}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7"'
         f' markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 8 4 0 8Z" fill="{colour}"/></marker>'
     )
-
-
-if __name__ == "__main__":
-    PICTURE.write_text(draw(imports()), encoding="utf-8")

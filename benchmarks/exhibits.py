@@ -1,7 +1,7 @@
-"""The tables of the documents, made of nothing but study files and the results of their runs.
+"""The tables of the documents, made of nothing but study files and the results of their runs, and their drawings.
 
-    python benchmarks/exhibits.py            rewrites every block
-    python benchmarks/exhibits.py --check    says which blocks are stale, and changes nothing
+    python benchmarks/exhibits.py            rewrites every block, and draws every picture of boxes and arrows
+    python benchmarks/exhibits.py --check    says which of them are stale, and changes nothing
     python benchmarks/exhibits.py FILE ...   those of some documents alone
 
 A block of README.md or of a document in docs/ stands between two lines of its own:
@@ -14,7 +14,8 @@ STUDY names experiments/STUDY.yaml, whose rows select their records in experimen
 on the reference over several sets of seeds, seeds=0-1;2-9. kind=each: the score of every seed in place of their mean.
 kind=progress: a comparison with p, for a study with the rows kmeans and simgcd. NAME: for kind=overhead and
 kind=backbones the folder in experiments/results with what benchmarks/overhead.py and benchmarks/backbones.py measured,
-for kind=card a method; kind=methods lists them all.
+for kind=card a method; kind=methods lists them all. Which pictures are
+drawn is in benchmarks/pictures.py; each is drawn with the document that shows it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from pathlib import Path
 from backbones_table import backbones_table
 from method_cards import card_page, methods_table
 from overhead_table import overhead_table
+from pictures import DRAWN, shown_in
 from script import one_sentence
 from study_page import KINDS, Choice
 from study_table import study_table
@@ -147,7 +149,7 @@ def main(words: Sequence[str] | None = None, top: Path = TOP) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--check", action="store_true", help="change nothing; exit with 1 if a block is stale"
+        "--check", action="store_true", help="change nothing; exit with 1 if a block or a picture is stale"
     )
     parser.add_argument("file", nargs="*", help="documents, as in docs/results.md; all of them by default")
     given = parser.parse_args(words)
@@ -159,6 +161,12 @@ def main(words: Sequence[str] | None = None, top: Path = TOP) -> int:
         found += [f"{name} ({mark})" for mark in stale]
         if stale and not given.check:
             write_text(path, new)
+        for picture in shown_in(new, name):
+            drawn = DRAWN[picture]()
+            if not (top / picture).is_file() or (top / picture).read_text(encoding="utf-8") != drawn:
+                found.append(picture)
+                if not given.check:
+                    write_text(top / picture, drawn)
     if given.check and found:
         print(f"Stale: {', '.join(found)}; run python benchmarks/exhibits.py.", file=sys.stderr)
         return 1

@@ -1,20 +1,16 @@
 """The picture of the methods: what all of them share, which builds on which, and what each adds.
 
-    python benchmarks/family.py        # writes docs/family.svg
-
-Titles and years are those of the methods' cards.
+It is docs/family.svg (python benchmarks/exhibits.py). Titles and years are those of the methods' cards.
 """
 
 from __future__ import annotations
 
 from html import escape
-from pathlib import Path
 from typing import NamedTuple
 
 from holotype.methods import METHODS
 from holotype.methods.clustered import Clustered
 
-PICTURE = Path(__file__).resolve().parent.parent / "docs" / "family.svg"
 HEAD = "What the trained methods share, and what each makes of it"
 SHARED = ("image", "two or more views", "frozen blocks", "last block learns", "feature")
 """What every method is given, in its order."""
@@ -136,7 +132,3 @@ def key() -> list[str]:
         f'<text x="{x + 32}" y="{y + 48}">is built on by</text>'
     )
     return lines
-
-
-if __name__ == "__main__":
-    PICTURE.write_text(draw(), encoding="utf-8")

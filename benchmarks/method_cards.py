@@ -3,6 +3,7 @@
 What it computes, its settings, presets and differences are read from the method (runs/cards.py), what was measured from
 experiments/results, what is printed from runs/published.json. None of that is written by hand. Why p differs from the
 published one is: it stands below the block, under the heading that `ours` links to (tests/benchmarks/test_compared.py).
+The drawing lies beside the page (benchmarks/method_drawings.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from compared import APART, Compared, compared
 from measured import Measured, commands, measured
+from method_drawings import in_words
 from progress import own_cell, printed_on, published_cell
 from script import read_record
 from study_notes import union
@@ -34,14 +36,15 @@ UNLAWFUL = rf"\* [cannot be right as printed]({READING}#published-scores), or re
 
 def methods_table() -> str:
     """All methods, a line each, with links to their cards."""
-    head = ["Method", "Year", "What it does", "Stages", "Token cache", "CUDA graph"]
+    head = ["Method", "Year", "What it does", "Drawing", "Stages", "Token cache", "CUDA graph"]
     body = []
     for name in METHODS:
         found = about(name)
         card = found.card
         assert card is not None  # tests/methods/test_find_method.py
         told = [f"[`{name}`](methods/{name}.md)", str(card.year), card.line]
-        body.append([*told, stage_names(found), found.cache, found.capture])
+        drawing = f"[how it works](methods/{name}.md#how-it-works)"
+        body.append([*told, drawing, stage_names(found), found.cache, found.capture])
     note = "Token cache, CUDA graph: whether they apply, and in which stage. Table: `python benchmarks/exhibits.py`."
     return f"{words(head, body)}\n\n{note}"
 
@@ -49,7 +52,7 @@ def methods_table() -> str:
 def card_page(name: str, top: Path, results: Records) -> str:
     """All that is known of one method. top: the folder that holds experiments/."""
     found = about(name)
-    parts = [*head(found), *computes(found), *settings(found), *differs(found)]
+    parts = [*head(found), *works(name), *computes(found), *settings(found), *differs(found)]
     parts += ["## Measured", *measurements(name, top, results), *steps(name, results)]
     parts += ["## Published", *with_note([*published(name), *ours(name, top, results)])]
     return "\n\n".join([*parts, "This page: `python benchmarks/exhibits.py`."])
@@ -75,6 +78,11 @@ def head(found: About) -> Iterator[str]:
     lines = [f"- {stage_line(stage, found.epochs)}" for stage in found.stages]
     yield f"Stages at the default of {found.epochs} epochs (token cache: {found.cache}; CUDA graph: {found.capture}):"
     yield "\n".join(lines)
+
+
+def works(name: str) -> Iterator[str]:
+    yield "## How it works"
+    yield f"![{in_words(name)}]({name}.svg)"
 
 
 def computes(found: About) -> Iterator[str]:

@@ -23,7 +23,7 @@ def top(tmp_path: Path) -> Path:
 
 
 def test_the_documents_are_up_to_date(capsys) -> None:
-    """Tables in README.md and docs/ are never edited by hand."""
+    """Tables and drawings of README.md and docs/ are never edited by hand."""
     assert exhibits.main(["--check"]) == 0, capsys.readouterr().err
 
 

@@ -13,11 +13,6 @@ def test_every_method_has_its_box() -> None:
     assert len(boxes) == len(set(boxes))
 
 
-def test_the_picture_is_not_stale() -> None:
-    stale = "python benchmarks/family.py draws it anew"
-    assert family.PICTURE.read_text(encoding="utf-8") == family.draw(), stale
-
-
 def test_what_builds_on_what_is_so_in_the_code() -> None:
     """ProtoGCD's classifier is SimGCD's, written anew; RPC takes DebGCD's losses by a setting."""
     pairs = {name: place.on for name, place in family.PLACES.items() if place.on}

@@ -134,6 +134,11 @@ def test_what_the_method_says_of_itself(top: Path) -> None:
     text = card(top, "dccl")
     told = METHODS["dccl"].card
     assert text.startswith(f"{told.paper}.\n\n{told.line}\n")
+    assert (
+        "\n## How it works\n\n![DCCL: contrast, and communities of neighbours. Arrows lead through boxes: "
+        in text
+    )
+    assert "](dccl.svg)\n\n## What it computes\n" in text
     assert "```text\n    L = (1 - lam) L_con_u + lam L_con_s + w(e) L_C\n" in text
     assert "| `method.tau` | `0.05` | Temperature of the concept loss. |" in text
     same = "`method.recluster = 5`, `method.neighbours = 127`, `method.least_similarity = 0.5`"
@@ -163,7 +168,8 @@ def test_what_is_printed_is_marked_where_it_cannot_be_right(top: Path) -> None:
 def test_the_table_of_all_methods() -> None:
     text = methods_table()
     for name, kind in METHODS.items():
-        assert f"| [`{name}`](methods/{name}.md) | {kind.card.year} | {kind.card.line} |" in text
+        drawing = f"[how it works](methods/{name}.md#how-it-works)"
+        assert f"| [`{name}`](methods/{name}.md) | {kind.card.year} | {kind.card.line} | {drawing} |" in text
     assert "| 2: simgcd, prompts | stage 1 | stage 1 |" in text
 
 
@@ -174,6 +180,7 @@ def test_cards_are_blocks_of_documents(top: Path) -> None:
     assert exhibits.main(["--check", "docs/methods/gcd.md"], top) == 1
     assert exhibits.main(["docs/methods/gcd.md"], top) == 0
     assert METHODS["gcd"].card.paper in page.read_text()
+    assert page.with_suffix(".svg").is_file()
     assert exhibits.main(["--check"], top) == 0
 
 
