@@ -138,8 +138,8 @@ def test_the_head_has_a_bias_and_takes_features_as_they_are():
 
 
 def test_recipes_are_the_published_ones():
-    assert RS.recipes["*"] == {"train.weight_decay": 1e-4}
+    assert RS.recipes["*"] == {"train.weight_decay": 1e-4, "train.lr": 0.01}
     for name in ("cub", "scars", "aircraft", "herbarium19"):
         assert RS.recipes[name]["train.lr"] == 0.001
-    assert RS.recipes["cifar10"] == {"method.consistency": 5.0, "method.ramp": 0.25}
-    assert not RS.recipes.keys() & {"cifar100", "imagenet100"}
+    assert RS.recipes["cifar10"] == {"train.lr": 0.1, "method.consistency": 5.0, "method.ramp": 0.25}
+    assert RS.recipes["cifar100"] == RS.recipes["imagenet100"] == {"train.lr": 0.1}

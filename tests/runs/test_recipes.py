@@ -96,15 +96,16 @@ def test_every_value_is_a_setting_that_exists_and_arrives(method, preset, datase
 
 @pytest.mark.parametrize("method", METHODS)
 def test_elsewhere_the_defaults_hold(method):
-    """But for what the method says of all data sets, such as its weight decay."""
+    """But for what the method says of all data sets: its weight decay, its rate."""
     everywhere = METHODS[method].recipes.get("*", {}) if "recipes" in vars(METHODS[method]) else {}
-    assert everywhere.keys() <= {"train.weight_decay"}
+    assert everywhere.keys() <= {"train.weight_decay", "train.lr"}
     for dataset in ("fashion-sample", "some/folder"):
         assert recipe(method, dataset) == everywhere
         found = default_experiment(method, dataset)
         assert found.method == METHODS[method].Config()
         plain = Experiment(method, dataset)
         plain.train.weight_decay = everywhere.get("train.weight_decay", plain.train.weight_decay)
+        plain.train.lr = everywhere.get("train.lr", plain.train.lr)
         assert (found.train, found.backbone) == (plain.train, plain.backbone)
 
 
@@ -114,7 +115,8 @@ def test_the_peers_are_set_as_their_scripts_are_known():
         rs, uno, gcd, protogcd = (
             default_experiment(name, dataset) for name in ("rs", "uno", "gcd", "protogcd")
         )
-        assert (rs.train.lr, rs.train.weight_decay) == (0.001 if fine else 0.1, 1e-4)
+        rate = 0.01 if dataset == "fashion-sample" else 0.001 if fine else 0.1
+        assert (rs.train.lr, rs.train.weight_decay) == (rate, 1e-4)
         assert (uno.train.lr, uno.train.weight_decay, uno.train.batch_size) == (0.1, 1e-4, 128)
         assert (gcd.train.lr, gcd.train.weight_decay, gcd.method.proj_out) == (0.1, 5e-5, 65_536)
         generic = dataset.startswith(("cifar", "imagenet"))
