@@ -82,8 +82,8 @@ class RS(Method):
             "Labelled pairs follow their labels, the consistency term counts once and the rate drops once; the preset "
             "as_run does otherwise, as the published numbers were probably made.",
             "Views are crops and flips, and the last epoch is taken.",
-            "A collection of one's own trains at a rate of 0.01: at 0.1, the rate for CIFAR and ImageNet, the features of "
-            "the embedded sample all become alike.",
+            "A collection of one's own trains at a rate of 0.01: at 0.1, the rate for CIFAR and ImageNet, the features "
+            "of the embedded sample all become alike.",
             "The ramp and the drops of the rate are shares of any training; weight decay spares biases and other "
             "one-dimensional parameters.",
         ),
