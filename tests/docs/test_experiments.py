@@ -103,6 +103,10 @@ GOLDEN = """
     debgcd 2, debgcd-two 2, debgcd-two-third 2, debgcd-two-tenth 2
 35-two-blocks-confirm
     debgcd 0, debgcd-two 5
+36-more-views
+    debgcd 0, rpc 0
+37-few-known
+    simgcd 5, rpc 5, no-align 0, align-tenth 0, no-new 0, no-debias 0, no-heads 0
 ablation
     rpc 10, no-fusion 10, no-align 10, no-new 10
 blocks
