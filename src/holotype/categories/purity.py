@@ -15,7 +15,7 @@ import numpy as np
 
 from holotype.categories.found import Category
 
-WORTH = 4.0
+WORTH = 2.9
 """Images one would have to look at to know as much as the estimate knows."""
 INSIDE = 0.8
 """Share of the categories whose true purity the interval should hold."""
