@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holotype.categories.calibration import Calibrated, calibrate, curve, read_off
+from holotype.categories.calibration import Calibrated, calibrate, curve, how_like, read_off
 
 KNOWN, K = 3, 6
 
@@ -69,6 +69,28 @@ def test_labels_can_only_make_it_less_sure() -> None:
     scrambled = np.where(target >= 0, np.random.default_rng(0).integers(0, KNOWN, len(target)), -1)
     unsure = calibrate(embedded, category, scrambled, K).probability
     assert np.abs(unsure - 0.5).mean() < np.abs(sure - 0.5).mean()
+
+
+def test_known_classes_with_few_images_say_less_of_new_ones() -> None:
+    known, target = np.array([True, True, False, False]), np.full(58, -1)
+    placed = np.repeat([0, 1, 2, 3], [4, 4, 16, 34])
+    assert how_like(placed, target, known) == pytest.approx((4 / 25) ** 0.5)
+    assert how_like(np.where(placed == 2, -1, placed), target, known) == pytest.approx((4 / 34) ** 0.5)
+    assert how_like(placed, np.where(placed == 0, 0, target), known) == pytest.approx((2 / 25) ** 0.5)
+    assert how_like(3 - placed, target, known) == 1.0
+    assert how_like(placed % 2, target, known) == 1.0  # nothing is new
+
+
+@pytest.mark.parametrize("apart", [0.7, 1.0])
+def test_new_categories_are_not_doubted_because_known_ones_have_few_images(apart) -> None:
+    """All but three unlabelled images of each known class are gone: a judge that learns from those knows little."""
+    embedded, category, target, truth = world(apart=apart, astray=0.1)
+    kept = (target >= 0) | (truth >= KNOWN)
+    for c in range(KNOWN):
+        kept[np.flatnonzero((target < 0) & (truth == c))[:3]] = True
+    whole = calibrate(embedded, category, target, K).probability[category >= KNOWN].mean()
+    part = calibrate(embedded[kept], category[kept], target[kept], K).probability
+    assert part[category[kept] >= KNOWN].mean() == pytest.approx(whole, abs=0.02)
 
 
 @pytest.mark.parametrize("n", [0, 1, 19])

@@ -12,9 +12,10 @@ category c is
 u: the centred feature at length 1, m_c: the mean of the n_c images of category c, W W^T = S^-1 of the shrunk scatter
 within categories. How far to trust it is learned from the labelled images: T is the temperature at which the labels of
 images that were held out are likeliest. For new categories, of which nobody has seen a label, it is the one at which
-this holds for a discriminant that has seen no label either: known classes, treated as if they were new. A new category
-that is too wide for one class (breadth.py) is trusted as far as its largest class may reach. No hidden label plays a
-part. docs/confidence.md has the figures.
+this holds for a discriminant that has seen no label either: known classes, treated as if they were new. Where these
+have fewer such images than new categories have, that judge is worse than the one of new categories, and counts the less
+(how_like). A new category that is too wide for one class (breadth.py) is trusted as far as its largest class may reach.
+No hidden label plays a part. docs/confidence.md has the figures.
 """
 
 from __future__ import annotations
@@ -85,11 +86,20 @@ def calibrate(
     if told:
         blind = Opinion(embedded, placed, k, unit)
         blind.learn(np.where(target >= 0, 0.0, np.maximum(np.nan_to_num(probability), LEAST)))
-        new = np.maximum(heat, blind.temperature(asked))
+        like = how_like(opinion.once(placed), target, labels > 0)
+        new = heat * np.maximum(blind.temperature(asked) / heat, 1.0) ** like
         taught = opinion.taught
         share = largest_share(opinion.unit(taught), placed[taught], target[taught], k)
         probability = opinion.own(np.where(labels > 0, heat, new)) * np.append(share, np.nan)[placed]
     return Calibrated(probability, n if told else 0, in_words(n, told))
+
+
+def how_like(placed: np.ndarray, target: np.ndarray, known: np.ndarray) -> float:
+    """How far known classes without their labels are like new categories, from 0 to 1: the root of the ratio of their
+    images, since what is learned from n images is as sure as the root of n. known: (K,) bool."""
+    free = np.bincount(placed[(placed >= 0) & (target < 0)], minlength=len(known))
+    new = free[~known & (free > 0)]
+    return float(np.sqrt(min(np.median(free[known]) / np.median(new), 1.0))) if len(new) else 1.0
 
 
 def curve(said: np.ndarray, opinion: Calibrated) -> tuple[tuple[float, float], ...]:
