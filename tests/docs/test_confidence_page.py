@@ -100,6 +100,14 @@ def test_what_was_aimed_at_is_told_with_what_was_reached() -> None:
     assert "{} of {} elsewhere".format(*inside(others)) in PAGE
 
 
+def test_what_was_drawn_for_the_check_alone_is_told() -> None:
+    later = record("confidence/later")["cases"]
+    first, second, third = (f"{case['error']:.3f}" for case in later)
+    right, of = inside(later)
+    assert right == of
+    assert f"errors of {first}, {second} and {third}, and all of their {of} categories inside" in PAGE
+
+
 def test_only_where_it_is_told_no_list_could_hold_half_of_the_mistakes() -> None:
     def too_short(case: dict[str, Any]) -> bool:
         wrong = (1 - case["all"]) * (case["images"] - case["labelled"])
