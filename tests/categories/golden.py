@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,13 @@ WORDS = (
 
 
 def golden_discovery(name: str) -> Discovery:
-    """A discovery of the file, with as much made up as the report needs to show it."""
+    """A discovery of the file, to be changed."""
+    return deepcopy(_discovery(name))
+
+
+@cache
+def _discovery(name: str) -> Discovery:
+    """With as much made up as the report needs to show it."""
     made = GOLDEN["discoveries"][name]
     frame = pd.DataFrame(made["images"])
     called = {category["id"]: category for category in made["categories"]}

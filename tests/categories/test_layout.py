@@ -7,6 +7,8 @@ import pytest
 
 from holotype.categories.layout import framed, layout
 
+PUBLISHED_MAPS = True
+
 
 def groups(n_each: int = 40, n_groups: int = 3) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(0)

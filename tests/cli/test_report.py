@@ -144,9 +144,8 @@ def test_a_run_in_which_somebody_works_is_left_alone(run):
         command([str(run)])
 
 
-def test_a_run_of_a_benchmark_is_one_like_any_other(holotype, tiny_flags, tmp_path, monkeypatch):
+def test_a_run_of_a_benchmark_is_one_like_any_other(holotype, tiny_flags, tmp_path):
     """Images inside a container: trained on, reported with a map, corrected, and new ones placed."""
-    monkeypatch.setattr("holotype.categories.layout.STEPS", 250)
     run = tmp_path / "run"
     assert holotype("train", "kmeans", "fashion-sample", *tiny_flags, "--k", 10, "--out", run).code == 0
     found = Discovery.load(run)

@@ -59,21 +59,26 @@ def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stores, "s3_settings", checked)
 
 
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    """An empty bucket; skipped where moto is not installed."""
+@pytest.fixture(scope="module")
+def s3_port() -> Iterator[int]:
+    """Of the server; skipped where moto is not installed."""
     server = pytest.importorskip("moto.server", reason="moto, a local S3 server, is not installed")
     pytest.importorskip("boto3", reason="boto3 is not installed")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    for name, value in KEYS.items():
-        monkeypatch.setenv(name, value)
     running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     running.start()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     try:
-        port = running.get_host_and_port()[1]
-        with urlopen(Request(f"http://127.0.0.1:{port}/moto-api/reset", method="POST"), timeout=10):
-            pass  # what it holds belongs to the process, not to the server
-        yield Bucket(port)
+        yield running.get_host_and_port()[1]
     finally:
         running.stop()
+
+
+@pytest.fixture
+def bucket(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """An empty bucket."""
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    with urlopen(Request(f"http://127.0.0.1:{s3_port}/moto-api/reset", method="POST"), timeout=10):
+        pass  # what it held for another test
+    return Bucket(s3_port)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -18,15 +20,15 @@ from holotype.data.stamps import stamps
 from holotype.data.stores import StoreProblem, files_below, read_part, read_whole, stamp_of
 from holotype.errors import InputError
 
-from .bucket import Bucket, bucket, only_here
+from .bucket import Bucket, bucket, only_here, s3_port
 from .packed import images_of, square, write_parquet, write_shards
 
-__all__ = ["bucket", "only_here"]
+__all__ = ["bucket", "only_here", "s3_port"]
 
 
 @pytest.fixture(autouse=True)
 def fresh() -> None:
-    """Servers come and go here, and a port may be used twice."""
+    """What the store held for another test is not remembered."""
     stores._seen.clear()
     stores._connected.cache_clear()
     stores._remote.cache_clear()
@@ -170,7 +172,7 @@ def test_a_bucket_without_rights(bucket: Bucket, tmp_path: Path, holotype) -> No
 def test_an_address_that_answers_nothing(tmp_path: Path, holotype, monkeypatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
-    monkeypatch.setattr(stores, "ANSWER", 2.0)
+    monkeypatch.setattr(stores, "ANSWER", 0.5)
     with socket.socket() as silent:  # takes connections, and says nothing
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -179,16 +181,17 @@ def test_an_address_that_answers_nothing(tmp_path: Path, holotype, monkeypatch) 
         said = refused(holotype("embed", f"s3://bucket/photos?{query}", "--out", tmp_path / "out"))
     assert "does not answer" in said
     assert time.monotonic() - began < 30
-    closed = silent_port()
-    query = f"scheme=http&region=us-east-1&endpoint_override=127.0.0.1:{closed}"
-    assert "does not answer" in refused(holotype("embed", f"s3://bucket/photos?{query}"))
+    with closed_port() as closed:
+        query = f"scheme=http&region=us-east-1&endpoint_override=127.0.0.1:{closed}"
+        assert "does not answer" in refused(holotype("embed", f"s3://bucket/photos?{query}"))
 
 
-def silent_port() -> int:
-    """A port at which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """A port at which nobody listens; it is held, since a free one may be another test's the next moment."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield int(held.getsockname()[1])
 
 
 def test_a_store_that_falls_silent_loses_nothing(bucket: Bucket, tmp_path: Path, monkeypatch) -> None:
@@ -196,9 +199,8 @@ def test_a_store_that_falls_silent_loses_nothing(bucket: Bucket, tmp_path: Path,
     (path,) = load_table(bucket.address("photos")).path
     stores._seen.clear()
     stores._connected.cache_clear()
-    gone = path.replace(str(bucket.port), str(silent_port()))
-    with pytest.raises(InputError, match="does not answer"):  # and not "", which would mean that it is gone
-        stamps([gone])
+    with closed_port() as closed, pytest.raises(InputError, match="does not answer"):
+        stamps([path.replace(str(bucket.port), str(closed))])  # not "", which would mean that it is gone
 
 
 def test_passwords_and_unknown_settings_in_addresses_are_refused() -> None:

@@ -12,6 +12,8 @@ from holotype.discovery.demo import Demo, run_demo, table, write_sample
 from holotype.report.data import read_scores
 from small_run import small_discovery
 
+PUBLISHED_MAPS = True
+
 
 def test_the_demo_places_every_image_and_scores_both_methods(tmp_path, tiny_backbone_file):
     """With a tiny random backbone and a few steps; `make demo` runs the real one."""

@@ -11,10 +11,10 @@ import pytest
 
 from holotype.categories.found import Discovery
 from holotype.discovery import workflow
-from tests.data.bucket import Bucket, bucket, only_here
+from tests.data.bucket import Bucket, bucket, only_here, s3_port
 from tests.data.packed import images_of, write_parquet, write_tar
 
-__all__ = ["bucket", "only_here"]
+__all__ = ["bucket", "only_here", "s3_port"]
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sources.md").read_text(encoding="utf-8")
 COMMANDS = [

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+SECONDS_BETWEEN_LOOKS = 0.01
+"""Whether it shall end: every test that has a server waits for it."""
 
 
 @dataclass
@@ -65,7 +67,7 @@ def serving() -> Iterator[Hub]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     hub.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(SECONDS_BETWEEN_LOOKS,), daemon=True)
     thread.start()
     try:
         yield hub

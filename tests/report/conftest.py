@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,21 @@ def browser():
         yield opened
 
 
+@pytest.fixture(scope="session")
+def reported(tmp_path_factory) -> Path:
+    """A folder with a run that has a report, and with its pictures beside it. Not to be changed."""
+    folder = tmp_path_factory.mktemp("reported")
+    found = make_discovery(folder / "a b#c", 90)
+    found.save(folder / "run")
+    build_report(found, folder / "run")
+    return folder
+
+
 @pytest.fixture
-def report(tmp_path) -> Path:
-    found = make_discovery(tmp_path / "a b#c", 90)
-    found.save(tmp_path / "run")
-    return build_report(found, tmp_path / "run")
+def report(reported, tmp_path) -> Path:
+    """Of a run of each test's own, to be changed."""
+    shutil.copytree(reported, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "run" / "report.html"
 
 
 @pytest.fixture

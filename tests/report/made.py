@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import colorsys
+import io
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,13 @@ ODD = ('it\'s 100% "odd" #1.png', "<b>bold & more.png", "Käfer ü ✓.png", "=c
 
 
 def draw(file: Path, category: int, seed: int, side: int = 96) -> None:
-    """A regular polygon with category + 3 corners, in the category's colour."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(drawn(category, seed, side))
+
+
+@cache
+def drawn(category: int, seed: int, side: int) -> bytes:
+    """A regular polygon with category + 3 corners, in the category's colour; most tests need the same ones."""
     rng = np.random.default_rng(seed)
     ground = int(rng.integers(200, 245))
     image = Image.new("RGB", (side, int(side * rng.choice([0.75, 1.0]))), (ground, ground, ground - 10))
@@ -29,8 +37,9 @@ def draw(file: Path, category: int, seed: int, side: int = 96) -> None:
         (*middle, image.height * rng.uniform(0.25, 0.42)), 3 + category % 6, int(rng.integers(0, 90)),
         fill=(int(255 * red), int(255 * green), int(255 * blue)),
     )  # fmt: skip
-    file.parent.mkdir(parents=True, exist_ok=True)
-    image.save(file)
+    content = io.BytesIO()
+    image.save(content, "PNG")
+    return content.getvalue()
 
 
 def make_discovery(

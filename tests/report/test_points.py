@@ -16,6 +16,8 @@ from holotype.report.points import with_map
 from report.made import make_discovery
 from small_run import train_small
 
+PUBLISHED_MAPS = True
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, squares_folder, tiny_backbone_file) -> Path:

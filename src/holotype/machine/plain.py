@@ -6,6 +6,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Literal, TypeVar, Union
 
 T = TypeVar("T")
@@ -37,7 +38,7 @@ def from_value(kind: type[T], value: Any) -> T:
 def _dataclass(cls: type[Any], content: Any, key: str, every: bool) -> Any:
     if not isinstance(content, Mapping):
         raise NotPlain(f"{key or 'the content'} is {_short(content)}, not a group of keys")
-    kinds = typing.get_type_hints(cls)
+    kinds = _kinds(cls)
     own = {one.name: one for one in dataclasses.fields(cls) if one.init}
     for name in content:
         if name not in own:
@@ -49,6 +50,12 @@ def _dataclass(cls: type[Any], content: Any, key: str, every: bool) -> Any:
     return cls(
         **{name: _value(kinds[name], value, _join(key, name), every) for name, value in content.items()}
     )
+
+
+@cache
+def _kinds(cls: type[Any]) -> dict[str, Any]:
+    """The types of the fields. Python works them out anew each time, and a discovery has many categories."""
+    return typing.get_type_hints(cls)
 
 
 def _value(kind: Any, value: Any, key: str, every: bool) -> Any:
