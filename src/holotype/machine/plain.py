@@ -6,7 +6,6 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, Literal, TypeVar, Union
 
 T = TypeVar("T")
@@ -52,10 +51,14 @@ def _dataclass(cls: type[Any], content: Any, key: str, every: bool) -> Any:
     )
 
 
-@cache
+KINDS: dict[type[Any], dict[str, Any]] = {}
+"""Class -> the types of its fields: Python works them out anew each time, and a discovery has many categories."""
+
+
 def _kinds(cls: type[Any]) -> dict[str, Any]:
-    """The types of the fields. Python works them out anew each time, and a discovery has many categories."""
-    return typing.get_type_hints(cls)
+    if cls not in KINDS:
+        KINDS[cls] = typing.get_type_hints(cls)
+    return KINDS[cls]
 
 
 def _value(kind: Any, value: Any, key: str, every: bool) -> Any:

@@ -31,7 +31,7 @@ def describe(backbone: Backbone, table: Table, compute: Compute) -> dict[str, An
         "commit": commit(),
         "command": " ".join(["holotype", *map(without_folders, sys.argv[1:])]),
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in PACKAGES},
+        "versions": dict(versions()),
         "hardware": hardware(compute.device, world_size()),
         "processes": world_size(),
         "precision": compute.precision,
@@ -51,6 +51,12 @@ def describe(backbone: Backbone, table: Table, compute: Compute) -> dict[str, An
             "unreadable": int((~table.usable).sum()),
         },
     }
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Of the packages that numbers depend on. Each is looked for on the disk."""
+    return {name: version(name) for name in PACKAGES}
 
 
 def licensed(backbone: Backbone) -> dict[str, str]:
