@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def ask_for(name: str, top: Path, results: Records) -> Iterator[Asked]:
     if not records:
         return
     for path in sorted((top / "experiments").glob("*.yaml")):
-        study = read_study(path)
+        study = read_once(path, path.stat().st_mtime_ns)
         for row in study.rows.values():
             if row.method != name or row.record is not None:
                 continue
@@ -109,6 +110,12 @@ def ask_for(name: str, top: Path, results: Records) -> Iterator[Asked]:
                     usual = resolve(row.method, dataset, row.preset)
                 if usual:
                     yield Asked(study, row, usual.preset, other_settings(experiment, usual), found)
+
+
+@cache
+def read_once(path: Path, changed: int) -> Study:
+    """Each card asks every study. changed: when the file was, since it may be another by now."""
+    return read_study(path)
 
 
 def preset_of(experiment: Experiment, row: StudyRow, dataset: str, k: int) -> Experiment | None:

@@ -18,12 +18,7 @@ pytest.importorskip("ray", reason="the extra `ray` is not installed")
 TOP = Path(__file__).resolve().parents[2]
 SCRIPT = TOP / "examples" / "ray_train.py"
 PUBLISHED_HEADS = True  # as in the processes that are started here
-QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_worker_niceness": "0",
-    "RAY_prestart_worker_first_driver": "0",  # two that Ray Train has no use for
-    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
-}
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 
 
 @pytest.mark.ray
