@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, Union
 
 T = TypeVar("T")
+KINDS: dict[type[Any], dict[str, Any]] = {}
+"""Class -> the types of its fields: Python works them out anew each time, and a discovery has many categories."""
 TOLD = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "null"}
 
 
@@ -49,10 +51,6 @@ def _dataclass(cls: type[Any], content: Any, key: str, every: bool) -> Any:
     return cls(
         **{name: _value(kinds[name], value, _join(key, name), every) for name, value in content.items()}
     )
-
-
-KINDS: dict[type[Any], dict[str, Any]] = {}
-"""Class -> the types of its fields: Python works them out anew each time, and a discovery has many categories."""
 
 
 def _kinds(cls: type[Any]) -> dict[str, Any]:
