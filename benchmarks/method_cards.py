@@ -142,7 +142,8 @@ def measurements(name: str, top: Path, results: Records) -> Iterator[str]:
     yield (
         f"[How to read this table]({READING}), and [what the backbones have seen]({READING}#the-backbone). "
         "Presets as they stand in this version; what else was tried is in [the studies](../experiments.md). "
-        "Seconds: of training, the mean over seeds, with the number of runs that trained at once in the process."
+        "Seconds: of training, the mean over seeds, with the number of runs that trained at once in the process. "
+        "A few runs shared the GPU with a second process and took longer than they would alone."
     )
     if any(setting.startswith("method.") for one in rows for setting in one.other):
         yield (

@@ -98,7 +98,7 @@ GOLDEN = """
 32-uno
     uno-as-run 1, uno-queue 1, uno-prior 1, uno-means 1
 33-exact-pairs
-    debgcd 0, rpc 0
+    debgcd 5, rpc 5
 34-two-blocks
     debgcd 2, debgcd-two 2, debgcd-two-third 2, debgcd-two-tenth 2
 35-two-blocks-confirm
@@ -106,7 +106,9 @@ GOLDEN = """
 36-more-views
     debgcd 0, rpc 0
 37-few-known
-    simgcd 5, rpc 5, no-align 0, align-tenth 0, no-new 0, no-debias 0, no-heads 0
+    simgcd 10, rpc 10, no-align 10, align-tenth 10, no-new 10, no-debias 10, no-heads 10
+38-few-known-confirm
+    simgcd 10, rpc 10, no-new 10
 ablation
     rpc 10, no-fusion 10, no-align 10, no-new 10
 blocks
