@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from holotype.errors import InputError
 from holotype.machine.rules import Count, Positive, Times, Weight
-from holotype.methods.base import Batch, Card, Moment, Now, Rate, Stage, Task
+from holotype.methods.base import Batch, Card, Images, Moment, Now, Rate, Stage, Task
 from holotype.methods.schedule import linear_warmup
 from holotype.methods.simgcd import RECIPES, Recipes, SimGCD, SimGCDConfig, joined
 from holotype.models.prompts import PixelPrompt, PixelPrompted, called_frozen, frame_width, patch_size
@@ -180,7 +180,9 @@ class SPTNet(SimGCD):
     def balance(self, q: Tensor, now: Now) -> Tensor:
         return now["me_share"] * super().balance(q, now)
 
-    def before_epoch(self, stage: Stage, epoch: int, images: Any) -> None:
+    def before_epoch(self, stage: Stage, epoch: int, images: Images) -> None:
+        if stage.name == SIMGCD:
+            super().before_epoch(stage, epoch, images)
         self.model_steps.zero_()
 
     def diagnostics(self) -> dict[str, Tensor]:
