@@ -109,6 +109,12 @@ GOLDEN = """
     simgcd 10, rpc 10, no-align 10, align-tenth 10, no-new 10, no-debias 10, no-heads 10
 38-few-known-confirm
     simgcd 10, rpc 10, no-new 10
+39-start
+    debgcd 0, debgcd-centres 0, rpc 0, rpc-centres 0
+40-start-cifar
+    rpc 0, rpc-centres 0
+41-start-sample
+    simgcd 10, simgcd-centres 0, rpc 10, rpc-centres 0
 ablation
     rpc 10, no-fusion 10, no-align 10, no-new 10
 blocks

@@ -13,6 +13,7 @@ import pytest
 from holotype.cli.cut import EDITS
 from holotype.cluster.unevenness import LEAST_LABELS, SPREAD
 from holotype.discovery.several import FEWEST, QUICK
+from holotype.methods.simgcd import SimGCDConfig
 
 TOP = Path(__file__).resolve().parents[2]
 PAGE = (TOP / "docs" / "stability.md").read_text(encoding="utf-8")
@@ -91,6 +92,28 @@ def test_what_is_said_of_the_deviation() -> None:
     errors = [np.mean([one["error"][name] for one in five["collections"]]) for name in ("one", "several")]
     errors.append(np.mean([one["error"]["several"] for one in eight["collections"]]))
     assert "{:.3f} with one training, {:.3f} with five, {:.3f} with eight".format(*errors) in PAGE
+
+
+def test_where_new_categories_begin() -> None:
+    parts = {"anywhere": "confirmed", "at centres": "centres-confirmed"}
+    for head, part in parts.items():
+        five, eight = (record(f"{part}-{n}")["summary"] for n in (5, 8))
+        told = [five["one, chosen sizes"], five["now"], eight["now"]]
+        assert row(head) == [f"{one['mean']:.2f} ± {one['deviation']:.2f}" for one in told]
+    before, now = record("confirmed-5")["summary"]["before"], record("centres-confirmed-5")["summary"]["now"]
+    assert f"with five of them, and it is {now['deviation'] / before['deviation']:.2f}" in PAGE
+    assert SimGCDConfig().start == "random"
+    pairs = zip(*(record(f"{part}-8")["collections"] for part in parts.values()), strict=True)
+    moved = [
+        mean(centres["all"][centres["chosen"]]["several"])
+        - mean(anywhere["all"][anywhere["chosen"]]["several"])
+        for anywhere, centres in pairs
+    ]
+    assert f"the twelve move by {min(moved):.1f} to {max(moved):+.1f} points" in PAGE
+    centres = record("centres-confirmed-5")
+    assert centres["command"] in PAGE
+    assert f"commit {centres['commit']}, two CPU cores" in PAGE
+    assert record("centres-confirmed-8")["commit"] == centres["commit"]
 
 
 def test_the_purity_of_what_comes_back() -> None:
