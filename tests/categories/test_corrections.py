@@ -12,6 +12,7 @@ import pytest
 from holotype.categories.corrections import Applied, apply_edits, apply_log
 from holotype.categories.edits import Edit, append_edits
 from holotype.categories.found import Discovery
+from holotype.categories.relations import all_words
 from holotype.report.data import choose, page_data
 from report.made import make_discovery
 
@@ -42,6 +43,24 @@ def test_the_given_discovery_is_not_changed(found):
     apply_edits(found, [edit("rename", "", "new-01", "Hawk"), edit("merge", "", "new-02", "new-03")])
     pd.testing.assert_frame_equal(found.images, before)
     assert [(c.id, c.name, c.n) for c in found.categories] == [(c.id, c.name, c.n) for c in categories]
+
+
+def test_words_name_known_classes_as_they_are_called_now(found):
+    known = found.known
+    for category, words in zip(found.categories, all_words(found.categories, known, known), strict=True):
+        category.words = words
+    new = next(c for c in found.categories if c.kind == "novel" and c.words.startswith("closest to"))
+    named = next(name for name in known if f"closest to {name} " in new.words)
+    merged = next(c for c in found.categories if c.kind == "novel" and c is not new)
+    edits = [edit("merge", "", merged.id, new.id), edit("rename", "", named, "red fox")]
+    applied = apply_edits(found, edits).discovery
+    after = applied.category(new.id).words
+    assert after.startswith(new.words.replace(named, "red fox"))
+    assert after.endswith(f"(before {merged.name} was merged into it)")
+    assert all("red fox" not in c.words or named in found.category(c.id).words for c in applied.categories)
+    assert named in new.words
+    again = apply_edits(applied, [*edits, edit("rename", "", named, "vixen", time="later")]).discovery
+    assert again.category(new.id).words == after.replace("red fox", "vixen")
 
 
 def test_rename(found):

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from holotype.categories.found import Category
-from holotype.categories.relations import UNSURE_SHARE, WORST, Described, describe, in_words, suggest_names
+from holotype.categories.relations import (
+    UNSURE_SHARE,
+    WORST,
+    Described,
+    describe,
+    in_words,
+    renamed_words,
+    suggest_names,
+)
 
 KNOWN = ("Sneaker", "Sandal", "Bag")
 IDS = [*KNOWN, "new-01", "new-02", "new-03"]
@@ -298,3 +306,17 @@ def test_words_use_the_names_that_people_gave():
         assert other.words == words
         if other.kind == "novel":
             assert other.suggested == one.suggested.replace("near ", "near dear ")
+
+
+def test_renamed_classes_are_told_by_their_new_names_and_nothing_else_is_changed():
+    words = "closest to fox 0.71 and fox and hound 0.55; unlike dog"
+    assert renamed_words(words, {"fox": "dog", "dog": "fox"}) == (
+        "closest to dog 0.71 and fox and hound 0.55; unlike fox"
+    )
+    assert renamed_words(words, {"fox and hound": "pack"}) == "closest to fox 0.71 and pack 0.55; unlike dog"
+    assert renamed_words(words, {"ox": "cow", "unlike": "like", "0.71": "1"}) == words
+    nowhere = "like no known class in particular; nearest a.b -0.02 (before new-01 was merged into it)"
+    assert renamed_words(nowhere, {"a.b": "c"}) == nowhere.replace("a.b", "c")
+    assert renamed_words(nowhere, {"a?b": "c", "new-01": "d"}) == nowhere
+    assert renamed_words("split off by hand", {"hand": "foot"}) == "split off by hand"
+    assert renamed_words(words, {}) == words

@@ -6,7 +6,8 @@ or with the centre of a category (mean of the images placed in it). docs/relatio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -269,6 +270,15 @@ def in_words(
     if len(order) > 2 and last not in close and lower:
         text += f"; unlike {known[last]}"
     return text
+
+
+def renamed_words(words: str, names: Mapping[str, str]) -> str:
+    """What `in_words` said, with known classes as they are called now. names: by those of before."""
+    if not names:
+        return words
+    before = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    place = rf"(closest to |nearest | and |; unlike )({before})(?= -?\d\.\d\d|$| \(before )"
+    return re.sub(place, lambda found: found[1] + names[found[2]], words)
 
 
 def suggest_names(categories: Sequence[Category], known: Sequence[str]) -> list[str]:

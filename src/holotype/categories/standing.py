@@ -17,6 +17,7 @@ from holotype.categories.exemplars import join, refresh, unmeasured
 from holotype.categories.facts import Edited
 from holotype.categories.found import Category, Discovery
 from holotype.categories.purity import set_purity
+from holotype.categories.relations import renamed_words
 
 MOVED, CONFIRMED, REJECTED = "moved by hand", "confirmed by hand", "rejected"
 """What the note of an image says after an edit; the next round reads it (discovery/constraints.py)."""
@@ -259,7 +260,12 @@ class Standing:
             if id in members:
                 members[id].add(path)
         typicality = dict(zip(self.path, self.given.images["typicality"].fillna(0), strict=True))
+        before = {
+            category.id: category.name for category in self.given.categories if category.kind == "known"
+        }
+        names = {name: by_id[id].name for id, name in before.items() if by_id[id].name != name}
         for category in kept:
+            category.words = renamed_words(category.words, names)
             if category.id in members:
                 refresh(category, members[category.id], typicality)
             if category.nearest and category.nearest not in by_id:
