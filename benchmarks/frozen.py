@@ -16,11 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holotype.cluster.kmeans import semi_supervised_centres
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.machine.device import Compute
-from holotype.methods.prototypes import STARTS
+from holotype.methods.prototypes import category_centres
 from holotype.methods.simgcd import SHARE_MOMENTUM, SHARE_POWER, SimGCDConfig
 from holotype.models.backbone import BackboneConfig, load_backbone
 from holotype.models.cache import CacheViews
@@ -69,9 +68,7 @@ def train_frozen(
     dim, bound = x.shape[2], 1 / math.sqrt(x.shape[2])
     heads = torch.stack([torch.empty(k, dim).uniform_(-bound, bound, generator=g) for g in draws])
     if start == "centres":
-        alike = torch.Generator().manual_seed(0)
-        centres = semi_supervised_centres(x[:, 0], label, k, n_init=STARTS, generator=alike)
-        heads = unit(centres) * heads.norm(dim=-1, keepdim=True)
+        heads = unit(category_centres(x[:, 0], label, k)) * heads.norm(dim=-1, keepdim=True)
     layers = torch.eye(dim).repeat(len(seeds), 1, 1)
     learn = [heads.requires_grad_(), layers.requires_grad_()]
     optimiser = torch.optim.SGD(learn, lr=RATE, momentum=0.9, weight_decay=5e-5)

@@ -12,7 +12,7 @@ import pytest
 from holotype.categories.corrections import Applied, apply_edits, apply_log
 from holotype.categories.edits import Edit, append_edits
 from holotype.categories.found import Discovery
-from holotype.categories.relations import all_words
+from holotype.categories.wording import all_words
 from holotype.report.data import choose, page_data
 from report.made import make_discovery
 

@@ -17,7 +17,7 @@ from holotype.categories.exemplars import join, refresh, unmeasured
 from holotype.categories.facts import Edited
 from holotype.categories.found import Category, Discovery
 from holotype.categories.purity import set_purity
-from holotype.categories.relations import renamed_words
+from holotype.categories.wording import call_anew
 
 MOVED, CONFIRMED, REJECTED = "moved by hand", "confirmed by hand", "rejected"
 """What the note of an image says after an edit; the next round reads it (discovery/constraints.py)."""
@@ -260,12 +260,8 @@ class Standing:
             if id in members:
                 members[id].add(path)
         typicality = dict(zip(self.path, self.given.images["typicality"].fillna(0), strict=True))
-        before = {
-            category.id: category.name for category in self.given.categories if category.kind == "known"
-        }
-        names = {name: by_id[id].name for id, name in before.items() if by_id[id].name != name}
+        call_anew(kept, self.given.categories)
         for category in kept:
-            category.words = renamed_words(category.words, names)
             if category.id in members:
                 refresh(category, members[category.id], typicality)
             if category.nearest and category.nearest not in by_id:
@@ -277,9 +273,8 @@ class Standing:
         images["kind"] = [by_id[id].kind if id in by_id else "" for id in self.id]
         images["note"], images["doubtful"] = self.note, self.doubtful
         if self.given.facts.calibration_curve:
-            told = [
-                bool(g) or n in (MOVED, CONFIRMED) for g, n in zip(self.label_given, self.note, strict=True)
-            ]
+            said = zip(self.label_given, self.note, strict=True)
+            told = [bool(label) or note in (MOVED, CONFIRMED) for label, note in said]
             changed = [category for category in kept if category.id in self.touched]
             set_purity(changed, self.id, images["probability"].to_numpy(float), np.array(told, dtype=bool))
         facts = replace(self.given.facts, edits=self.edited())

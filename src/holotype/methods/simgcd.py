@@ -103,7 +103,7 @@ class SimGCD(Method):
 
     def before_epoch(self, stage: Stage, epoch: int, images: Images) -> None:
         if epoch == 0 and self.config.start == "centres":
-            self.classifier.begin_at(category_centres(images, self.task.k))
+            self.classifier.begin_at(category_centres(images.features(), images.label, self.task.k))
 
     def schedule(self, stage: Stage, at: Moment) -> dict[str, float]:
         c = self.config

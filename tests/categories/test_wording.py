@@ -1,0 +1,70 @@
+"""Categories in words: what is said of likeness to known classes, under the names these have now."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from holotype.categories.found import Category
+from holotype.categories.wording import call_anew, in_words, renamed_words, suggest_names
+
+
+@pytest.mark.parametrize(
+    ("signature", "usual", "words"),
+    [
+        ([0.71, 0.55, 0.05, 0.2], None, "closest to Sneaker 0.71 and Sandal 0.55; unlike Bag"),
+        ([0.71, 0.40, 0.05, 0.2], None, "closest to Sneaker 0.71; unlike Bag"),
+        ([0.72, 0.6, 0.5, 0.71], None, "closest to Sneaker 0.72 and Boot 0.71; unlike Bag"),
+        ([0.71, np.nan, np.nan, np.nan], None, "closest to Sneaker 0.71"),
+        ([np.nan] * 4, None, ""),
+        # everything here is like a sneaker, and nothing like a bag: that is not worth a word
+        (
+            [0.71, 0.55, 0.05, 0.2],
+            [0.8, 0.1, 0.05, 0.9],
+            "like no known class in particular; nearest Sneaker 0.71",
+        ),
+        ([0.71, 0.5, 0.3, 0.4], [0.4, 0.4, 0.0, 0.3], "closest to Sneaker 0.71"),
+    ],
+)
+def test_words(signature, usual, words) -> None:
+    usual = None if usual is None else np.array(usual)
+    assert in_words(signature, ["Sneaker", "Sandal", "Bag", "Boot"], usual=usual) == words
+
+
+def test_suggested_names_are_numbered_per_neighbour() -> None:
+    near = {"a": [1.0, 0.0], "b": [0.0, 1.0]}
+    categories = [Category("a", "a", "known", 1, signature=near["a"])]
+    categories += [
+        Category(f"new-{i}", f"new-{i}", "novel", 1, signature=near[x]) for i, x in enumerate("aba")
+    ]
+    expected = ["a", "near a, new 1", "near b, new 1", "near a, new 2"]
+    assert suggest_names(categories, ["a", "b"]) == expected
+
+
+def test_renamed_classes_are_told_by_their_new_names_and_nothing_else_is_changed():
+    words = "closest to fox 0.71 and fox and hound 0.55; unlike dog"
+    assert renamed_words(words, {"fox": "dog", "dog": "fox"}) == (
+        "closest to dog 0.71 and fox and hound 0.55; unlike fox"
+    )
+    assert renamed_words(words, {"fox and hound": "pack"}) == "closest to fox 0.71 and pack 0.55; unlike dog"
+    assert renamed_words(words, {"ox": "cow", "unlike": "like", "0.71": "1"}) == words
+    nowhere = "like no known class in particular; nearest a.b -0.02 (before new-01 was merged into it)"
+    assert renamed_words(nowhere, {"a.b": "c"}) == nowhere.replace("a.b", "c")
+    assert renamed_words(nowhere, {"a?b": "c", "new-01": "d"}) == nowhere
+    assert renamed_words("split off by hand", {"hand": "foot"}) == "split off by hand"
+    assert renamed_words(words, {}) == words
+
+
+def test_a_name_that_two_classes_exchange_goes_to_the_right_one() -> None:
+    def categories(first: str, second: str) -> list[Category]:
+        words = "closest to fox 0.71; unlike dog"
+        new = Category("new-01", "fox", "novel", 1, words=words)
+        return [Category("fox", first, "known", 1), Category("dog", second, "known", 1), new]
+
+    now = categories("dog", "fox")
+    call_anew(now, categories("fox", "dog"))
+    assert [category.words for category in now] == ["", "", "closest to dog 0.71; unlike fox"]
+    now = categories("fox", "dog")
+    now[2].name = "wolf"  # of a new category, which no words name
+    call_anew(now, categories("fox", "dog"))
+    assert now[2].words == "closest to fox 0.71; unlike dog"
