@@ -112,7 +112,18 @@ def test_where_new_categories_begin() -> None:
     assert f"the twelve move by {min(moved):.1f} to {max(moved):+.1f} points" in PAGE
     centres = record("centres-confirmed-5")
     assert centres["command"] in PAGE
-    assert f"commit {centres['commit']}, two CPU cores" in PAGE
+    chosen = record("centres-chosen-5")
+    assert chosen["command"] in PAGE
+    assert f"commits {centres['commit']} and {chosen['commit']}, seeds 0 to 24" in PAGE
+    seven = {one["collection"] for one in chosen["collections"]}
+    several = [
+        one["all"]["equal"]["several"]
+        for one in record("chosen-5")["collections"]
+        if one["collection"] in seven
+    ]
+    anywhere = f"{mean(map(mean, several)):.2f} ± {mean(stdev(one) ** 2 for one in several) ** 0.5:.2f}"
+    now = chosen["summary"]["now"]
+    assert f"five trainings have {now['mean']:.2f} ± {now['deviation']:.2f}, from anywhere {anywhere}" in PAGE
     assert record("centres-confirmed-8")["commit"] == centres["commit"]
 
 

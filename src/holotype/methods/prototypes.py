@@ -10,7 +10,7 @@ from holotype.cluster.kmeans import semi_supervised_centres
 from holotype.losses.precision import unit
 
 STARTS = 100
-"""Of the k-means that gives a classifier its first prototypes: the best of so many hardly depends on chance."""
+"""Of the k-means that gives a classifier its first prototypes; the best of them is kept."""
 
 
 def category_centres(f: Tensor, label: Tensor, k: int) -> Tensor:
