@@ -32,6 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    from .apart import register
+
+    register(config)
     config.option.loadscopereorder = (
         False  # files are handed out in the order below, not by their numbers of tests
     )

@@ -24,6 +24,7 @@ from .bucket import Bucket, bucket, only_here, s3_port
 from .packed import images_of, square, write_parquet, write_shards
 
 __all__ = ["bucket", "only_here", "s3_port"]
+OWN_PROCESS = True
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from tests.data.bucket import Bucket, bucket, only_here, s3_port
 from tests.data.packed import images_of, write_parquet, write_tar
 
 __all__ = ["bucket", "only_here", "s3_port"]
+OWN_PROCESS = True
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sources.md").read_text(encoding="utf-8")
 COMMANDS = [

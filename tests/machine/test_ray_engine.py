@@ -26,6 +26,7 @@ from slice_jobs import WriteSlice, tried
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+OWN_PROCESS = True
 
 TESTS = Path(__file__).resolve().parent.parent
 QUICK = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,9 +44,14 @@ class Hub:
 @contextmanager
 def serving() -> Iterator[Hub]:
     hub = Hub()
+    lines: list[socket.socket] = []
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            lines.append(self.connection)
 
         def do_HEAD(self) -> None:
             self.reply(with_body=False)
@@ -73,5 +80,8 @@ def serving() -> Iterator[Hub]:
         yield hub
     finally:
         server.shutdown()
+        for line in lines:  # a client keeps its line open, and a thread here would wait at it for ever
+            with contextlib.suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
         server.server_close()
         thread.join()
