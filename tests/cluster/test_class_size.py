@@ -14,9 +14,12 @@ from holotype.cluster import count
 from holotype.cluster.class_size import (
     MUTUAL,
     NEAREST,
+    SHARED,
+    STRESS,
     World,
     _count,
     _mutual,
+    _shared,
     measure_classes,
 )
 
@@ -81,22 +84,39 @@ def test_counts_against_a_loop() -> None:
     similarity.fill_diagonal_(-9)
     order = similarity.argsort(1, descending=True)
     found = list(_count(features, label.numpy(), 5))
-    assert len(found) == len(NEAREST) + len(MUTUAL)
-    for at, (m, one) in enumerate(zip((*NEAREST, *MUTUAL), found, strict=True)):
-        mutual = at >= len(NEAREST)
+    assert len(found) == len(NEAREST) + len(MUTUAL) + len(NEAREST)
+    kinds = ["plain"] * len(NEAREST) + ["mutual"] * len(MUTUAL) + ["shared"] * len(NEAREST)
+    few = [set(row) for row in order[:, :SHARED].tolist()]
+    for kind, m, one in zip(kinds, (*NEAREST, *MUTUAL, *NEAREST), found, strict=True):
         both, same, other = np.zeros(5), np.zeros(5), np.zeros((5, 5))
         for i in (label >= 0).nonzero().flatten().tolist():
+            group = np.mean([len(few[i] & few[j]) / SHARED for j in few[i]])
             for j in order[i, :m].tolist():
-                if mutual and i not in order[j, :m].tolist():
+                if kind == "mutual" and i not in order[j, :m].tolist():
                     continue
                 c, d = int(label[i]), int(label[j])
-                both[c] += 1
-                same[c] += c == d
-                if d >= 0 and c != d:
-                    other[c, d] += 1
-        assert np.array_equal(one.all, both)
-        assert np.array_equal(one.same, same)
-        assert np.array_equal(one.other.toarray(), other)
+                counts = (len(few[i] & few[j]) / SHARED * group) ** STRESS if kind == "shared" else 1.0
+                both[c] += counts
+                same[c] += counts * (c == d)
+                other[c, d] += counts * (d >= 0 and c != d)
+        # a pair that shares much counts as several, one that shares little as a part of one; all as many as they are
+        scale = int((label >= 0).sum()) * m / both.sum() if kind == "shared" else 1.0
+        np.testing.assert_allclose(one.all, scale * both)
+        np.testing.assert_allclose(one.same, scale * same)
+        np.testing.assert_allclose(one.other.toarray(), scale * other, atol=1e-12)
+
+
+def test_pairs_that_share_their_nearest_are_more_often_of_one_class() -> None:
+    features, label = world(20, 30, 20, share=1.0, noise=0.3)
+    found = list(_count(features, label.numpy(), 20))
+    plain, shared = found[: len(NEAREST)], found[-len(NEAREST) :]
+    for one, other in zip(plain, shared, strict=True):
+        assert other.same.sum() / other.all.sum() > 1.1 * one.same.sum() / one.all.sum()
+
+
+def test_images_without_any_shared_neighbour_are_counted_the_other_ways() -> None:
+    near = np.array([[1], [2], [3], [0]])
+    assert not _shared(near, np.arange(4)).any()
 
 
 def test_pairs_among_each_others_nearest() -> None:
@@ -129,10 +149,11 @@ def test_the_number_that_a_world_without_chance_gives() -> None:
     ("n_classes", "each", "n_known", "share"), [(20, 20, 10, 0.5), (40, 30, 10, 0.5), (30, 30, 20, 0.3)]
 )
 def test_separate_classes_are_counted(n_classes: int, each: int, n_known: int, share: float) -> None:
-    found = measure_classes(*world(n_classes, each, n_known, share))
-    assert found is not None
-    assert found.k == pytest.approx(n_classes, rel=0.12)
-    assert found.low < n_classes < found.high
+    for seed in range(10):
+        found = measure_classes(*world(n_classes, each, n_known, share, seed=seed))
+        assert found is not None
+        assert found.k == pytest.approx(n_classes, rel=0.04)
+        assert round(found.low) <= n_classes <= round(found.high)
 
 
 def test_classes_that_run_into_each_other_are_counted_too() -> None:

@@ -11,8 +11,10 @@ A class with l labelled images then has n = 1 + (l - 1) / r images (the image it
 in r), and if new classes are as large as known ones in the mean, there are K = N / n categories. No hidden label is
 read, nothing is trained, and no clustering has to succeed: what the features cannot tell apart is counted out by b.
 
-How sure that is, a bootstrap over the known classes says. Several neighbourhoods are counted (the 3 to 30 nearest, and
-those among the nearest of each other), and joined by how much each of them moves.
+How sure that is, a bootstrap over the known classes says. Several neighbourhoods are counted, and joined by how much
+each of them moves: the 3 to 30 nearest; those among the nearest of each other; and the 3 to 30 nearest where a pair
+counts by how many near images it shares. The last looks where classes lie apart, and so has less to count out. Who is
+labelled plays no part in that, so it favours no answer.
 """
 
 from __future__ import annotations
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
 NEAREST = (3, 5, 8, 12, 20, 30)
 MUTUAL = (8, 15, 30)
 """How many nearest images are looked at; the second only those that have the image among theirs too."""
+SHARED, STRESS = 10, 2
+"""Among how many nearest of each two images are looked for that they share; and the power of that share."""
+CHUNK = 1000
+"""Images whose shared neighbours are looked for at a time."""
 REDRAWN = 200
 """Drawings of the known classes, with replacement."""
 LOST = 0.1
@@ -124,9 +130,16 @@ def _count(
     near = nearest(centred, most)[1].cpu().numpy()
     labelled = np.flatnonzero(label >= 0)
     for m in (m for m in NEAREST if m <= most):
-        yield _tally(label, np.repeat(labelled, m), near[labelled, :m].ravel(), n_classes, weight)
+        there = near[labelled, :m].ravel()
+        yield _tally(label, np.repeat(labelled, m), there, n_classes, _counts(there, weight))
     for m in (m for m in MUTUAL if m <= most):
-        yield _tally(label, *_mutual(near[:, :m], labelled), n_classes, weight)
+        source, there = _mutual(near[:, :m], labelled)
+        yield _tally(label, source, there, n_classes, _counts(there, weight))
+    stress = _shared(near, labelled) ** STRESS
+    for m in (m for m in NEAREST if m <= most and stress[:, :m].any()):
+        there, some = near[labelled, :m].ravel(), stress[:, :m].ravel()
+        counts = some / some.mean() * _counts(there, weight)
+        yield _tally(label, np.repeat(labelled, m), there, n_classes, counts)
 
 
 def _mutual(near: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -141,13 +154,29 @@ def _mutual(near: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return source[both], there[both]
 
 
+def _counts(there: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """As how many images each neighbour counts."""
+    return np.ones(len(there)) if weight is None else weight[there]
+
+
+def _shared(near: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """(len(rows), m) the share of their nearest that two images have in common, times the mean of it over the nearest
+    of the first: high where the first lies in a group that is apart. near: (N, m)."""
+    found = np.empty((len(rows), near.shape[1]))
+    few = near[:, :SHARED]
+    for part in np.array_split(np.arange(len(rows)), max(1, len(rows) // CHUNK)):
+        mine, theirs = few[rows[part]][:, None, :, None], few[near[rows[part]]][:, :, None, :]
+        found[part] = (mine == theirs).any(3).mean(2)
+    return np.asarray(found * found[:, :SHARED].mean(1, keepdims=True))
+
+
 def _tally(
-    label: np.ndarray, source: np.ndarray, there: np.ndarray, n_classes: int, weight: np.ndarray | None
+    label: np.ndarray, source: np.ndarray, there: np.ndarray, n_classes: int, counts: np.ndarray
 ) -> Neighbours:
+    """Of pairs (source, there). counts: (pairs,) as how many each counts."""
     from scipy.sparse import csr_array
 
     mine, theirs = label[source], label[there]
-    counts = np.ones(len(there)) if weight is None else weight[there]
     same, foreign = mine == theirs, (theirs >= 0) & (mine != theirs)
     return Neighbours(
         np.bincount(mine, counts, minlength=n_classes),

@@ -56,7 +56,7 @@ LOOK_WORK = 10_000_000
 """K times images of all looks together, which the time of k-means grows with."""
 FINER = 8
 """Most rounds in which a clear peak of that curve is looked at more closely."""
-ESTIMATOR = 2
+ESTIMATOR = 3
 """Raised when the same images give another estimate: those of before are then not taken."""
 
 
