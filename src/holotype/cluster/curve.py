@@ -19,8 +19,8 @@ RUNS = 4
 BANDWIDTH = 0.2
 """Of the smoothing, in log K."""
 CURVE_SPREAD = 0.4
-"""Of log K, where the curve speaks beside the neighbours. It speaks with its upper end, which is hardly too low (its best
-value is, by half); that spreads by 0.2 to 0.3, but leans to the same side as the neighbours."""
+"""Of log K, where the curve speaks beside the neighbours. It speaks with its upper end, which is hardly too low (its
+best value is, by half); that spreads by 0.2 to 0.3, but leans to the same side as the neighbours."""
 By = Literal["class sizes", "curve"]
 SILHOUETTE_TOLERANCE = 0.1
 """Silhouettes that differ by less than this share of the highest one are held for equal."""
@@ -105,8 +105,8 @@ def by_both(size: ClassSize, curve: CountEstimate, n_images: int, n_known: int, 
     """Neighbours and curve together, where the first alone are not sure. A clear silhouette decides as ever."""
     joined = by_class_size(size.joined(curve.high, CURVE_SPREAD), n_images, n_known, k_max)
     told = (
-        f"Neighbours of labelled images alone say {size.k:,.0f}, the labelled accuracy of k-means at most {curve.high:,}; "
-        "each counts by how sure it is."
+        f"Neighbours of labelled images alone say {size.k:,.0f}, the labelled accuracy of k-means at most "
+        f"{curve.high:,}; each counts by how sure it is."
     )
     return with_curve(dataclasses.replace(joined, words=f"{joined.words} {told}"), curve.points)
 
