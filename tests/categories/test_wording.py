@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from holotype.categories.found import Category
-from holotype.categories.wording import call_anew, in_words, renamed_words, suggest_names
+from holotype.categories.wording import call_anew, in_words, renamed_suggestion, renamed_words, suggest_names
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,26 @@ def test_a_name_that_two_classes_exchange_goes_to_the_right_one() -> None:
     now[2].name = "wolf"  # of a new category, which no words name
     call_anew(now, categories("fox", "dog"))
     assert now[2].words == "closest to fox 0.71; unlike dog"
+
+
+def test_suggested_names_follow_the_known_classes() -> None:
+    def categories(first: str, second: str) -> list[Category]:
+        known = [
+            Category(id, name, "known", 1, suggested=id) for id, name in (("fox", first), ("dog", second))
+        ]
+        return [*known, *(Category(f"new-0{i}", f"new-0{i}", "novel", 1) for i in (1, 2, 3))]
+
+    now = categories("red fox", "dog")
+    for category, suggested in zip(now[2:], ("near fox, new 1", "near dog, new 1", "new 1"), strict=True):
+        category.suggested = suggested
+    call_anew(now, categories("fox", "dog"))
+    told = ["red fox", "dog", "near red fox, new 1", "near dog, new 1", "new 1"]
+    assert [category.suggested for category in now] == told
+
+
+def test_a_suggested_name_is_taken_whole() -> None:
+    names = {"fox": "red fox", "new 1": "x", "a, new 2": "b"}
+    assert renamed_suggestion("near fox, new 12", names) == "near red fox, new 12"
+    assert renamed_suggestion("near a, new 2, new 3", names) == "near b, new 3"
+    for other in ("", "new 1", "near foxes, new 1", "near fox", "fox, new 1"):
+        assert renamed_suggestion(other, names) == other

@@ -62,12 +62,17 @@ def in_words(
 
 
 def call_anew(categories: Sequence[Category], before: Sequence[Category]) -> None:
-    """After edits: words name known classes as these are called now. before: the categories with the names of then."""
+    """After edits: words and suggested names name known classes as these are called now. before: the categories with
+    the names of then."""
     now = {category.id: category.name for category in categories}
     then = {category.id: category.name for category in before if category.kind == "known"}
     names = {name: now[id] for id, name in then.items() if now[id] != name}
     for category in categories:
         category.words = renamed_words(category.words, names)
+        if category.kind == "known":
+            category.suggested = category.name if category.suggested else ""
+        else:
+            category.suggested = renamed_suggestion(category.suggested, names)
 
 
 def renamed_words(words: str, names: Mapping[str, str]) -> str:
@@ -77,6 +82,12 @@ def renamed_words(words: str, names: Mapping[str, str]) -> str:
     before = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     place = rf"(closest to |nearest | and |; unlike )({before})(?= -?\d\.\d\d|$| \(before )"
     return re.sub(place, lambda found: found[1] + names[found[2]], words)
+
+
+def renamed_suggestion(suggested: str, names: Mapping[str, str]) -> str:
+    """What `suggest_names` gave a new category, likewise."""
+    found = re.fullmatch(r"near (.+), new (\d+)", suggested, re.DOTALL)
+    return f"near {names[found[1]]}, new {found[2]}" if found and found[1] in names else suggested
 
 
 def suggest_names(categories: Sequence[Category], known: Sequence[str]) -> list[str]:
