@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from pairs import interval as paired
 
 FIGURES = ("round 1", "corrected", "round 2")
 NUMBERS = (*FIGURES, "others")
@@ -58,14 +59,8 @@ def error_of(values: Sequence[float | None]) -> float | None:
 
 
 def interval(differences: Sequence[float]) -> list[float] | None:
-    """95 % by Student's t; None of fewer than two."""
-    from scipy.stats import t
-
-    mean, error = mean_of(differences), error_of(differences)
-    if mean is None or error is None:
-        return None
-    reach = float(t.ppf(0.975, len(differences) - 1)) * error
-    return [round(mean - reach, 2), round(mean + reach, 2)]
+    """Its ends, 95 %; None of fewer than two."""
+    return [round(end, 2) for end in paired(differences)[1:]] if len(differences) > 1 else None
 
 
 # -- told ---------------------------------------------------------------------------------------------------
