@@ -115,6 +115,8 @@ GOLDEN = """
     rpc 0, rpc-centres 0
 41-start-sample
     simgcd 10, simgcd-centres 0, rpc 10, rpc-centres 0
+42-counted-sample
+    rpc 10, rpc-auto 0
 ablation
     rpc 10, no-fusion 10, no-align 10, no-new 10
 blocks
