@@ -61,7 +61,7 @@ def run_apart(session: pytest.Session, file: Path) -> tuple[dict[str, list[pytes
     chosen = [item.nodeid for item in session.items if item.path == file]
     # what is meant for the processes of this run, such as a file that each would write, is not for that one
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *chosen]
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *chosen]
     with TemporaryDirectory() as folder:
         place, out = Path(folder) / "reports", Path(folder) / "out"
         place.touch()
