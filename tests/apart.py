@@ -39,7 +39,7 @@ class Apart:
     """In the process that has other files too: tests of such a file are reported as they went in its own."""
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
         if not getattr(item.getparent(pytest.Module).obj, "OWN_PROCESS", False):  # type: ignore[union-attr]
             return None
         reports, said = run_apart(item.session, item.path)
@@ -47,6 +47,8 @@ class Apart:
         for report in reports.get(item.nodeid) or [_never_ended(item, said)]:
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        # folders that a test before left set up for this one: pytest takes them down after a test, and none ran here
+        item.session._setupstate.teardown_exact(nextitem)
         return True
 
 
