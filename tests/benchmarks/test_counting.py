@@ -62,7 +62,12 @@ def test_the_page_shows_what_was_recorded() -> None:
     folder = top / "experiments" / "results" / "counting"
     records = [folder / f"{name}.json" for name in ("embedded", "small", "small-whole")]
     shown = counting.tables([json.loads(path.read_text()) for path in records])
-    assert shown in (top / "docs" / "how-many.md").read_text()
+    page = (top / "docs" / "how-many.md").read_text()
+    assert shown in page
+    fresh = json.loads((folder / "embedded-more.json").read_text())["problems"]
+    n, off, bias, holds, _ = counting._summary([one for one in fresh if " " in one["name"]]).split(" | ")
+    assert f"On {n} more random problems" in page
+    assert f"it is off by {off} with a bias of {bias}, and the range holds the truth in {holds}." in page
 
 
 def test_a_file_to_write_must_be_named(capsys) -> None:
