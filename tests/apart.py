@@ -40,7 +40,7 @@ class Apart:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-        if not getattr(item.getparent(pytest.Module).obj, "OWN_PROCESS", False):  # type: ignore[union-attr]
+        if not getattr(getattr(item, "module", None), "OWN_PROCESS", False):
             return None
         reports, said = run_apart(item.session, item.path)
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)

@@ -36,6 +36,17 @@ import os, pathlib
 def test_other():
     pathlib.Path("other").write_text(str(os.getpid()))
 """
+WENT = {
+    "test_first": "PASSED",
+    "test_other": "PASSED",
+    "test_passes": "PASSED",
+    "test_some[1]": "PASSED",
+    "test_some[2]": "FAILED",
+    "test_skips": "SKIPPED",
+    "test_falls": "PASSED",
+    "test_last": "PASSED",
+}
+"""How the tests go where none falls."""
 
 
 def outcome(folder: Path, *words: str, falls: str = "pass", before: str = "") -> tuple[str, dict[str, str]]:
@@ -65,16 +76,7 @@ def outcome(folder: Path, *words: str, falls: str = "pass", before: str = "") ->
 @pytest.mark.parametrize("words", [(), ("-n", "2", "--dist", "loadfile")])
 def test_they_are_reported_as_they_went(tmp_path: Path, words: tuple[str, ...]) -> None:
     said, went = outcome(tmp_path, *words)
-    assert went == {
-        "test_first": "PASSED",
-        "test_other": "PASSED",
-        "test_passes": "PASSED",
-        "test_some[1]": "PASSED",
-        "test_some[2]": "FAILED",
-        "test_skips": "SKIPPED",
-        "test_falls": "PASSED",
-        "test_last": "PASSED",
-    }
+    assert went == WENT
     assert "the number is two" in said
     assert "1 failed, 6 passed, 1 skipped" in said
     assert (tmp_path / "own").read_text() != (tmp_path / "other").read_text()
@@ -87,16 +89,7 @@ def test_only_those_that_were_chosen_run(tmp_path: Path) -> None:
 
 def test_a_process_that_breaks_down_takes_no_other_file_with_it(tmp_path: Path) -> None:
     said, went = outcome(tmp_path, falls="os.abort()")
-    assert went == {
-        "test_first": "PASSED",
-        "test_other": "PASSED",
-        "test_passes": "PASSED",
-        "test_some[1]": "PASSED",
-        "test_some[2]": "FAILED",
-        "test_skips": "SKIPPED",
-        "test_falls": "FAILED",
-        "test_last": "FAILED",
-    }
+    assert went == WENT | {"test_falls": "FAILED", "test_last": "FAILED"}
     assert "The process of this file ended before the test did. It said:" in said
     assert "Fatal Python error: Aborted" in said
 
