@@ -64,10 +64,23 @@ def test_the_page_shows_what_was_recorded() -> None:
     shown = counting.tables([json.loads(path.read_text()) for path in records])
     page = (top / "docs" / "how-many.md").read_text()
     assert shown in page
-    fresh = json.loads((folder / "embedded-more.json").read_text())["problems"]
-    n, off, bias, holds, _ = counting._summary([one for one in fresh if " " in one["name"]]).split(" | ")
-    assert f"On {n} more random problems" in page
-    assert f"it is off by {off} with a bias of {bias}, and the range holds the truth in {holds}." in page
+    now, before = (
+        counting._summary(
+            [
+                one
+                for one in json.loads((folder / f"{name}.json").read_text())["problems"]
+                if " " in one["name"]
+            ]
+        ).split(" | ")
+        for name in ("embedded-more", "embedded-more-before")
+    )
+    assert f"On {now[0]} more random problems" in page
+    assert (
+        f"it is off by {now[1]} with a bias of {now[2]}, and the range holds the truth in {now[3]}." in page
+    )
+    assert (
+        f"the estimate before was off by {before[1]} with a bias of {before[2]}; now it is {now[1]}" in page
+    )
 
 
 def test_a_file_to_write_must_be_named(capsys) -> None:
