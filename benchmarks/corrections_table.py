@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from pairs import interval as paired
+from study_table import interval_of
 
 FIGURES = ("round 1", "corrected", "round 2")
 NUMBERS = (*FIGURES, "others")
@@ -60,7 +60,7 @@ def error_of(values: Sequence[float | None]) -> float | None:
 
 def interval(differences: Sequence[float]) -> list[float] | None:
     """Its ends, 95 %; None of fewer than two."""
-    return [round(end, 2) for end in paired(differences)[1:]] if len(differences) > 1 else None
+    return [round(end, 2) for end in interval_of(differences)] if len(differences) > 1 else None
 
 
 # -- told ---------------------------------------------------------------------------------------------------

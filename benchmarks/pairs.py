@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from script import one_sentence
-from study_table import name_of
+from study_table import interval_of, name_of
 
 from holotype.errors import InputError
 from holotype.runs.record import Record
@@ -34,16 +34,6 @@ SIGNS = {2: (1, -1), 4: (1, -1, -1, 1)}
 """Of the rows, by how many there are."""
 Scored = dict[int, np.ndarray]
 """Seed -> (3,) All, Old and New in per cent; NaN where there is no such image."""
-
-
-def interval(differences: Sequence[float] | np.ndarray) -> tuple[float, float, float]:
-    """Mean and ends, 95 % by Student's t."""
-    from scipy.stats import t
-
-    n = len(differences)
-    mean = float(np.mean(differences))
-    reach = float(t.ppf(0.975, n - 1)) * float(np.std(differences, ddof=1)) / math.sqrt(n)
-    return mean, mean - reach, mean + reach
 
 
 def scores_of(name: str, folder: Path, records: Sequence[Record]) -> Scored:
@@ -61,11 +51,9 @@ def scores_of(name: str, folder: Path, records: Sequence[Record]) -> Scored:
         for record in select(study, row, name_of(row.datasets[0]), records):
             values = [getattr(record.scores, score) for score in SCORES]
             of_seed = np.array([math.nan if value is None else 100 * value for value in values])
-            if record.identity.seed in found and not np.array_equal(
-                found[record.identity.seed], of_seed, True
-            ):
-                raise InputError(f"{name} has two records of seed {record.identity.seed}; name one study.")
-            found[record.identity.seed] = of_seed
+            seed = record.identity.seed
+            if not np.array_equal(found.setdefault(seed, of_seed), of_seed, equal_nan=True):
+                raise InputError(f"{name} has two records of seed {seed}; name one study.")
     return found
 
 
@@ -84,8 +72,8 @@ def told(seeds: Sequence[int], pairs: np.ndarray, left_out: int) -> str:
     cells = []
     for score, column in zip(SCORES, pairs.T, strict=True):
         if not np.isnan(column).any():
-            mean, low, high = interval(column)
-            cells.append(f"{score.title()} {mean:+.1f} ({low:.1f} to {high:.1f})")
+            low, high = interval_of(column.tolist())
+            cells.append(f"{score.title()} {column.mean():+.1f} ({low:.1f} to {high:.1f})")
     rest = f"; {left_out} other seeds are not in every row" if left_out else ""
     return f"{', '.join(cells)}\n{len(seeds)} seeds: {' '.join(map(str, seeds))}{rest}"
 

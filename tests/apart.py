@@ -57,12 +57,15 @@ def _never_ended(item: pytest.Item, said: str) -> pytest.TestReport:
     return pytest.TestReport(item.nodeid, item.location, {}, "failed", words, "call")
 
 
+def environment() -> dict[str, str]:
+    """Without what is meant for the processes of this run, such as a file that each would write."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+
+
 @cache
 def run_apart(session: pytest.Session, file: Path) -> tuple[dict[str, list[pytest.TestReport]], str]:
     """How each of the chosen tests of a file went, by its name, and the last words of its process."""
     chosen = [item.nodeid for item in session.items if item.path == file]
-    # what is meant for the processes of this run, such as a file that each would write, is not for that one
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *chosen]
     with TemporaryDirectory() as folder:
         place, out = Path(folder) / "reports", Path(folder) / "out"
@@ -71,7 +74,7 @@ def run_apart(session: pytest.Session, file: Path) -> tuple[dict[str, list[pytes
             subprocess.run(
                 words,
                 cwd=session.config.rootpath,
-                env=kept | {PLACE: str(place)},
+                env=environment() | {PLACE: str(place)},
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 timeout=SECONDS,

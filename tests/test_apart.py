@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.apart import environment
 
 TOP = Path(__file__).resolve().parents[1]
 OWN = """
@@ -60,11 +61,10 @@ def outcome(folder: Path, *words: str, falls: str = "pass", before: str = "") ->
     ):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *words],
         cwd=folder,
-        env=env | {"PYTHONPATH": str(TOP)},
+        env=environment() | {"PYTHONPATH": str(TOP)},
         capture_output=True,
         text=True,
     )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -81,7 +80,7 @@ def serving() -> Iterator[Hub]:
     finally:
         server.shutdown()
         for line in lines:  # a client keeps its line open, and a thread here would wait at it for ever
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 line.shutdown(socket.SHUT_RDWR)
         server.server_close()
         thread.join()

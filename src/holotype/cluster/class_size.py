@@ -38,7 +38,7 @@ MUTUAL = (8, 15, 30)
 """How many nearest images are looked at; the second only those that have the image among theirs too."""
 SHARED, STRESS = 10, 2
 """Among how many nearest of each two images are looked for that they share; and the power of that share."""
-CHUNK = 1000
+AT_ONCE = 1000
 """Images whose shared neighbours are looked for at a time."""
 REDRAWN = 200
 """Drawings of the known classes, with replacement."""
@@ -129,16 +129,17 @@ def _count(
     centred = features.float() - features.float().mean(0)
     near = nearest(centred, most)[1].cpu().numpy()
     labelled = np.flatnonzero(label >= 0)
+    as_many = np.ones(len(label)) if weight is None else weight
     for m in (m for m in NEAREST if m <= most):
         there = near[labelled, :m].ravel()
-        yield _tally(label, np.repeat(labelled, m), there, n_classes, _counts(there, weight))
+        yield _tally(label, np.repeat(labelled, m), there, n_classes, as_many[there])
     for m in (m for m in MUTUAL if m <= most):
         source, there = _mutual(near[:, :m], labelled)
-        yield _tally(label, source, there, n_classes, _counts(there, weight))
+        yield _tally(label, source, there, n_classes, as_many[there])
     stress = _shared(near, labelled) ** STRESS
     for m in (m for m in NEAREST if m <= most and stress[:, :m].any()):
         there, some = near[labelled, :m].ravel(), stress[:, :m].ravel()
-        counts = some / some.mean() * _counts(there, weight)
+        counts = some / some.mean() * as_many[there]
         yield _tally(label, np.repeat(labelled, m), there, n_classes, counts)
 
 
@@ -154,17 +155,12 @@ def _mutual(near: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return source[both], there[both]
 
 
-def _counts(there: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
-    """As how many images each neighbour counts."""
-    return np.ones(len(there)) if weight is None else weight[there]
-
-
 def _shared(near: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """(len(rows), m) the share of their nearest that two images have in common, times the mean of it over the nearest
     of the first: high where the first lies in a group that is apart. near: (N, m)."""
     found = np.empty((len(rows), near.shape[1]))
     few = near[:, :SHARED]
-    for part in np.array_split(np.arange(len(rows)), max(1, len(rows) // CHUNK)):
+    for part in np.array_split(np.arange(len(rows)), max(1, len(rows) // AT_ONCE)):
         mine, theirs = few[rows[part]][:, None, :, None], few[near[rows[part]]][:, :, None, :]
         found[part] = (mine == theirs).any(3).mean(2)
     return np.asarray(found * found[:, :SHARED].mean(1, keepdims=True))
