@@ -23,8 +23,9 @@ from holotype.training.turns import train_in_turns
 
 SIZES = {"equal": False, "different": True}
 BACKBONE = "embedded"
-AT_ONCE = 3
+AT_ONCE = {"cpu": 3}
 """Whole trainings that take turns."""
+AT_ONCE_ELSEWHERE = 9
 
 
 def pool(
@@ -49,8 +50,9 @@ def pool(
         return np.load(kept)["p"][:seeds]
     files = [work / "whole" / f"{of.name}+{kind}+{steps}+{seed}.npz" for seed in range(seeds)]
     absent = [seed for seed, file in enumerate(files) if not file.is_file()]
-    for first in range(0, len(absent), AT_ONCE):
-        some = absent[first : first + AT_ONCE]
+    at_once = AT_ONCE.get(pick_device(device), AT_ONCE_ELSEWHERE)
+    for first in range(0, len(absent), at_once):
+        some = absent[first : first + at_once]
         for seed, p in zip(some, train_whole(of, some, SIZES[sizes], steps, device, start), strict=True):
             keep(files[seed], p)
     return np.stack([np.load(file)["p"] for file in files])

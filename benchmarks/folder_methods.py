@@ -1,0 +1,205 @@
+"""Which method suits a folder of photos? Several of them on small collections, trained as `holotype discover` trains.
+
+    python benchmarks/folder_methods.py cub4 cifar4 --methods simgcd,rpc --cub DIR/CUB_200_2011 --cifar DIR/cifar100-200
+    python benchmarks/folder_methods.py --table
+
+Collections: twenty.py. Each method trains every collection with nine seeds and its settings for a folder, and the
+images are placed where the nine agree, as a discovery places them. All of them are told the number of categories. The
+record is written after every nine trainings, and what it holds is not trained again.
+
+Rule, written before the runs. `holotype discover` trains with RPC. On cub4 to cub6 and cifar4 to cifar6, the method is
+looked for whose nine agree on the highest All in the mean. If that is not RPC and it lies at least a point above RPC,
+it is looked at once more, beside RPC alone, on collections that chose nothing: cub7 to cub12, cifar7 to cifar12 and the
+parts 0, 2, 4, 6 and 8 of the embedded sample. If its All minus that of RPC has a 95 % interval above 0 there, over
+collections and by Student's t, it becomes the method of `holotype discover`. Methods that train on images (PromptCAL,
+SPTNet) take too long for such collections on a CPU, and are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from frozen import STEPS
+from samples import given_words
+from script import one_sentence, read_record
+from stability import Judge
+from study_table import interval_of
+from twenty import Collection, find_collection
+
+from holotype.cluster.evaluate import clustering_accuracy
+from holotype.discovery.plan import make_plan, pick_preset, spread_epochs
+from holotype.discovery.several import train
+from holotype.errors import InputError
+from holotype.machine.device import Compute, pick_device
+from holotype.machine.files import write_text
+from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
+from holotype.runs.experiment import Experiment
+from holotype.runs.parts import Data
+from holotype.runs.prepared import Shelf
+from holotype.runs.provenance import commit, hardware
+from holotype.runs.settings import default_experiment
+from holotype.runs.views import stages_of, without_unusable_cache
+
+RECORD = Path("experiments/results/folders/methods.json")
+REFERENCE = "rpc"
+SEEDS = 9
+SCORES = ("all", "old", "new")
+Row = dict[str, Any]
+"""What a method made of a collection."""
+
+
+def plan_training(of: Collection, method: str, steps: int, device: str, backbone: str) -> Experiment:
+    """What a discovery with that method trains on this collection."""
+    plan = make_plan(len(of.table), steps, pick_device(device))
+    experiment = default_experiment(method, "images", pick_preset(method, pick_device(device)))
+    experiment.k, experiment.device, experiment.progress = of.k, device, False
+    experiment.backbone, experiment.cache_views = BackboneConfig(backbone), plan.cache_views
+    experiment.train.epochs = spread_epochs(plan.epochs, stages_of(experiment))
+    experiment.train.batch_size = plan.batch_size
+    return without_unusable_cache(experiment)
+
+
+def measure(of: Collection, experiment: Experiment, backbone: Backbone) -> Row:
+    """Scores of each of nine trainings, and of where they agree."""
+    started = time.monotonic()
+    table = dataclasses.replace(of.table, truth=None)
+    with tempfile.TemporaryDirectory() as folder:
+        experiment = dataclasses.replace(experiment, out=folder)
+        shelf = Shelf(data=Data(table, of.k), backbone=backbone)
+        found = train(experiment, range(SEEDS), shelf, table, of.k).trainings
+    assert found is not None
+    each = [scores(of, one) for one in found.together.trainings]
+    return {
+        "collection": of.name,
+        "method": experiment.method_name,
+        "images": len(of.table),
+        "k": of.k,
+        "one": {key: [one[key] for one in each] for key in SCORES},
+        "nine": scores(of, found.together.category),
+        "seconds": round(time.monotonic() - started, 1),
+    }
+
+
+def scores(of: Collection, category: np.ndarray) -> dict[str, float]:
+    """All, Old and New of the unlabelled images, in per cent."""
+    judge = Judge.make(of)
+    found = clustering_accuracy(judge.y[judge.free], category[judge.free], judge.n_known)
+    return {key: round(100 * getattr(found, key), 2) for key in SCORES}
+
+
+def summarise(rows: Sequence[Row]) -> dict[str, Row]:
+    """For each method: All of one training and of nine in the mean over collections, the deviation of one (the root of
+    the mean variance), and nine minus nine of the reference on each of the collections that both have."""
+    by = {(row["method"], row["collection"]): row for row in rows}
+    told = {}
+    for method in dict.fromkeys(row["method"] for row in rows):
+        own = [row for row in rows if row["method"] == method]
+        pairs = [
+            (row["nine"], by[REFERENCE, row["collection"]]["nine"])
+            for row in own
+            if (REFERENCE, row["collection"]) in by
+        ]
+        told[method] = {
+            "collections": len(own),
+            "one": float(np.mean([np.mean(row["one"]["all"]) for row in own])),
+            "deviation": float(np.sqrt(np.mean([np.var(row["one"]["all"], ddof=1) for row in own]))),
+            **{key: float(np.mean([row["nine"][key] for row in own])) for key in SCORES},
+            "minus": [mine["all"] - theirs["all"] for mine, theirs in pairs],
+        }
+    return told
+
+
+def table(rows: Sequence[Row]) -> str:
+    """As Markdown, the best first."""
+    told = sorted(summarise(rows).items(), key=lambda item: -item[1]["all"])
+    lines = [
+        f"| method | collections | All, one training | All, nine that agree | Old | New | All minus {REFERENCE} |",
+        "|---|---:|---:|---:|---:|---:|---|",
+    ]
+    for method, one in told:
+        pairs = one["minus"]
+        away = ""
+        if method != REFERENCE and len(pairs) > 1:
+            low, high = interval_of(pairs)
+            above = sum(pair > 0 for pair in pairs)
+            away = f"{np.mean(pairs):+.1f} ({low:.1f} to {high:.1f}), above in {above} of {len(pairs)}"
+        lines.append(
+            f"| {method} | {one['collections']} | {one['one']:.1f} ± {one['deviation']:.1f} | {one['all']:.1f} "
+            f"| {one['old']:.1f} | {one['new']:.1f} | {away} |"
+        )
+    return "\n".join(lines)
+
+
+def line(row: Row) -> str:
+    one, nine = row["one"]["all"], row["nine"]["all"]
+    return (
+        f"{row['collection']:12} {row['method']:10} one {np.mean(one):5.1f} ± {np.std(one, ddof=1):3.1f}, "
+        f"nine {nine:5.1f} ({row['seconds']:.0f} s)"
+    )
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("collection", nargs="*", help="cub4, cub4-uneven, cifar4, sample0, ...")
+    parser.add_argument("--methods", default=REFERENCE, help="separated by commas (default: rpc)")
+    parser.add_argument("--cub", type=Path, help="folder of CUB-200-2011")
+    parser.add_argument("--cifar", type=Path, help="folder of the CIFAR-100 sample")
+    parser.add_argument("--backbone", default="embedded", help="name or file (default: embedded)")
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or auto (default: cpu)")
+    parser.add_argument("--work", type=Path, default=Path("runs/folders"), help="where the sample is written")
+    parser.add_argument("--out", type=Path, default=RECORD, help=f"the record (default: {RECORD})")
+    parser.add_argument(
+        "--table", action="store_true", help="print the table of the record, and train nothing"
+    )
+    return parser
+
+
+@one_sentence
+def main(words: Sequence[str] | None = None) -> int:
+    given = make_parser().parse_args(words)
+    rows: list[Row] = (
+        read_record(given.out, ["rows"], "folder_methods.py")["rows"] if given.out.is_file() else []
+    )
+    if given.table:
+        print(table(rows))
+        return 0
+    if not given.collection:
+        raise InputError("Name the collections to train, such as cub4 or sample0, or ask for the --table.")
+    roots = {name: getattr(given, name) for name in ("cub", "cifar") if getattr(given, name)}
+    backbone = load_backbone(BackboneConfig(given.backbone))
+    made = {
+        "command": " ".join(["python", "benchmarks/folder_methods.py", *given_words(words)]),
+        "commit": commit(),
+        "hardware": hardware(Compute.on(given.device).device),
+        "backbone": backbone.name,
+        "steps": given.steps,
+        "seeds": SEEDS,
+    }
+    there = {(row["collection"], row["method"]) for row in rows}
+    for word in given.collection:
+        of = find_collection(word, roots, given.work)
+        for method in given.methods.split(","):
+            if (word, method) in there:
+                continue
+            experiment = plan_training(of, method, given.steps, given.device, given.backbone)
+            rows.append(measure(of, experiment, backbone) | {"made": made})
+            print(line(rows[-1]), flush=True)
+            write_text(given.out, json.dumps({"rows": rows}, indent=1) + "\n")
+    print(table(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
