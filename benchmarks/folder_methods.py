@@ -35,9 +35,10 @@ from stability import Judge
 from study_table import interval_of
 from twenty import Collection, find_collection
 
+from holotype.categories.agreement import Training, agree
 from holotype.cluster.evaluate import clustering_accuracy
 from holotype.discovery.plan import make_plan, pick_preset, spread_epochs
-from holotype.discovery.several import train
+from holotype.discovery.several import train_side_by_side
 from holotype.errors import InputError
 from holotype.machine.device import Compute, pick_device
 from holotype.machine.files import write_text
@@ -68,25 +69,35 @@ def plan_training(of: Collection, method: str, steps: int, device: str, backbone
     return without_unusable_cache(experiment)
 
 
-def measure(of: Collection, experiment: Experiment, backbone: Backbone) -> Row:
-    """Scores of each of nine trainings, and of where they agree."""
+def measure(of: Collection, experiment: Experiment, backbone: Backbone, kept: Path) -> Row:
+    """Scores of each of nine trainings, and of where they agree. kept: file for what they say."""
     started = time.monotonic()
     table = dataclasses.replace(of.table, truth=None)
     with tempfile.TemporaryDirectory() as folder:
         experiment = dataclasses.replace(experiment, out=folder)
         shelf = Shelf(data=Data(table, of.k), backbone=backbone)
-        found = train(experiment, range(SEEDS), shelf, table, of.k).trainings
-    assert found is not None
-    each = [scores(of, one) for one in found.together.trainings]
+        _, said = train_side_by_side(experiment, range(SEEDS), shelf)
+    seconds = time.monotonic() - started
+    category = np.stack([one.category.numpy() for one in said])
+    probability = np.stack([one.probability.float().numpy() for one in said])
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(kept, category=category.astype(np.int16), probability=probability.astype(np.float16))
+    each = [scores(of, one) for one in category]
     return {
         "collection": of.name,
         "method": experiment.method_name,
         "images": len(of.table),
         "k": of.k,
         "one": {key: [one[key] for one in each] for key in SCORES},
-        "nine": scores(of, found.together.category),
-        "seconds": round(time.monotonic() - started, 1),
+        "nine": scores(of, together(of, category, probability)),
+        "seconds": round(seconds, 1),
     }
+
+
+def together(of: Collection, category: np.ndarray, probability: np.ndarray) -> np.ndarray:
+    """(N,) where trainings place the images together. category, probability: (S, N)."""
+    voices = [Training(*one) for one in zip(category, probability, strict=True)]
+    return agree(voices, len(of.table.known), of.k).category
 
 
 def scores(of: Collection, category: np.ndarray) -> dict[str, float]:
@@ -158,7 +169,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--backbone", default="embedded", help="name or file (default: embedded)")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--device", default="cpu", help="cpu, cuda or auto (default: cpu)")
-    parser.add_argument("--work", type=Path, default=Path("runs/folders"), help="where the sample is written")
+    parser.add_argument(
+        "--work", type=Path, default=Path("runs/folders"), help="folder of what trainings say"
+    )
     parser.add_argument("--out", type=Path, default=RECORD, help=f"the record (default: {RECORD})")
     parser.add_argument(
         "--table", action="store_true", help="print the table of the record, and train nothing"
@@ -194,7 +207,8 @@ def main(words: Sequence[str] | None = None) -> int:
             if (word, method) in there:
                 continue
             experiment = plan_training(of, method, given.steps, given.device, given.backbone)
-            rows.append(measure(of, experiment, backbone) | {"made": made})
+            kept = given.work / "said" / f"{word}+{method}.npz"
+            rows.append(measure(of, experiment, backbone, kept) | {"made": made})
             print(line(rows[-1]), flush=True)
             write_text(given.out, json.dumps({"rows": rows}, indent=1) + "\n")
     print(table(rows))

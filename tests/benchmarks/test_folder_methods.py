@@ -73,7 +73,7 @@ def test_nine_trainings_are_made_as_a_discovery_makes_them(
     of = Collection("squares0", load_table(squares_folder / "squares.csv"), 4)
     experiment = plan_training(of, "rs", 4, "cpu", str(tiny_backbone_file))
     assert (experiment.k, experiment.cache_views, experiment.train.batch_size) == (4, "4+2", 16)
-    found = measure(of, experiment, load_backbone(experiment.backbone))
+    found = measure(of, experiment, load_backbone(experiment.backbone), tmp_path / "said.npz")
     assert [len(each) for each in found["one"].values()] == [3, 3, 3]
     assert 0 <= found["nine"]["all"] <= 100
     assert of.table.truth is not None  # the study keeps the truth, the trainings never had it
@@ -84,7 +84,7 @@ def test_what_was_trained_is_not_trained_again(tmp_path, monkeypatch, capsys) ->
     monkeypatch.setattr(folder_methods, "find_collection", lambda word, roots, work: made())
     monkeypatch.setattr(folder_methods, "load_backbone", lambda config: type("B", (), {"name": "made"}))
 
-    def pretend(of, experiment, backbone):
+    def pretend(of, experiment, backbone, kept):
         asked.append(experiment.method_name)
         return row(experiment.method_name, "cub4", [50.0, 54.0], 55.0)
 

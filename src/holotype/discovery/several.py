@@ -81,7 +81,18 @@ def train(experiment: Experiment, seeds: Sequence[int], shelf: Shelf, table: Tab
         assert isinstance(run, Run)  # a finished round is not run again
         return Outcome(run, run.loop.fit(), None)
     own = experiment.folder
-    each = [dataclasses.replace(experiment, seed=seed, out=str(own / FOLDER / str(seed))) for seed in seeds]
+    runs, said = train_side_by_side(experiment, seeds, shelf)
+    trainings = Trainings.of(seeds, said, table, k)
+    carrier = runs[trainings.together.carrier]
+    return Outcome(give_home(carrier, own), trainings.prediction(said), trainings)
+
+
+def train_side_by_side(
+    experiment: Experiment, seeds: Sequence[int], shelf: Shelf
+) -> tuple[list[Run], list[Prediction]]:
+    """The trainings with each of the seeds, and what they say of the images."""
+    folder = experiment.folder / FOLDER
+    each = [dataclasses.replace(experiment, seed=seed, out=str(folder / str(seed))) for seed in seeds]
     shelf.planned = each
     runs: list[Run] = []
     for one in each:
@@ -91,10 +102,7 @@ def train(experiment: Experiment, seeds: Sequence[int], shelf: Shelf, table: Tab
     ends = train_in_turns({f"seed {run.experiment.seed}": run.loop for run in runs}, fewer="--seeds")
     if stopped := [str(end.outcome) for end in ends.values() if isinstance(end.outcome, Stopped)]:
         raise Stopped(stopped[0])
-    said = [ends[f"seed {seed}"].prediction() for seed in seeds]
-    trainings = Trainings.of(seeds, said, table, k)
-    carrier = runs[trainings.together.carrier]
-    return Outcome(give_home(carrier, own), trainings.prediction(said), trainings)
+    return runs, [ends[f"seed {seed}"].prediction() for seed in seeds]
 
 
 def give_home(run: Run, own: Path) -> Run:
