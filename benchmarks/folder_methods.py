@@ -76,7 +76,7 @@ def measure(of: Collection, experiment: Experiment, backbone: Backbone, kept: Pa
     with tempfile.TemporaryDirectory() as folder:
         experiment = dataclasses.replace(experiment, out=folder)
         shelf = Shelf(data=Data(table, of.k), backbone=backbone)
-        _, said = train_side_by_side(experiment, range(SEEDS), shelf)
+        _, said = train_side_by_side([experiment], range(SEEDS), shelf)
     seconds = time.monotonic() - started
     category = np.stack([one.category.numpy() for one in said])
     probability = np.stack([one.probability.float().numpy() for one in said])

@@ -67,7 +67,7 @@ def test_the_best_method_comes_first() -> None:
 
 
 def test_nine_trainings_are_made_as_a_discovery_makes_them(
-    squares_folder, tiny_backbone_file, monkeypatch
+    squares_folder, tiny_backbone_file, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setattr(folder_methods, "SEEDS", 3)
     of = Collection("squares0", load_table(squares_folder / "squares.csv"), 4)

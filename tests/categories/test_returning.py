@@ -42,6 +42,15 @@ def test_those_that_do_not_are_named() -> None:
     ]
 
 
+def test_methods_that_took_turns_are_told() -> None:
+    found = five_trainings()
+    facts = dataclasses.replace(found.facts, methods=("rpc", "uno"), method="rpc")
+    assert summary(dataclasses.replace(found, facts=facts))[0] == (
+        "Placed where 5 trainings agree (seeds 0 to 4; rpc and uno in turn). New images are placed by rpc with seed 2, "
+        "which agrees on 92 % of these."
+    )
+
+
 def test_one_training_says_nothing() -> None:
     assert summary(made_discovery("r", {"a": list(range(12))})) == []
 

@@ -57,6 +57,23 @@ def test_a_round_of_an_older_version_was_asked_the_usual(tmp_path: Path) -> None
         assert asked(seeds=3).others(older) == [*said, "--seeds 3 (was auto)"]
 
 
+def test_another_default_method_is_no_reason_for_another_round(tmp_path: Path) -> None:
+    """Before format 2 the default was written as if somebody had asked for it."""
+    asked().save(tmp_path)
+    content = json.loads((tmp_path / FILE).read_text())
+    del content["check"]
+    for part in ("settings", "taken"):
+        content[part]["method"] = "rpc"
+    for version, told in ((1, []), (2, ["--method as usual (was rpc)"])):
+        (tmp_path / FILE).write_text(json.dumps(content | {"format": version}))
+        before = read_asked(tmp_path)
+        assert before is not None
+        assert asked().others(before) == told
+        assert asked(method="uno").others(before) == [
+            f"--method uno (was {'as usual' if version == 1 else 'rpc'})"
+        ]
+
+
 def test_what_comes_to_the_same_is_no_difference() -> None:
     """The usual number of steps said aloud, and the usual number on another device."""
     assert asked(steps=1000).others(asked()) == []

@@ -37,6 +37,14 @@ def test_the_command_has_the_same_flags_and_defaults() -> None:
     assert "Side of the backbone's input in pixels. [a whole number (at least 1, at most 4,096)]" in told
 
 
+def test_several_methods_are_names_with_commas_between_them() -> None:
+    assert DiscoverConfig(method=" rpc , uno").method == "rpc,uno"
+    assert DiscoverConfig().method is None  # the device decides
+    for given in ("rpc,", ",", "rpc,,uno"):
+        with pytest.raises(InputError, match="lacks a name beside a comma; give names, as in rpc,uno"):
+            DiscoverConfig(method=given)
+
+
 def test_numbers_may_come_as_text_or_as_numpy_has_them() -> None:
     assert DiscoverConfig(k="10").k == 10
     assert DiscoverConfig(k=np.int64(10), steps="20", seed="3") == DiscoverConfig(k=10, steps=20, seed=3)

@@ -38,16 +38,27 @@ def test_embedding_reads_and_computes() -> None:
 
 def test_training_is_the_sample_the_cache_and_the_steps() -> None:
     """1,000 images are read, seven views of each are kept, and 10 steps draw three views of 64 images."""
-    assert training(steps=10) == pytest.approx(1_000 * (0.01 + 7 * 0.1) + 10 * 64 * 3 * 0.02)
+    assert training(steps=10, method="rpc") == pytest.approx(1_000 * (0.01 + 7 * 0.1) + 10 * 64 * 3 * 0.02)
     assert training(100_000, steps=10) == training(5_000, steps=10)  # the sample
     assert training(100_000, steps=10, sample=20_000) > training(100_000, steps=10)
     assert training(method="kmeans") == pytest.approx(10)  # nothing is trained
     assert training(steps=10, method="simgcd") < training(steps=10)  # fewer views, no strong ones
 
 
+def test_a_training_of_methods_in_turn_is_the_mean_of_theirs() -> None:
+    """RPC draws three views of an image, UNO+ two; the cache has the strong views that one of them needs."""
+    each = {
+        method: Work.of(1_000, DiscoverConfig(device="cpu", steps=10, method=method), PACE, "cpu")
+        for method in ("rpc", "uno", "rpc,uno")
+    }
+    assert each["rpc,uno"].steps == pytest.approx((each["rpc"].steps + each["uno"].steps) / 2)
+    assert each["rpc,uno"].shared == each["rpc"].shared > each["uno"].shared
+
+
 def test_as_many_trainings_as_time_allows() -> None:
-    def trainings(n: int = 1_000, tail: float = 0.02, **settings) -> int:
-        return n_trainings(n, DiscoverConfig(device="cpu", **settings), Pace(0.01, 0.1, tail), "cpu")
+    def trainings(n: int = 1_000, tail: float = 0.02, method: str = "rpc", **settings) -> int:
+        config = DiscoverConfig(device="cpu", method=method, **settings)
+        return n_trainings(n, config, Pace(0.01, 0.1, tail), "cpu")
 
     assert trainings(steps=2) == 15  # 7.7 seconds each
     assert trainings(steps=3) == trainings(steps=7) == 9  # 12 and 27

@@ -276,7 +276,8 @@ def test_a_run_of_the_version_before_goes_on(run, squares_folder, small, caplog)
     )
     asked = read_sealed(own / "begun.json")
     identity = read_sealed(run / "identity.json")
-    (run / "identity.json").write_text(json.dumps({**identity, **asked["taken"], "format": 2}))
+    taken = {**asked["taken"], "method": "rpc"}  # the usual one of that version
+    (run / "identity.json").write_text(json.dumps({**identity, **taken, "format": 2}))
     for file in (own / "begun.json", own / "collection.parquet", run / "collection.parquet"):
         file.unlink()
     caplog.set_level("INFO", "holotype")
@@ -284,7 +285,7 @@ def test_a_run_of_the_version_before_goes_on(run, squares_folder, small, caplog)
     assert "Nothing has changed since round 1" in caplog.text
     found = discover_table(table.take(range(62)), small(method="kmeans"), run, progress=False)
     assert "Since round 1: 2 images gone." in caplog.text
-    assert "Asked for otherwise than in round 1: --method kmeans (was rpc)." in caplog.text
+    assert "Asked for otherwise than in round 1: --method kmeans (was as usual)." in caplog.text
     assert found.facts.round == 2
     (run / "rounds" / "2" / "collection.parquet").unlink()
     with pytest.raises(InputError, match="does not say which images"):

@@ -50,6 +50,14 @@ def test_all_trainings_are_told_and_one_carries_the_model(three: Path) -> None:
     assert json.loads((three / "scores.json").read_text())["made"]["parallel"] == 3
 
 
+def test_methods_take_turns(three: Path) -> None:
+    """On a CPU: the first and the third training are RPC's, the second is UNO+'s."""
+    facts = Discovery.load(three).facts
+    assert facts.methods == ("rpc", "uno")
+    assert facts.method == {5: "rpc", 6: "uno", 7: "rpc"}[facts.seed]
+    assert load_trained(three, "cpu").method.__class__.__name__ == {"rpc": "RPC", "uno": "UNO"}[facts.method]
+
+
 def test_the_model_that_is_kept_counts_categories_as_the_outcome_does(three: Path) -> None:
     """New images are placed by it: most images of the run lie where it would place them."""
     found, trained = Discovery.load(three), load_trained(three, "cpu")
@@ -90,7 +98,26 @@ def test_another_number_of_trainings_is_another_round(tmp_path, squares_folder, 
         second = discover_table(table, small(seeds=2), run, progress=False)
     assert (second.facts.round, second.facts.trainings) == (2, (0, 1))
     assert "--seeds 2 (was auto)" in caplog.text
+    assert "2 trainings with the seeds 0 to 1, rpc and uno in turn, side by side" in caplog.text
+
+
+def test_one_method_trains_alone_where_it_is_asked_for(tmp_path, squares_folder, small, caplog) -> None:
+    with caplog.at_level(logging.INFO):
+        table = load_table(squares_folder / "squares.csv")
+        found = discover_table(table, small(seeds=2, method="simgcd"), tmp_path / "run", progress=False)
+    assert (found.facts.methods, found.facts.method) == (("simgcd",), "simgcd")
     assert "2 trainings with the seeds 0 to 1, side by side" in caplog.text
+
+
+def test_a_method_that_cannot_train_leaves_its_turns_to_the_others(
+    tmp_path, squares_folder, small, caplog
+) -> None:
+    """UNO+ needs a new category, and here all are known."""
+    with caplog.at_level(logging.INFO):
+        table = load_table(squares_folder / "squares.csv")
+        found = discover_table(table, small(seeds=2, k=2), tmp_path / "run", progress=False)
+    assert found.facts.methods == ("rpc",)
+    assert caplog.text.count("uno does not take part.") == 1
 
 
 def test_seeds_that_cannot_be_read_are_one_sentence(tmp_path) -> None:

@@ -55,5 +55,13 @@ def test_images_that_cannot_be_used_do_not_speak() -> None:
 def test_a_method_without_such_a_setting_expects_nothing() -> None:
     assert choose_sizes(DiscoverConfig(method="kmeans"), *collection([40] * 6)) == (False, "")
     with pytest.raises(InputError, match=r"--long-tail is not for kmeans; use .* or "):
-        check_long_tail("kmeans")
-    check_long_tail("rpc")
+        check_long_tail(["kmeans"])
+    with pytest.raises(InputError, match=r"--long-tail is not for kmeans and uno; use .* or "):
+        check_long_tail(["kmeans", "uno"])
+    check_long_tail(["rpc", "uno"])  # the one that can does
+
+
+def test_of_methods_that_take_turns_one_that_expects_sizes_is_enough() -> None:
+    uneven = collection([100, 60, 36, 22, 13, 8])
+    assert choose_sizes(DiscoverConfig(method="uno,rpc"), *uneven)[0]
+    assert choose_sizes(DiscoverConfig(method="uno,kmeans"), *uneven) == (False, "")

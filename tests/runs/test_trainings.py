@@ -10,7 +10,7 @@ from holotype.categories.facts import Facts
 from holotype.categories.found import Category
 from holotype.data.table import Table
 from holotype.methods import Prediction
-from holotype.runs.trainings import Trainings, seeds_in_words
+from holotype.runs.trainings import Trainings, methods_in_words, seeds_in_words
 
 TRUE = np.repeat(np.arange(4), 10)
 
@@ -28,7 +28,7 @@ def test_the_images_lie_where_most_trainings_have_them() -> None:
     swapped = np.where(TRUE == 2, 3, np.where(TRUE == 3, 2, TRUE))
     strayed = np.where(np.arange(40) == 39, 0, TRUE)
     each = [said(TRUE, 0.2), said(swapped, 0.4), said(strayed, 0.6)]
-    found = Trainings.of((4, 5, 6), each, table(), 4)
+    found = Trainings.of((4, 5, 6), each, table(), 4, ("rpc",))
     outcome = found.prediction(each)
     assert found.together.agreed == pytest.approx([1, 1, 0.975])
     assert found.alone is each[found.together.carrier]
@@ -40,7 +40,7 @@ def test_the_images_lie_where_most_trainings_have_them() -> None:
 
 def test_categories_say_how_often_they_come_back_by_their_free_images() -> None:
     each = [said(TRUE, 0.5), said(np.where(TRUE == 3, 2, TRUE), 0.5), said(TRUE, 0.5)]
-    found = Trainings.of((0, 1, 2), each, table(), 4)
+    found = Trainings.of((0, 1, 2), each, table(), 4, ("rpc", "uno"))
     ids = ["a", "b", "new-01", "new-02"]
     categories = [Category(id, id, "known" if id in "ab" else "novel", 10) for id in ids]
     found.set_returns(categories, ids)
@@ -48,7 +48,14 @@ def test_categories_say_how_often_they_come_back_by_their_free_images() -> None:
     assert [c.together for c in categories] == pytest.approx([1, 1, 1, 1])  # together, though not alone
     about = found.tell(Facts())
     assert (about.trainings, about.agreement) == ((0, 1, 2), (1.0, 0.75, 1.0))
+    assert about.methods == ("rpc", "uno")
 
 
 def test_seeds_in_words() -> None:
     assert (seeds_in_words((3, 4, 5)), seeds_in_words((3,))) == ("3 to 5", "3")
+
+
+def test_methods_in_words() -> None:
+    assert methods_in_words(("rpc", "uno")) == "rpc and uno in turn"
+    assert methods_in_words(("rpc", "uno", "gcd")) == "rpc, uno and gcd in turn"
+    assert methods_in_words(("rpc",)) == "rpc"

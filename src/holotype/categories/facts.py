@@ -68,6 +68,8 @@ class Facts:
     trainings: tuple[int, ...] = ()
     """Seeds of the trainings that have placed the images together; `seed` is that of the one whose model is kept. Empty
     where there was one training."""
+    methods: tuple[str, ...] = ()
+    """Methods that they took in turn; `method` is that of the one whose model is kept."""
     agreement: tuple[float, ...] = ()
     """Share of the images that each of them places where all together do."""
     sizes: str = ""

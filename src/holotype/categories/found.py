@@ -47,7 +47,14 @@ ADDED = {
     "together": math.nan,
 }
 """Of a category: what files of this format did not always have. The same of the facts:"""
-ADDED_FACTS = {"calibration": "", "calibration_curve": [], "trainings": [], "agreement": [], "sizes": ""}
+ADDED_FACTS = {
+    "calibration": "",
+    "calibration_curve": [],
+    "trainings": [],
+    "methods": [],
+    "agreement": [],
+    "sizes": "",
+}
 TEXTS = ("path", "label", "category", "category_id", "problem", "note", "camera", "group", "file")
 """Those that hold whatever users called things."""
 

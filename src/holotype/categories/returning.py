@@ -36,9 +36,11 @@ def summary(found: Discovery) -> list[str]:
     novel = [c for c in found.categories if c.kind == "novel" and math.isfinite(c.together)]
     faint = sorted((c for c in novel if not returns(c, n)), key=lambda c: (c.comes_back, c.id))
     best = facts.agreement[facts.trainings.index(facts.seed)] if facts.seed in facts.trainings else math.nan
+    turns = f"; {' and '.join(facts.methods)} in turn" if len(facts.methods) > 1 else ""
+    which = f"{facts.method} with seed {facts.seed}" if turns else f"the one with seed {facts.seed}"
     lines = [
-        f"Placed where {n} trainings agree (seeds {facts.trainings[0]} to {facts.trainings[-1]}). New images are "
-        f"placed by the one with seed {facts.seed}, which agrees on {round(100 * best)} % of these."
+        f"Placed where {n} trainings agree (seeds {facts.trainings[0]} to {facts.trainings[-1]}{turns}). New images "
+        f"are placed by {which}, which agrees on {round(100 * best)} % of these."
     ]
     if not novel:
         return lines

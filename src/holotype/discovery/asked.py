@@ -17,7 +17,9 @@ from holotype.machine.plain import as_plain
 from holotype.machine.sealed import Form
 
 FILE = "begun.json"
-BEGUN = Form(1, "restore it from a copy, or run holotype discover with another --out", older=(None,))
+BEGUN = Form(2, "restore it from a copy, or run holotype discover with another --out", older=(1, None))
+USUAL_METHOD = "rpc"
+"""What was written before format 2 where nobody had asked for a method."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,11 @@ def read_asked(folder: Path) -> Asked | None:
     file = folder / FILE
     if not file.is_file():
         return None
-    asked = BEGUN.make(file, Asked, every=False)
-    return replace(asked, settings=of_today(asked.settings), taken=of_today(asked.taken))
+    asked, (version, _) = BEGUN.make(file, Asked, every=False), BEGUN.believed(file)
+    settings = of_today(asked.settings)
+    if version != BEGUN.format:
+        settings = as_usual(settings)
+    return replace(asked, settings=settings, taken=of_today(asked.taken))
 
 
 def of_today(settings: dict[str, Any]) -> dict[str, Any]:
@@ -90,6 +95,12 @@ def of_today(settings: dict[str, Any]) -> dict[str, Any]:
     told = {"bursts": "auto", "seeds": "auto"} | settings
     tail = told.get("long_tail")
     return told | {"long_tail": "yes" if tail else "auto"} if isinstance(tail, bool) else told
+
+
+def as_usual(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of before format 2, with a method only if it was not the usual one: a newer default alone is no reason
+    for another round."""
+    return settings | ({"method": None} if settings.get("method") == USUAL_METHOD else {})
 
 
 def _flag(name: str, value: Any) -> str:

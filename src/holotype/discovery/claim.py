@@ -18,7 +18,9 @@ from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen, choose_backbone
 from holotype.discovery.collection import read_collection
 from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.in_turn import fitting
 from holotype.discovery.moved import MOVING
+from holotype.discovery.plan import methods_of
 from holotype.errors import InputError
 from holotype.machine.device import pick_device
 from holotype.machine.plain import NotPlain, as_plain, from_plain
@@ -28,8 +30,7 @@ from holotype.models.origins import meant_before
 from holotype.runs.embed import network_facts
 from holotype.runs.embedded import Parts
 from holotype.runs.folder import IDENTITY, RunFolder
-from holotype.runs.parts import Data, check_fits
-from holotype.runs.settings import default_experiment
+from holotype.runs.parts import Data
 
 FORMAT = 3
 """Of the run folder as a whole."""
@@ -136,7 +137,7 @@ def begun_network(folder: Path, wanted: BackboneConfig) -> BackboneConfig | None
 def check_method(table: Table, config: DiscoverConfig, chosen: Chosen) -> None:
     """Refuse what cannot be trained before anything is written; a k that is estimated is looked at then."""
     k = max(len(table.known) + 1 if config.k == "auto" else config.k, len(table.known))
-    check_fits(default_experiment(config.method, "images"), Data(table, k), chosen.backbone)
+    fitting(methods_of(config), Data(table, k), chosen.backbone)
 
 
 def check_network(folder: Path, wanted: BackboneConfig, begun: BackboneConfig) -> BackboneConfig:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COUNTS = {"steps": MOST_STEPS, "sample": None, "image_size": LARGEST_SIDE}
 """Settings that are numbers of something, or None, and the largest that each may be."""
-TEXTS = ("method", "backbone", "device")
+TEXTS = ("backbone", "device")
 AUTO, NO = "auto", "no"
 """Of `bursts`."""
 ANSWERS = ("auto", "yes", "no")
@@ -34,8 +34,10 @@ class DiscoverConfig:
 
     k: Count | Literal["auto"] = "auto"
     """Number of categories, known and new together; auto estimates it."""
-    method: str = "rpc"
-    """Method that finds the categories: a name from `holotype methods`, or one of your own as package.module:Class."""
+    method: str | None = None
+    """Method that finds the categories: a name from `holotype methods`, or one of your own as package.module:Class.
+    Several names with commas between them: where there are several trainings, they take turns. By default rpc,uno on a
+    CPU and rpc on a GPU."""
     backbone: str = "auto"
     """The network: auto takes the best that can be had; embedded, timm's name, hf-hub:ORGANISATION/REPOSITORY, or a
     .safetensors file."""
@@ -79,6 +81,8 @@ class DiscoverConfig:
         if self.seeds != "auto":
             told = f"neither auto nor a number of trainings, at most {MOST_FEW}"
             set_field(self, "seeds", whole("seeds", self.seeds, told, most=MOST_FEW))
+        if self.method is not None:
+            set_field(self, "method", names("method", self.method))
         for name in TEXTS:
             set_field(self, name, text(name, getattr(self, name)))
         if self.arch is not None:
@@ -143,6 +147,16 @@ def text(name: str, value: Any) -> str:
     if not found:
         raise InputError(f"{name} is {value!r}, which is not a name; give one.")
     return found
+
+
+def names(name: str, value: Any) -> str:
+    """Names with commas between them, and no spaces."""
+    found = [one.strip() for one in text(name, value).split(",")]
+    if not all(found):
+        raise InputError(
+            f"{name} is {value!r}, which lacks a name beside a comma; give names, as in rpc,uno."
+        )
+    return ",".join(found)
 
 
 def bursts(value: Any) -> str:

@@ -54,7 +54,8 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    method: a name from `holotype methods`, or one of your own as package.module:Class.
+    method: a name from `holotype methods`, or one of your own as package.module:Class; several, with commas between
+        them, take turns where there are several trainings. None is rpc,uno on a CPU and rpc on a GPU.
     k: number of categories, known and novel together, or "auto".
     backbone: "auto", "embedded", a name of timm, hf-hub:org/repo, or the path of a .safetensors file.
     arch: timm's name of the network in a .safetensors file.
@@ -87,7 +88,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        method: str = "rpc",
+        method: str | None = None,
         k: int | Literal["auto"] = "auto",
         *,
         backbone: str = "auto",

@@ -20,11 +20,12 @@ from holotype.data.table import Table
 from holotype.discovery.bursting import check_enough, draws_itself, take_bursts
 from holotype.discovery.counting import choose_k
 from holotype.discovery.forecast import count_trainings
-from holotype.discovery.plan import draw_sample, make_plan, pick_preset, resolved, spread_epochs
+from holotype.discovery.in_turn import fitting
+from holotype.discovery.plan import draw_sample, make_plan, methods_of, pick_preset, resolved, spread_epochs
 from holotype.discovery.round import Round
 from holotype.discovery.several import Outcome, clear, keep_seeds, kept_seeds, train
 from holotype.discovery.shots import Shots, take_shots
-from holotype.discovery.sizes import check_long_tail, choose_sizes
+from holotype.discovery.sizes import choose_sizes
 from holotype.discovery.taking_part import check_left, seen_classes, unread_labels
 from holotype.errors import InputError
 from holotype.machine.device import Compute, pick_device
@@ -38,7 +39,7 @@ from holotype.runs.prepared import Shelf
 from holotype.runs.run import finish
 from holotype.runs.settings import default_experiment
 from holotype.runs.taken_over import take_over
-from holotype.runs.trainings import seeds_in_words
+from holotype.runs.trainings import methods_in_words, seeds_in_words
 from holotype.runs.views import stages_of, without_unusable_cache
 
 FEWEST = 8
@@ -79,8 +80,9 @@ def take_occasions(round: Round, shots: Shots, embedded: Embeddings) -> None:
     for line in (shots.words(), *lines):
         if line:
             log.info(line)
-    if lines and draws_itself(round.config.method):
-        log.info(f"{round.config.method} draws its images itself, so in its steps every frame counts.")
+    for method in methods_of(round.config):
+        if lines and draws_itself(method):
+            log.info(f"{method} draws its images itself, so in its steps every frame counts.")
 
 
 def take_classes(round: Round, embedded: Embeddings) -> None:
@@ -166,15 +168,20 @@ def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEsti
 
 def train_round(round: Round, sample: Table, k: int) -> Outcome:
     """Train on the images of the sample, with one seed or several."""
-    experiment = make_experiment(round, sample, k)
-    shelf = Shelf(data=Data(sample, k), backbone=round.chosen.backbone)
+    data, backbone = Data(sample, k), round.chosen.backbone
+    methods, remarks = fitting(methods_of(round.config), data, backbone, long_tail=round.long_tail)
     seeds = choose_seeds(round, sample)
+    methods = methods[: len(seeds)]
     if len(seeds) > 1:
+        turns = f", {methods_in_words(methods)}" if len(methods) > 1 else ""
         log.info(
-            f"{len(seeds)} trainings with the seeds {seeds_in_words(seeds)}, side by side; images are placed where "
-            "they agree (--seeds 1 trains once)."
+            f"{len(seeds)} trainings with the seeds {seeds_in_words(seeds)}{turns}, side by side; images are placed "
+            "where they agree (--seeds 1 trains once)."
         )
-    return train(experiment, seeds, shelf, sample, k)
+        for remark in remarks:
+            log.info(remark)
+    experiments = [make_experiment(round, sample, k, method) for method in methods]
+    return train(experiments, seeds, Shelf(data=data, backbone=backbone), sample, k)
 
 
 def choose_seeds(round: Round, sample: Table) -> tuple[int, ...]:
@@ -190,14 +197,14 @@ def choose_seeds(round: Round, sample: Table) -> tuple[int, ...]:
     return seeds
 
 
-def make_experiment(round: Round, sample: Table, k: int) -> Experiment:
-    """The training of a discovery, in the words of `holotype train`."""
+def make_experiment(round: Round, sample: Table, k: int, method: str) -> Experiment:
+    """The training of a discovery with that method, in the words of `holotype train`."""
     config, device = round.config, pick_device(round.config.device)
     plan = make_plan(count_units(sample), resolved(config)["steps"], device)
     # no recipe: a folder called aircraft is no benchmark
-    experiment = default_experiment(config.method, "images", pick_preset(config.method, device))
+    experiment = default_experiment(method, "images", pick_preset(method, device))
     if experiment.preset != "default":
-        log.info(f"On a CPU, {config.method} is trained with its preset {experiment.preset}.")
+        log.info(f"On a CPU, {method} is trained with its preset {experiment.preset}.")
     experiment.dataset = sample.name or "images"
     experiment.k, experiment.seed, experiment.out = k, config.seed, str(round.own)
     experiment.device, experiment.progress = device, round.progress
@@ -206,6 +213,5 @@ def make_experiment(round: Round, sample: Table, k: int) -> Experiment:
     experiment.train.epochs, experiment.train.batch_size = epochs, plan.batch_size
     experiment = without_unusable_cache(experiment)
     if round.long_tail:
-        check_long_tail(config.method)
         experiment.method.memax_target = "estimated"
     return experiment

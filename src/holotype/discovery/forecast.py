@@ -13,7 +13,7 @@ from holotype.data.ingest import in_order
 from holotype.data.store import CROP_SHARE
 from holotype.data.table import Table
 from holotype.discovery.config import DiscoverConfig
-from holotype.discovery.plan import make_plan, resolved
+from holotype.discovery.plan import make_plan, methods_of, resolved
 from holotype.discovery.several import how_many
 from holotype.machine.device import Compute
 from holotype.models.backbone import Backbone
@@ -113,10 +113,16 @@ class Work:
 
     @classmethod
     def of(cls, n: int, config: DiscoverConfig, pace: Pace, device: str) -> Work:
+        """Where methods take turns, one training is the mean of theirs."""
+        each = [cls.of_method(method, n, config, pace, device) for method in methods_of(config)]
+        return cls(max(one.shared for one in each), sum(one.steps for one in each) / len(each))
+
+    @classmethod
+    def of_method(cls, method: str, n: int, config: DiscoverConfig, pace: Pace, device: str) -> Work:
         wanted = resolved(config)
         n = min(n, wanted["sample"])
         plan = make_plan(n, wanted["steps"], device)
-        experiment = default_experiment(config.method, "images")
+        experiment = default_experiment(method, "images")
         experiment.train.epochs = plan.epochs
         stages = stages_of(experiment)
         if not stages:

@@ -17,7 +17,7 @@ from holotype.categories.found import Discovery
 from holotype.data.boxes import split_box
 from holotype.data.paths import relative
 from holotype.data.table import Table
-from holotype.discovery.asked import Asked, of_today, read_asked, told_groups
+from holotype.discovery.asked import Asked, as_usual, of_today, read_asked, told_groups
 from holotype.discovery.classes import Words, understand
 from holotype.discovery.collection import Collection, Seen, look_at, read_collection
 from holotype.discovery.config import DiscoverConfig
@@ -279,4 +279,4 @@ def asked_of(folder: Path, number: int) -> Asked | None:
         taken = of_today({name: content[name] for name in names})
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Asked(taken, taken)
+    return Asked(as_usual(taken), taken)

@@ -23,6 +23,10 @@ SAMPLE = {"cpu": 5_000}
 SAMPLE_ELSEWHERE = 200_000
 BATCH_SIZE = {"cpu": 64}
 BATCH_SIZE_ELSEWHERE = 128
+METHODS_IN_TURN = {"cpu": "rpc,uno"}
+"""Methods of the trainings, unless told. Two that err differently agree on more than one that is trained as often; with
+the steps of a GPU that is not measured (docs/stability.md)."""
+METHOD_ELSEWHERE = "rpc"
 CHEAPER = ("light", "short")
 """Presets without an expensive head, or with a shorter stage on images."""
 VIEWS_OF_A_STEP = 3
@@ -48,12 +52,17 @@ def resolved(config: DiscoverConfig) -> dict[str, Any]:
         "k": config.k,
         "steps": config.steps or STEPS.get(device, STEPS_ELSEWHERE),
         "sample": config.sample or SAMPLE.get(device, SAMPLE_ELSEWHERE),
-        "method": config.method,
+        "method": config.method or METHODS_IN_TURN.get(device, METHOD_ELSEWHERE),
         "long_tail": config.long_tail,
         "bursts": config.bursts,
         "seed": config.seed,
         "seeds": config.seeds,
     }
+
+
+def methods_of(config: DiscoverConfig) -> tuple[str, ...]:
+    """Those that trainings take in turn; the first trains where there is one training."""
+    return tuple(resolved(config)["method"].split(","))
 
 
 def make_plan(n: int, steps: int, device: str) -> Plan:

@@ -1,5 +1,6 @@
 """Several trainings of a round that differ in their seed, side by side: they share the images and the token cache, and
-take turns step by step. The images are placed where they agree (categories/agreement.py).
+take turns step by step. Where there are several methods, the first seed is that of the first, the second that of the
+second, and so on in turn. The images are placed where they agree (categories/agreement.py).
 
 `--seeds auto` asks the clock: fifteen where the steps of one training take ten seconds at most, nine where they take
 half a minute, five where they take a minute, three where they take two, else one. Collections of fewer than a hundred
@@ -12,6 +13,7 @@ outcome gives its model to the round, and the others are gone.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import shutil
 from collections.abc import Sequence
@@ -74,25 +76,31 @@ class Outcome:
     """None where there was one."""
 
 
-def train(experiment: Experiment, seeds: Sequence[int], shelf: Shelf, table: Table, k: int) -> Outcome:
-    """Train with each of the seeds. experiment: of the round, whose folder is its own. table: the images."""
+def train(
+    experiments: Sequence[Experiment], seeds: Sequence[int], shelf: Shelf, table: Table, k: int
+) -> Outcome:
+    """Train with each of the seeds. experiments: of the round, one a method; their folder is its own. table: the
+    images."""
     if len(seeds) == 1:
-        run = begin(dataclasses.replace(experiment, seed=seeds[0]), shelf)
+        run = begin(dataclasses.replace(experiments[0], seed=seeds[0]), shelf)
         assert isinstance(run, Run)  # a finished round is not run again
         return Outcome(run, run.loop.fit(), None)
-    own = experiment.folder
-    runs, said = train_side_by_side(experiment, seeds, shelf)
-    trainings = Trainings.of(seeds, said, table, k)
+    own = experiments[0].folder
+    runs, said = train_side_by_side(experiments, seeds, shelf)
+    methods = tuple(experiment.method_name for experiment in experiments)
+    trainings = Trainings.of(seeds, said, table, k, methods)
     carrier = runs[trainings.together.carrier]
     return Outcome(give_home(carrier, own), trainings.prediction(said), trainings)
 
 
 def train_side_by_side(
-    experiment: Experiment, seeds: Sequence[int], shelf: Shelf
+    experiments: Sequence[Experiment], seeds: Sequence[int], shelf: Shelf
 ) -> tuple[list[Run], list[Prediction]]:
     """The trainings with each of the seeds, and what they say of the images."""
-    folder = experiment.folder / FOLDER
-    each = [dataclasses.replace(experiment, seed=seed, out=str(folder / str(seed))) for seed in seeds]
+    each = [
+        dataclasses.replace(experiment, seed=seed, out=str(experiment.folder / FOLDER / str(seed)))
+        for experiment, seed in zip(itertools.cycle(experiments), seeds, strict=False)
+    ]
     shelf.planned = each
     runs: list[Run] = []
     for one in each:

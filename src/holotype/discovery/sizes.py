@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
 from holotype.cluster.unevenness import measure_sizes
 from holotype.data.table import Table
 from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.plan import methods_of
 from holotype.errors import InputError
 from holotype.methods import METHODS, find_method
 
@@ -16,14 +19,14 @@ OTHER = {True: "no", False: "yes"}
 
 
 def choose_sizes(config: DiscoverConfig, table: Table, features: np.ndarray) -> tuple[bool, str]:
-    """Whether different sizes are expected, and a sentence; "" for a method that expects nothing.
+    """Whether different sizes are expected, and a sentence; "" for methods that expect nothing.
 
     table: with the images that take part. features: (N, D) of the frozen backbone.
     """
     if config.long_tail != "auto":
         told = "different" if config.long_tail == "yes" else "equal"
         return config.long_tail == "yes", f"Sizes: {told} ones are expected, as asked for."
-    if not expects_sizes(config.method):
+    if not any(map(expects_sizes, methods_of(config))):
         return False, ""
     usable = table.usable
     x, label = torch.from_numpy(features[usable]), torch.from_numpy(table.target[usable])
@@ -35,8 +38,9 @@ def expects_sizes(method: str) -> bool:
     return hasattr(find_method(method).Config(), "memax_target")
 
 
-def check_long_tail(method: str) -> None:
-    """Raise InputError for a method that cannot be told to expect categories of very different sizes."""
+def check_long_tail(methods: Sequence[str]) -> None:
+    """Raise InputError where no method can be told to expect categories of very different sizes."""
     able = [name for name in METHODS if expects_sizes(name)]
-    if not expects_sizes(method):
-        raise InputError(f"--long-tail is not for {method}; use {', '.join(able[:-1])} or {able[-1]}.")
+    if not any(map(expects_sizes, methods)):
+        told = " and ".join(methods)
+        raise InputError(f"--long-tail is not for {told}; use {', '.join(able[:-1])} or {able[-1]}.")

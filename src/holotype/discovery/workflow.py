@@ -33,6 +33,7 @@ from holotype.discovery.config import DiscoverConfig, by_name
 from holotype.discovery.finding import FEWEST, run_round
 from holotype.discovery.going_on import Now, catch_up
 from holotype.discovery.look import tell, tell_again
+from holotype.discovery.plan import methods_of
 from holotype.discovery.round import Round
 from holotype.discovery.rounds import (
     begin_round,
@@ -212,9 +213,11 @@ def check_table(table: Table, config: DiscoverConfig, folder: Path, edits: Path 
 
     folder: of the discovery, if it was begun: edits, and a further file of them, may label what came without one.
     """
-    find_method(config.method)
+    methods = methods_of(config)
+    for method in methods:
+        find_method(method)
     if config.long_tail == "yes":
-        check_long_tail(config.method)
+        check_long_tail(methods)
     if len(table) < FEWEST:
         raise InputError(
             f"There are only {len(table)} images in {table.name or 'the collection'}; discover needs at least "

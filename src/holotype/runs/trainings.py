@@ -26,13 +26,17 @@ class Trainings:
     together: Agreement
     free: np.ndarray
     """(n,) bool: images without a label."""
+    methods: tuple[str, ...]
+    """That they took in turn."""
 
     @classmethod
-    def of(cls, seeds: Sequence[int], said: Sequence[Prediction], table: Table, k: int) -> Trainings:
+    def of(
+        cls, seeds: Sequence[int], said: Sequence[Prediction], table: Table, k: int, methods: tuple[str, ...]
+    ) -> Trainings:
         """said: of each training, on the images of the table."""
         voices = [Training(one.category.numpy(), one.probability.numpy()) for one in said]
         together = agree(voices, len(table.known), k)
-        return cls(tuple(seeds), said[together.carrier], together, ~table.labelled)
+        return cls(tuple(seeds), said[together.carrier], together, ~table.labelled, methods)
 
     def prediction(self, said: Sequence[Prediction]) -> Prediction:
         """Where they place the images together. How known an image is, is the mean of what they say."""
@@ -42,7 +46,7 @@ class Trainings:
 
     def tell(self, about: Facts) -> Facts:
         shares = tuple(round(float(share), 4) for share in self.together.agreed)
-        return dataclasses.replace(about, trainings=self.seeds, agreement=shares)
+        return dataclasses.replace(about, trainings=self.seeds, agreement=shares, methods=self.methods)
 
     def set_returns(self, categories: Iterable[Category], ids: Sequence[str]) -> None:
         """Write into categories how often they come back. ids: by index."""
@@ -51,6 +55,11 @@ class Trainings:
         for category in categories:
             one = found[category.id]
             category.comes_back, category.together = one.times, one.together
+
+
+def methods_in_words(methods: Sequence[str]) -> str:
+    """rpc and uno in turn; rpc."""
+    return f"{', '.join(methods[:-1])} and {methods[-1]} in turn" if len(methods) > 1 else methods[0]
 
 
 def seeds_in_words(seeds: Sequence[int]) -> str:
