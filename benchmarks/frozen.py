@@ -19,7 +19,6 @@ from torch import Tensor
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.machine.device import Compute
-from holotype.methods.prototypes import category_centres
 from holotype.methods.simgcd import SHARE_MOMENTUM, SHARE_POWER, SimGCDConfig
 from holotype.models.backbone import BackboneConfig, load_backbone
 from holotype.models.cache import CacheViews
@@ -59,16 +58,12 @@ def train_frozen(
     seeds: Sequence[int],
     long_tail: bool,
     steps: int = STEPS,
-    start: str = "random",
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(S, N, k) probabilities, and (S, D, D) the linear layers. features: of embed_views. target: (N,), -1: none.
-    start: of the prototypes, as SimGCD has it."""
+    """(S, N, k) probabilities, and (S, D, D) the linear layers. features: of embed_views. target: (N,), -1: none."""
     x, label = torch.from_numpy(features), torch.from_numpy(target)
     draws = [torch.Generator().manual_seed(1000 + seed) for seed in seeds]
     dim, bound = x.shape[2], 1 / math.sqrt(x.shape[2])
     heads = torch.stack([torch.empty(k, dim).uniform_(-bound, bound, generator=g) for g in draws])
-    if start == "centres":
-        heads = unit(category_centres(x[:, 0], label, k)) * heads.norm(dim=-1, keepdim=True)
     layers = torch.eye(dim).repeat(len(seeds), 1, 1)
     learn = [heads.requires_grad_(), layers.requires_grad_()]
     optimiser = torch.optim.SGD(learn, lr=RATE, momentum=0.9, weight_decay=5e-5)

@@ -28,32 +28,21 @@ AT_ONCE = {"cpu": 3}
 AT_ONCE_ELSEWHERE = 9
 
 
-def pool(
-    of: Collection,
-    way: str,
-    sizes: str,
-    seeds: int,
-    steps: int,
-    work: Path,
-    device: str,
-    start: str = "random",
-) -> np.ndarray:
-    """(S, N, k) float16 probabilities of the trainings with the seeds 0, 1, ...; read where they are kept.
-    start: of the prototypes."""
-    kind = sizes if start == "random" else f"{sizes}+{start}"
+def pool(of: Collection, way: str, sizes: str, seeds: int, steps: int, work: Path, device: str) -> np.ndarray:
+    """(S, N, k) float16 probabilities of the trainings with the seeds 0, 1, ...; read where they are kept."""
     if way == "frozen":
-        kept = work / "pools" / f"{of.name}+{kind}.npz"
+        kept = work / "pools" / f"{of.name}+{sizes}.npz"
         if not kept.is_file() or len(np.load(kept)["p"]) < seeds:
             features = embed_views(of.table, work / "features" / f"{of.name}.npz")
-            p, _ = train_frozen(features, of.table.target, of.k, range(seeds), SIZES[sizes], steps, start)
+            p, _ = train_frozen(features, of.table.target, of.k, range(seeds), SIZES[sizes], steps)
             keep(kept, p)
         return np.load(kept)["p"][:seeds]
-    files = [work / "whole" / f"{of.name}+{kind}+{steps}+{seed}.npz" for seed in range(seeds)]
+    files = [work / "whole" / f"{of.name}+{sizes}+{steps}+{seed}.npz" for seed in range(seeds)]
     absent = [seed for seed, file in enumerate(files) if not file.is_file()]
     at_once = AT_ONCE.get(pick_device(device), AT_ONCE_ELSEWHERE)
     for first in range(0, len(absent), at_once):
         some = absent[first : first + at_once]
-        for seed, p in zip(some, train_whole(of, some, SIZES[sizes], steps, device, start), strict=True):
+        for seed, p in zip(some, train_whole(of, some, SIZES[sizes], steps, device), strict=True):
             keep(files[seed], p)
     return np.stack([np.load(file)["p"] for file in files])
 
@@ -64,7 +53,7 @@ def keep(file: Path, p: np.ndarray) -> None:
 
 
 def train_whole(
-    of: Collection, seeds: Sequence[int], long_tail: bool, steps: int, device: str, start: str = "random"
+    of: Collection, seeds: Sequence[int], long_tail: bool, steps: int, device: str
 ) -> list[np.ndarray]:
     """(N, k) probabilities of each, trained as a discovery on that device is."""
     plan = make_plan(len(of.table), steps, pick_device(device))
@@ -78,7 +67,6 @@ def train_whole(
             experiment.device, experiment.progress = device, False
             experiment.backbone, experiment.cache_views = BackboneConfig(BACKBONE), plan.cache_views
             experiment.train.epochs, experiment.train.batch_size = plan.epochs, plan.batch_size
-            experiment.method.start = start
             experiment.method.memax_target = "estimated" if long_tail else "uniform"
             run = begin(experiment, shelf, keep_caches=True)
             assert isinstance(run, Run)

@@ -32,16 +32,6 @@ def test_it_learns_and_seeds_do_not_disturb_each_other() -> None:
     assert (alone[0].argmax(1) == p[2].argmax(1)).mean() > 0.97
 
 
-def test_from_centres_every_seed_begins_alike() -> None:
-    features, target, truth = made((30, 30, 30, 30))
-    p, _ = train_frozen(features, target, K, range(3), False, steps=1, start="centres")
-    assert (p[0].argmax(1) == p[1].argmax(1)).mean() > 0.97
-    known = truth < 2
-    assert (p[0].argmax(1)[known] == truth[known]).mean() > 0.9
-    anywhere, _ = train_frozen(features, target, K, range(3), False, steps=1)
-    assert (anywhere[0].argmax(1) == anywhere[1].argmax(1)).mean() < 0.8
-
-
 def test_the_rate_rises_and_falls() -> None:
     rates = [rate(step, 100) for step in range(100)]
     assert rates[0] < rates[4] > rates[-1]

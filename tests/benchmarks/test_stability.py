@@ -77,8 +77,6 @@ def test_what_was_trained_is_read(tmp_path) -> None:
     (tmp_path / "pools").mkdir()
     np.savez(tmp_path / "pools" / "made0+equal.npz", p=p)
     assert (pool(made(), "frozen", "equal", 2, 10, tmp_path, "cpu") == p[:2]).all()
-    np.savez(tmp_path / "pools" / "made0+equal+centres.npz", p=p[::-1])
-    assert (pool(made(), "frozen", "equal", 2, 10, tmp_path, "cpu", "centres") == p[:0:-1]).all()
 
 
 def test_whole_trainings_are_kept_and_differ_in_their_seed_alone(

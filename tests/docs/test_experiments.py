@@ -110,11 +110,7 @@ GOLDEN = """
 38-few-known-confirm
     simgcd 10, rpc 10, no-new 10
 39-start
-    debgcd 0, debgcd-centres 0, rpc 0, rpc-centres 0
-40-start-cifar
-    rpc 0, rpc-centres 0
-41-start-sample
-    simgcd 10, simgcd-centres 0, rpc 10, rpc-centres 0
+    debgcd 3, debgcd-centres 3, rpc 3, rpc-centres 3
 42-counted-sample
     rpc 10, rpc-auto 0
 ablation

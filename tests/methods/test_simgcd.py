@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.errors import InputError
-from holotype.methods import Batch, Moment, Stage, Task, find_method
-from holotype.methods.base import Images
+from holotype.methods import Batch, Moment, Stage, Task
 from holotype.methods.simgcd import SimGCD, SimGCDConfig
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity/simgcd_total.npz")
@@ -98,58 +96,3 @@ def test_the_estimate_is_saved_and_takes_no_gradient():
     again.load_state_dict(method.state_dict())
     assert torch.equal(again.class_share, method.class_share)
     assert "class_share" not in SimGCD(SimGCDConfig(), Task(5, 20, 8, 16, 8)).state_dict()
-
-
-def four_groups(seed: int = 0) -> tuple[Images, torch.Tensor]:
-    """Images of four groups, half of the first two labelled, and their groups."""
-    random = torch.Generator().manual_seed(3)
-    direction = torch.nn.functional.normalize(torch.randn(4, 8, generator=random), dim=-1)
-    group = torch.arange(80) % 4
-    features = direction[group] + 0.05 * torch.randn(80, 8, generator=random)
-    label = torch.where((group < 2) & (torch.arange(80) < 40), group, -1)
-    images = Images(torch.arange(80), label, 80, torch.Generator().manual_seed(seed), encode=lambda: features)
-    return images, group
-
-
-@pytest.mark.parametrize("name", ["simgcd", "debgcd", "rpc", "sptnet"])
-def test_prototypes_that_begin_at_centres_place_images_before_the_first_step(name):
-    kind = find_method(name)
-    images, group = four_groups()
-    lengths = []
-    for seed, start in ((1, "random"), (1, "centres"), (2, "centres")):
-        torch.manual_seed(seed)
-        config = kind.Config()
-        config.start = start
-        method = kind(config, Task(2, 4, 8, 80, 20))
-        lengths.append(method.classifier.v.norm(dim=-1))
-        with torch.no_grad():
-            method.before_epoch(method.stages()[0], 0, images)
-            placed = method.classifier(images.features()).argmax(-1)
-        torch.testing.assert_close(method.classifier.v.norm(dim=-1), lengths[-1])
-        if start == "random":
-            assert not torch.equal(placed[group < 2], group[group < 2])
-            continue
-        assert torch.equal(placed[group < 2], group[group < 2])
-        assert len(set(zip(group.tolist(), placed.tolist(), strict=True))) == 4
-        before = method.classifier.v.clone()
-        method.before_epoch(method.stages()[0], 1, images)  # training has begun
-        method.before_epoch(method.stages()[-1], 1, images)
-        assert torch.equal(method.classifier.v, before)
-
-
-def test_the_start_is_the_same_for_every_seed_and_new_methods_begin_anywhere():
-    assert SimGCDConfig().start == "random"
-    found = []
-    for seed in (1, 2):
-        torch.manual_seed(seed)
-        method = SimGCD(SimGCDConfig(start="centres"), Task(2, 4, 8, 80, 20))
-        with torch.no_grad():
-            method.before_epoch(Stage(), 0, four_groups(seed)[0])
-        found.append(torch.nn.functional.normalize(method.classifier.v, dim=-1))
-    torch.testing.assert_close(*found)
-
-
-def test_too_many_categories_for_a_start_at_centres_are_refused():
-    method = SimGCD(SimGCDConfig(start="centres"), Task(2, 90, 8, 80, 20))
-    with pytest.raises(InputError, match="k = 90 does not fit the data"):
-        method.before_epoch(Stage(), 0, four_groups()[0])

@@ -6,20 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.cluster.kmeans import semi_supervised_centres
 from holotype.losses.precision import unit
-
-STARTS = 100
-"""Of the k-means that gives a classifier its first prototypes; the best of them is kept."""
-
-
-def category_centres(f: Tensor, label: Tensor, k: int) -> Tensor:
-    """(N, D) features, (N,) labels, -1 = none -> (k, D) centres of all categories, that of known class c at index c.
-
-    The same whatever the seed, so that trainings differ in less.
-    """
-    always_alike = torch.Generator().manual_seed(0)
-    return semi_supervised_centres(f, label, k, n_init=STARTS, generator=always_alike)
 
 
 def class_means(f: Tensor, label: Tensor, labelled: Tensor, n_known: int) -> Tensor:

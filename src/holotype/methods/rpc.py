@@ -116,8 +116,7 @@ class RPC(SimGCD):
         return {"pairing": (batch_size, batch_size)}
 
     def before_epoch(self, stage: Stage, epoch: int, images: Images) -> None:
-        """Start the prototypes at the labelled class means, and the classifier's where it is told."""
-        super().before_epoch(stage, epoch, images)
+        """Start the prototypes at the labelled class means."""
         label, n_known = images.label, self.task.n_known
         if self.config.prototypes == "samples":
             own = (label == torch.arange(n_known, device=label.device)[:, None]).int()

@@ -11,7 +11,7 @@ is ours: L_me pulls the mean prediction to the square root of its own running me
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -26,8 +26,7 @@ from holotype.losses.classification import (
 )
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.machine.rules import Natural, Positive, Share, Weight
-from holotype.methods.base import Batch, Card, Images, Method, Moment, Now, Stage, Task
-from holotype.methods.prototypes import category_centres
+from holotype.methods.base import Batch, Card, Method, Moment, Now, Stage, Task
 from holotype.methods.schedule import linear_warmup
 from holotype.models.heads import CosineClassifier, Projector
 
@@ -51,9 +50,6 @@ class SimGCDConfig:
     """Temperature of the sharpened target after the warm-up."""
     teacher_warmup: Natural = 30
     """Epochs from the first teacher temperature to the last."""
-    start: Literal["random", "centres"] = field(default="random", metadata={"before": "random"})
-    """Where the classifier's prototypes begin: anywhere, or at the centres of a k-means of the untrained features that
-    keeps labelled images in their class (docs/stability.md)."""
 
 
 Recipes = dict[str, dict[str, Any]]
@@ -100,10 +96,6 @@ class SimGCD(Method):
         self.classifier = CosineClassifier(task.dim, task.k)
         if config.memax_target == "estimated":
             self.register_buffer("class_share", torch.full((task.k,), 1 / task.k))
-
-    def before_epoch(self, stage: Stage, epoch: int, images: Images) -> None:
-        if epoch == 0 and self.config.start == "centres":
-            self.classifier.begin_at(category_centres(images.features(), images.label, self.task.k))
 
     def schedule(self, stage: Stage, at: Moment) -> dict[str, float]:
         c = self.config

@@ -181,8 +181,6 @@ class SPTNet(SimGCD):
         return now["me_share"] * super().balance(q, now)
 
     def before_epoch(self, stage: Stage, epoch: int, images: Images) -> None:
-        if stage.name == SIMGCD:
-            super().before_epoch(stage, epoch, images)
         self.model_steps.zero_()
 
     def diagnostics(self) -> dict[str, Tensor]:

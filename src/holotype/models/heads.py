@@ -58,11 +58,6 @@ class CosineClassifier(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return F.linear(unit(x), unit(self.v))
 
-    @torch.no_grad()
-    def begin_at(self, directions: Tensor) -> None:
-        """Turn the prototypes, and keep their lengths, on which the size of a step depends. directions: (k, dim)."""
-        self.v.copy_(unit(directions.to(self.v)) * self.v.norm(dim=-1, keepdim=True))
-
 
 class CompactOVA(nn.Module):
     """One-vs-all heads of RPC: features (..., dim) -> logits (..., n_known) of p_in, p_in = sigmoid(logits).
