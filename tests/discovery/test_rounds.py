@@ -284,3 +284,15 @@ def test_what_a_round_was_given_reads_as_json(tmp_path: Path) -> None:
     }
     assert json.loads((given / "rejected.json").read_text(encoding="utf-8"))["by_path"] == ["ö.png"]
     assert json.loads((given / "begun.json").read_text(encoding="utf-8"))["settings"] == SETTINGS
+
+
+def test_a_round_knows_copies_by_the_content_that_it_saw(tmp_path: Path) -> None:
+    """What a person said of one of two copies is not contradicted by what follows from a split of the other's."""
+    names = [Path(path).name for path in PATHS]
+    same = {"05.png": "4"}
+    seen = Collection("photos", {name: Seen("1", same.get(name, str(int(name[:2])))) for name in names})
+    found = first()
+    found.facts = replace(found.facts, root="photos")
+    end_round(tmp_path, found, seen=seen)
+    append_edits(tmp_path, [edit("r-1", "move", PATHS[4], "new-01", "odd")])
+    assert play(tmp_path).given.labels == {"04.png": "odd", "06.png": "new-01", "07.png": "new-01"}

@@ -191,9 +191,8 @@ class Played:
         )
         return [*self.account.told(number, self.given, here), *remarks]
 
-    def told_by(self, own: Path) -> Played:
-        """With what the images of the round in the folder `own` came with: a new label is later than an old edit."""
-        seen = read_collection(own)
+    def told_by(self, seen: Collection | None) -> Played:
+        """With what the images of a round came with: a new label is later than an old edit."""
         later = {path for path, one in seen.images.items() if one.relabelled} if seen else set()
         return self.without(later)
 
@@ -207,8 +206,8 @@ class Played:
         told = replace(self.given, labels=labels, rejected=self.given.rejected - later)
         return replace(self, given=told, account=self.account.without(later))
 
-    def next(self, found: Discovery, edits: Sequence[Edit]) -> Played:
-        """With one more round. edits: those made in its report."""
+    def next(self, found: Discovery, edits: Sequence[Edit], seen: Collection | None) -> Played:
+        """With one more round. edits: those made in its report; seen: its images."""
         found = found.called(self.given.names)
         applied = apply_edits(found, edits)
         held, root = set(applied.discovery.facts.edits.applied), found.facts.root
@@ -217,9 +216,9 @@ class Played:
             for edit in edits
             if edit.digest in held
         ]
-        seen = (*found.categories, *applied.discovery.categories)
+        categories = (*found.categories, *applied.discovery.categories)
         return Played(
-            given=self.given.after(found, applied),
+            given=self.given.after(found, applied, seen),
             before=self.given,
             account=replace(
                 self.account,
@@ -228,7 +227,7 @@ class Played:
             ),
             applied=applied,
             runs=(*self.runs, found.run_id),
-            taken=self.taken | {word for category in seen for word in (category.id, category.name)},
+            taken=self.taken | {word for category in categories for word in (category.id, category.name)},
         )
 
 
@@ -238,11 +237,12 @@ def play(folder: Path, more: Sequence[Edit] = ()) -> Played:
     edits = [*held, *not_held(held, more)]
     for number in numbers:
         found = Discovery.load(round_folder(folder, number))
-        played = played.told_by(round_folder(folder, number))
+        seen = read_collection(round_folder(folder, number))
+        played = played.told_by(seen)
         own = [edit for edit in edits if edit.run_id == found.run_id]
         if number == numbers[-1]:  # it answers for edits of runs that nobody has heard of
             own = [edit for edit in edits if edit.run_id not in played.runs]
-        played = played.next(found, own)
+        played = played.next(found, own, seen)
     return played
 
 
