@@ -10,7 +10,15 @@ from holotype.categories.found import Discovery
 from holotype.data.sources import load_table
 from holotype.data.table import Table
 from holotype.discovery.constraints import Constraints
-from holotype.discovery.taking_part import Account, seen_classes, unread_labels
+from holotype.discovery.taking_part import (
+    REFUSED,
+    Account,
+    keep_refused,
+    not_told_yet,
+    read_refused,
+    seen_classes,
+    unread_labels,
+)
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
 from tests.discovery.made_round import edits_file
@@ -58,6 +66,26 @@ def test_edits_that_a_later_label_overrules_are_counted_as_such() -> None:
     account = Account(made(("confirm", "1"), ("move", "2"))).without({"2"})
     (line,) = account.told(2, Constraints({"1": "a"}), {"1", "2"})
     assert "1 confirmed; 1 more was overruled by later ones. They give 1 label" in line
+
+
+def test_an_edit_that_cannot_take_part_is_told_once_and_counted_from_then_on(tmp_path) -> None:
+    first = [
+        "Rename of 'new-01' to 'a' was not applied: it is taken.",
+        "Move of '9' to 'b' was not applied: gone.",
+    ]
+    assert read_refused(tmp_path) == []
+    assert not_told_yet(tmp_path, first) == first
+    keep_refused(tmp_path, first)
+    assert not_told_yet(tmp_path, []) == []
+    assert not_told_yet(tmp_path, first[:1]) == [
+        f"Told before, and still so: 1 line on edits that cannot take part, in {tmp_path / REFUSED}."
+    ]
+    changed = [first[0], "Move of '9' to 'b' was not applied: it was rejected.", "2 edits of run 'x' cannot."]
+    *fresh, others = not_told_yet(tmp_path, changed)
+    assert fresh == changed[1:]
+    assert "1 line on" in others
+    keep_refused(tmp_path, changed)
+    assert (tmp_path / REFUSED).read_text().splitlines() == changed
 
 
 def table(problem: list[str]) -> Table:

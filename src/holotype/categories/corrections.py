@@ -92,6 +92,6 @@ def _of_other_runs(discovery: Discovery, edits: Sequence[Edit]) -> list[str]:
     own = {discovery.run_id, *discovery.facts.earlier_runs}
     foreign = Counter(edit.run_id for edit in edits if edit.run_id not in own)
     return [
-        f"{n} {'edit' if n == 1 else 'edits'} of run {run!r} cannot be applied to run {discovery.run_id!r}."
+        f"{n} {'edit' if n == 1 else 'edits'} of run {run!r} cannot be applied: there is no such run here."
         for run, n in foreign.items()
     ]

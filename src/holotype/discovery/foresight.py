@@ -68,7 +68,7 @@ def foresee(
         return Foreseen([*lines, *changed.details(), stands], trains=False)
     round = told.given.apply(table)
     check_left(round, told.given, folder)
-    said = [*told.told(last + 1, here), *_room(config.k, len(table.known), len(round.known))]
+    said = [*told.told(last + 1, here, folder), *_room(config.k, len(table.known), len(round.known))]
     lines += [*changed.details(), "Another round would be trained.", *said]
     return Foreseen(lines, to_embed=len(difference.new) + len(difference.repaired))
 

@@ -28,7 +28,7 @@ from holotype.discovery.collection import Collection, read_collection
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.given import read_given, write_given
 from holotype.discovery.moved import at_home, read_earlier
-from holotype.discovery.taking_part import Account
+from holotype.discovery.taking_part import Account, not_told_yet
 from holotype.errors import InputError
 from holotype.machine.files import OURS
 from holotype.runs.folder import SCORES
@@ -182,14 +182,15 @@ class Played:
     taken: frozenset[str] = frozenset()
     """Ids and names of their categories, which the next round does not give to others."""
 
-    def told(self, number: int, here: Set[str]) -> list[str]:
+    def told(self, number: int, here: Set[str], folder: Path) -> list[str]:
         """Before round `number` of the images `here`: which edits take part, which do not and why, and where they
-        contradict each other."""
+        contradict each other. folder: of the discovery; what it has told before is counted."""
         left = self.account.left
+        account = replace(self.account, left=not_told_yet(folder, left))
         remarks = (
             [problem for problem in self.applied.problems if problem not in left] if self.applied else []
         )
-        return [*self.account.told(number, self.given, here), *remarks]
+        return [*account.told(number, self.given, here), *remarks]
 
     def told_by(self, seen: Collection | None) -> Played:
         """With what the images of a round came with: a new label is later than an old edit."""

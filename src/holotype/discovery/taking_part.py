@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,7 +15,10 @@ from holotype.data.table import Table
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.difference import shown
 from holotype.errors import InputError
+from holotype.machine.files import write_text
 
+REFUSED = "refused.txt"
+"""In the run folder: a sentence for each edit that cannot take part, as they were told before the last round."""
 DONE = {"rename": "renamed", "merge": "merged", "move": "moved", "reject": "rejected", "confirm": "confirmed"}
 """What each action is called once it is done."""
 
@@ -86,6 +89,31 @@ def _of_gone(images: list[str]) -> list[str]:
 
 def _was(n: int) -> str:
     return "was" if n == 1 else "were"
+
+
+def read_refused(folder: Path) -> list[str]:
+    """The sentences that were told before; none where nothing was refused yet."""
+    file = folder / REFUSED
+    return file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+
+
+def keep_refused(folder: Path, left: Sequence[str]) -> None:
+    """After they were told: the sentences of all edits that cannot take part."""
+    if list(left) != read_refused(folder):
+        write_text(folder / REFUSED, "".join(f"{line}\n" for line in left))
+
+
+def not_told_yet(folder: Path, left: Sequence[str]) -> list[str]:
+    """Of the sentences on edits that cannot take part: those that are new, and how many others there are."""
+    before = set(read_refused(folder))
+    fresh = [line for line in left if line not in before]
+    again = len(left) - len(fresh)
+    if again:
+        lines = "1 line" if again == 1 else f"{again:,} lines"
+        fresh.append(
+            f"Told before, and still so: {lines} on edits that cannot take part, in {folder / REFUSED}."
+        )
+    return fresh
 
 
 def unread_labels(table: Table, given: Constraints) -> list[str]:

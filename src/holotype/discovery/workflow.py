@@ -45,7 +45,7 @@ from holotype.discovery.rounds import (
 from holotype.discovery.several import clear
 from holotype.discovery.shared import share_round
 from holotype.discovery.sizes import check_long_tail
-from holotype.discovery.taking_part import check_left
+from holotype.discovery.taking_part import check_left, keep_refused, read_refused
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
 from holotype.machine.device import pick_device
@@ -181,8 +181,9 @@ def tell_of(round: Round, now: Now, table: Table) -> None:
         tell_again(table, given.called(round.table), round.config, round.chosen.backbone, fresh)
     else:
         tell(now.table, round.config, round.chosen.backbone, round.progress)
-    for line in now.played.told(round.number, now.here):
+    for line in now.played.told(round.number, now.here, round.folder):
         log.info(line)
+    keep_refused(round.folder, now.played.account.left)
 
 
 def write_result(folder: Path, progress: bool) -> Discovery:
@@ -190,10 +191,11 @@ def write_result(folder: Path, progress: bool) -> Discovery:
     number = last_round(folder)
     with Clock(folder).step("the map"):
         with_map(round_folder(folder, number), progress=progress)
-    applied = play(folder).applied
+    applied, before = play(folder).applied, read_refused(folder)
     assert applied is not None  # a round has come to its end
     for problem in applied.problems:
-        log.warning(problem)
+        if problem not in before:
+            log.warning(problem)
     share_round(folder, number)
     applied.discovery.save(folder)
     write_queue(folder, applied.discovery)
