@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from holotype.categories.found import Discovery
 from holotype.data.sources import load_table
 from holotype.data.table import Table
 from holotype.discovery.constraints import Constraints
+from holotype.discovery.foresight import foresee
 from holotype.discovery.taking_part import (
     REFUSED,
     Account,
@@ -129,3 +132,43 @@ def test_edits_that_label_everything_leave_nothing_to_place_and_are_not_lost(
         discover_table(table, small(), run, progress=False, edits=file)
     assert [path.name for path in (run / "rounds").iterdir()] == ["1"]
     assert len(read_log(run)) == len(said)
+
+
+def confirmed_throughout(run) -> list[tuple[str, str, str, str]]:
+    images = Discovery.load(run).images
+    free = images[images.label == ""]
+    return [("confirm", path, id, id) for path, id in zip(free.path, free.category_id, strict=True)]
+
+
+def test_where_only_images_that_cannot_be_read_are_left_no_round_is_announced_or_begun(
+    run, squares_folder, small, tmp_path, caplog
+) -> None:
+    caplog.set_level("INFO")
+    *said, (_, unsaid, _, _) = confirmed_throughout(run)
+    table, broken = load_table(squares_folder / "squares.csv"), tmp_path / "broken.png"
+    broken.write_bytes(b"none")
+    path = [str(broken) if path == unsaid else path for path in table.path]
+    table = replace(table, path=np.array(path, dtype=object))
+    file = edits_file(run, *said)
+    nothing_left = r"labelled or rejected, .* holotype write .* --folders DIR takes"
+    with pytest.raises(InputError, match=nothing_left):
+        foresee(run, table, small(), file)
+    with pytest.raises(InputError, match=nothing_left):
+        discover_table(table, small(), run, progress=False, edits=file)
+    assert "Another round is trained" not in caplog.text
+    assert [path.name for path in (run / "rounds").iterdir()] == ["1"]
+
+
+def test_edits_that_label_everything_are_named_also_where_images_come_with_one_class(
+    run, squares_folder, small
+) -> None:
+    """Images without a label would be of no use: they are there, and edits have labelled them."""
+    table = load_table(squares_folder / "squares.csv")
+    one = replace(table, label=np.where(table.label == "green", "", table.label), known=("red",))
+    green = [("confirm", path, "green", "green") for path in table.path[table.label == "green"]]
+    file = edits_file(run, *confirmed_throughout(run), *green)
+    with pytest.raises(InputError, match="With the edits every usable image"):
+        discover_table(one, small(), run, progress=False, edits=file)
+    throughout = replace(table, label=np.where(table.label == "", "red", table.label))
+    with pytest.raises(InputError, match="put images without a label into"):
+        discover_table(throughout, small(), run, progress=False, edits=file)

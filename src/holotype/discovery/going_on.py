@@ -64,6 +64,11 @@ class Now:
         return Begun(self.played.given, self.seen, self.asked)
 
     @property
+    def labelled(self) -> Table:
+        """The table with the labels of edits."""
+        return self.played.given.apply(self.table)
+
+    @property
     def here(self) -> Set[str]:
         """Images that are not gone, by path from the root."""
         return self.seen.here.keys()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from holotype.categories.edits import ACTIONS, Edit
 from holotype.categories.found import Discovery
+from holotype.data.duplicates import is_readable
 from holotype.data.paths import relative
 from holotype.data.sources import with_readable_classes
 from holotype.data.table import Table
@@ -145,13 +146,16 @@ def seen_classes(table: Table, names: Mapping[str, str]) -> tuple[Table, list[st
 
 
 def check_left(table: Table, given: Constraints, folder: Path) -> None:
-    """Raise InputError where edits have left no image that another round could place. table: with their labels."""
-    left = table.usable & ~table.labelled & ~given.out(table)
-    if (given.labels or given.rejected) and not left.any():
+    """Raise InputError where edits have left no image that another round could place. table: with their labels; what
+    it does not know to be unreadable is looked at."""
+    if not (given.labels or given.rejected):
+        return
+    left = table.path[table.usable & ~table.labelled & ~given.out(table)]
+    if not any(is_readable(str(path)) for path in left):
         raise InputError(
             f"With the edits every usable image{f' in {table.name}' if table.name else ''} is labelled or rejected, so "
             f"that nothing is left to place until further images come; holotype report {folder} applies the edits, and "
-            f"holotype write {folder} takes the result out."
+            f"holotype write {folder} --folders DIR takes the result out."
         )
 
 

@@ -132,6 +132,8 @@ def discover_table(
         sweep_tree(folder)
         config, chosen = claim(folder, table, config, embedded)
         now = catch_up(folder, table, config, edits, progress)
+        if now.trains:  # before anybody is told that it will be
+            check_left(now.labelled, now.played.given, folder)
         for line in now.lines:
             log.info(line)
         if now.trains:
@@ -148,8 +150,7 @@ def discover_table(
 
 def begin(folder: Path, now: Now, config: DiscoverConfig, chosen: Chosen, progress: bool) -> Round:
     """A round with what is known from those before it, begun or gone on with; what cannot be trained is refused."""
-    played, table = now.played, now.played.given.apply(now.table)
-    check_left(table, played.given, folder)
+    played, table = now.played, now.labelled
     check_method(table, config, chosen)
     keep_corrected(folder, played)
     number = begin_round(folder, now.begun)
@@ -227,6 +228,9 @@ def check_table(table: Table, config: DiscoverConfig, folder: Path, edits: Path 
     except InputError:
         if not last_round(folder):
             raise
-        check_trainable(play(folder, edits_in(folder, edits) if edits else ()).given.apply(table))
+        given = play(folder, edits_in(folder, edits) if edits else ()).given
+        if (table.usable & ~table.labelled).any():  # else it is not edits that have labelled everything
+            check_left(given.apply(table), given, folder)
+        check_trainable(given.apply(table))
     if config.k != "auto":
         check_k(config.k, table, table.name)
