@@ -132,7 +132,8 @@ class Standing:
         other = self.awake(name)
         if other is not None and other is not category:
             gone, to = (category, other) if category.kind == "novel" else (other, category)
-            cure = "both are known" if gone.kind == "known" else f"merge {gone.id!r} into {to.id!r} instead"
+            both = "both are known, so move the images of one to the other"
+            cure = both if gone.kind == "known" else f"merge {gone.id!r} into {to.id!r} instead"
             raise CannotApply(f"another category is called so; {cure}")
         category.name = name
         return ""
@@ -142,12 +143,8 @@ class Standing:
         if source is target:
             raise CannotApply("the two are one category already")
         if source.kind == "known":
-            other = (
-                f"; merge {edit.value!r} into it instead"
-                if target.kind == "novel"
-                else ", and both are known"
-            )
-            raise CannotApply(f"a known class stays{other}")
+            other = f"merge {edit.value!r} into it" if target.kind == "novel" else "move its images"
+            raise CannotApply(f"a known class stays; {other} instead")
         del self.categories[source.id]
         self.merged[source.id] = target.id
         if source.n:

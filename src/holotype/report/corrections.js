@@ -242,14 +242,17 @@ const ACTIONS = {
     const word = stripped(edit.value);
     if (!word) throw new CannotApply("A name cannot be empty.");
     const other = standing.awake(word);
-    if (other && other !== category) throw new CannotApply(`Another category is called ${word}; merge the two instead.`);
+    if (other && other !== category) {
+      const known = other.kind === "known" && category.kind === "known";
+      throw new CannotApply(`Another category is called ${word}; ${known ? "both are known, so move the images of one to the other" : "merge the two instead"}.`);
+    }
     category.name = word;
   },
   merge(standing, edit) {
     const source = standing.existing(edit.category);
     const target = standing.existing(edit.value);
     if (source === target) throw new CannotApply("The two are one category already.");
-    if (source.kind === "known") throw new CannotApply(`${source.name} is a known class and stays.`);
+    if (source.kind === "known") throw new CannotApply(`${source.name} is a known class and stays; ${target.kind === "known" ? "move its images" : `merge ${target.name} into it`} instead.`);
     standing.remove(source);
     standing.merged.set(source.id, target.id);
     if (source.n) standing.wake(target);
