@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holotype.categories.corrections import apply_log
 from holotype.categories.edits import Edit, append_edits, to_csv
 from holotype.categories.found import Discovery
 from holotype.discovery.asked import Asked
@@ -208,6 +209,25 @@ def test_a_file_of_the_round_before_is_not_lost(tmp_path: Path) -> None:
     }
     assert played.given.rejected == {PATHS[9]}
     assert waiting(tmp_path) == (0, 1)
+
+
+def test_a_name_that_comes_late_is_in_the_words_of_the_round_after_it(tmp_path: Path) -> None:
+    two_rounds(tmp_path)
+    second = Discovery.load(round_folder(tmp_path, 2))
+    second.category("new-02").words, second.category("new-02").suggested = (
+        "closest to new-01 0.50 and a 0.40",
+        "near new-01, new 1",
+    )
+    second.save(round_folder(tmp_path, 2))
+    append_edits(tmp_path, [edit("r-1", "rename", "", "new-01", "boots")])
+    played = play(tmp_path)
+    assert played.applied is not None
+    told = (played.applied.discovery, apply_log(tmp_path, played.before.names).discovery)
+    for category in (found.category("new-02") for found in told):
+        assert (category.words, category.suggested) == (
+            "closest to boots 0.50 and a 0.40",
+            "near boots, new 1",
+        )
 
 
 def test_what_a_late_file_takes_back_stays_taken_back(tmp_path: Path) -> None:

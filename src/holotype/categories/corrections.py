@@ -16,6 +16,7 @@ from pathlib import Path
 from holotype.categories.edits import Edit, log_locked, read_log, run_ids
 from holotype.categories.found import Discovery
 from holotype.categories.standing import CannotApply, Standing
+from holotype.categories.wording import named_since
 
 
 @dataclass
@@ -73,7 +74,7 @@ def apply_log(folder: Path, names: Mapping[str, str] | None = None) -> Applied:
         found = Discovery.load(folder)
         kept = folder / "rounds" / str(found.facts.round)
         if run_ids(kept)[:1] == [found.run_id]:
-            found = Discovery.load(kept).called(names or {})
+            found = named_since(Discovery.load(kept), names or {})
         outcome = apply_edits(found, read_log(folder))
         if outcome.count or outcome.refused:
             outcome.discovery.save(folder)

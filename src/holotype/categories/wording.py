@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from holotype.categories.found import Category
+from holotype.categories.found import Category, Discovery
 
 
 def all_words(categories: Sequence[Category], known: Sequence[str], called: Sequence[str]) -> list[str]:
@@ -73,6 +73,13 @@ def call_anew(categories: Sequence[Category], before: Sequence[Category]) -> Non
             category.suggested = category.name if category.suggested else ""
         else:
             category.suggested = renamed_suggestion(category.suggested, names)
+
+
+def named_since(found: Discovery, names: Mapping[str, str]) -> Discovery:
+    """What a round found, with the names that people gave since, by id, in its words too."""
+    now = found.called(names)
+    call_anew(now.categories, found.categories)
+    return now
 
 
 def renamed_words(words: str, names: Mapping[str, str]) -> str:

@@ -21,6 +21,7 @@ from holotype.categories.corrections import Applied, apply_edits
 from holotype.categories.edits import Edit, append_edits, not_held, read_edits, read_log
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Discovery
+from holotype.categories.wording import named_since
 from holotype.data.paths import relative
 from holotype.discovery.asked import Asked, read_asked
 from holotype.discovery.collection import FILE as SEEN
@@ -209,7 +210,7 @@ class Played:
 
     def next(self, found: Discovery, edits: Sequence[Edit], seen: Collection | None) -> Played:
         """With one more round. edits: those made in its report; seen: its images."""
-        found = found.called(self.given.names)
+        found = named_since(found, self.given.names)
         applied = apply_edits(found, edits)
         held, root = set(applied.discovery.facts.edits.applied), found.facts.root
         done = [
