@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from holotype.categories.corrections import apply_log
 from holotype.categories.edits import Edit, append_edits, to_csv
 from holotype.categories.found import Discovery
 from holotype.discovery.asked import Asked
@@ -211,25 +210,6 @@ def test_a_file_of_the_round_before_is_not_lost(tmp_path: Path) -> None:
     assert waiting(tmp_path) == (0, 1)
 
 
-def test_a_name_that_comes_late_is_in_the_words_of_the_round_after_it(tmp_path: Path) -> None:
-    two_rounds(tmp_path)
-    second = Discovery.load(round_folder(tmp_path, 2))
-    second.category("new-02").words, second.category("new-02").suggested = (
-        "closest to new-01 0.50 and a 0.40",
-        "near new-01, new 1",
-    )
-    second.save(round_folder(tmp_path, 2))
-    append_edits(tmp_path, [edit("r-1", "rename", "", "new-01", "boots")])
-    played = play(tmp_path)
-    assert played.applied is not None
-    told = (played.applied.discovery, apply_log(tmp_path, played.before.names).discovery)
-    for category in (found.category("new-02") for found in told):
-        assert (category.words, category.suggested) == (
-            "closest to boots 0.50 and a 0.40",
-            "near boots, new 1",
-        )
-
-
 def test_what_a_late_file_takes_back_stays_taken_back(tmp_path: Path) -> None:
     """An image was rejected, and the second round was made without it; a file of the first report moves it, and comes
     when the second round is done."""
@@ -304,15 +284,3 @@ def test_what_a_round_was_given_reads_as_json(tmp_path: Path) -> None:
     }
     assert json.loads((given / "rejected.json").read_text(encoding="utf-8"))["by_path"] == ["ö.png"]
     assert json.loads((given / "begun.json").read_text(encoding="utf-8"))["settings"] == SETTINGS
-
-
-def test_a_round_knows_copies_by_the_content_that_it_saw(tmp_path: Path) -> None:
-    """What a person said of one of two copies is not contradicted by what follows from a split of the other's."""
-    names = [Path(path).name for path in PATHS]
-    same = {"05.png": "4"}
-    seen = Collection("photos", {name: Seen("1", same.get(name, str(int(name[:2])))) for name in names})
-    found = first()
-    found.facts = replace(found.facts, root="photos")
-    end_round(tmp_path, found, seen=seen)
-    append_edits(tmp_path, [edit("r-1", "move", PATHS[4], "new-01", "odd")])
-    assert play(tmp_path).given.labels == {"04.png": "odd", "06.png": "new-01", "07.png": "new-01"}

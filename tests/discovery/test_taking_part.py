@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from holotype.categories.edits import Edit, read_log
+from holotype.categories.edits import Edit, read_edits, read_log, to_csv
 from holotype.categories.found import Discovery
 from holotype.data.sources import load_table
 from holotype.data.table import Table
@@ -172,3 +172,24 @@ def test_edits_that_label_everything_are_named_also_where_images_come_with_one_c
     throughout = replace(table, label=np.where(table.label == "", "red", table.label))
     with pytest.raises(InputError, match="put images without a label into"):
         discover_table(throughout, small(), run, progress=False, edits=file)
+
+
+def test_edits_that_cannot_take_part_are_told_before_one_round_and_listed_from_then_on(
+    run, squares_folder, small, caplog
+) -> None:
+    caplog.set_level("INFO")
+    table, config = load_table(squares_folder / "squares.csv"), small(method="kmeans")
+    blue = [path for path in table.path if "blue" in path][:2]
+    file = edits_file(run, ("confirm", blue[0], "", "blue"), ("rename", "", "new-77", "Boots"))
+    foreign = Edit("somebody-1", "2026-01-01T00:00:00Z", "rename", "", "new-01", "Boots")
+    file.write_text(to_csv([*read_edits(file), foreign]))
+    refused = ("'new-77' is not in this run", "1 edit of run 'somebody-1'")
+    discover_table(table, config, run, progress=False, edits=file)
+    assert [caplog.text.count(words) for words in refused] == [1, 1]
+    caplog.clear()
+    more = edits_file(run, ("confirm", blue[1], "", "blue"))
+    found = discover_table(table, config, run, progress=False, edits=more)
+    assert found.facts.round == 3
+    assert [caplog.text.count(words) for words in refused] == [0, 0]
+    assert f"2 lines on edits that cannot take part, in {run / 'refused.txt'}" in caplog.text
+    assert all(words in (run / "refused.txt").read_text() for words in refused)

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from holotype.categories.edits import Edit, read_edits, to_csv
+from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import COLUMNS, Discovery
 from holotype.cluster.count import CountEstimate, pick_k
 from holotype.data.sources import load_table
@@ -209,27 +209,6 @@ def test_confirmed_labels_lead_to_another_round(run, squares_folder, small) -> N
     assert Discovery.load(run / "rounds" / "1").run_id == before.run_id  # nothing is lost
     again = discover_table(table, small(), run, progress=False)
     assert again.run_id == found.run_id
-
-
-def test_edits_that_cannot_take_part_are_told_before_one_round_and_listed_from_then_on(
-    run, squares_folder, small, caplog
-) -> None:
-    caplog.set_level("INFO")
-    table, config = load_table(squares_folder / "squares.csv"), small(method="kmeans")
-    blue = [path for path in table.path if "blue" in path][:2]
-    file = edits_file(run, ("confirm", blue[0], "", "blue"), ("rename", "", "new-77", "Boots"))
-    foreign = Edit("somebody-1", "2026-01-01T00:00:00Z", "rename", "", "new-01", "Boots")
-    file.write_text(to_csv([*read_edits(file), foreign]))
-    refused = ("'new-77' is not in this run", "1 edit of run 'somebody-1'")
-    discover_table(table, config, run, progress=False, edits=file)
-    assert [caplog.text.count(words) for words in refused] == [1, 1]
-    caplog.clear()
-    more = edits_file(run, ("confirm", blue[1], "", "blue"))
-    found = discover_table(table, config, run, progress=False, edits=more)
-    assert found.facts.round == 3
-    assert [caplog.text.count(words) for words in refused] == [0, 0]
-    assert f"2 lines on edits that cannot take part, in {run / 'refused.txt'}" in caplog.text
-    assert all(words in (run / "refused.txt").read_text() for words in refused)
 
 
 def test_more_known_classes_than_k_raise_it(run, squares_folder, small) -> None:
