@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from categories.golden import CASES, NAMES, case_edits, golden_discovery, outcome, random_edit
+from categories.golden import CASES, NAMES, WORDS, case_edits, golden_discovery, outcome, random_edit
 from holotype.categories.corrections import apply_edits
 from holotype.categories.edits import COLUMNS, FORMAT, Edit, read_edits, stripped, to_csv
 from holotype.categories.found import Discovery
@@ -104,7 +104,7 @@ def test_random_edits_come_to_the_same(tmp_path):
     assert [result["measured"] for result in results] == measured
 
 
-def test_words_and_suggested_names_follow_known_classes_that_are_renamed():
+def test_words_suggested_names_and_notes_follow_categories_that_are_renamed():
     """The page says at once what the next report will say: closest to Clog, not to Sandal."""
     rng = random.Random(20260611)
     calls = ("Clog", "Sandal", "Boot", "a. b|c (d)", "$& and", "=x\\", " Käfer ✓ ", "new-01")
@@ -116,8 +116,9 @@ def test_words_and_suggested_names_follow_known_classes_that_are_renamed():
             found.categories, words, suggest_names(found.categories, found.known), strict=True
         ):
             category.words, category.suggested = said, name
+        found.images["note"] = [f"own; the model would say {rng.choice(WORDS)}" for _ in found.images.index]
         edits = [
-            Edit(found.run_id, f"t{i}", "rename", "", rng.choice(found.known), rng.choice(calls))
+            Edit(found.run_id, f"t{i}", "rename", "", rng.choice((*found.known, "new-02")), rng.choice(calls))
             for i in range(rng.randint(1, 6))
         ]
         edits.insert(rng.randint(0, len(edits)), Edit(found.run_id, "t", "merge", "", "new-01", "new-02"))
@@ -125,8 +126,13 @@ def test_words_and_suggested_names_follow_known_classes_that_are_renamed():
         before = apply_edits(found, edits[:stop]).discovery
         cases.append({"discovery": page(before, edits[:stop]), "edits": rows(edits[stop:])})
         after = apply_edits(before, edits[stop:]).discovery
-        expected.append([[category.words, category.suggested] for category in after.categories])
-    assert [result["words"] for result in run_javascript("apply", cases)] == expected
+        words = [[category.words, category.suggested] for category in after.categories]
+        expected.append((words, dict(zip(after.images["path"], after.images["note"], strict=True))))
+    told = [
+        (result["words"], {path: note for path, (*_, note, _) in result["images"]})
+        for result in run_javascript("apply", cases)
+    ]
+    assert told == expected
     assert "Clog" in str(expected)
 
 

@@ -17,7 +17,7 @@ from holotype.categories.exemplars import join, refresh, unmeasured
 from holotype.categories.facts import Edited
 from holotype.categories.found import Category, Discovery
 from holotype.categories.purity import set_purity
-from holotype.categories.wording import call_anew
+from holotype.categories.wording import call_anew, renamed_note
 
 MOVED, CONFIRMED, REJECTED = "moved by hand", "confirmed by hand", "rejected"
 """What the note of an image says after an edit; the next round reads it (discovery/constraints.py)."""
@@ -268,7 +268,9 @@ class Standing:
         images["category_id"] = self.id
         images["category"] = [by_id[id].name if id in by_id else "" for id in self.id]
         images["kind"] = [by_id[id].kind if id in by_id else "" for id in self.id]
-        images["note"], images["doubtful"] = self.note, self.doubtful
+        called = {c.name: self.categories.get(self.end(c.id), c).name for c in self.given.categories}
+        images["note"] = [renamed_note(note, called) for note in self.note]
+        images["doubtful"] = self.doubtful
         if self.given.facts.calibration_curve:
             said = zip(self.label_given, self.note, strict=True)
             told = [bool(label) or note in (MOVED, CONFIRMED) for label, note in said]

@@ -32,20 +32,6 @@ function checkInWords(n) {
   return `Look at ${looked} of its ${n.toLocaleString("en-US")} images, drawn blindly: if all are right, you can be 95 % sure that more than 90 % are.`;
 }
 
-/** What categories/wording.py wrote, with known classes as they are called now. names: from those of before. */
-function renamedWords(words, names) {
-  if (!names.size) return words;
-  const before = [...names.keys()].sort((a, b) => b.length - a.length).map((name) => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-  const place = new RegExp(`(closest to |nearest | and |; unlike )(${before.join("|")})(?= -?\\d\\.\\d\\d|$| \\(before )`, "g");
-  return words.replace(place, (_, joint, name) => joint + names.get(name));
-}
-
-/** A suggested name of a new category likewise. */
-function renamedSuggestion(suggested, names) {
-  const [, near, number] = /^near (.+), new (\d+)$/s.exec(suggested) ?? [];
-  return names.has(near) ? `near ${names.get(near)}, new ${number}` : suggested;
-}
-
 /**
  * How things stand after the edits, each taken once and in their order. discovery: as report/data.py writes it.
  * problems says for each edit why it was not applied, in the order of the edits ("" = it was); nothing given is changed.
@@ -83,7 +69,7 @@ class Standing {
     this.byId = new Map(); // those that are not gone
     discovery.categories.forEach((category) => this.add(category));
     discovery.asleep.filter(({ id }) => !this.byId.has(id)).forEach((asleep) => this.add(asleep));
-    this.called = new Map(discovery.categories.filter(({ kind }) => kind === "known").map(({ id, name }) => [id, name]));
+    this.before = discovery.categories;
     this.merged = new Map(Object.entries(discovery.merged));
     this.rejected = [...discovery.rejected];
     this.confirmed = new Map(); // image -> id of a category, or a label that no category has
@@ -209,15 +195,17 @@ class Standing {
     return value === undefined ? "" : this.find(value)?.id ?? value;
   }
 
-  /** Words and suggested names name known classes as these are called now. */
+  /** Words, suggested names and notes name categories as these are called now. */
   callAnew() {
-    const now = [...this.called].map(([id, name]) => [name, this.byId.get(id).name]);
-    const names = new Map(now.filter(([before, name]) => before !== name));
+    const names = (those) => new Map(those.map(({ id, name }) => [name, this.byId.get(this.end(id))?.name ?? name]).filter(([then, now]) => then !== now));
+    const known = names(this.before.filter(({ kind }) => kind === "known"));
+    const every = names(this.before);
     for (const category of this.categories) {
-      category.words = renamedWords(category.words, names);
-      if (category.kind !== "known") category.suggested = renamedSuggestion(category.suggested, names);
+      category.words = renamedWords(category.words, known);
+      if (category.kind !== "known") category.suggested = renamedSuggestion(category.suggested, known);
       else if (category.suggested) category.suggested = category.name;
     }
+    for (const [i, note] of this.note) this.note.set(i, renamedNote(note, every));
   }
 
   /** Members of each category, the most typical first; who left a category does not speak for it any more. */
