@@ -43,3 +43,24 @@ def test_a_round_knows_copies_by_the_content_that_it_saw(tmp_path: Path) -> None
     end_round(tmp_path, found, seen=seen)
     append_edits(tmp_path, [edit("r-1", "move", PATHS[4], "new-01", "odd")])
     assert play(tmp_path).given.labels == {"04.png": "odd", "06.png": "new-01", "07.png": "new-01"}
+
+
+def test_an_edit_counts_again_when_the_label_that_overruled_it_is_taken_away(tmp_path: Path) -> None:
+    """As where --unlabelled was forgotten once: a heap was a class for a round, and nobody meant it."""
+    found = first()
+    found.facts = replace(found.facts, root="photos")
+    end_round(tmp_path, found)
+    append_edits(
+        tmp_path,
+        [edit("r-1", "confirm", PATHS[4], "new-01", "a"), edit("r-1", "reject", PATHS[5], "new-01", "", 1)],
+    )
+    heap = {name: Seen("1-1", name, "heap", relabelled=True) for name in ("04.png", "05.png")}
+    second = replace(found, run_id="r-2", facts=replace(found.facts, round=2, earlier_runs=("r-1",)))
+    end_round(tmp_path, second, seen=Collection("photos", heap))
+    Collection("photos", heap).save(tmp_path)
+    assert (play(tmp_path).given.labels, play(tmp_path).given.rejected) == ({}, frozenset())
+    Collection("photos", heap | {"05.png": Seen("1-1", "05.png")}).save(tmp_path)
+    assert (play(tmp_path).given.labels, play(tmp_path).given.rejected) == ({}, {"05.png"})
+    played = play(tmp_path, bare={"04.png", "05.png"})
+    assert (played.given.labels, played.given.rejected) == ({"04.png": "a"}, {"05.png"})
+    assert "1 rejected, 1 confirmed. They give 1 label" in played.told(3, heap.keys(), tmp_path)[0]

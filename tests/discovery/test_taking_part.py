@@ -193,3 +193,27 @@ def test_edits_that_cannot_take_part_are_told_before_one_round_and_listed_from_t
     assert [caplog.text.count(words) for words in refused] == [0, 0]
     assert f"2 lines on edits that cannot take part, in {run / 'refused.txt'}" in caplog.text
     assert all(words in (run / "refused.txt").read_text() for words in refused)
+
+
+def test_a_heap_that_was_a_class_for_a_round_costs_no_edit(run, squares_folder, small, caplog) -> None:
+    """--unlabelled was forgotten once. Where that leaves nothing to place, no round is begun."""
+    caplog.set_level("INFO")
+    table, config = load_table(squares_folder / "squares.csv"), small(method="kmeans")
+    free = [path for path, label in zip(table.path, table.label, strict=True) if not label]
+    file = edits_file(run, ("confirm", free[0], "", "blue"), ("reject", free[1], "", ""))
+    known = (*table.known, "heap")
+    throughout = replace(table, label=np.where(table.label == "", "heap", table.label), known=known)
+    nothing_left = r"Every usable image .* is labelled, so nothing is left to place"
+    with pytest.raises(InputError, match=nothing_left):
+        foresee(run, throughout, config, file)
+    with pytest.raises(InputError, match=nothing_left):
+        discover_table(throughout, config, run, progress=False, edits=file)
+    assert [path.name for path in (run / "rounds").iterdir()] == ["1"]
+    in_heap = (table.label == "") & np.isin(table.path, free[:40])
+    some = replace(table, label=np.where(in_heap, "heap", table.label), known=known)
+    assert discover_table(some, config, run, progress=False).facts.confirmed_labels == 0
+    (line,) = [line for line in foresee(run, table, config).lines if "take part" in line]
+    assert "round 3: 1 rejected, 1 confirmed. They give 1 label and keep 1 image out" in line
+    found = discover_table(table, config, run, progress=False)
+    assert (found.facts.round, found.facts.confirmed_labels) == (3, 1)
+    assert found.images.set_index("path").label[free[0]] == "blue"

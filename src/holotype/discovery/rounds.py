@@ -193,10 +193,11 @@ class Played:
         )
         return [*account.told(number, self.given, here), *remarks]
 
-    def told_by(self, seen: Collection | None) -> Played:
-        """With what the images of a round came with: a new label is later than an old edit."""
+    def told_by(self, seen: Collection | None, bare: Set[str]) -> Played:
+        """With what the images of a round came with: a new label is later than an old edit, unless it was taken away
+        since. bare: images without a label today."""
         later = {path for path, one in seen.images.items() if one.relabelled} if seen else set()
-        return self.without(later)
+        return self.without(later - bare)
 
     def moved(self, moves: Mapping[str, str]) -> Played:
         """With the paths that images have now. moves: path then to path now, from the root, where these differ."""
@@ -233,14 +234,17 @@ class Played:
         )
 
 
-def play(folder: Path, more: Sequence[Edit] = ()) -> Played:
-    """Read every finished round with the edits of its own; what is said later counts. more: than the log holds."""
+def play(folder: Path, more: Sequence[Edit] = (), bare: Set[str] | None = None) -> Played:
+    """Read every finished round with the edits of its own; what is said later counts. more: than the log holds. bare:
+    images without a label today, by path from the root; where nobody says, as they were seen last."""
+    if bare is None:
+        bare = (read_collection(folder) or Collection()).bare
     held, numbers, played = read_log(folder), finished_rounds(folder), Played()
     edits = [*held, *not_held(held, more)]
     for number in numbers:
         found = Discovery.load(round_folder(folder, number))
         seen = read_collection(round_folder(folder, number))
-        played = played.told_by(seen)
+        played = played.told_by(seen, bare)
         own = [edit for edit in edits if edit.run_id == found.run_id]
         if number == numbers[-1]:  # it answers for edits of runs that nobody has heard of
             own = [edit for edit in edits if edit.run_id not in played.runs]

@@ -11,7 +11,7 @@ from holotype.categories.edits import ACTIONS, Edit
 from holotype.categories.found import Discovery
 from holotype.data.duplicates import is_readable
 from holotype.data.paths import relative
-from holotype.data.sources import with_readable_classes
+from holotype.data.sources import check_trainable, with_readable_classes
 from holotype.data.table import Table
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.difference import shown
@@ -157,6 +157,13 @@ def check_left(table: Table, given: Constraints, folder: Path) -> None:
             f"that nothing is left to place until further images come; holotype report {folder} applies the edits, and "
             f"holotype write {folder} --folders DIR takes the result out."
         )
+
+
+def check_placeable(table: Table, given: Constraints, folder: Path) -> None:
+    """Raise InputError where another round would find no classes to learn, or nothing to place. table: with the labels
+    of edits."""
+    check_left(table, given, folder)
+    check_trainable(table.take(~given.out(table)))
 
 
 def is_all_said(found: Discovery, given: Constraints) -> bool:

@@ -45,7 +45,7 @@ from holotype.discovery.rounds import (
 from holotype.discovery.several import clear
 from holotype.discovery.shared import share_round
 from holotype.discovery.sizes import check_long_tail
-from holotype.discovery.taking_part import check_left, keep_refused, read_refused
+from holotype.discovery.taking_part import check_left, check_placeable, keep_refused, read_refused
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
 from holotype.machine.device import pick_device
@@ -133,7 +133,7 @@ def discover_table(
         config, chosen = claim(folder, table, config, embedded)
         now = catch_up(folder, table, config, edits, progress)
         if now.trains:  # before anybody is told that it will be
-            check_left(now.labelled, now.played.given, folder)
+            check_placeable(now.labelled, now.played.given, folder)
         for line in now.lines:
             log.info(line)
         if now.trains:
