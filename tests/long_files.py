@@ -25,6 +25,7 @@ SECONDS = {
     "report/test_browser_edits.py": 15,
     "models/test_hub.py": 13,
     "discovery/test_workflow.py": 13,
+    "discovery/test_taking_part.py": 13,
     "report/test_browser_find.py": 12,
     "data/test_stores.py": 12,
     "training/test_killed.py": 11,

@@ -193,3 +193,14 @@ def test_what_was_measured_is_told_of_categories_whose_images_are_the_same():
     rejected = apply_edits(found, [Edit("r-1", "t2", "reject", paths[9], "new-02")]).discovery
     assert math.isnan(rejected.category("new-02").together)
     assert measured(rejected.category("new-01")) == [0.8, 0.3, 0.9, 4]
+
+
+def test_notes_name_a_category_as_it_is_called_now_or_what_it_was_merged_into() -> None:
+    found = made_discovery("r-1", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
+    found.images.loc[:2, "note"] = [f"the model would say {name}" for name in ("new-01", "new-02", "a")]
+    edits = [
+        Edit("r-1", "t0", "rename", "", "new-02", "kites"),
+        Edit("r-1", "t1", "merge", "", "new-01", "new-02"),
+    ]
+    now = apply_edits(found, edits).discovery.images
+    assert now.note[:3].tolist() == [f"the model would say {name}" for name in ("kites", "kites", "a")]

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from holotype.categories.found import Category
-from holotype.categories.wording import call_anew, in_words, renamed_suggestion, renamed_words, suggest_names
+from holotype.categories.wording import (
+    call_anew,
+    in_words,
+    named_since,
+    renamed_note,
+    renamed_suggestion,
+    renamed_words,
+    suggest_names,
+)
+from tests.discovery.made_round import made_discovery
 
 
 @pytest.mark.parametrize(
@@ -91,3 +100,33 @@ def test_a_suggested_name_is_taken_whole() -> None:
     assert renamed_suggestion("near a, new 2, new 3", names) == "near b, new 3"
     for other in ("", "new 1", "near foxes, new 1", "near fox", "fox, new 1"):
         assert renamed_suggestion(other, names) == other
+
+
+@pytest.mark.parametrize(
+    ("note", "now"),
+    [
+        ("the model would say a", "the model would say Hats"),
+        ("seen twice; most frames of its burst are in a", "seen twice; most frames of its burst are in Hats"),
+        ("the model would say aa", "the model would say aa"),
+        ("moved by hand", "moved by hand"),
+        ("a", "a"),
+        ("", ""),
+    ],
+)
+def test_a_note_names_a_category_as_it_is_called_now(note, now) -> None:
+    assert renamed_note(note, {"a": "Hats"}) == now
+
+
+def test_names_that_came_since_a_round_are_in_its_words_and_notes() -> None:
+    found = made_discovery("r", {"a": [0, 1, 2, 3], "new-01": [*range(4, 12)]})
+    found.category("new-01").words = "closest to a 0.50"
+    found.images.loc[0, "note"] = "the model would say new-01"
+    now = named_since(found, {"a": "Hats", "new-01": "Owls"})
+    assert (now.category("new-01").words, now.images.note[0]) == (
+        "closest to Hats 0.50",
+        "the model would say Owls",
+    )
+    assert (found.category("new-01").words, found.images.note[0]) == (
+        "closest to a 0.50",
+        "the model would say new-01",
+    )

@@ -10,6 +10,7 @@ from holotype.categories.found import Discovery
 from holotype.report.build import read_data
 from small_run import train_small
 from tests.categories.test_tree import collection
+from tests.discovery.made_round import edits_file
 
 
 @pytest.fixture
@@ -54,6 +55,29 @@ def test_a_cut_is_corrected_by_itself(holotype, made_run) -> None:
     assert again.code == 0, again
     assert "No edits to apply." in again.out or "had been applied before" in again.out
     assert len(Discovery.load(own).categories) == 6
+
+
+def test_a_cut_that_was_corrected_is_not_written_over(holotype, made_run) -> None:
+    """Its ids may mean something else once the run itself was corrected."""
+    assert holotype("cut", made_run, "--k", 6, "--no-progress").code == 0
+    assert (
+        holotype("cut", made_run, "--k", 6, "--no-progress").code == 0
+    )  # nobody has said anything of it yet
+    own = made_run / "cuts" / "6"
+    edits = edits_file(own, ("rename", "", "new-04", "kites"))
+    assert holotype("report", own, "--edits", edits, "--no-progress").code == 0
+    again = holotype("cut", made_run, "--k", 6, "--no-progress")
+    assert (again.code, "a cut that was corrected" in again.err) == (2, True)
+    assert Discovery.load(own).category("new-04").name == "kites"
+    other = made_run.parent / "other"
+    assert holotype("cut", made_run, "--k", 6, "--out", other, "--no-progress").code == 0
+
+
+def test_the_number_that_there_is_already_changes_nothing_and_says_so(holotype, made_run) -> None:
+    told = holotype("cut", made_run, "--k", 5, "--no-progress")
+    assert told.code == 0, told
+    assert "The run has 5 categories already" in told.out
+    assert "To keep the cut" not in told.out
 
 
 @pytest.mark.parametrize(

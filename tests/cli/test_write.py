@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from holotype.categories.found import Discovery
+from holotype.cli.write import sorted_words
+from holotype.placing.kept_folders import Sorted
 from placing.made_results import edit, made_run, paths
 
 FORMS = {"--folders": "sorted", "--labels": "labels.csv", "--coco": "coco.json", "--camtrap-dp": "dp"}
@@ -121,3 +123,7 @@ def test_images_inside_a_container(holotype, tiny_flags, tmp_path) -> None:
     outcome = holotype("write", run, "--coco", tmp_path / "coco.json")
     assert outcome.code == 0, outcome.err
     assert {image["width"] for image in json.loads((tmp_path / "coco.json").read_text())["images"]} == {28}
+
+
+def test_one_image_is_told_as_one() -> None:
+    assert sorted_words(Sorted(images=1, folders=1), "sorted").startswith("1 image in 1 folder: sorted")

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from holotype.data import duplicates
-from holotype.data.duplicates import Glances, glance, same_files, same_pictures
+from holotype.data.duplicates import Glances, glance, is_readable, same_files, same_pictures
 from holotype.data.pictures import as_paths
 
 
@@ -109,3 +109,10 @@ def test_thousands_that_look_the_same_are_no_quadratic_work() -> None:
     assert len(pairs) < n * n / 2
     nothing = Glances(np.zeros((0, 8, 9, 3), np.uint8), np.full(0, "", object))
     assert same_pictures(nothing) == []
+
+
+def test_one_image_can_be_asked_about_alone(tmp_path: Path) -> None:
+    (sound,) = written(tmp_path, a_png=picture(1))
+    (tmp_path / "broken.png").write_bytes(b"none")
+    asked = (sound, str(tmp_path / "broken.png"), str(tmp_path / "gone.png"))
+    assert [is_readable(path) for path in asked] == [True, False, False]

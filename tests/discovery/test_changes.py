@@ -55,6 +55,15 @@ def test_every_category_of_before_and_every_new_one_is_told() -> None:
     ]
 
 
+def test_the_few_images_that_are_still_there_do_not_speak_for_a_category() -> None:
+    """Most files of new-01 and new-02 were taken away, and what is left lies elsewhere."""
+    found = made_discovery("r-1", FIRST, paths=PATHS)
+    after = made_discovery("r-2", {"a": [*range(9)], "new-03": [*range(9, 32)]}, paths=PATHS)
+    after.images = after.images[~after.images.path.isin([*PATHS[5:8], *PATHS[10:12]])]
+    made = [row for row in rows(changes(found, found, after)) if row[0] in ("new-01", "new-02")]
+    assert made == [("new-01", "gone", "training", "", 0), ("new-02", "gone", "training", "", 0)]
+
+
 def test_what_edits_have_ended_is_told_as_theirs() -> None:
     found = made_discovery("r-1", FIRST, paths=PATHS)
     edits = [Edit("r-1", "t", "reject", "", "new-01")]

@@ -10,6 +10,7 @@ from holotype.categories.corrections import Applied, apply_edits
 from holotype.categories.edits import Edit
 from holotype.categories.found import Discovery
 from holotype.data.table import Table
+from holotype.discovery.collection import Collection, Seen
 from holotype.discovery.constraints import TYPICAL, Constraints
 from tests.discovery.made_round import made_discovery
 
@@ -189,3 +190,43 @@ def test_paths_are_those_from_the_root() -> None:
     told = [Edit("r-1", "t", "confirm", "photos/04", "", "new-01"), Edit("r-1", "t", "reject", "photos/05")]
     given = Constraints().after(made, apply_edits(made, told))
     assert (given.labels, given.rejected) == ({"04": "new-01"}, {"05"})
+
+
+def copies(*groups: tuple[int, ...], labels: dict[int, str] | None = None) -> Collection:
+    """The images as a round saw them, those of a group with the same content."""
+    content = {n: f"c{min(group)}" for group in groups for n in group}
+    label = labels or {}
+    return Collection(
+        "", {path: Seen("1", content.get(n, str(n)), label.get(n, "")) for n, path in enumerate(PATHS)}
+    )
+
+
+def test_what_was_said_of_a_copy_counts_more_than_what_follows_from_a_split_or_a_merge() -> None:
+    made, seen = found(), copies((4, 5), (6, 30), (7, 31), (8, 17), (9, 0), labels={0: "a", 1: "a"})
+    rows = (
+        ("move", 4, "new-01", "odd"),  # out of what it leaves behind: a split
+        ("move", 30, "new-03", "new-02"),
+        ("reject", 31, "new-03", ""),
+        ("confirm", 17, "new-02", "new-01"),  # the very label that would follow
+    )
+    given = Constraints().after(made, edits(made, *rows), seen)
+    assert numbers(given, "odd") == [4]
+    assert numbers(given, "new-01") == [8, *range(10, 16), 17]  # 5, 6, 7 and 9 have copies of another mind
+    assert {PATHS[5], PATHS[6], PATHS[7], PATHS[9]}.isdisjoint(given.labels)
+    assert numbers(Constraints().after(made, edits(made, *rows)), "new-01") == [*range(5, 14), 17]
+
+
+def test_what_is_said_later_of_a_copy_takes_a_label_back_that_only_followed() -> None:
+    made = found()
+    first = Constraints().after(
+        made, edits(made, ("merge", None, "new-01", "new-02"), ("confirm", 20, "new-02", "new-02")), copies()
+    )
+    assert {PATHS[4], PATHS[5], PATHS[20]} <= first.labels.keys()
+    later = made_discovery(
+        "r-2", {"a": GROUPS["a"], "new-02": [*range(4, len(PATHS))]}, ("a", "new-02"), PATHS
+    )
+    told = edits(later, ("move", 39, "new-02", "a"), ("move", 38, "new-02", "a"))
+    second = first.after(later, told, copies((4, 39), (20, 38)))
+    assert PATHS[4] not in second.labels  # it had followed from the merge
+    assert second.labels[PATHS[20]] == "new-02"  # somebody had said so
+    assert second.labels[PATHS[5]] == "new-02"

@@ -58,6 +58,15 @@ def test_a_round_and_its_edits_follow_a_folder_that_was_moved(run: Path) -> None
     assert Discovery.load(own).facts.earlier_roots == ("/archive/photos",)
 
 
+def test_an_edit_of_an_image_that_nobody_knew_comes_to_mean_no_other_one(run: Path, monkeypatch) -> None:
+    """It was refused; read from where the command is typed, or from the new root, it would have named an image."""
+    monkeypatch.chdir("/")
+    unknown = ["photos/06.png", "/elsewhere/07.png", "/photos/none.png"]
+    append_edits(run, [Edit("r-1", "t", "reject", image, "new-01") for image in unknown])
+    follow(run, [run / "rounds" / "1"], "/photos", Moves("/archive/photos"))
+    assert [edit.image for edit in read_log(run)] == ["/archive/photos/04.png", "", *unknown]
+
+
 SWAPPED = {"04.png": "05.png", "05.png": "04.png", "06.png": "old/six.png"}
 
 

@@ -138,7 +138,7 @@ def test_a_later_label_counts_and_not_the_edit_before_it(tmp_path: Path) -> None
     second.save(tmp_path)
     played = play(tmp_path)
     assert (played.given.labels, played.given.rejected) == ({}, frozenset())
-    (line,) = played.told(3, {"04.png", "05.png"})
+    (line,) = played.told(3, {"04.png", "05.png"}, tmp_path)
     assert "take part in round 3: none; 2 more were overruled by later ones" in line
     append_edits(tmp_path, [edit("r-2", "move", PATHS[4], "new-01", "a", 2)])
     assert play(tmp_path).given.labels == {"04.png": "a"}  # and this was said later still
@@ -174,7 +174,7 @@ def test_edits_of_all_rounds_add_up_and_the_later_one_wins(tmp_path: Path) -> No
     assert played.taken >= {"a", "new-01", "new-02", "hats"}
     assert played.applied is not None
     assert played.applied.discovery.category("new-02").name == "hats"
-    lines = played.told(3, set(PATHS))
+    lines = played.told(3, set(PATHS), tmp_path)
     assert "2 confirmed" in lines[0]
     assert "1 renamed" in lines[0]
     assert "1 more was overruled" in lines[0]

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from holotype.categories.edits import Edit, read_log
+from holotype.categories.edits import Edit, read_edits, read_log, to_csv
 from holotype.categories.found import Discovery
 from holotype.data.sources import load_table
 from holotype.data.table import Table
 from holotype.discovery.constraints import Constraints
-from holotype.discovery.taking_part import Account, seen_classes, unread_labels
+from holotype.discovery.foresight import foresee
+from holotype.discovery.taking_part import (
+    REFUSED,
+    Account,
+    keep_refused,
+    not_told_yet,
+    read_refused,
+    seen_classes,
+    unread_labels,
+)
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
 from tests.discovery.made_round import edits_file
@@ -60,6 +71,26 @@ def test_edits_that_a_later_label_overrules_are_counted_as_such() -> None:
     assert "1 confirmed; 1 more was overruled by later ones. They give 1 label" in line
 
 
+def test_an_edit_that_cannot_take_part_is_told_once_and_counted_from_then_on(tmp_path) -> None:
+    first = [
+        "Rename of 'new-01' to 'a' was not applied: it is taken.",
+        "Move of '9' to 'b' was not applied: gone.",
+    ]
+    assert read_refused(tmp_path) == []
+    assert not_told_yet(tmp_path, first) == first
+    keep_refused(tmp_path, first)
+    assert not_told_yet(tmp_path, []) == []
+    assert not_told_yet(tmp_path, first[:1]) == [
+        f"Told before, and still so: 1 line on edits that cannot take part, in {tmp_path / REFUSED}."
+    ]
+    changed = [first[0], "Move of '9' to 'b' was not applied: it was rejected.", "2 edits of run 'x' cannot."]
+    *fresh, others = not_told_yet(tmp_path, changed)
+    assert fresh == changed[1:]
+    assert "1 line on" in others
+    keep_refused(tmp_path, changed)
+    assert (tmp_path / REFUSED).read_text().splitlines() == changed
+
+
 def table(problem: list[str]) -> Table:
     label = ["a", "a", "b", "b", "c", "", ""]
     path = np.array([f"photos/{i}" for i in range(7)], dtype=object)
@@ -101,3 +132,88 @@ def test_edits_that_label_everything_leave_nothing_to_place_and_are_not_lost(
         discover_table(table, small(), run, progress=False, edits=file)
     assert [path.name for path in (run / "rounds").iterdir()] == ["1"]
     assert len(read_log(run)) == len(said)
+
+
+def confirmed_throughout(run) -> list[tuple[str, str, str, str]]:
+    images = Discovery.load(run).images
+    free = images[images.label == ""]
+    return [("confirm", path, id, id) for path, id in zip(free.path, free.category_id, strict=True)]
+
+
+def test_where_only_images_that_cannot_be_read_are_left_no_round_is_announced_or_begun(
+    run, squares_folder, small, tmp_path, caplog
+) -> None:
+    caplog.set_level("INFO")
+    *said, (_, unsaid, _, _) = confirmed_throughout(run)
+    table, broken = load_table(squares_folder / "squares.csv"), tmp_path / "broken.png"
+    broken.write_bytes(b"none")
+    path = [str(broken) if path == unsaid else path for path in table.path]
+    table = replace(table, path=np.array(path, dtype=object))
+    file = edits_file(run, *said)
+    nothing_left = r"labelled or rejected, .* holotype write .* --folders DIR takes"
+    with pytest.raises(InputError, match=nothing_left):
+        foresee(run, table, small(), file)
+    with pytest.raises(InputError, match=nothing_left):
+        discover_table(table, small(), run, progress=False, edits=file)
+    assert "Another round is trained" not in caplog.text
+    assert [path.name for path in (run / "rounds").iterdir()] == ["1"]
+
+
+def test_edits_that_label_everything_are_named_also_where_images_come_with_one_class(
+    run, squares_folder, small
+) -> None:
+    """Images without a label would be of no use: they are there, and edits have labelled them."""
+    table = load_table(squares_folder / "squares.csv")
+    one = replace(table, label=np.where(table.label == "green", "", table.label), known=("red",))
+    green = [("confirm", path, "green", "green") for path in table.path[table.label == "green"]]
+    file = edits_file(run, *confirmed_throughout(run), *green)
+    with pytest.raises(InputError, match="With the edits every usable image"):
+        discover_table(one, small(), run, progress=False, edits=file)
+    throughout = replace(table, label=np.where(table.label == "", "red", table.label))
+    with pytest.raises(InputError, match="put images without a label into"):
+        discover_table(throughout, small(), run, progress=False, edits=file)
+
+
+def test_edits_that_cannot_take_part_are_told_before_one_round_and_listed_from_then_on(
+    run, squares_folder, small, caplog
+) -> None:
+    caplog.set_level("INFO")
+    table, config = load_table(squares_folder / "squares.csv"), small(method="kmeans")
+    blue = [path for path in table.path if "blue" in path][:2]
+    file = edits_file(run, ("confirm", blue[0], "", "blue"), ("rename", "", "new-77", "Boots"))
+    foreign = Edit("somebody-1", "2026-01-01T00:00:00Z", "rename", "", "new-01", "Boots")
+    file.write_text(to_csv([*read_edits(file), foreign]))
+    refused = ("'new-77' is not in this run", "1 edit of run 'somebody-1'")
+    discover_table(table, config, run, progress=False, edits=file)
+    assert [caplog.text.count(words) for words in refused] == [1, 1]
+    caplog.clear()
+    more = edits_file(run, ("confirm", blue[1], "", "blue"))
+    found = discover_table(table, config, run, progress=False, edits=more)
+    assert found.facts.round == 3
+    assert [caplog.text.count(words) for words in refused] == [0, 0]
+    assert f"2 lines on edits that cannot take part, in {run / 'refused.txt'}" in caplog.text
+    assert all(words in (run / "refused.txt").read_text() for words in refused)
+
+
+def test_a_heap_that_was_a_class_for_a_round_costs_no_edit(run, squares_folder, small, caplog) -> None:
+    """--unlabelled was forgotten once. Where that leaves nothing to place, no round is begun."""
+    caplog.set_level("INFO")
+    table, config = load_table(squares_folder / "squares.csv"), small(method="kmeans")
+    free = [path for path, label in zip(table.path, table.label, strict=True) if not label]
+    file = edits_file(run, ("confirm", free[0], "", "blue"), ("reject", free[1], "", ""))
+    known = (*table.known, "heap")
+    throughout = replace(table, label=np.where(table.label == "", "heap", table.label), known=known)
+    nothing_left = r"Every usable image .* is labelled, so nothing is left to place"
+    with pytest.raises(InputError, match=nothing_left):
+        foresee(run, throughout, config, file)
+    with pytest.raises(InputError, match=nothing_left):
+        discover_table(throughout, config, run, progress=False, edits=file)
+    assert [path.name for path in (run / "rounds").iterdir()] == ["1"]
+    in_heap = (table.label == "") & np.isin(table.path, free[:40])
+    some = replace(table, label=np.where(in_heap, "heap", table.label), known=known)
+    assert discover_table(some, config, run, progress=False).facts.confirmed_labels == 0
+    (line,) = [line for line in foresee(run, table, config).lines if "take part" in line]
+    assert "round 3: 1 rejected, 1 confirmed. They give 1 label and keep 1 image out" in line
+    found = discover_table(table, config, run, progress=False)
+    assert (found.facts.round, found.facts.confirmed_labels) == (3, 1)
+    assert found.images.set_index("path").label[free[0]] == "blue"

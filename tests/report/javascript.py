@@ -11,7 +11,7 @@ from typing import Any
 from holotype.report import build
 
 HERE = Path(__file__).parent
-PURE = ("corrections.js", "carry.js", "csv.js", "search.js", "lasso.js")
+PURE = ("wording.js", "corrections.js", "carry.js", "csv.js", "search.js", "lasso.js")
 """The scripts of the page of which something can be asked without one."""
 
 

@@ -26,6 +26,7 @@ function outcomeOf(discovery, edits) {
     refused: now.problems.flatMap((problem, at) => (problem ? [at] : [])),
     exemplars: awake.map((category) => category.exemplars.map((i) => now.paths[i])),
     signatures: awake.map((category) => category.signature),
+    words: awake.map(({ words, suggested }) => [words, suggested]),
     measured: awake.map(({ cohesion, separation, returns, faint }) => [cohesion, separation, returns ?? "", faint ?? false]),
   };
 }

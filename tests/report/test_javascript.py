@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from categories.golden import CASES, NAMES, case_edits, golden_discovery, outcome, random_edit
+from categories.golden import CASES, NAMES, WORDS, case_edits, golden_discovery, outcome, random_edit
 from holotype.categories.corrections import apply_edits
 from holotype.categories.edits import COLUMNS, FORMAT, Edit, read_edits, stripped, to_csv
 from holotype.categories.found import Discovery
 from holotype.categories.purity import check_in_words
+from holotype.categories.wording import all_words, suggest_names
 from holotype.errors import InputError
 from holotype.report.data import choose, page_data
 from report.javascript import run_javascript
@@ -101,6 +102,38 @@ def test_random_edits_come_to_the_same(tmp_path):
     for case, result, wanted in zip(cases, results, expected, strict=True):
         assert {key: result[key] for key in wanted} == wanted, case["edits"]
     assert [result["measured"] for result in results] == measured
+
+
+def test_words_suggested_names_and_notes_follow_categories_that_are_renamed():
+    """The page says at once what the next report will say: closest to Clog, not to Sandal."""
+    rng = random.Random(20260611)
+    calls = ("Clog", "Sandal", "Boot", "a. b|c (d)", "$& and", "=x\\", " Käfer ✓ ", "new-01")
+    cases, expected = [], []
+    for _ in range(60):
+        found = golden_discovery("shoes")
+        words = all_words(found.categories, found.known, found.known)
+        for category, said, name in zip(
+            found.categories, words, suggest_names(found.categories, found.known), strict=True
+        ):
+            category.words, category.suggested = said, name
+        found.images["note"] = [f"own; the model would say {rng.choice(WORDS)}" for _ in found.images.index]
+        edits = [
+            Edit(found.run_id, f"t{i}", "rename", "", rng.choice((*found.known, "new-02")), rng.choice(calls))
+            for i in range(rng.randint(1, 6))
+        ]
+        edits.insert(rng.randint(0, len(edits)), Edit(found.run_id, "t", "merge", "", "new-01", "new-02"))
+        stop = rng.choice([0, len(edits) // 2])
+        before = apply_edits(found, edits[:stop]).discovery
+        cases.append({"discovery": page(before, edits[:stop]), "edits": rows(edits[stop:])})
+        after = apply_edits(before, edits[stop:]).discovery
+        words = [[category.words, category.suggested] for category in after.categories]
+        expected.append((words, dict(zip(after.images["path"], after.images["note"], strict=True))))
+    told = [
+        (result["words"], {path: note for path, (*_, note, _) in result["images"]})
+        for result in run_javascript("apply", cases)
+    ]
+    assert told == expected
+    assert "Clog" in str(expected)
 
 
 def test_images_that_the_page_does_not_show_are_counted(tmp_path):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from holotype.categories.stands_for import whole_sizes
+from holotype.categories.wording import BURST_IS_IN
 
 if TYPE_CHECKING:  # pandas takes half a second to import
     import pandas as pd
@@ -82,7 +83,7 @@ def tell_bursts(
             if labelled[row] or (category[row] == most and n > next_):
                 continue
             words = (
-                f"most frames of its burst are in {called[most]}"
+                f"{BURST_IS_IN}{called[most]}"
                 if n > next_
                 else "the frames of its burst lie in several categories"
             )

@@ -16,6 +16,7 @@ from pathlib import Path
 from holotype.categories.edits import Edit, log_locked, read_log, run_ids
 from holotype.categories.found import Discovery
 from holotype.categories.standing import CannotApply, Standing
+from holotype.categories.wording import named_since
 
 
 @dataclass
@@ -73,7 +74,7 @@ def apply_log(folder: Path, names: Mapping[str, str] | None = None) -> Applied:
         found = Discovery.load(folder)
         kept = folder / "rounds" / str(found.facts.round)
         if run_ids(kept)[:1] == [found.run_id]:
-            found = Discovery.load(kept).called(names or {})
+            found = named_since(Discovery.load(kept), names or {})
         outcome = apply_edits(found, read_log(folder))
         if outcome.count or outcome.refused:
             outcome.discovery.save(folder)
@@ -92,6 +93,6 @@ def _of_other_runs(discovery: Discovery, edits: Sequence[Edit]) -> list[str]:
     own = {discovery.run_id, *discovery.facts.earlier_runs}
     foreign = Counter(edit.run_id for edit in edits if edit.run_id not in own)
     return [
-        f"{n} {'edit' if n == 1 else 'edits'} of run {run!r} cannot be applied to run {discovery.run_id!r}."
+        f"{n} {'edit' if n == 1 else 'edits'} of run {run!r} cannot be applied: there is no such run here."
         for run, n in foreign.items()
     ]

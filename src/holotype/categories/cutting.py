@@ -65,7 +65,11 @@ def reach(tree: Tree) -> str:
 
 def steps_to(tree: Tree, k: int) -> tuple[Sequence[Merge], Sequence[Split]]:
     """What happens on the way to k categories; raises InputError where the tree does not reach so far."""
-    if not tree.lowest <= k <= tree.highest:
+    if k < tree.lowest:
+        raise InputError(
+            f"The {tree.k} categories of this run {reach(tree)}; there cannot be fewer, because known classes stay."
+        )
+    if k > tree.highest:
         raise InputError(
             f"The {tree.k} categories of this run {reach(tree)}; for {k} of them run holotype discover again with "
             f"--k {k}."

@@ -17,7 +17,7 @@ from holotype.categories.exemplars import join, refresh, unmeasured
 from holotype.categories.facts import Edited
 from holotype.categories.found import Category, Discovery
 from holotype.categories.purity import set_purity
-from holotype.categories.wording import call_anew
+from holotype.categories.wording import call_anew, renamed_note
 
 MOVED, CONFIRMED, REJECTED = "moved by hand", "confirmed by hand", "rejected"
 """What the note of an image says after an edit; the next round reads it (discovery/constraints.py)."""
@@ -132,7 +132,8 @@ class Standing:
         other = self.awake(name)
         if other is not None and other is not category:
             gone, to = (category, other) if category.kind == "novel" else (other, category)
-            cure = "both are known" if gone.kind == "known" else f"merge {gone.id!r} into {to.id!r} instead"
+            both = "both are known, so move the images of one to the other"
+            cure = both if gone.kind == "known" else f"merge {gone.id!r} into {to.id!r} instead"
             raise CannotApply(f"another category is called so; {cure}")
         category.name = name
         return ""
@@ -142,12 +143,8 @@ class Standing:
         if source is target:
             raise CannotApply("the two are one category already")
         if source.kind == "known":
-            other = (
-                f"; merge {edit.value!r} into it instead"
-                if target.kind == "novel"
-                else ", and both are known"
-            )
-            raise CannotApply(f"a known class stays{other}")
+            other = f"merge {edit.value!r} into it" if target.kind == "novel" else "move its images"
+            raise CannotApply(f"a known class stays; {other} instead")
         del self.categories[source.id]
         self.merged[source.id] = target.id
         if source.n:
@@ -271,7 +268,9 @@ class Standing:
         images["category_id"] = self.id
         images["category"] = [by_id[id].name if id in by_id else "" for id in self.id]
         images["kind"] = [by_id[id].kind if id in by_id else "" for id in self.id]
-        images["note"], images["doubtful"] = self.note, self.doubtful
+        called = {c.name: self.categories.get(self.end(c.id), c).name for c in self.given.categories}
+        images["note"] = [renamed_note(note, called) for note in self.note]
+        images["doubtful"] = self.doubtful
         if self.given.facts.calibration_curve:
             said = zip(self.label_given, self.note, strict=True)
             told = [bool(label) or note in (MOVED, CONFIRMED) for label, note in said]

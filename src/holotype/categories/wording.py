@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from holotype.categories.found import Category
+from holotype.categories.found import Category, Discovery
+
+MODEL_SAYS, BURST_IS_IN = "the model would say ", "most frames of its burst are in "
+"""What tells of a category at the end of a note."""
 
 
 def all_words(categories: Sequence[Category], known: Sequence[str], called: Sequence[str]) -> list[str]:
@@ -75,6 +79,15 @@ def call_anew(categories: Sequence[Category], before: Sequence[Category]) -> Non
             category.suggested = renamed_suggestion(category.suggested, names)
 
 
+def named_since(found: Discovery, names: Mapping[str, str]) -> Discovery:
+    """What a round found, with the names that people gave since, by id, in words and notes too."""
+    now = found.called(names)
+    call_anew(now.categories, found.categories)
+    called = {then.name: one.name for then, one in zip(found.categories, now.categories, strict=True)}
+    note = [renamed_note(str(note), called) for note in now.images["note"].fillna("")]
+    return replace(now, images=now.images.assign(note=note))
+
+
 def renamed_words(words: str, names: Mapping[str, str]) -> str:
     """What `in_words` said, with known classes as they are called now. names: by those of before."""
     if not names:
@@ -88,6 +101,15 @@ def renamed_suggestion(suggested: str, names: Mapping[str, str]) -> str:
     """What `suggest_names` gave a new category, likewise."""
     found = re.fullmatch(r"near (.+), new (\d+)", suggested, re.DOTALL)
     return f"near {names[found[1]]}, new {found[2]}" if found and found[1] in names else suggested
+
+
+def renamed_note(note: str, names: Mapping[str, str]) -> str:
+    """The note of an image, with the category that it ends with as that is called now."""
+    for words in (MODEL_SAYS, BURST_IS_IN):
+        own, _, name = note.rpartition(words)
+        if note.endswith(words + name) and name in names:
+            return own + words + names[name]
+    return note
 
 
 def suggest_names(categories: Sequence[Category], known: Sequence[str]) -> list[str]:

@@ -47,7 +47,8 @@ def command(argv: Sequence[str]) -> int:
         out = Path(given.out) if given.out else folder / "cuts" / str(k)
         check_apart(out, folder)
         done = cut(found, tree, k, datetime.now(UTC).isoformat(timespec="milliseconds"))
-        say(f"{several(tree.k, 'category', 'categories')} cut at {k}:")
+        have = several(tree.k, "category", "categories")
+        say(f"{have} cut at {k}:" if done.edits else f"The run has {have} already; the cut is a copy of it.")
         for line in done.lines:
             say(f"- {line}")
         done.discovery.save(out)
@@ -55,8 +56,9 @@ def command(argv: Sequence[str]) -> int:
         features = read_features(folder, len(found.images))
         say(f"Report: {build_report(done.discovery, out, features=features, progress=not given.no_progress)}")
         say(f"Every image with its category: {out / 'assignments.csv'}")
-    moved = " What leaves a category then counts as moved by hand." if k > tree.k else ""
-    say(f"The run is as it was. To keep the cut: holotype report {folder} --edits {out / EDITS}.{moved}")
+    if done.edits:
+        moved = " What leaves a category then counts as moved by hand." if k > tree.k else ""
+        say(f"The run is as it was. To keep the cut: holotype report {folder} --edits {out / EDITS}.{moved}")
     return 0
 
 
@@ -80,11 +82,16 @@ def tree_of(folder: Path, found: Discovery, device: str, progress: bool) -> Tree
 
 
 def check_apart(out: Path, folder: Path) -> None:
-    """A cut never writes over a run."""
+    """A cut never writes over a run, nor over what people have corrected."""
+    from holotype.categories.edits import LOG
     from holotype.runs.folder import IDENTITY
 
     if out.resolve() == folder.resolve() or (out / IDENTITY).exists():
         raise InputError(f"{out} holds a run; choose another folder with --out.")
+    if (out / LOG).exists():
+        raise InputError(
+            f"{out} holds a cut that was corrected ({LOG}), which stays; choose another folder with --out."
+        )
 
 
 def make_parser() -> Parser:

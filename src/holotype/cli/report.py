@@ -131,7 +131,7 @@ def next_round(folder: Path, outcome: Applied) -> list[str]:
     if is_all_said(outcome.discovery, play(folder).given):
         return [
             "Every image is labelled or rejected now, so that another round has nothing to place until further images "
-            f"come; holotype write {folder} takes the result out."
+            f"come; holotype write {folder} --folders DIR takes the result out."
         ]
     counts = "counts" if labels + out == 1 else "count"
     return [f"{' and '.join(words)} {counts} in the next round: run the holotype discover command again."]

@@ -122,7 +122,7 @@ FORMS: dict[str, Callable[[Namespace], str]] = {
 
 
 def sorted_words(done: Sorted, where: str) -> str:
-    lines = [f"{done.images:,} images in {several(done.folders, 'folder')}: {where}"]
+    lines = [f"{several(done.images, 'image')} in {several(done.folders, 'folder')}: {where}"]
     new = [several(n, kind, _plural(kind)) for kind, n in done.made.most_common()]
     told = [f"new: {', '.join(new)}"] if new else []
     told += [f"{done.moved:,} moved"] if done.moved else []

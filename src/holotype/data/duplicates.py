@@ -68,6 +68,10 @@ def glance(paths: Sequence[str], progress: bool = False) -> Glances:
     return Glances(colours, problem)
 
 
+def is_readable(path: str) -> bool:
+    return not _glance_one(path)[1]
+
+
 def _glance_one(path: str) -> tuple[np.ndarray | None, str]:
     try:
         with opened(path, about=ABOUT) as image, ROOM.taken(image.nbytes), image.loaded():

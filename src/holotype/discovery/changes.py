@@ -79,14 +79,14 @@ def changes(found: Discovery, before: Discovery, after: Discovery) -> list[Chang
 
 
 def _of_one(category: Category, where: Counter[str], now: dict[str, Category]) -> list[Change]:
-    """Rows of a category whose images lie `where` now: id to number of images."""
-    total = where.total()
-    parts = [id for id, n in where.most_common() if n > PART * total and id != category.id]
+    """Rows of a category whose images lie `where` now: id to number of images. Those that are gone lie nowhere, and the
+    few that are left do not speak for the category."""
+    parts = [id for id, n in where.most_common() if n > PART * category.n and id != category.id]
     if category.id in now:
         became, parts = "split" if parts else "kept", [category.id, *parts]
     elif len(parts) > 1:
         became = "split"
-    elif parts and 2 * where[parts[0]] > total:
+    elif parts and 2 * where[parts[0]] > category.n:
         became = "merged"
     else:
         became, parts = "gone", []

@@ -37,7 +37,7 @@ class Seen:
     here: bool = True
     """Or gone, and known from before."""
     relabelled: bool = False
-    """Came with another label than the last time: what edits said of it before no longer counts."""
+    """Came with another label than the last time: what edits said of it before does not count while it has one."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,11 @@ class Collection:
     def here(self) -> dict[str, Seen]:
         """Those that are not gone, in the order of the table."""
         return {path: seen for path, seen in self.images.items() if seen.here}
+
+    @property
+    def bare(self) -> frozenset[str]:
+        """Those of them that came without a label."""
+        return frozenset(path for path, seen in self.images.items() if seen.here and not seen.label)
 
     def moved(self, moves: Mapping[str, str], root: str) -> Collection:
         """With other paths. moves: path then to path now, where these differ."""

@@ -8,11 +8,13 @@ rejected     no label, and out of the round, until it is moved or confirmed agai
 merged       the most typical images of each part carry one label, that of the category which took the others in
 split        the images that were taken out are moved ones; the most typical of those that stayed carry another label
 renamed      the id keeps its name
+
+A label that follows from a merge or a split gives way to what people have said of a copy of the image.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,6 +24,7 @@ from holotype.categories.found import Discovery
 from holotype.categories.standing import CONFIRMED, MOVED, REJECTED
 from holotype.data.paths import relative
 from holotype.data.table import Table
+from holotype.discovery.collection import Collection
 
 TYPICAL = 9
 """Images of a part of a merged or split category that become labels, at most."""
@@ -40,13 +43,21 @@ class Constraints:
     follow: frozenset[str] = frozenset()
     """Images with a label that nobody gave them: it follows from a merge or a split."""
 
-    def after(self, found: Discovery, applied: Applied) -> Constraints:
-        """With what the edits of one more round say. found: as the round left it; applied: with its edits."""
-        seen = _Seen(found, applied)
-        told = {**seen.moved(), **seen.confirmed}
-        rejected = (self.rejected | seen.rejected()) - told.keys()
-        kept = {path: seen.end(label) for path, label in self.labels.items()}
-        typical = seen.typical()
+    def after(self, found: Discovery, applied: Applied, seen: Collection | None = None) -> Constraints:
+        """With what the edits of one more round say. found: as the round left it; applied: with its edits; seen: its
+        images, by whose content copies are known."""
+        edited = _Edited(found, applied)
+        told = {**edited.moved(), **edited.confirmed}
+        rejected = (self.rejected | edited.rejected()) - told.keys()
+        kept = {path: edited.end(label) for path, label in self.labels.items()}
+        by_hand = {path: label for path, label in kept.items() if path not in self.follow} | told
+        copies = _Copies(seen or Collection(), by_hand, rejected)
+        kept = {
+            path: label
+            for path, label in kept.items()
+            if path in by_hand or not copies.are_said_otherwise(path, label)
+        }
+        typical = edited.typical(copies)
         labels = {**typical, **kept, **told}
         labels = {path: label for path, label in labels.items() if path not in rejected}
         follow = (self.follow | (typical.keys() - kept.keys())) - told.keys()
@@ -98,7 +109,24 @@ def renamed(found: Discovery, corrected: Discovery) -> dict[str, str]:
     return {c.id: c.name for c in corrected.categories if c.name != before.get(c.id, c.id)}
 
 
-class _Seen:
+class _Copies:
+    """What people have said of images of the same content."""
+
+    def __init__(self, seen: Collection, by_hand: Mapping[str, str], rejected: Set[str]) -> None:
+        self.content = {path: one.digest for path, one in seen.images.items() if one.digest}
+        self.said: dict[str, set[str]] = {}
+        for path, digest in self.content.items():
+            label = by_hand.get(path, seen.images[path].label)
+            if label or path in rejected:
+                self.said.setdefault(digest, set()).add("" if path in rejected else label)
+
+    def are_said_otherwise(self, path: str, label: str) -> bool:
+        """Of an image to which this label would only follow: do people say another one of its content, or none?"""
+        said = self.said.get(self.content.get(path, ""), set())
+        return bool(said) and label not in said
+
+
+class _Edited:
     """A round before and after its edits, row by row."""
 
     def __init__(self, found: Discovery, applied: Applied) -> None:
@@ -137,11 +165,12 @@ class _Seen:
         rows = zip(self.path, self.now, self.note, self.noted, strict=True)
         return {path for path, now, note, before in rows if note == REJECTED != before and not now}
 
-    def typical(self) -> dict[str, str]:
+    def typical(self, copies: _Copies) -> dict[str, str]:
         """Labels of the parts of merged categories, and of what was left of the split ones."""
         labels: dict[str, str] = {}
         for part, whole in sorted({*self._joined(), *self._left()}):
             rows = [row for row, was, now in self._stayed() if (was, now) == (part, whole) and self.free[row]]
+            rows = [row for row in rows if not copies.are_said_otherwise(self.path[row], whole)]
             rows.sort(key=lambda row: (-self.typicality[row], self.path[row]))
             labels |= {self.path[row]: whole for row in rows[:TYPICAL]}
         return labels

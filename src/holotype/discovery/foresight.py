@@ -15,7 +15,7 @@ from holotype.discovery.difference import compare, compare_labels, with_marks
 from holotype.discovery.going_on import Changed, among, asked_now, asked_of, check_same, outcome_of, seen_by
 from holotype.discovery.look import words_of_room
 from holotype.discovery.rounds import edits_in, given_to, last_round, play
-from holotype.discovery.taking_part import check_left
+from holotype.discovery.taking_part import check_placeable
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ def foresee(
     before = seen_by(folder, last, now)
     difference = compare(before, now)
     check_same(folder, table, before, now, difference)
-    played = play(folder, given)
+    bare = {path for there, path in difference.then.items() if there in now.bare}
+    played = play(folder, given, bare)
     words = understand(now, before, difference.then, known.means if known else {}, outcome_of(played))
     table = words.spoken(table)
     labels = dict(zip(now.images, table.label, strict=True))
@@ -67,8 +68,8 @@ def foresee(
         stands = f"No other round would be trained: what round {last} found stands."
         return Foreseen([*lines, *changed.details(), stands], trains=False)
     round = told.given.apply(table)
-    check_left(round, told.given, folder)
-    said = [*told.told(last + 1, here), *_room(config.k, len(table.known), len(round.known))]
+    check_placeable(round, told.given, folder)
+    said = [*told.told(last + 1, here, folder), *_room(config.k, len(table.known), len(round.known))]
     lines += [*changed.details(), "Another round would be trained.", *said]
     return Foreseen(lines, to_embed=len(difference.new) + len(difference.repaired))
 

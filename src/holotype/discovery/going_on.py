@@ -64,6 +64,11 @@ class Now:
         return Begun(self.played.given, self.seen, self.asked)
 
     @property
+    def labelled(self) -> Table:
+        """The table with the labels of edits."""
+        return self.played.given.apply(self.table)
+
+    @property
     def here(self) -> Set[str]:
         """Images that are not gone, by path from the root."""
         return self.seen.here.keys()
@@ -89,10 +94,10 @@ def catch_up(
         move_along(folder, table, before, now, difference)
     if edits is not None:
         take_edits(folder, edits)
-    played, then = play(folder), asked_of(folder, last)
+    played, then = play(folder, bare=now.bare), asked_of(folder, last)
     words = understand(now, before, difference.then, known.means if known else {}, outcome_of(played))
     if words.names:
-        played = call_otherwise(folder, played, words)
+        played = call_otherwise(folder, played, words, now.bare)
     table = words.spoken(table)
     labels = dict(zip(now.images, table.label, strict=True))
     compare_labels(difference, before, with_marks(now, labels, frozenset()))
@@ -127,13 +132,14 @@ def move_along(
     follow(folder, [*rounds, *corrected_rounds(folder)], before.root, where)
 
 
-def call_otherwise(folder: Path, played: Played, words: Words) -> Played:
-    """Let classes have the names that their labels give them now; an edit like any other, and the log keeps it."""
+def call_otherwise(folder: Path, played: Played, words: Words, bare: Set[str]) -> Played:
+    """Let classes have the names that their labels give them now; an edit like any other, and the log keeps it. bare:
+    as in play."""
     run, *_ = (*run_ids(folder), *played.runs[-1:])  # a kill may have left what people see a round behind
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
     edits = [Edit(run, at, "rename", "", id, name) for id, name in words.names.items()]
     append_edits(folder, edits)
-    return play(folder)
+    return play(folder, bare=bare)
 
 
 def outcome_of(played: Played) -> Discovery | None:

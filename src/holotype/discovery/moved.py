@@ -68,16 +68,19 @@ class Moves:
 
 
 def follow(folder: Path, rounds: Sequence[Path], root: str, where: Moves) -> None:
-    """Let a discovery speak of the images where they lie now. rounds: folders of rounds; root: that of then."""
+    """Let a discovery speak of the images where they lie now. rounds: folders of rounds; root: that of then.
+
+    An edit of an image that no round knows stays as it is: it was refused, and shall mean no other image now."""
     with folder_beside(folder / MOVING) as part:
+        known: set[str] = set()
+        for own in (folder, *rounds):
+            known |= _write_moved(own, part / own.relative_to(folder), where)
         if (folder / LOG).is_file():
             edits = [
-                _elsewhere(edit, where.file(edit.image, root)) if edit.image else edit
+                _elsewhere(edit, where.file(edit.image, root)) if edit.image in known else edit
                 for edit in read_log(folder)
             ]
             write_text(part / LOG, log_text(edits))
-        for own in (folder, *rounds):
-            _write_moved(own, part / own.relative_to(folder), where)
         write_given(part / EARLIER, _with_moves(read_earlier(folder), where.moves))
     settle(folder)
 
@@ -94,10 +97,14 @@ def settle(folder: Path) -> None:
     shutil.rmtree(moving)
 
 
-def _write_moved(own: Path, place: Path, where: Moves) -> None:
-    """All files in the folder `own` that speak of images, as they will be, into the folder `place`."""
+def _write_moved(own: Path, place: Path, where: Moves) -> set[str]:
+    """All files in the folder `own` that speak of images, as they will be, into the folder `place`; returns the paths
+    that these images had."""
+    known: set[str] = set()
     if (own / DISCOVERY).is_file():
-        moved(Discovery.load(own), where).save(place)
+        found = Discovery.load(own)
+        known = {str(path) for path in found.images["path"]}
+        moved(found, where).save(place)
     if (seen := read_collection(own)) is not None:
         seen.moved(where.moves, where.root).save(place)
     for name, kind in LISTS.items():
@@ -106,6 +113,7 @@ def _write_moved(own: Path, place: Path, where: Moves) -> None:
             now = [where.moves.get(path, path) for path in content]
             mapped = dict(zip(now, content.values(), strict=True)) if isinstance(content, dict) else now
             write_given(place / name, mapped)
+    return known
 
 
 def moved(found: Discovery, where: Moves) -> Discovery:

@@ -21,6 +21,7 @@ from holotype.categories.corrections import Applied, apply_edits
 from holotype.categories.edits import Edit, append_edits, not_held, read_edits, read_log
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Discovery
+from holotype.categories.wording import named_since
 from holotype.data.paths import relative
 from holotype.discovery.asked import Asked, read_asked
 from holotype.discovery.collection import FILE as SEEN
@@ -28,7 +29,7 @@ from holotype.discovery.collection import Collection, read_collection
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.given import read_given, write_given
 from holotype.discovery.moved import at_home, read_earlier
-from holotype.discovery.taking_part import Account
+from holotype.discovery.taking_part import Account, not_told_yet
 from holotype.errors import InputError
 from holotype.machine.files import OURS
 from holotype.runs.folder import SCORES
@@ -182,20 +183,21 @@ class Played:
     taken: frozenset[str] = frozenset()
     """Ids and names of their categories, which the next round does not give to others."""
 
-    def told(self, number: int, here: Set[str]) -> list[str]:
+    def told(self, number: int, here: Set[str], folder: Path) -> list[str]:
         """Before round `number` of the images `here`: which edits take part, which do not and why, and where they
-        contradict each other."""
+        contradict each other. folder: of the discovery; what it has told before is counted."""
         left = self.account.left
+        account = replace(self.account, left=not_told_yet(folder, left))
         remarks = (
             [problem for problem in self.applied.problems if problem not in left] if self.applied else []
         )
-        return [*self.account.told(number, self.given, here), *remarks]
+        return [*account.told(number, self.given, here), *remarks]
 
-    def told_by(self, own: Path) -> Played:
-        """With what the images of the round in the folder `own` came with: a new label is later than an old edit."""
-        seen = read_collection(own)
+    def told_by(self, seen: Collection | None, bare: Set[str]) -> Played:
+        """With what the images of a round came with: a new label is later than an old edit, unless it was taken away
+        since. bare: images without a label today."""
         later = {path for path, one in seen.images.items() if one.relabelled} if seen else set()
-        return self.without(later)
+        return self.without(later - bare)
 
     def moved(self, moves: Mapping[str, str]) -> Played:
         """With the paths that images have now. moves: path then to path now, from the root, where these differ."""
@@ -207,9 +209,9 @@ class Played:
         told = replace(self.given, labels=labels, rejected=self.given.rejected - later)
         return replace(self, given=told, account=self.account.without(later))
 
-    def next(self, found: Discovery, edits: Sequence[Edit]) -> Played:
-        """With one more round. edits: those made in its report."""
-        found = found.called(self.given.names)
+    def next(self, found: Discovery, edits: Sequence[Edit], seen: Collection | None) -> Played:
+        """With one more round. edits: those made in its report; seen: its images."""
+        found = named_since(found, self.given.names)
         applied = apply_edits(found, edits)
         held, root = set(applied.discovery.facts.edits.applied), found.facts.root
         done = [
@@ -217,9 +219,9 @@ class Played:
             for edit in edits
             if edit.digest in held
         ]
-        seen = (*found.categories, *applied.discovery.categories)
+        categories = (*found.categories, *applied.discovery.categories)
         return Played(
-            given=self.given.after(found, applied),
+            given=self.given.after(found, applied, seen),
             before=self.given,
             account=replace(
                 self.account,
@@ -228,21 +230,25 @@ class Played:
             ),
             applied=applied,
             runs=(*self.runs, found.run_id),
-            taken=self.taken | {word for category in seen for word in (category.id, category.name)},
+            taken=self.taken | {word for category in categories for word in (category.id, category.name)},
         )
 
 
-def play(folder: Path, more: Sequence[Edit] = ()) -> Played:
-    """Read every finished round with the edits of its own; what is said later counts. more: than the log holds."""
+def play(folder: Path, more: Sequence[Edit] = (), bare: Set[str] | None = None) -> Played:
+    """Read every finished round with the edits of its own; what is said later counts. more: than the log holds. bare:
+    images without a label today, by path from the root; where nobody says, as they were seen last."""
+    if bare is None:
+        bare = (read_collection(folder) or Collection()).bare
     held, numbers, played = read_log(folder), finished_rounds(folder), Played()
     edits = [*held, *not_held(held, more)]
     for number in numbers:
         found = Discovery.load(round_folder(folder, number))
-        played = played.told_by(round_folder(folder, number))
+        seen = read_collection(round_folder(folder, number))
+        played = played.told_by(seen, bare)
         own = [edit for edit in edits if edit.run_id == found.run_id]
         if number == numbers[-1]:  # it answers for edits of runs that nobody has heard of
             own = [edit for edit in edits if edit.run_id not in played.runs]
-        played = played.next(found, own)
+        played = played.next(found, own, seen)
     return played
 
 

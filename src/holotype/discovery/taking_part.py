@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from holotype.categories.edits import ACTIONS, Edit
 from holotype.categories.found import Discovery
+from holotype.data.duplicates import is_readable
 from holotype.data.paths import relative
-from holotype.data.sources import with_readable_classes
+from holotype.data.sources import check_trainable, with_readable_classes
 from holotype.data.table import Table
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.difference import shown
 from holotype.errors import InputError
+from holotype.machine.files import write_text
 
+REFUSED = "refused.txt"
+"""In the run folder: a sentence for each edit that cannot take part, as they were told before the last round."""
 DONE = {"rename": "renamed", "merge": "merged", "move": "moved", "reject": "rejected", "confirm": "confirmed"}
 """What each action is called once it is done."""
 
@@ -88,6 +92,31 @@ def _was(n: int) -> str:
     return "was" if n == 1 else "were"
 
 
+def read_refused(folder: Path) -> list[str]:
+    """The sentences that were told before; none where nothing was refused yet."""
+    file = folder / REFUSED
+    return file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+
+
+def keep_refused(folder: Path, left: Sequence[str]) -> None:
+    """After they were told: the sentences of all edits that cannot take part."""
+    if list(left) != read_refused(folder):
+        write_text(folder / REFUSED, "".join(f"{line}\n" for line in left))
+
+
+def not_told_yet(folder: Path, left: Sequence[str]) -> list[str]:
+    """Of the sentences on edits that cannot take part: those that are new, and how many others there are."""
+    before = set(read_refused(folder))
+    fresh = [line for line in left if line not in before]
+    again = len(left) - len(fresh)
+    if again:
+        lines = "1 line" if again == 1 else f"{again:,} lines"
+        fresh.append(
+            f"Told before, and still so: {lines} on edits that cannot take part, in {folder / REFUSED}."
+        )
+    return fresh
+
+
 def unread_labels(table: Table, given: Constraints) -> list[str]:
     """A sentence for each image that edits have labelled and that cannot be read."""
     paths = relative([str(path) for path in table.path], table.root)
@@ -117,14 +146,24 @@ def seen_classes(table: Table, names: Mapping[str, str]) -> tuple[Table, list[st
 
 
 def check_left(table: Table, given: Constraints, folder: Path) -> None:
-    """Raise InputError where edits have left no image that another round could place. table: with their labels."""
-    left = table.usable & ~table.labelled & ~given.out(table)
-    if (given.labels or given.rejected) and not left.any():
+    """Raise InputError where edits have left no image that another round could place. table: with their labels; what
+    it does not know to be unreadable is looked at."""
+    if not (given.labels or given.rejected):
+        return
+    left = table.path[table.usable & ~table.labelled & ~given.out(table)]
+    if not any(is_readable(str(path)) for path in left):
         raise InputError(
             f"With the edits every usable image{f' in {table.name}' if table.name else ''} is labelled or rejected, so "
             f"that nothing is left to place until further images come; holotype report {folder} applies the edits, and "
-            f"holotype write {folder} takes the result out."
+            f"holotype write {folder} --folders DIR takes the result out."
         )
+
+
+def check_placeable(table: Table, given: Constraints, folder: Path) -> None:
+    """Raise InputError where another round would find no classes to learn, or nothing to place. table: with the labels
+    of edits."""
+    check_left(table, given, folder)
+    check_trainable(table.take(~given.out(table)))
 
 
 def is_all_said(found: Discovery, given: Constraints) -> bool:

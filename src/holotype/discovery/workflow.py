@@ -46,7 +46,7 @@ from holotype.discovery.rounds import (
 from holotype.discovery.several import clear
 from holotype.discovery.shared import share_round
 from holotype.discovery.sizes import check_long_tail
-from holotype.discovery.taking_part import check_left
+from holotype.discovery.taking_part import check_left, check_placeable, keep_refused, read_refused
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
 from holotype.machine.device import pick_device
@@ -133,6 +133,8 @@ def discover_table(
         sweep_tree(folder)
         config, chosen = claim(folder, table, config, embedded)
         now = catch_up(folder, table, config, edits, progress)
+        if now.trains:  # before anybody is told that it will be
+            check_placeable(now.labelled, now.played.given, folder)
         for line in now.lines:
             log.info(line)
         if now.trains:
@@ -149,8 +151,7 @@ def discover_table(
 
 def begin(folder: Path, now: Now, config: DiscoverConfig, chosen: Chosen, progress: bool) -> Round:
     """A round with what is known from those before it, begun or gone on with; what cannot be trained is refused."""
-    played, table = now.played, now.played.given.apply(now.table)
-    check_left(table, played.given, folder)
+    played, table = now.played, now.labelled
     check_method(table, config, chosen)
     keep_corrected(folder, played)
     number = begin_round(folder, now.begun)
@@ -182,8 +183,9 @@ def tell_of(round: Round, now: Now, table: Table) -> None:
         tell_again(table, given.called(round.table), round.config, round.chosen.backbone, fresh)
     else:
         tell(now.table, round.config, round.chosen.backbone, round.progress)
-    for line in now.played.told(round.number, now.here):
+    for line in now.played.told(round.number, now.here, round.folder):
         log.info(line)
+    keep_refused(round.folder, now.played.account.left)
 
 
 def write_result(folder: Path, progress: bool) -> Discovery:
@@ -191,10 +193,11 @@ def write_result(folder: Path, progress: bool) -> Discovery:
     number = last_round(folder)
     with Clock(folder).step("the map"):
         with_map(round_folder(folder, number), progress=progress)
-    applied = play(folder).applied
+    applied, before = play(folder).applied, read_refused(folder)
     assert applied is not None  # a round has come to its end
     for problem in applied.problems:
-        log.warning(problem)
+        if problem not in before:
+            log.warning(problem)
     share_round(folder, number)
     applied.discovery.save(folder)
     write_queue(folder, applied.discovery)
@@ -228,6 +231,9 @@ def check_table(table: Table, config: DiscoverConfig, folder: Path, edits: Path 
     except InputError:
         if not last_round(folder):
             raise
-        check_trainable(play(folder, edits_in(folder, edits) if edits else ()).given.apply(table))
+        given = play(folder, edits_in(folder, edits) if edits else ()).given
+        if (table.usable & ~table.labelled).any():  # else it is not edits that have labelled everything
+            check_left(given.apply(table), given, folder)
+        check_trainable(given.apply(table))
     if config.k != "auto":
         check_k(config.k, table, table.name)

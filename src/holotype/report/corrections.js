@@ -69,6 +69,7 @@ class Standing {
     this.byId = new Map(); // those that are not gone
     discovery.categories.forEach((category) => this.add(category));
     discovery.asleep.filter(({ id }) => !this.byId.has(id)).forEach((asleep) => this.add(asleep));
+    this.before = discovery.categories;
     this.merged = new Map(Object.entries(discovery.merged));
     this.rejected = [...discovery.rejected];
     this.confirmed = new Map(); // image -> id of a category, or a label that no category has
@@ -194,8 +195,22 @@ class Standing {
     return value === undefined ? "" : this.find(value)?.id ?? value;
   }
 
+  /** Words, suggested names and notes name categories as these are called now. */
+  callAnew() {
+    const names = (those) => new Map(those.map(({ id, name }) => [name, this.byId.get(this.end(id))?.name ?? name]).filter(([then, now]) => then !== now));
+    const known = names(this.before.filter(({ kind }) => kind === "known"));
+    const every = names(this.before);
+    for (const category of this.categories) {
+      category.words = renamedWords(category.words, known);
+      if (category.kind !== "known") category.suggested = renamedSuggestion(category.suggested, known);
+      else if (category.suggested) category.suggested = category.name;
+    }
+    for (const [i, note] of this.note) this.note.set(i, renamedNote(note, every));
+  }
+
   /** Members of each category, the most typical first; who left a category does not speak for it any more. */
   finish() {
+    this.callAnew();
     this.members = this.categories.map(() => []);
     this.category.forEach((c, i) => c >= 0 && this.members[c].push(i));
     this.categories.forEach((category, c) => {
@@ -215,14 +230,17 @@ const ACTIONS = {
     const word = stripped(edit.value);
     if (!word) throw new CannotApply("A name cannot be empty.");
     const other = standing.awake(word);
-    if (other && other !== category) throw new CannotApply(`Another category is called ${word}; merge the two instead.`);
+    if (other && other !== category) {
+      const known = other.kind === "known" && category.kind === "known";
+      throw new CannotApply(`Another category is called ${word}; ${known ? "both are known, so move the images of one to the other" : "merge the two instead"}.`);
+    }
     category.name = word;
   },
   merge(standing, edit) {
     const source = standing.existing(edit.category);
     const target = standing.existing(edit.value);
     if (source === target) throw new CannotApply("The two are one category already.");
-    if (source.kind === "known") throw new CannotApply(`${source.name} is a known class and stays.`);
+    if (source.kind === "known") throw new CannotApply(`${source.name} is a known class and stays; ${target.kind === "known" ? "move its images" : `merge ${target.name} into it`} instead.`);
     standing.remove(source);
     standing.merged.set(source.id, target.id);
     if (source.n) standing.wake(target);

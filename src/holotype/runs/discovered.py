@@ -14,6 +14,7 @@ from holotype.categories.found import Discovery
 from holotype.categories.purity import set_purity
 from holotype.categories.relations import Described, describe
 from holotype.categories.standing import REJECTED
+from holotype.categories.wording import MODEL_SAYS
 from holotype.data.bursts import units
 from holotype.runs.outcome import Placed, Told
 
@@ -75,7 +76,7 @@ def make_frame(
     name = np.array([*ids, ""], dtype=object)  # -1 is the last one
     said, called = placed.said.category.numpy(), [*(names.get(id, id) for id in ids), ""]
     note = [
-        "; ".join(x for x in (own, f"the model would say {called[index]}" if other else "") if x)
+        "; ".join(x for x in (own, f"{MODEL_SAYS}{called[index]}" if other else "") if x)
         for own, index, other in zip(placed.note, said, disagrees, strict=True)
     ]
     doubtful = described.doubtful | disagrees
