@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holotype.cli.bench import make_experiments, make_parser
 from holotype.errors import InputError
 from holotype.runs.experiment import Experiment
 from holotype.runs.study import ELSEWHERE, Study, StudyRow, make_study, pick_rows, read_study
+from tests.made_study import asked_for
 
 TOP = Path(__file__).resolve().parents[2]
 
@@ -50,7 +50,7 @@ def written(tmp_path: Path):
 
 
 def experiments(file: Path, *words: str) -> list[Experiment]:
-    return make_experiments(make_parser().parse_args(["--study", str(file), *words]))
+    return asked_for(["--study", str(file), *words])
 
 
 # -- what is read -------------------------------------------------------------------------------------
