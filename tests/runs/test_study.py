@@ -198,3 +198,21 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match=r"bytes\.yaml is not valid YAML"):
         read_study(tmp_path / "bytes.yaml")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--rows", "no-nwe"], "has no row 'no-nwe' (did you mean no-new?); its rows are"),
+        (["--set", "no-nwe:train.lr=1"], "names 'no-nwe' (did you mean no-new?), which is neither"),
+    ],
+)
+def test_a_row_that_was_mistyped_is_told_with_the_nearest(written, words, told) -> None:
+    with pytest.raises(InputError, match=re.escape(told)):
+        experiments(written(PARTS), *words)
+
+
+def test_a_file_that_was_mistyped_is_told_with_the_nearest(written) -> None:
+    there = written(PARTS)
+    with pytest.raises(InputError, match=re.escape(f"No such file or directory (did you mean {there}?).")):
+        read_study(there.with_name("prats.yaml"))
