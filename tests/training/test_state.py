@@ -13,8 +13,10 @@ from holotype.errors import InputError
 from holotype.training.state import STATE, clear_state, load_tensors, read_facts, save_state
 
 
-def save(folder, counter):
-    save_state(folder, {"a": torch.full((64,), float(counter))}, {"counter": counter, "epoch": counter})
+def save(folder, counter, epoch=None):
+    """epoch: by default as many as steps; the same counter may come again at the end of a stage."""
+    epoch = counter if epoch is None else epoch
+    save_state(folder, {"a": torch.full((64,), float(epoch))}, {"counter": counter, "epoch": epoch})
 
 
 def loaded(folder):
@@ -29,9 +31,12 @@ def test_round_trip_keeps_only_the_last(tmp_path):
     assert len(list(tmp_path.glob("state-*.safetensors"))) == 1
 
 
+@pytest.mark.parametrize("counter", [1, 2], ids=["same counter", "next counter"])
 @pytest.mark.parametrize("stop_at", range(2))
 @pytest.mark.parametrize("call", ["replace", "fsync"])
-def test_a_kill_before_any_write_or_rename_leaves_a_loadable_pair(tmp_path, monkeypatch, call, stop_at):
+def test_a_kill_before_any_write_or_rename_leaves_a_loadable_pair(
+    tmp_path, monkeypatch, call, stop_at, counter
+):
     save(tmp_path, 1)
     real, seen = getattr(os, call), []
 
@@ -46,7 +51,7 @@ def test_a_kill_before_any_write_or_rename_leaves_a_loadable_pair(tmp_path, monk
 
     monkeypatch.setattr(os, call, dies)
     with pytest.raises(Killed):
-        save(tmp_path, 2)
+        save(tmp_path, counter, epoch=2)
     monkeypatch.undo()
     assert loaded(tmp_path) in ((1.0, 1), (2.0, 2))
     save(tmp_path, 3)
