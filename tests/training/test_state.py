@@ -110,17 +110,17 @@ def test_every_flipped_bit_of_a_state_is_noticed_or_changes_nothing(tmp_path):
 
 
 def test_tensors_of_another_state_are_refused(tmp_path):
-    """Two runs have a state of the same step, under the same name."""
+    """Two runs have a state of the same step, and one's tensors are put in the place of the other's."""
     mine, theirs = tmp_path / "mine", tmp_path / "theirs"
     for folder, value in ((mine, 1.0), (theirs, 2.0)):
         save_state(folder, {"a": torch.full((4,), value)}, {"counter": 3, "identity": folder.name})
-    facts = read_facts(mine, "mine")
-    shutil.copy(theirs / facts["tensors"], mine / facts["tensors"])
+    facts, others = read_facts(mine, "mine"), read_facts(theirs, "theirs")
+    shutil.copy(theirs / others["tensors"], mine / facts["tensors"])
     with pytest.raises(
         InputError, match=r"not the file that state\.json was written with.*train from the start"
     ):
         load_tensors(mine, facts)
-    with safe_open(theirs / facts["tensors"], "pt") as file:
+    with safe_open(theirs / others["tensors"], "pt") as file:
         assert file.metadata()["identity"] == "theirs"
 
 
