@@ -61,8 +61,10 @@ def find_method(name: str) -> type[Method]:
     for entry in entry_points(group=PLUGINS, name=name):
         return _import_method(entry.value)
     there = [*METHODS, *plugin_names()]
+    method, at, preset = name.partition("@")  # as in lists of methods
+    near = f" (write {method} --preset {preset})" if at and method in there else meant(method, there)
     raise InputError(
-        f"There is no method {name!r}{meant(name, there)}; choose one of {', '.join(there)}, "
+        f"There is no method {name!r}{near}; choose one of {', '.join(there)}, "
         "or name one of your own as package.module:Class."
     )
 
