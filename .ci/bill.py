@@ -31,10 +31,10 @@ CARRIED = {
 def locked() -> dict[str, tuple[str, list[str]]]:
     """Version and SHA-256 sums of every package of the lock file."""
     text = LOCK.read_text(encoding="utf-8").replace("\\\n", " ")
-    found = {}
-    for line in text.splitlines():
-        if given := re.match(r"([a-z0-9.-]+)==(\S+)", line):
-            found[given[1]] = (given[2], re.findall(r"sha256:([0-9a-f]{64})", line))
+    found: dict[str, tuple[str, list[str]]] = {}
+    for line in (line for line in text.splitlines() if line and not line.startswith("#")):
+        name, version, *sums = re.split("==| +", line.strip())
+        found[canonicalize_name(name)] = (version, [one.removeprefix("--hash=sha256:") for one in sums])
     return found
 
 

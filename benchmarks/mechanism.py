@@ -21,7 +21,7 @@ import torch
 from script import one_sentence
 from torch import Tensor
 
-from holotype.cli.bench import make_experiments, make_parser
+from holotype.cli.bench import experiments_of, make_parser, read_studies
 from holotype.cluster.evaluate import class_index, has_truth, score
 from holotype.errors import InputError
 from holotype.losses.ova import known_score
@@ -203,7 +203,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--every", type=int, default=10, help="epochs between two looks")
     parser.add_argument("--out", type=Path, default=Path("experiments/results/mechanism"))
     given, others = parser.parse_known_args(words)
-    experiments = make_experiments(make_parser().parse_args(["--study", given.study, *others]))
+    asked = make_parser().parse_args(["--study", given.study, *others])
+    experiments = [made for study in read_studies(asked) for made in experiments_of(study, asked)]
     for experiment in experiments:
         experiment.out = f"runs/mechanism/{experiment.label}-s{experiment.seed}"
     watch(experiments, given.every, given.out)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from holotype.cli.bench import experiments_of, make_parser, read_studies
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import Identity, outline
 from holotype.runs.record import Made, Record, Scores
@@ -33,6 +34,12 @@ def write_study(top: Path, text: str = STUDY, name: str = "parts") -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     return path
+
+
+def asked_for(words: Sequence[str]) -> list[Experiment]:
+    """All that `holotype bench` with these words would run."""
+    given = make_parser().parse_args(words)
+    return [made for study in read_studies(given) for made in experiments_of(study, given)]
 
 
 def made_identity(experiment: Experiment, changes: Mapping[str, Any] | None = None) -> Identity:

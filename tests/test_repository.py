@@ -63,7 +63,6 @@ COVERED = {
     "cli/status.py": "runs/test_status.py",
     "cli/train.py": "cli/test_cli.py",
     "cli/words.py": "cli/test_bad_input.py",
-    "cluster/search.py": "cluster/test_count.py",
     "data/columns.py": "data/test_sources.py",
     "data/layouts/cifar.py": "data/test_layouts.py",
     "data/layouts/fine_grained.py": "data/test_layouts.py",

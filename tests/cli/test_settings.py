@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from holotype.cli.bench import make_experiments
 from holotype.cli.bench import make_parser as bench_parser
 from holotype.cli.settings import help_text, read_request, read_words
 from holotype.machine.named_code import allowing_code
 from holotype.methods import METHODS
 from holotype.runs.experiment import Experiment
 from holotype.runs.settings import default_experiment, settings
+from tests.made_study import asked_for
 
 
 def read(*words: object) -> Experiment:
@@ -93,8 +93,8 @@ def test_dashes_and_underscores_are_the_same() -> None:
 
 def test_a_benchmark_is_exact_unless_asked_otherwise() -> None:
     words = ["--methods", "simgcd", "--datasets", "cub"]
-    (exact,) = make_experiments(bench_parser().parse_args(words))
-    (cached,) = make_experiments(bench_parser().parse_args([*words, "--cache-views", "16+8"]))
+    (exact,) = asked_for(words)
+    (cached,) = asked_for([*words, "--cache-views", "16+8"])
     assert (exact.cache_views, cached.cache_views) == ("off", "16+8")
     assert read("simgcd", "cub").cache_views == "auto"
 

@@ -106,7 +106,9 @@ def test_test_images_may_be_absent_but_not_in_part(case: str, tmp_path: Path) ->
 
 
 def test_names_and_roots_are_checked(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no benchmark called 'cubs'; there are cub, scars"):
+    with pytest.raises(
+        InputError, match=r"no benchmark called 'cubs' \(did you mean cub\?\); there are cub, scars"
+    ):
         load_benchmark("cubs", tmp_path)
     with pytest.raises(InputError, match="give the folder"):
         load_benchmark("cub")

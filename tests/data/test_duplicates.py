@@ -11,7 +11,9 @@ from PIL import Image
 
 from holotype.data import duplicates
 from holotype.data.duplicates import Glances, glance, is_readable, same_files, same_pictures
+from holotype.data.exif import NOTHING, read_shot
 from holotype.data.pictures import as_paths
+from tests.data.cameras import photograph
 
 
 def picture(seed: int, size: tuple[int, int] = (160, 120)) -> Image.Image:
@@ -103,11 +105,11 @@ def test_what_cannot_be_read_has_a_problem_and_no_copies(tmp_path: Path) -> None
 
 def test_thousands_that_look_the_same_are_no_quadratic_work() -> None:
     n = duplicates.MOST_ALIKE + 50
-    seen = Glances(np.full((n, 8, 9, 3), 7, np.uint8), np.full(n, "", object))
+    seen = Glances(np.full((n, 8, 9, 3), 7, np.uint8), np.full(n, "", object), [NOTHING] * n)
     pairs = same_pictures(seen)
     assert {row for pair in pairs for row in pair} == set(range(n))
     assert len(pairs) < n * n / 2
-    nothing = Glances(np.zeros((0, 8, 9, 3), np.uint8), np.full(0, "", object))
+    nothing = Glances(np.zeros((0, 8, 9, 3), np.uint8), np.full(0, "", object), [])
     assert same_pictures(nothing) == []
 
 
@@ -116,3 +118,29 @@ def test_one_image_can_be_asked_about_alone(tmp_path: Path) -> None:
     (tmp_path / "broken.png").write_bytes(b"none")
     asked = (sound, str(tmp_path / "broken.png"), str(tmp_path / "gone.png"))
     assert [is_readable(path) for path in asked] == [True, False, False]
+
+
+def test_a_sound_file_is_opened_once_for_its_picture_and_its_head(tmp_path: Path, monkeypatch) -> None:
+    """The head says what it says alone, in every kind of file, and the picture is that of a file without one."""
+    pixels, told = np.asarray(picture(3)), {"taken": "2024:05:01 08:00:00", "model": "trap 1", "serial": "77"}
+    names = ("a.jpg", "b.tif", "c.png", "d.webp")
+    paths = [str(photograph(tmp_path / name, pixels, **told)) for name in names]
+    bare = [str(photograph(tmp_path / "bare" / name, pixels)) for name in names]
+    alone = [read_shot(path) for path in paths]
+    plain = glance(bare)
+    seen, opens = Image.open, []
+    monkeypatch.setattr(Image, "open", lambda file, **how: opens.append(file) or seen(file, **how))
+    found = glance(paths)
+    assert sorted(opens) == sorted(paths)
+    assert found.shots == alone
+    assert all(shot.camera.startswith("trap 1") for shot in found.shots)
+    assert plain.shots == [read_shot(path) for path in bare]
+    np.testing.assert_array_equal(found.colours, plain.colours)
+
+
+def test_a_picture_that_is_cut_off_keeps_its_head(tmp_path: Path) -> None:
+    whole = photograph(tmp_path / "cut.jpg", np.asarray(picture(0, (640, 480))), taken="2024:05:01 08:00:00")
+    whole.write_bytes(whole.read_bytes()[:3000])
+    seen = glance([str(whole)])
+    assert seen.problem[0]
+    assert seen.shots[0].taken == "2024-05-01T08:00:00"

@@ -8,6 +8,7 @@ import pytest
 
 from holotype.data.sources import load_table
 from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.look import look
 from holotype.discovery.look_shots import look_at_shots
 from tests.data.cameras import photograph
 
@@ -27,7 +28,8 @@ def photos(tmp_path: Path) -> Path:
 
 
 def lines(photos: Path, **settings: object) -> list[str]:
-    return look_at_shots(load_table(photos), DiscoverConfig(**settings))
+    table, config = load_table(photos), DiscoverConfig(**settings)
+    return look_at_shots(table, config, look(table, config).shots)
 
 
 def test_times_and_bursts_are_told(photos: Path) -> None:
@@ -45,7 +47,7 @@ def test_seconds_are_those_of_the_setting(photos: Path) -> None:
 def test_a_column_of_groups_decides(photos: Path) -> None:
     listed = photos / "list.csv"
     listed.write_text("path,label,group\na.jpg,,x\nd.jpg,,x\ne.jpg,,\n")
-    told = look_at_shots(load_table(listed), DiscoverConfig())[-1]
+    told = lines(listed)[-1]
     assert told.startswith("2 frames of 1 burst of up to 2 (as the column group says).")
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from holotype.cli.bench import make_experiments, make_parser
 from holotype.data.sources import collection_name
 from holotype.runs.identity import fits, outline
 from holotype.runs.record import Record
 from holotype.runs.records import Records
 from holotype.runs.study import Study, StudyRow, read_study
 from holotype.runs.sweep import resolve_row, select
+from tests.made_study import asked_for
 
 TOP = Path(__file__).parents[2]
 STUDIES = sorted((TOP / "experiments").glob("*.yaml"))
@@ -184,7 +184,7 @@ def selected(study: Study, row: StudyRow, records: list[Record]) -> list[Record]
 @pytest.mark.parametrize("path", LIVE, ids=name)
 def test_every_row_of_a_study_is_an_experiment(path: Path) -> None:
     study = read_study(path)
-    made = make_experiments(make_parser().parse_args(["--study", str(path), "--root", "data"]))
+    made = asked_for(["--study", str(path), "--root", "data"])
     assert {experiment.label for experiment in made} == set(study.rows)
     settings = [repr((e.dataset, e.method_name, e.method, e.train, e.backbone)) for e in made if e.seed == 0]
     assert len(set(settings)) == len(settings), "two rows are the same experiment"
@@ -194,7 +194,7 @@ def test_every_row_of_a_study_is_an_experiment(path: Path) -> None:
 def test_of_a_study_of_the_past_the_rows_without_records_of_their_own_can_be_run(path: Path) -> None:
     study = read_study(path)
     live = {row.name for row in study.rows.values() if row.record is None}
-    made = make_experiments(make_parser().parse_args(["--study", str(path), "--root", "data"]))
+    made = asked_for(["--study", str(path), "--root", "data"])
     assert {experiment.label for experiment in made} == live
 
 
@@ -271,4 +271,4 @@ def printed_commands() -> list[str]:
 def test_the_commands_below_the_tables_are_taken(command: str) -> None:
     """Also those of studies some of whose rows belong to an earlier version."""
     words = command.replace("experiments/", f"{TOP}/experiments/").replace("DIR", "data").split()
-    assert make_experiments(make_parser().parse_args(words[1:]))
+    assert asked_for(words[1:])

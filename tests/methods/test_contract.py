@@ -171,3 +171,12 @@ def test_one_image_is_placed_as_in_a_batch(name):
         together = method.predict(blobs.x)
         alone = [method.predict(blobs.x[i : i + 1]) for i in range(8)]
     assert [int(one.category) for one in alone] == together.category[:8].tolist()
+
+
+def test_a_card_tells_of_the_warm_up_that_no_publication_has() -> None:
+    """Of every method some stage of which learns at the loop's own pace, and of no other."""
+    for name in METHODS:
+        told = any("twentieth of the epochs" in point for point in METHODS[name].card.differs)
+        stages = build(name).stages()
+        own_pace = [all(rate.pace for rate in stage.rates) and bool(stage.rates) for stage in stages]
+        assert told == (not all(own_pace)), name

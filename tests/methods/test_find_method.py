@@ -134,3 +134,14 @@ def test_the_default_preset_is_there_whether_a_method_names_it_or_not():
     assert Mine.presets == {"default": {}, "without": {"near": 0.0}}
     assert Method.presets == {"default": {}}
     assert type("Child", (Mine,), {}).presets == Mine.presets
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("rpc@reading", "(write rpc --preset reading)"), ("simgdc@as_run", "(did you mean simgcd?)")],
+)
+def test_a_preset_behind_the_name_is_told_apart(name, told):
+    """Lists of methods take it there, and nothing else does."""
+    with pytest.raises(InputError) as refused:
+        find_method(name)
+    assert f"There is no method {name!r} {told}; choose one of" in str(refused.value)

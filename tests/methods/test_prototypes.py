@@ -1,8 +1,11 @@
 """Class means and their soft moving average, against loops over classes."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 
+from holotype.losses.precision import unit
+from holotype.methods import prototypes
 from holotype.methods.prototypes import class_means, soft_update
 
 
@@ -20,6 +23,19 @@ def test_class_means_equal_the_loop():
     means = class_means(f, label, labelled, 4)
     for c in range(3):
         torch.testing.assert_close(means[c], F.normalize(f[labelled & (label == c)].mean(0), dim=0))
+
+
+@pytest.mark.parametrize("classes_at_once", [1, 2, 3, 4])
+def test_class_means_of_more_than_is_written_out_at_once(monkeypatch, classes_at_once):
+    f, label, labelled, _ = example()
+    whole = class_means(f, label, labelled, 4)
+    one_hot = F.one_hot(label.clamp_min(0), 4).to(f.dtype) * labelled.to(f.dtype)[:, None]
+    assert torch.equal(whole, unit(one_hot.T @ f))  # as recorded runs have it, to the bit
+    parts = []
+    monkeypatch.setattr(prototypes, "AT_ONCE", classes_at_once * len(f))
+    monkeypatch.setattr(torch, "cat", lambda sums: parts.extend(sums) or torch.vstack(sums))
+    torch.testing.assert_close(class_means(f, label, labelled, 4), whole)
+    assert max(map(len, parts)) == classes_at_once
 
 
 def test_soft_update_equals_the_loop_and_leaves_absent_classes_alone():

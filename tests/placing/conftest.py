@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from small_run import train_small
+
+
+def draw_new(folder: Path, names: Sequence[str]) -> Path:
+    """New red and green squares under these names, and a file that is no image."""
+    rng = np.random.default_rng(5)
+    for number, name in enumerate(names):
+        colour = [(200, 40, 40), (40, 180, 60)][number % 2]
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.clip(colour + rng.integers(-30, 30, (40, 40, 3)), 0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(path)
+    (folder / "broken.jpg").write_bytes(b"not an image")
+    return folder
 
 
 @pytest.fixture(scope="package")

@@ -18,11 +18,12 @@ from holotype.placing.assign import COLUMNS, UNFIT, assign_images
 from holotype.runs.trained import load_trained
 from small_run import small_discovery
 
+from .conftest import draw_new
+
 
 @pytest.fixture
 def images(tmp_path) -> Path:
-    """New red and green squares under odd names, and a file that is no image."""
-    folder, rng = tmp_path / "new images", np.random.default_rng(5)
+    """Under odd names."""
     names = [
         "=cmd().png",
         "<b>.png",
@@ -31,14 +32,7 @@ def images(tmp_path) -> Path:
         "deeper/a 'quote'.png",
         "deeper/=cmd().png",
     ]
-    for number, name in enumerate(names):
-        colour = [(200, 40, 40), (40, 180, 60)][number % 2]
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pixels = np.clip(colour + rng.integers(-30, 30, (40, 40, 3)), 0, 255).astype(np.uint8)
-        Image.fromarray(pixels).save(path)
-    (folder / "broken.jpg").write_bytes(b"not an image")
-    return folder
+    return draw_new(tmp_path / "new images", names)
 
 
 def test_a_csv_with_every_image(run, images) -> None:

@@ -16,18 +16,12 @@ from holotype.placing.assign import BOXES, COLUMNS, assign_images
 from holotype.runs.trained import load_trained
 from small_run import small_discovery
 
+from .conftest import draw_new
+
 
 @pytest.fixture
 def images(tmp_path) -> Path:
-    """New squares, and a file that is no image."""
-    folder, rng = tmp_path / "new", np.random.default_rng(5)
-    folder.mkdir()
-    for i in range(6):
-        colour = [(200, 40, 40), (40, 180, 60)][i % 2]
-        pixels = np.clip(colour + rng.integers(-30, 30, (40, 40, 3)), 0, 255).astype(np.uint8)
-        Image.fromarray(pixels).save(folder / f"{i}.png")
-    (folder / "broken.jpg").write_bytes(b"not an image")
-    return folder
+    return draw_new(tmp_path / "new", [f"{i}.png" for i in range(6)])
 
 
 @pytest.fixture

@@ -147,7 +147,7 @@ def test_a_record_says_what_was_run_and_how_it_was_scored(made, tmp_path):
     assert (how.variant, how.mode, how.captured, how.processes, how.parallel) == (
         "default",
         "exact",
-        False,
+        {"train": False},
         1,
         1,
     )

@@ -18,7 +18,9 @@ from tests.made_study import made_identity, made_record
 
 def whole() -> Record:
     """A record in which nothing is missing."""
-    record = made_record(made_identity(resolve("rpc", "cub")), 60, 50, captured=True, decode_seconds=2.5)
+    record = made_record(
+        made_identity(resolve("rpc", "cub")), 60, 50, captured={"train": True}, decode_seconds=2.5
+    )
     scores = dataclasses.replace(record.scores, nmi=0.5, ari=0.25, auroc=0.75, known_accuracy=1)
     return dataclasses.replace(record, scores=scores, test=scores, placed=Placed(1, 2, 3, 4))
 
@@ -32,6 +34,15 @@ def test_a_record_survives_a_file():
         found = Record.from_dict(content, "scores.json")
         assert found == record
         assert (type(found.scores), type(found.made)) == (Scores, Made)
+
+
+def test_an_older_record_tells_of_captures_in_the_last_stage_alone():
+    content = json.loads(json.dumps(whole().as_dict()))
+    content["made"]["captured"] = False
+    found = Record.from_dict(content, "scores.json")
+    assert found.made.captured is False
+    assert (found.identity, found.key) == (whole().identity, whole().key)
+    assert found.as_dict() == content
 
 
 def test_only_a_run_that_was_restarted_speaks_of_it():
@@ -73,6 +84,7 @@ OPTIONAL = {
         if field.default is not dataclasses.MISSING
     ),
     ("test",),
+    ("made", "captured", "train"),
 }
 """Keys that came later, or may come: a record without them says the default."""
 PATHS = list(leaves(whole().as_dict()))
@@ -111,6 +123,8 @@ def fits_there(path: tuple[str, ...], before: Any, wrong: Any) -> bool:
         return type(wrong) is int  # the file's name says it as well
     if path in (("placed",), ("test",)):
         return wrong is None
+    if path == ("made", "captured"):
+        return wrong is True or wrong == {}  # true or false in older records
     if len(path) != 2 or part == "identity":
         return False
     if part in ("scores", "test") and name != "n":

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holotype.cli.bench import make_experiments, make_parser
 from holotype.errors import InputError
 from holotype.runs.experiment import Experiment
 from holotype.runs.study import ELSEWHERE, Study, StudyRow, make_study, pick_rows, read_study
+from tests.made_study import asked_for
 
 TOP = Path(__file__).resolve().parents[2]
 
@@ -50,7 +50,7 @@ def written(tmp_path: Path):
 
 
 def experiments(file: Path, *words: str) -> list[Experiment]:
-    return make_experiments(make_parser().parse_args(["--study", str(file), *words]))
+    return asked_for(["--study", str(file), *words])
 
 
 # -- what is read -------------------------------------------------------------------------------------
@@ -198,3 +198,21 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match=r"bytes\.yaml is not valid YAML"):
         read_study(tmp_path / "bytes.yaml")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--rows", "no-nwe"], "has no row 'no-nwe' (did you mean no-new?); its rows are"),
+        (["--set", "no-nwe:train.lr=1"], "names 'no-nwe' (did you mean no-new?), which is neither"),
+    ],
+)
+def test_a_row_that_was_mistyped_is_told_with_the_nearest(written, words, told) -> None:
+    with pytest.raises(InputError, match=re.escape(told)):
+        experiments(written(PARTS), *words)
+
+
+def test_a_file_that_was_mistyped_is_told_with_the_nearest(written) -> None:
+    there = written(PARTS)
+    with pytest.raises(InputError, match=re.escape(f"No such file or directory (did you mean {there}?).")):
+        read_study(there.with_name("prats.yaml"))

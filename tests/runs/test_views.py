@@ -6,9 +6,12 @@ import pytest
 import torch
 
 from holotype.errors import InputError
+from holotype.machine.device import Compute
 from holotype.methods import METHODS, Task, Views, find_method
 from holotype.models.cache import CacheViews
 from holotype.runs import views as module
+from holotype.runs.parts import check_fits
+from holotype.runs.prepared import Prepared
 from holotype.runs.settings import default_experiment
 from holotype.runs.views import drawn, holds, tell_partial, views_needed, wanted_views, without_unusable_cache
 from tests.training.stubs import STUBS
@@ -98,7 +101,8 @@ def test_a_cache_holds_the_views_of_a_run(cache, drawn_from, same):
     assert holds(CacheViews.parse(cache), CacheViews.parse(drawn_from)) == same
 
 
-def test_a_method_that_reads_its_weights_while_it_is_built_has_stages_too(tiny, monkeypatch):
+@pytest.mark.parametrize("read", [float, lambda one: one.numpy(), lambda one: one.tolist(), bool, str])
+def test_a_method_that_reads_its_weights_while_it_is_built_has_stages_too(tiny, monkeypatch, read):
     """Methods of others may do so; only the toy copy that is asked for its stages has none to read."""
     from holotype.methods.simgcd import SimGCD
 
@@ -106,11 +110,14 @@ def test_a_method_that_reads_its_weights_while_it_is_built_has_stages_too(tiny, 
 
     def reading(self, config, task):
         build(self, config, task)
-        self.first = float(self.classifier.v.flatten()[0])
+        self.first = read(self.classifier.v.detach().flatten()[0])
 
     monkeypatch.setattr(SimGCD, "__init__", reading)
     monkeypatch.setattr("holotype.runs.views._methods", {})
-    assert wanted_views(tiny("simgcd", cache_views="4+2")) == CacheViews(4, 2)
+    experiment = tiny("simgcd", cache_views="4+2")
+    assert wanted_views(experiment) == CacheViews(4, 2)
+    prepared = Prepared(experiment, Compute.on("cpu"))
+    assert check_fits(experiment, prepared.data, prepared.backbone) == []
 
 
 @pytest.mark.parametrize(

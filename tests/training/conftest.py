@@ -132,10 +132,8 @@ def make_method(method, task: Task, settings=None):
 
 def fit_and_watch(loop: Loop) -> dict[str, bool]:
     """Train to the end; name of each stage -> whether its steps were captured."""
-    found = {}
-    loop.on_epoch = lambda _: found.update({loop.step.stage.name: loop.captured})
     loop.fit()
-    return found
+    return loop.captured
 
 
 def weights(loop: Loop) -> dict[str, torch.Tensor]:

@@ -81,6 +81,24 @@ def test_anything_that_changes_the_content_makes_another_cache(world, tmp_path, 
     assert len(list((tmp_path / "tokens").iterdir())) == 2
 
 
+def test_as_many_other_images_with_the_same_sum_of_rows_are_another_cache(world, tmp_path, passes):
+    """Rows 1 and 4 rejected, then 2 and 3 instead: each image has its own tokens."""
+    for out in ([1, 4], [2, 3]):
+        usable = torch.tensor([row for row in range(48) if row not in out])
+        kept = build(world, tmp_path, usable=usable)
+        alone = build(world, tmp_path / "alone" / str(out[0]), usable=usable)
+        assert torch.equal(kept.tokens, alone.tokens)
+        assert torch.equal(kept.position, alone.position)
+    assert len(passes) == 4
+
+
+def test_the_key_of_a_whole_table_is_that_of_always(world, tmp_path, passes):
+    """So that caches of before are found again."""
+    store, backbone = world.store, tiny_backbone()
+    encoder = caching.Encoder(backbone, fp32())
+    assert caching._facts(store, backbone, encoder, USABLE, VIEWS)["usable"] == [48, 1128]
+
+
 def test_recipes_and_precision_are_in_the_key(world, tmp_path, monkeypatch):
     facts = caching._facts
     seen = []

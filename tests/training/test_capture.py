@@ -133,7 +133,7 @@ def test_a_method_that_cannot_be_captured_runs_eagerly_and_says_so(on_gpu, caplo
     with caplog.at_level(logging.WARNING, logger="holotype"):
         loop = loop_on(on_gpu, ReadsAValue)
         loop.fit()
-    assert not loop.captured
+    assert loop.captured == {"train": False}
     assert "cannot be captured as a CUDA graph" in caplog.text
     eager = loop_on(on_gpu, "simgcd", eager=True)
     eager.fit()
@@ -159,7 +159,7 @@ def test_images_and_tokens_below_the_device_give_the_same_run(world, on_gpu, tmp
                 assert cache.level == level
                 below = on_gpu.loop("rpc", compute=compute, cache=cache)
                 below.fit()
-                assert below.captured
+                assert below.captured == {"train": True}
                 assert_equal_weights(weights(expected), weights(below))
         else:
             below = loop_on(world, "rpc")  # this world's images are in host memory
@@ -177,5 +177,5 @@ def test_loops_on_streams_of_their_own_equal_loops_alone(on_gpu):
     together = {str(seed): loop_on(on_gpu, "rpc", cached=True, seed=seed, epochs=20) for seed in seeds}
     train_in_turns(together)
     for seed in seeds:
-        assert together[str(seed)].captured
+        assert together[str(seed)].captured == {"train": True}
         assert_equal_weights(weights(alone[seed]), weights(together[str(seed)]))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
 import pytest
 import torch
 
@@ -53,3 +56,13 @@ def test_requests_are_announced_before_they_are_fetched(world, monkeypatch):
     ahead = module.AHEAD
     assert seen[: ahead + 1] == ["expect"] * (ahead + 1)
     assert seen.count("expect") == seen.count("use") == 6
+
+
+@pytest.mark.parametrize(("method", "own"), [("dccl", True), ("simgcd", False)])
+def test_a_method_that_draws_its_images_says_that_frames_of_bursts_count(world, caplog, method, own):
+    group = np.array([f"burst {row // 2}" for row in range(len(world.table))], dtype=object)
+    for table in (world.table, dataclasses.replace(world.table, group=group)):
+        loop = world.loop(method, table=table)
+        drawing(loop)
+    told = [line for line in caplog.messages if "draws its images itself" in line]
+    assert told == (["DCCL draws its images itself, so every frame of a burst counts."] if own else [])

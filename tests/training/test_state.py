@@ -13,8 +13,10 @@ from holotype.errors import InputError
 from holotype.training.state import STATE, clear_state, load_tensors, read_facts, save_state
 
 
-def save(folder, counter):
-    save_state(folder, {"a": torch.full((64,), float(counter))}, {"counter": counter, "epoch": counter})
+def save(folder, counter, epoch=None):
+    """epoch: by default as many as steps; the same counter may come again at the end of a stage."""
+    epoch = counter if epoch is None else epoch
+    save_state(folder, {"a": torch.full((64,), float(epoch))}, {"counter": counter, "epoch": epoch})
 
 
 def loaded(folder):
@@ -29,9 +31,12 @@ def test_round_trip_keeps_only_the_last(tmp_path):
     assert len(list(tmp_path.glob("state-*.safetensors"))) == 1
 
 
+@pytest.mark.parametrize("counter", [1, 2], ids=["same counter", "next counter"])
 @pytest.mark.parametrize("stop_at", range(2))
 @pytest.mark.parametrize("call", ["replace", "fsync"])
-def test_a_kill_before_any_write_or_rename_leaves_a_loadable_pair(tmp_path, monkeypatch, call, stop_at):
+def test_a_kill_before_any_write_or_rename_leaves_a_loadable_pair(
+    tmp_path, monkeypatch, call, stop_at, counter
+):
     save(tmp_path, 1)
     real, seen = getattr(os, call), []
 
@@ -46,7 +51,7 @@ def test_a_kill_before_any_write_or_rename_leaves_a_loadable_pair(tmp_path, monk
 
     monkeypatch.setattr(os, call, dies)
     with pytest.raises(Killed):
-        save(tmp_path, 2)
+        save(tmp_path, counter, epoch=2)
     monkeypatch.undo()
     assert loaded(tmp_path) in ((1.0, 1), (2.0, 2))
     save(tmp_path, 3)
@@ -105,17 +110,17 @@ def test_every_flipped_bit_of_a_state_is_noticed_or_changes_nothing(tmp_path):
 
 
 def test_tensors_of_another_state_are_refused(tmp_path):
-    """Two runs have a state of the same step, under the same name."""
+    """Two runs have a state of the same step, and one's tensors are put in the place of the other's."""
     mine, theirs = tmp_path / "mine", tmp_path / "theirs"
     for folder, value in ((mine, 1.0), (theirs, 2.0)):
         save_state(folder, {"a": torch.full((4,), value)}, {"counter": 3, "identity": folder.name})
-    facts = read_facts(mine, "mine")
-    shutil.copy(theirs / facts["tensors"], mine / facts["tensors"])
+    facts, others = read_facts(mine, "mine"), read_facts(theirs, "theirs")
+    shutil.copy(theirs / others["tensors"], mine / facts["tensors"])
     with pytest.raises(
         InputError, match=r"not the file that state\.json was written with.*train from the start"
     ):
         load_tensors(mine, facts)
-    with safe_open(theirs / facts["tensors"], "pt") as file:
+    with safe_open(theirs / others["tensors"], "pt") as file:
         assert file.metadata()["identity"] == "theirs"
 
 

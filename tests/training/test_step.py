@@ -12,10 +12,13 @@ from holotype.methods import METHODS
 from holotype.methods.simgcd import SimGCD
 from holotype.training import step as module
 from holotype.training.capture import WARM_UP, undone
+from holotype.training.progress import Stopped
+from holotype.training.state import load_tensors, read_facts, save_state
 from holotype.training.step import Step
 
 from .conftest import assert_equal_weights, fit_and_watch
 from .stubs import STUBS, OwnEncoder
+from .test_loop import interrupt_after
 
 TRAINED = {**{name: name for name in METHODS if name != "kmeans"}, **STUBS}
 
@@ -107,3 +110,31 @@ def test_means_have_one_order_also_where_a_state_had_another() -> None:
     """A run that is resumed at the very end of an epoch has its sums from a file, and makes no step before the line."""
     kept = SimpleNamespace(named_sums=lambda: {"b": torch.tensor(4.0), "a": torch.tensor(2.0)})
     assert list(Step.means(kept, 2).items()) == [("a", 1.0), ("b", 2.0)]
+
+
+def test_captures_are_told_stage_by_stage_also_by_a_run_that_was_stopped_between(
+    world, monkeypatch, tmp_path
+):
+    """The last stage of SPTNet is never captured; that the first one was is known after it, and after a stop."""
+    monkeypatch.setattr(module, "can_capture", lambda device: True)
+    monkeypatch.setattr(module, "Captured", Rehearsed)
+    first = world.loop("sptnet", out=tmp_path)
+    interrupt_after(first, first.steps * first.epochs(first.stages[0]) + 1)
+    with pytest.raises(Stopped):
+        first.fit()
+    second = world.loop("sptnet", out=tmp_path)
+    second.fit()
+    assert second.captured == {"simgcd": True, "prompts": False}
+
+
+def test_a_state_of_before_captures_were_kept_is_gone_on_from(world, tmp_path):
+    first = world.loop("simgcd", out=tmp_path)
+    interrupt_after(first, 1)
+    with pytest.raises(Stopped):
+        first.fit()
+    facts = read_facts(tmp_path, first.journal.identity)
+    tensors = load_tensors(tmp_path, facts)
+    save_state(tmp_path, tensors, {name: told for name, told in facts.items() if name != "captured"})
+    second = world.loop("simgcd", out=tmp_path)
+    second.fit()
+    assert second.captured == {"train": False}

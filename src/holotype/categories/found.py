@@ -18,6 +18,7 @@ from holotype.categories.facts import Facts
 from holotype.data.columns import FORMULA
 from holotype.errors import InputError
 from holotype.machine.files import write_beside, write_text
+from holotype.machine.meant import meant_path
 from holotype.machine.plain import NotPlain, from_plain
 from holotype.machine.sealed import Broken, read_sealed, sealed
 from holotype.machine.sealed_table import read_table, write_table
@@ -227,7 +228,7 @@ def _read_images(folder: Path) -> pd.DataFrame:
 
 def _why_not(folder: Path) -> str:
     if not folder.is_dir():
-        return f"There is no folder {folder}; give the folder of a run."
+        return f"There is no folder {folder}{meant_path(folder)}; give the folder of a run."
     if (folder / "identity.json").is_file():
         return (
             f"The run in {folder} is not finished, or was made by an older version (no {FILE}); run its command again, "

@@ -95,12 +95,8 @@ def ask_of(given: argparse.Namespace, study: Study) -> Ask:
     )
 
 
-def make_experiments(given: argparse.Namespace) -> list[Experiment]:
-    """All that is to be run, study by study."""
-    return [made for study in read_studies(given) for made in experiments_of(study, given)]
-
-
 def experiments_of(study: Study, given: argparse.Namespace) -> list[Experiment]:
+    """All that is to be run of a study."""
     from holotype.runs.sweep import experiments
 
     return experiments(study, ask_of(given, study), label=bool(given.study))

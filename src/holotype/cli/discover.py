@@ -81,7 +81,7 @@ def first_look(table: Table, config: DiscoverConfig, asked: Namespace) -> int:
     from holotype.discovery.look_shots import look_at_shots
 
     seen = look(table, config, progress)
-    shots = look_at_shots(seen.table, config, progress)
+    shots = look_at_shots(seen.table, config, seen.shots)
     if speaks():
         say(
             "\n".join((*seen.lines, *shots, *seen.unread)), flush=True

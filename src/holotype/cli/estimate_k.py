@@ -102,7 +102,10 @@ def summary(estimate: CountEstimate, collection: Collection) -> str:
 
 
 def curve_lines(estimate: CountEstimate) -> list[str]:
-    """One line per K: range and best marked, bars of the accuracy, or of the silhouette where nothing is labelled."""
+    """One line per K: range and best marked, bars of the accuracy, or of the silhouette where nothing is labelled; one
+    that says so where there is no curve."""
+    if not estimate.points:
+        return ["k-means was not run: with so many categories it would take hours."]
     labelled = not all(math.isnan(p.labelled_accuracy) for p in estimate.points)
     values = [p.labelled_accuracy if labelled else p.silhouette for p in estimate.points]
     top = max((value for value in values if value > 0), default=1.0)

@@ -33,8 +33,9 @@ from holotype.cluster.curve import (
     clear_peak,
     halfway,
     with_curve,
+    without_curve,
 )
-from holotype.cluster.search import Curve, bounds, estimate_by_curve, sample, some, some_rows
+from holotype.cluster.search import Curve, TooLong, bounds, estimate_by_curve, sample, some, some_rows
 from holotype.data.bursts import once
 from holotype.machine.bars import counting
 from holotype.machine.device import pick_device
@@ -52,8 +53,8 @@ UNSURE = 0.15
 """Where neighbours leave log K more open than this, the curve over k-means has a say too."""
 AROUND, LOOKS = 1.5, 7
 """The curve beside an answer of class sizes goes beyond its range by this factor, with so many K."""
-LOOK_WORK = 10_000_000
-"""K times images of all looks together, which the time of k-means grows with."""
+LOOK_WORK, ONE_LOOK = 10_000_000, 50_000_000
+"""K times images of all looks together, which the time of k-means grows with; and of one that is taken alone."""
 FINER = 8
 """Most rounds in which a clear peak of that curve is looked at more closely."""
 ESTIMATOR = 3
@@ -82,7 +83,7 @@ def estimate_count(
     low, high = bounds(len(features), int((label < 0).sum()), n_known, k_max)
     x, label = sample(F.normalize(features.float(), dim=-1), label, n_known, seed)
     grid = _look_around(answer, low, min(high, len(x)), len(x))
-    with counting("Counting categories", len(grid), progress) as advance:
+    with counting("Counting categories", len(grid), progress and bool(grid)) as advance:
         around = Curve(x, label, n_known, seed, advance)
         for k in grid:
             around.at(k)
@@ -108,7 +109,12 @@ def settle(
     sized = measure_classes(*some(features, label, NEIGHBOURS, seed), seed, some_weight)
     if sized is not None and sized.spread <= UNSURE:
         return by_class_size(sized, n, n_known, high)
-    curve = estimate_by_curve(features, label, n_known, k_max=k_max, seed=seed, progress=progress)
+    try:
+        curve = estimate_by_curve(features, label, n_known, k_max=k_max, seed=seed, progress=progress)
+    except TooLong:
+        if sized is None:
+            raise
+        return without_curve(by_class_size(sized, n, n_known, high))
     return curve if sized is None else by_both(sized, curve, n, n_known, high)
 
 
@@ -167,13 +173,14 @@ def _refine(curve: Curve) -> None:
 
 
 def _look_around(answer: CountEstimate, low: int, high: int, n_images: int) -> list[int]:
-    """K from below to above the range of an answer, its own among them; that alone where others would take long.
+    """K from below to above the range of an answer, its own among them; that alone where others would take long, and
+    none where it would too.
 
     low, high: the least and the largest.
     """
     best, looks = min(answer.best, high), min(LOOKS, LOOK_WORK // (answer.best * n_images))
     if looks < 3:
-        return [best]
+        return [best] if best * n_images <= ONE_LOOK else []
     ends = (max(low, answer.low / AROUND), min(high, answer.high * AROUND))
     return sorted({*np.geomspace(*ends, looks).round().astype(int).tolist(), best})
 

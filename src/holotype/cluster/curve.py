@@ -111,6 +111,12 @@ def by_both(size: ClassSize, curve: CountEstimate, n_images: int, n_known: int, 
     return with_curve(dataclasses.replace(joined, words=f"{joined.words} {told}"), curve.points)
 
 
+def without_curve(answer: CountEstimate) -> CountEstimate:
+    """An answer of class sizes that leaves much open, where the curve would take hours."""
+    told = "They are not sure; the labelled accuracy of k-means, which would have a say too, would take hours here."
+    return dataclasses.replace(answer, words=f"{answer.words} {told}")
+
+
 def halfway(estimate: CountEstimate) -> int:
     """Of a curve: halfway from the best value to the upper end of the range.
 

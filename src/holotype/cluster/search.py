@@ -30,8 +30,17 @@ STEP = 1.2
 """Ratio of neighbouring K of the grid."""
 FALLEN = 0.8
 """The grid ends where the accuracy has twice in a row been below this share of its highest value."""
+CLIMB_WORK = 200_000_000
+"""K times images of the whole grid, which the time grows with: beyond it the search would take hours. Up to some 1,600
+known classes it is never reached."""
+LEAST_POINTS = 3
+"""Of a curve: where these would take too long already, none is begun with."""
 BRENT, FILL = 8, 6
 """Most evaluations of Brent's search, and of the gaps within the range found."""
+
+
+class TooLong(InputError):
+    """The grid would take hours, so that the curve says nothing."""
 
 
 def estimate_by_curve(
@@ -43,7 +52,10 @@ def estimate_by_curve(
     seed: int = 0,
     progress: bool = False,
 ) -> CountEstimate:
-    """How many categories, by the labelled accuracy or the silhouette of k-means; as `estimate_count` takes them."""
+    """How many categories, by the labelled accuracy or the silhouette of k-means; as `estimate_count` takes them.
+
+    TooLong where there are so many known classes that the search would take hours.
+    """
     x, label = sample(F.normalize(features.float(), dim=-1), label, n_known, seed)
     low, high = bounds(len(x), int((label < 0).sum()), n_known, k_max)
     grid = _grid(low, high)
@@ -194,7 +206,13 @@ def _climb(curve: Curve, grid: Sequence[int]) -> None:
     Large K cost most and tell least. The silhouette often only falls, and is followed up to WIDE all the same.
     """
     best, below = 0.0, 0
-    for k in grid:
+    for at, k in enumerate(grid):
+        if sum(grid[: max(at + 1, LEAST_POINTS)]) * len(curve.x) > CLIMB_WORK:
+            raise TooLong(
+                "How many categories there are cannot be told: the labels do not say how large a class is, and with "
+                f"{curve.n_known:,} known classes a search by k-means would take hours. Label more images of each "
+                "class, or say how many categories there are (--k N of holotype discover and holotype train)."
+            )
         point = curve.at(k)
         value = point.labelled_accuracy if curve.informed else point.silhouette
         best = max(best, value)

@@ -21,6 +21,7 @@ from holotype.data.boxes import Box as CutBox
 from holotype.data.boxes import Rectangle, split_box
 from holotype.data.containers import ContainerProblem, read_array, split_container
 from holotype.data.encoded import readable
+from holotype.data.exif import Shot, shot_in
 from holotype.data.kinds import decoders, what_to_install
 from holotype.data.stores import StoreProblem
 
@@ -96,6 +97,10 @@ class OpenImage:
         self._orientation, exif = _orientation(self._image)
         depth = "16-bit grey values divided by 257" if _is_grey_16(self._image) else ""
         self.note = "; ".join(note for note in (frames, exif, depth) if note)
+
+    def shot(self) -> Shot:
+        """When, where and with which camera it was taken; to be asked before `load`."""
+        return shot_in(self._image)
 
     @contextlib.contextmanager
     def loaded(self) -> Iterator[None]:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from holotype.errors import InputError
 from holotype.machine.json_text import parsed
+from holotype.machine.meant import meant_path
 
 OURS = "categories found by Holotype"
 """Ends the description of a COCO file that `holotype write` made: its scores are those of categories, not of boxes."""
@@ -103,7 +104,7 @@ def read_detections(file: Path, confidence: float = CONFIDENCE) -> Detections:
 
 def _read(file: Path) -> Any:
     if not file.is_file():
-        raise InputError(f"The file {file} of boxes does not exist; check its name.")
+        raise InputError(f"The file {file} of boxes does not exist{meant_path(file)}; check its name.")
     try:
         return parsed(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:

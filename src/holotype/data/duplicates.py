@@ -18,6 +18,7 @@ from PIL import Image
 
 from holotype.data.containers import has_own_file
 from holotype.data.decode import ImageProblem, opened
+from holotype.data.exif import Shot, read_shot
 from holotype.data.ingest import ROOM
 from holotype.machine.bars import counting
 from holotype.machine.device import processors
@@ -50,36 +51,42 @@ class Glances:
     """(n, LINES, COLUMNS, 3) uint8; zeros for an image that cannot be read."""
     problem: np.ndarray
     """(n,) object str: why an image cannot be used, "" if it can."""
+    shots: list[Shot]
+    """(n,) what the heads of the files say."""
 
 
 def glance(paths: Sequence[str], progress: bool = False) -> Glances:
-    """Look at every image once, small, in threads."""
+    """Look at every image once, small, and at the head of its file, in threads."""
     colours = np.zeros((len(paths), LINES, COLUMNS, 3), dtype=np.uint8)
-    problem = np.full(len(paths), "", dtype=object)
+    problem, shots = np.full(len(paths), "", dtype=object), []
     with (
         counting("Looking at images", len(paths), progress) as advance,
         ThreadPoolExecutor(processors()) as pool,
     ):
-        for row, (seen, complaint) in enumerate(pool.map(_glance_one, paths)):
+        for row, (seen, shot, complaint) in enumerate(pool.map(_glance_one, paths)):
             problem[row] = complaint
+            shots.append(shot)
             if seen is not None:
                 colours[row] = seen
             advance(1)
-    return Glances(colours, problem)
+    return Glances(colours, problem, shots)
 
 
 def is_readable(path: str) -> bool:
-    return not _glance_one(path)[1]
+    return not _glance_one(path)[2]
 
 
-def _glance_one(path: str) -> tuple[np.ndarray | None, str]:
+def _glance_one(path: str) -> tuple[np.ndarray | None, Shot, str]:
     try:
-        with opened(path, about=ABOUT) as image, ROOM.taken(image.nbytes), image.loaded():
-            return np.asarray(image.resized((COLUMNS, LINES), Image.Resampling.BOX)), ""
+        with opened(path, about=ABOUT) as image:
+            shot = image.shot()
+            with ROOM.taken(image.nbytes), image.loaded():
+                return np.asarray(image.resized((COLUMNS, LINES), Image.Resampling.BOX)), shot, ""
     except ImageProblem as complaint:
-        return None, str(complaint)
+        told = str(complaint)
     except Exception as error:  # one odd file among a million must not end the look
-        return None, f"{path} could not be prepared ({type(error).__name__}: {error})."
+        told = f"{path} could not be prepared ({type(error).__name__}: {error})."
+    return None, read_shot(path), told  # the head may be sound where the picture is not
 
 
 # -- the same files -------------------------------------------------------------------------------------

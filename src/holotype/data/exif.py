@@ -88,8 +88,16 @@ def read_shot(path: str) -> Shot:
         return NOTHING
     try:
         with Image.open(readable(split_box(path)[0]), formats=decoders()) as image:
-            return shot_of(image.getexif()) if has_head(image) else NOTHING
+            return shot_in(image)
     except Exception:  # decoders fail in many ways on damaged files
+        return NOTHING
+
+
+def shot_in(image: Image.Image) -> Shot:
+    """Of a file that is open already."""
+    try:
+        return shot_of(image.getexif()) if has_head(image) else NOTHING
+    except Exception:  # a head that leads nowhere
         return NOTHING
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holotype.data.duplicates import MOST_PAIRS, Pair, glance, same_files, same_pictures
+from holotype.data.exif import Shot
 from holotype.data.lists import read_list
 from holotype.data.matching import find_images
 from holotype.data.names import alike, heaps
@@ -47,6 +48,8 @@ class Look:
     """The result first."""
     unread: list[str]
     """Lines about images that cannot be read. When a discovery begins, embedding says this."""
+    shots: list[Shot]
+    """What the heads of the files say."""
 
 
 def look(table: Table, config: DiscoverConfig, progress: bool = False) -> Look:
@@ -64,7 +67,7 @@ def look(table: Table, config: DiscoverConfig, progress: bool = False) -> Look:
         *_copies(copies, table, "The same file"),
         *_copies(near, table, "Nearly the same picture"),
     ]
-    return Look(readable, lines, _unread(told, gone))
+    return Look(readable, lines, _unread(told, gone), seen.shots)
 
 
 def tell(table: Table, config: DiscoverConfig, backbone: Backbone, progress: bool) -> None:

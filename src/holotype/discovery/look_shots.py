@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from holotype.data.bursts import with_groups
-from holotype.data.exif import read_shots
+from holotype.data.exif import Shot
 from holotype.data.table import Table
 from holotype.discovery.bursting import counted, groups_of
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.shots import Shots
 
 
-def look_at_shots(table: Table, config: DiscoverConfig, progress: bool = False) -> list[str]:
-    """A line about what the files say, and one about bursts, each where there is something to say."""
-    shots = Shots(list(read_shots(list(table.path), progress)))
+def look_at_shots(table: Table, config: DiscoverConfig, heads: Sequence[Shot]) -> list[str]:
+    """A line about what the files say, and one about bursts, each where there is something to say. heads: of each
+    image."""
+    shots = Shots(list(heads))
     said = shots.words()
     return ([said] if said else []) + _bursts(table, config, shots)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from importlib.metadata import entry_points
 from types import ModuleType
 
 from holotype.errors import InputError
+from holotype.machine.meant import meant
 from holotype.machine.named_code import allowing_code, check_named
 from holotype.methods.base import (
     Batch,
@@ -61,8 +61,10 @@ def find_method(name: str) -> type[Method]:
     for entry in entry_points(group=PLUGINS, name=name):
         return _import_method(entry.value)
     there = [*METHODS, *plugin_names()]
+    method, at, preset = name.partition("@")  # as in lists of methods
+    near = f" (write {method} --preset {preset})" if at and method in there else meant(method, there)
     raise InputError(
-        f"There is no method {name!r}{_nearest(name, there)}; choose one of {', '.join(there)}, "
+        f"There is no method {name!r}{near}; choose one of {', '.join(there)}, "
         "or name one of your own as package.module:Class."
     )
 
@@ -72,18 +74,12 @@ def plugin_names() -> list[str]:
     return sorted({entry.name for entry in entry_points(group=PLUGINS)} - METHODS.keys())
 
 
-def _nearest(name: str, there: list[str]) -> str:
-    """What may have been meant, in brackets; nothing where no name is close."""
-    close = difflib.get_close_matches(name, there, n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
-
-
 def _import_method(name: str) -> type[Method]:
     module_name, _, class_name = name.partition(":")
     hint = ""
     try:
         module = importlib.import_module(module_name)
-        hint = _nearest(name, [f"{module_name}:{one}" for one in _methods_in(module)])
+        hint = meant(name, [f"{module_name}:{one}" for one in _methods_in(module)])
         found = getattr(module, class_name)
     except (ImportError, AttributeError, ValueError, TypeError) as error:  # TypeError: a relative name
         raise InputError(

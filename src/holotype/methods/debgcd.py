@@ -106,7 +106,10 @@ class DebGCD(SimGCD):
         year=2025,
         line="SimGCD with a second classifier that confident pseudo-labels teach, and a detector that says how known "
         "an image is and with that how much each of them counts.",
-        differs=("Written from the published description.",),
+        differs=(
+            "Written from the published description.",
+            "The rate rises over the first twentieth of the epochs; the preset as_run takes that back.",
+        ),
     )
 
     def __init__(self, config: DebGCDConfig, task: Task) -> None:

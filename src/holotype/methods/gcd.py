@@ -58,6 +58,7 @@ class GCD(Clustered):
             "The last epoch is taken, not the best one on held-out images of known classes.",
             "Weight decay spares biases and other one-dimensional parameters.",
             "A cluster that runs empty is seeded anew.",
+            "The rate rises over the first twentieth of the epochs; --train.warmup 0 takes that back.",
             "The preset light trains without the 65 536 outputs of the head.",
         ),
     )

@@ -27,7 +27,8 @@ def draw_pairs(
 def gather_rows(x: Tensor, row: Tensor) -> Tensor:
     """x[:, row] as a product with a one-hot matrix. x: (V, B, D), row: (B, M) indices -> (V, B, M, D).
 
-    Exact, and its gradient is a product too: that of an index sorts the rows first, in a dozen kernels.
+    Exact, but for the ten bits of TF32 where train.matmul allows it on a GPU. Its gradient is a product too: that of an
+    index sorts the rows first, in a dozen kernels.
     """
     one_hot = (row.flatten()[:, None] == torch.arange(x.shape[1], device=x.device)).to(x.dtype)
     return (one_hot @ x).unflatten(1, row.shape)

@@ -70,6 +70,7 @@ class ProtoGCD(Method):
         differs=(
             "The last epoch is taken; the released script keeps the best one by the hidden classes.",
             "The weight of the separation is published for CIFAR-100 and CUB only; the others are ours.",
+            "The rate rises over the first twentieth of the epochs; --train.warmup 0 takes that back.",
         ),
     )
 

@@ -8,11 +8,18 @@ from torch import Tensor
 
 from holotype.losses.precision import unit
 
+AT_ONCE = 1 << 26
+"""Images times classes whose membership is written out at a time: a fourth of a gigabyte. Sums of fewer come from one
+product, so that their last bits are those of always."""
+
 
 def class_means(f: Tensor, label: Tensor, labelled: Tensor, n_known: int) -> Tensor:
     """(N, D) normalised features, (N,) labels, (N,) mask -> (C, D) unit-length means of the labelled rows."""
-    member = F.one_hot(label.clamp_min(0), n_known).to(f.dtype) * labelled.to(f.dtype)[:, None]
-    return unit(member.T @ f)
+    sums = []
+    for classes in torch.arange(n_known, device=label.device).split(max(1, AT_ONCE // max(1, len(f)))):
+        member = ((label[:, None] == classes) & labelled[:, None]).to(f.dtype)
+        sums.append(member.T @ f)
+    return unit(torch.cat(sums))
 
 
 def soft_update(

@@ -101,6 +101,7 @@ class SPTNet(SimGCD):
             "Turns of 20 steps are counted over the whole stage, not anew in each epoch (preset as_run), where a small "
             "data set never trains the network.",
             "SimGCD's checkpoint is the first stage of the run; the last epoch is taken.",
+            "The rate of that stage rises over the first twentieth of the epochs; --train.warmup 0 takes that back.",
             "The warm-up of the prompt is at most a tenth of the stage, that of the teacher a hundredth; the frame "
             "follows the image's size.",
             "On data of your own the rates are those of FGVC-Aircraft.",

@@ -10,6 +10,7 @@ from typing import Any
 
 from holotype.errors import InputError
 from holotype.machine.json_text import parsed
+from holotype.machine.meant import meant_path
 from holotype.models.config import (
     DINOV2_NATIVE,
     IMAGENET_MEAN,
@@ -156,7 +157,7 @@ def read_metadata(path: Path) -> dict[str, str]:
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
-        raise InputError(f"There is no backbone file {path}: check the path.")
+        raise InputError(f"There is no backbone file {path}{meant_path(path)}: check the path.")
     try:
         with safe_open(path, framework="pt") as weights:
             return weights.metadata() or {}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -17,6 +19,8 @@ from holotype.methods import Method, Task, find_method
 from holotype.models.backbone import Backbone
 from holotype.models.frozen import Frozen
 from holotype.runs.experiment import Experiment
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -88,9 +92,16 @@ def check_fits(experiment: Experiment, data: Data, backbone: Backbone) -> list[s
             method.build_encoder(Frozen(backbone.trunk), copy.deepcopy(backbone.tail))
         return said
 
+    return made_lightly(build)
+
+
+def made_lightly(build: Callable[[], T]) -> T:
+    """What `build` makes, without weights; with them where it reads some, as a method of somebody else may."""
     with torch.random.fork_rng(devices=[]):  # nobody's generator is to notice
         try:
-            with torch.device("meta"):  # no weight is made
+            with torch.device("meta"):
                 return build()
-        except RuntimeError:  # it reads some
+        except InputError:
+            raise
+        except Exception:  # torch and NumPy each have their own for a value that is not there
             return build()

@@ -69,7 +69,8 @@ class Made:
     """Of training."""
     commit: str
     hardware: str
-    captured: bool = False
+    captured: dict[str, bool] | bool = False
+    """Stages, and whether their steps were replayed as a CUDA graph. An older record tells of the last stage alone."""
     processes: int = 1
     parallel: int = 1
     """Runs that trained at once in the process."""

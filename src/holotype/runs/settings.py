@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from holotype.errors import InputError
+from holotype.machine.meant import meant, meant_path
 from holotype.methods import Method, check_named, find_method
 from holotype.runs.casting import Unfit, as_text, cast, describe_type
 from holotype.runs.docstrings import field_docs, first_line
@@ -32,10 +33,9 @@ def resolve(
     """
     kind = find_method(method)
     if preset not in kind.presets:
-        close = difflib.get_close_matches(preset, kind.presets, n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
         raise InputError(
-            f"{method} has no preset {preset!r}{hint}; its presets are {', '.join(kind.presets)}."
+            f"{method} has no preset {preset!r}{meant(preset, kind.presets)}; its presets are "
+            f"{', '.join(kind.presets)}."
         )
     experiment = Experiment(method, dataset, preset=preset, method=kind.Config())
     asked = _check(overrides or {}, experiment)
@@ -186,7 +186,9 @@ def _read_yaml(file: Path) -> dict[Any, Any]:
     try:
         content = parse_yaml(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"The file {file} with settings cannot be read: {error.strerror}.") from error
+        raise InputError(
+            f"The file {file} with settings cannot be read: {error.strerror}{meant_path(file)}."
+        ) from error
     except ValueError as error:
         raise InputError(f"{file} is not valid YAML: {error}.") from error
     if not isinstance(content, dict):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holotype.errors import InputError
+from holotype.machine.meant import meant_path
 from holotype.machine.plain import as_plain, from_plain
 from holotype.machine.sealed import read_sealed
 from holotype.methods import Task
@@ -59,7 +60,7 @@ class Sheet:
         """That of a run folder."""
         path = folder / FILE
         if not folder.is_dir():
-            raise InputError(f"There is no folder {folder}; give the folder of a run.")
+            raise InputError(f"There is no folder {folder}{meant_path(folder)}; give the folder of a run.")
         if not path.is_file() or not (folder / WEIGHTS).is_file():
             raise InputError(
                 f"{folder} holds no trained model (no {FILE} with {WEIGHTS}); give the folder of a finished "

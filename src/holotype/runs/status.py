@@ -12,6 +12,7 @@ from typing import Any, Literal
 from holotype.errors import InputError
 from holotype.machine.heartbeat import Beat, is_alive, read_beat
 from holotype.machine.locks import Holder, read_holder
+from holotype.machine.meant import meant_path
 from holotype.machine.sealed import Broken, read_sealed
 
 State = Literal["running", "stopped", "failed", "dead", "finished", "begun"]
@@ -62,7 +63,7 @@ def read_status(folder: Path) -> list[Status]:
     """Of the run or discovery in `folder`, or of all those in a folder of runs, by name."""
     if not folder.is_dir():
         raise InputError(
-            f"There is no folder {folder}; give the folder of a run, of a discovery or of a sweep."
+            f"There is no folder {folder}{meant_path(folder)}; give the folder of a run, of a discovery or of a sweep."
         )
     if is_run(folder):
         return [status_of(folder)]

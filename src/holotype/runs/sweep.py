@@ -14,6 +14,7 @@ from typing import Any
 from holotype.data.benchmarks import check_dataset
 from holotype.data.sources import collection_name
 from holotype.errors import InputError
+from holotype.machine.meant import meant
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import fits, outline
 from holotype.runs.record import Record
@@ -127,14 +128,15 @@ def changes_by_row(
         if change.setting in ELSEWHERE:
             raise InputError(f"--set {change} is not possible; holotype bench --help lists the flag for it.")
         concerned = [row for row in rows if _concerns(change.where, row, names)]
+        near = meant(change.where, [word for row in rows for word in (row.name, row.method)])
         if not concerned and study:
             raise InputError(
-                f"--set {change} names {change.where!r}, which is neither a row that is run nor the method of one; the "
-                f"rows are {', '.join(row.name for row in rows)}."
+                f"--set {change} names {change.where!r}{near}, which is neither a row that is run nor the method of "
+                f"one; the rows are {', '.join(row.name for row in rows)}."
             )
         if not concerned:
             raise InputError(
-                f"--set {change} names the method {change.where!r}, which is not among --methods."
+                f"--set {change} names the method {change.where!r}{near}, which is not among --methods."
             )
         for row in concerned:
             found[row.name][change.setting] = change.value

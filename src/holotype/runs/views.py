@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-import torch
-
 from holotype.machine.device import pick_device
 from holotype.methods import Method, Stage, Task, find_method
 from holotype.methods.base import Views
 from holotype.models.cache import CacheViews
 from holotype.runs.experiment import Experiment
+from holotype.runs.parts import made_lightly
 from holotype.training.sources import check_cacheable
 
 AUTO_VIEWS = CacheViews(4, 2)
@@ -85,12 +84,7 @@ def outlined(experiment: Experiment) -> Method:
     if key not in _methods:
         task = Task(n_known=2, k=4, dim=8, n_images=16, n_labelled=4, epochs=experiment.train.epochs)
         method = find_method(experiment.method_name)
-        with torch.random.fork_rng(devices=[]):  # nobody's generator is to notice
-            try:
-                with torch.device("meta"):
-                    _methods[key] = method(experiment.method, task)
-            except (RuntimeError, NotImplementedError):  # there is no value to read
-                _methods[key] = method(experiment.method, task)
+        _methods[key] = made_lightly(lambda: method(experiment.method, task))
     return _methods[key]
 
 

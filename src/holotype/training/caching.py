@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import logging
 import time
 from collections.abc import Callable
@@ -99,7 +100,7 @@ def open_cache(
     shape = replace(shape, images=len(held))
     file = None
     if plan.level == "disk" or _keeps(compute.device, memory):
-        part = {"part": [shards, world_size(), rank()]} if len(held) < len(usable) else {}
+        part = _part(usable, held, len(store), shards)
         digest = key_digest(_facts(store, backbone, encoder, usable[held], plan.views) | part)
         file = cache_file(cache_folder(memory) / "tokens", digest)
 
@@ -228,7 +229,7 @@ def _facts(
     return {
         "format": FORMAT,
         "images": store.digest(),
-        "usable": [len(usable), int(usable.sum())],
+        "usable": [len(usable), int(usable.sum()), *_which(usable, len(store))],
         "backbone": backbone.digest,
         "image_size": backbone.image_size,
         **backbone.changes,
@@ -244,6 +245,19 @@ def _facts(
         "trunk": str(encoder.trunk_dtype),
         "dtype": str(kept_type(encoder.trunk_dtype)),
     }
+
+
+def _part(usable: Tensor, held: Tensor, n: int, shards: int) -> dict[str, Any]:
+    """Of the images that this process holds, where it holds a part of them: whose, and of which. Views are drawn for
+    all of these."""
+    if len(held) == len(usable):
+        return {}
+    return {"part": [shards, world_size(), rank()], "of": _which(usable, n)}
+
+
+def _which(usable: Tensor, n: int) -> list[str]:
+    """A digest of the rows where they are not all n: as many others may add up to the same."""
+    return [] if len(usable) == n else [hashlib.sha256(usable.numpy().tobytes()).hexdigest()]
 
 
 def _shape(store: ImageStore, encoder: Encoder, n: int, first: Tensor) -> Shape:

@@ -6,6 +6,7 @@ and several processes draw the same.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -19,6 +20,8 @@ from holotype.errors import InputError
 from holotype.methods.base import Method, Moment, Stage
 from holotype.training.rows import Rows, check_rows
 from holotype.training.sources import Key, Source
+
+log = logging.getLogger("holotype")
 
 BLOCK = 16
 """Steps whose random numbers are drawn and sent to the device together."""
@@ -59,6 +62,8 @@ class StageDraws:
         """epochs: of the stage. key: of all its draws (seed, number of the stage)."""
         self.stage, self.source, self.method = stage, source, method
         self.rows, self.batch_size, self.epochs, self.key = rows, batch_size, epochs, key
+        if rows.unit is not None and not self.early:
+            log.warning(f"{type(method).__name__} draws its images itself, so every frame of a burst counts.")
 
     @property
     def early(self) -> bool:

@@ -51,6 +51,8 @@ class State:
     tensors: dict[str, Tensor]
     guard: dict[str, Any] = field(default_factory=dict)
     """What the guard knows of the run (guard.py), plain."""
+    captured: dict[str, bool] = field(default_factory=dict)
+    """Stages so far, and whether their steps were replayed as a CUDA graph."""
 
 
 class Metrics:
@@ -109,7 +111,7 @@ class Journal:
     def save(self, state: State) -> None:
         if self.folder and self.writes:
             facts = {**vars(state.position), "seconds": state.seconds, "identity": self.identity}
-            facts["guard"] = state.guard
+            facts |= {"guard": state.guard, "captured": state.captured}
             save_state(self.folder, state.tensors, facts)
             tell(self.folder, saved=datetime.now(UTC).isoformat(timespec="seconds"))
 
@@ -162,11 +164,12 @@ class Journal:
             return None
         try:
             own = {name: facts[name] for name in vars(Position()) if name in facts}
-            told = from_plain(_Told, {"seconds": facts.get("seconds"), "guard": facts.get("guard", {})})
+            beside = {name: facts[name] for name in ("seconds", "guard", "captured") if name in facts}
+            told = from_plain(_Told, beside, every=False)
             position = from_plain(Position, own)
         except NotPlain as problem:
             raise self.broken(problem) from problem
-        return State(position, told.seconds, load_tensors(self.folder, facts), told.guard)
+        return State(position, told.seconds, load_tensors(self.folder, facts), told.guard, told.captured)
 
     def broken(self, reason: Exception | str) -> InputError:
         """The sentence about a state that cannot be gone on from."""
@@ -178,4 +181,5 @@ class _Told:
     """What state.json says beside the position."""
 
     seconds: float
-    guard: dict[str, Any]
+    guard: dict[str, Any] = field(default_factory=dict)
+    captured: dict[str, bool] = field(default_factory=dict)

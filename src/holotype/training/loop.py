@@ -74,6 +74,8 @@ class Loop:
         self.step: Step | None = None
         self.draws: StageDraws | None = None
         self.coming: Epoch | None = None
+        self.captured: dict[str, bool] = {}
+        """Stages so far, and whether their steps were replayed as a CUDA graph."""
         self.journal, self.guard = Journal(folder, identity), Guard(round(config.warmup * config.epochs))
         self.placed: Prediction | None = None
         self.features: Tensor | None = None
@@ -90,11 +92,6 @@ class Loop:
     def mode(self) -> str:
         """`exact`, `cached 16+8` or `images`; where stages differ, each with its epochs."""
         return self.sources.mode(self.config.epochs)
-
-    @property
-    def captured(self) -> bool:
-        """Whether the steps are replayed as a CUDA graph."""
-        return self.step is not None and self.step.captured is not None
 
     @property
     def total_steps(self) -> int:
@@ -243,6 +240,7 @@ class Loop:
     def _log_epoch(self, stage: Stage, epoch: int, epochs: int, steps: int, bar: TrainingBar) -> None:
         """One line of means over the steps, unless the loss has left its course: then LeftCourse is raised."""
         assert self.step is not None
+        self.captured[stage.name] = self.step.captured is not None
         means = self.step.means(steps)
         self.guard.judge(self.position.stage, means, self.learnable.values())
         after = Position(self.position.stage, epoch + 1, 0, self.position.counter)
@@ -263,14 +261,15 @@ class Loop:
     def _save(self) -> None:
         self.last_save = time.monotonic()
         assert self.step is not None
-        self.journal.save(self.guard.pack(State(self.position, self.seconds(), self.step.tensors())))
+        state = State(self.position, self.seconds(), self.step.tensors(), captured=self.captured)
+        self.journal.save(self.guard.pack(state))
 
     def _resume(self) -> dict[str, Tensor]:
         """Load the state of the run folder, if there is one; returns its tensors."""
         if (state := self.journal.resume()) is None:
             self.guard.keep(self.position, self.modules.state_dict())
             return {}
-        self.started -= state.seconds
+        self.started, self.captured = self.started - state.seconds, dict(state.captured)
         try:
             return self._load(self.guard.unpack(state, len(self.stages)))
         except (NotPlain, KeyError) as problem:

@@ -27,13 +27,15 @@ STATE = Form(2, "restore it from a copy, or delete it to train from the start", 
 
 def save_state(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Write a state; the one before it stays loadable until this one is whole."""
-    restarts = facts.get("guard", {}).get("restarts")  # after one the same counters come again
-    name = f"state-{facts['counter']:08d}{f'-{len(restarts)}' if restarts else ''}.safetensors"
     on_cpu = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
     # `save` + our own write, because safetensors' own writer hides the system's error (a full disk)
     content = save(on_cpu, {"identity": str(facts.get("identity", ""))})
+    digest = digest_of(content)
+    # the same counter comes again at the end of a stage, and after a restart: by its counter alone a file would be
+    # replaced that the state before still names
+    name = f"state-{facts['counter']:08d}-{digest}.safetensors"
     write_bytes(folder / name, content)
-    STATE.write(folder / FACTS, {**facts, "tensors": name, "digest": digest_of(content)})
+    STATE.write(folder / FACTS, {**facts, "tensors": name, "digest": digest})
     for old in folder.glob("state-*.safetensors"):
         if old.name != name:
             old.unlink(missing_ok=True)

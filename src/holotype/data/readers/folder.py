@@ -16,6 +16,7 @@ from holotype.data.readers.tars import paths_in_tars, read_tars
 from holotype.data.table import Table
 from holotype.data.walk import Walked, images_below, walk
 from holotype.errors import InputError
+from holotype.machine.meant import meant_path
 
 UNLABELLED_FOLDERS = ("unlabelled", "unlabeled")
 
@@ -82,7 +83,7 @@ def _walked(root: Path) -> tuple[Path, Walked]:
 
 def _base(root: Path) -> Path:
     if not Path(root).is_dir():
-        raise InputError(f"The folder {root} does not exist; check its name.")
+        raise InputError(f"The folder {root} does not exist{meant_path(root)}; check its name.")
     return Path(os.path.abspath(root))
 
 

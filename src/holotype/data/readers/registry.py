@@ -26,6 +26,7 @@ from holotype.data.readers.tars import paths_in_tars, read_tars
 from holotype.data.stores import STORES, StoreProblem, files_below
 from holotype.data.table import Table
 from holotype.errors import InputError
+from holotype.machine.meant import meant_path
 
 FOLDER = "folder"
 PLUGINS = "holotype.readers"
@@ -90,7 +91,9 @@ class Registry:
         if os.path.isdir(source):
             return self._by_claim[FOLDER]
         if not os.path.exists(source) and not is_pattern(source):
-            raise InputError(f"{source} does not exist; give a folder of images or a CSV or Parquet file.")
+            raise InputError(
+                f"{source} does not exist{meant_path(source)}; give a folder of images or a CSV or Parquet file."
+            )
         if source.lower().endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")):
             raise InputError(f"{source} is compressed, so no image can be read by itself; unpack it to .tar.")
         if ending not in self._by_claim:
