@@ -48,7 +48,7 @@ def test_a_second_call_brings_everything_up_to_date(run, tmp_path, holotype) -> 
     assert f"{moved} moved" in said["--folders"].out
     assert "Lynx lynx" in (tmp_path / "labels.csv").read_text(encoding="utf-8-sig")
     assert "1 image left out" in said["--coco"].out
-    assert "Taken for scientific names: Lynx lynx." in said["--camtrap-dp"].out
+    assert "Used as scientific names: Lynx lynx." in said["--camtrap-dp"].out
     assert "1 image left out: the files are gone." in said["--camtrap-dp"].out
     again = holotype("write", run, "--folders", tmp_path / "sorted")
     assert "All were in their places." in again.out

@@ -42,8 +42,8 @@ def command(argv: Sequence[str]) -> int:
 def make_parser() -> Parser:
     parser = Parser(
         prog="holotype write",
-        description="Write the results of a run, with its corrections, in a form to go on with. Nothing that others "
-        "have made or changed is replaced.",
+        description="Write the results of a run, with its corrections, for other programs or the next run. Files that "
+        "others have made or changed are not replaced.",
     )
     parser.add_argument("run", metavar="RUN", help="folder of a finished run")
     forms = parser.add_mutually_exclusive_group()
@@ -57,12 +57,14 @@ def make_parser() -> Parser:
         help="with --labels: every placed image, not only labelled, moved and confirmed ones",
     )
     parser.add_argument(
-        "--copy", action="store_true", help="with --folders and --camtrap-dp: copies of the images, no links"
+        "--copy",
+        action="store_true",
+        help="with --folders and --camtrap-dp: copies of the images instead of links",
     )
     parser.add_argument(
         "--deployments",
         metavar="WHAT",
-        help="with --camtrap-dp: folders (the first folder below that of the images names the deployment), or a CSV or "
+        help="with --camtrap-dp: folders (the first folder below the image folder names the deployment), or a CSV or "
         "Parquet file with the columns path and deployment (default: all images are one deployment)",
     )
     parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
@@ -163,7 +165,7 @@ def packed_words(done: Packed, where: str) -> str:
         lines.append(f"{several(n, 'image')} without a time zone: that of this computer was taken.")
     if done.names:
         more = f" and {len(done.names) - SHOWN:,} more" if len(done.names) > SHOWN else ""
-        lines.append(f"Taken for scientific names: {', '.join(done.names[:SHOWN])}{more}.")
+        lines.append(f"Used as scientific names: {', '.join(done.names[:SHOWN])}{more}.")
     if done.gone:
         lines.append(f"{several(done.gone, 'image')} left out: the files are gone.")
     if done.missing:
