@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 FETCH = "fetch"
 HEAD = ("backbone", "M weights", "pixels", "s / 1,000 images", "licence")
 BELOW = (
-    "The lists go by what the networks were trained on; none was measured on images like yours. A star marks a licence "
-    "with strings: read it first. Any vision transformer of timm, hf-hub:organisation/repository and .safetensors "
-    "files work as well (docs/backbones.md)."
+    "The lists follow what the networks were trained on; none was measured on images like yours. A star marks a "
+    "licence with conditions: read it first. Any vision transformer of timm, hf-hub:organisation/repository and "
+    ".safetensors files also work (docs/backbones.md)."
 )
 
 
