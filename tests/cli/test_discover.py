@@ -181,6 +181,13 @@ def test_the_summary_says_what_was_found_and_where(tmp_path: Path) -> None:
     )  # what to do next is not to be looked for
 
 
+def test_without_a_new_category_the_summary_says_what_to_try(tmp_path: Path) -> None:
+    found = made_discovery("r-1", {"a": list(range(12))})
+    found.facts = Facts(round=1, k=1)
+    assert f"holotype cut {tmp_path} shows what would split off" in summary(found, tmp_path)
+    assert "holotype cut" not in summary(small(), tmp_path)
+
+
 def named(kind: str, n: int) -> list[Category]:
     """Of growing size, so that the largest comes last."""
     return [Category(f"{kind}-{i}", f"{kind}-{i}", kind, i + 1) for i in range(n)]  # type: ignore[arg-type]

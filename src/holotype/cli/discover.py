@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -241,6 +242,11 @@ def summary(found: Discovery, folder: Path) -> str:
         lines.append(
             f"Number of categories: {count['low']} to {count['high']}, most likely {count['best']}; "
             f"trained with {facts.k} (--k sets it)"
+        )
+    if not novel:
+        lines.append(
+            f"If you expect new categories: holotype cut {shlex.quote(str(folder))} shows what would split off, and "
+            "--k N trains with N categories, known and new together."
         )
     lines += ["", *category_lines(found.categories, times, whole)]
     if told := returning(found):
