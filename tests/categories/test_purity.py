@@ -64,7 +64,7 @@ def test_a_spot_check_keeps_its_promise(n) -> None:
 def test_of_very_many_one_looks_at_29() -> None:
     assert [look_at(n) for n in (0, 5, 9, 1_000_000)] == [0, 5, 9, 29]
     assert "Look at all 9" in check_in_words(9)
-    assert "Look at 29 of its 100,000 images, drawn blindly" in check_in_words(100_000)
+    assert "Look at 29 of its 100,000 images, drawn at random" in check_in_words(100_000)
     assert check_in_words(0) == ""
 
 

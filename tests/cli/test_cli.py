@@ -145,7 +145,7 @@ def test_a_stopped_run_says_where_and_goes_on(
     (line,) = [line for line in stopped.err.splitlines() if "images" not in line]
     assert line.startswith("Stopped at stage train, epoch 1 of 1, step 1; the state is saved")
     status = holotype("status", tmp_path / "stopped").out
-    assert "stopped, and the same command goes on (stage train, epoch 1 of 1, step 1)" in status
+    assert "stopped; the same command continues (stage train, epoch 1 of 1, step 1)" in status
     assert "last save" in status
     assert holotype(*words, tmp_path / "stopped").code == 0
     assert holotype(*words, tmp_path / "whole").code == 0

@@ -151,7 +151,7 @@ def test_a_stop_says_that_the_same_command_goes_on(holotype, squares_folder, mon
     monkeypatch.setattr(workflow, "discover_table", stop)
     outcome = holotype("discover", squares_folder)
     assert outcome.code == 130
-    assert "the same command goes on" in outcome.err
+    assert "the same command continues" in outcome.err
 
 
 def small() -> Discovery:
@@ -169,7 +169,7 @@ def test_the_summary_says_what_was_found_and_where(tmp_path: Path) -> None:
     text = summary(found, tmp_path)
     for part in (
         "12 images, 1 known class, 2 new categories; 1 image could not be read",
-        "How many there are: 2 to 4, most likely 3; trained with 4",
+        "Number of categories: 2 to 4, most likely 3; trained with 4",
         "closest to a 0.71",
         "embedding 2 s",
         str(tmp_path / "report.html"),
@@ -179,6 +179,13 @@ def test_the_summary_says_what_was_found_and_where(tmp_path: Path) -> None:
     assert (
         text.splitlines()[-1] == f"Report: {tmp_path / 'report.html'}"
     )  # what to do next is not to be looked for
+
+
+def test_without_a_new_category_the_summary_says_what_to_try(tmp_path: Path) -> None:
+    found = made_discovery("r-1", {"a": list(range(12))})
+    found.facts = Facts(round=1, k=1)
+    assert f"holotype cut {tmp_path} shows what would split off" in summary(found, tmp_path)
+    assert "holotype cut" not in summary(small(), tmp_path)
 
 
 def named(kind: str, n: int) -> list[Category]:

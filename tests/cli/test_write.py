@@ -28,12 +28,12 @@ def test_it_says_what_was_written(run, tmp_path, holotype) -> None:
     assert "New: 40 hard links." in said["--folders"].out
     labelled = int((Discovery.load(run).images.label != "").sum())
     assert said["--labels"].out.startswith(f"{labelled} labels of 5 classes: ")
-    assert "Go on with: holotype discover IMAGES --labels" in said["--labels"].out
+    assert "Next: holotype discover IMAGES --labels" in said["--labels"].out
     every = holotype("write", run, "--labels", tmp_path / "every.csv", "--all")
     assert (every.code, "Go on with" in every.out) == (0, False)  # nothing is left to find
     assert "40 images, 40 annotations, 9 categories: " in said["--coco"].out
     assert "40 images of 1 deployment: " in said["--camtrap-dp"].out
-    assert "40 images without a time of the camera" in said["--camtrap-dp"].out
+    assert "40 images without a camera time" in said["--camtrap-dp"].out
     assert "The standard also asks for: latitude and longitude" in said["--camtrap-dp"].out
 
 
@@ -50,16 +50,16 @@ def test_a_second_call_brings_everything_up_to_date(run, tmp_path, holotype) -> 
     assert f"{moved} moved" in said["--folders"].out
     assert "Lynx lynx" in (tmp_path / "labels.csv").read_text(encoding="utf-8-sig")
     assert "1 image left out" in said["--coco"].out
-    assert "Taken for scientific names: Lynx lynx." in said["--camtrap-dp"].out
+    assert "Used as scientific names: Lynx lynx." in said["--camtrap-dp"].out
     assert "1 image left out: the files are gone." in said["--camtrap-dp"].out
     again = holotype("write", run, "--folders", tmp_path / "sorted")
-    assert "All were in their places." in again.out
+    assert "Nothing had to be changed." in again.out
 
 
 def test_copies(run, tmp_path, holotype) -> None:
     assert "New: 40 copies." in holotype("write", run, "--folders", tmp_path / "a", "--copy").out
     said = holotype("write", run, "--camtrap-dp", tmp_path / "b", "--copy").out
-    assert f"40 images lie in {tmp_path / 'b' / 'media'}." in said
+    assert f"40 images are in {tmp_path / 'b' / 'media'}." in said
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_what_is_passed_over_is_told(tmp_path: Path, caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.INFO, "holotype"):
         table = load_table(tmp_path)
     assert list(rows(table, tmp_path)) == ["a/1.png", "a/2.jfif", "b/3.JPE", "b/4.dib"]
-    assert caplog.messages == ["Passed over: 2 .mov files, 1 .txt file."]
+    assert caplog.messages == ["Skipped: 2 .mov files, 1 .txt file."]
 
 
 def test_nothing_passed_over_is_no_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

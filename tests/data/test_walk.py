@@ -40,7 +40,7 @@ def test_folders_of_runs_are_passed_over(name: str, content: dict, tmp_path: Pat
     )
     (tmp_path / "runs" / "photos-discover" / name).write_text(json.dumps(content))
     assert images(tmp_path) == ["fox/1.jpg", "runs/3.jpg", "runs/old/2.jpg"]
-    assert walk(tmp_path).words() == "Passed over: the run folder runs/photos-discover."
+    assert walk(tmp_path).words() == "Skipped: the run folder runs/photos-discover."
     assert images(tmp_path / "runs" / "photos-discover") == ["report/thumbs/00000.jpg"]  # asked for by name
 
 
@@ -58,7 +58,7 @@ def test_what_a_run_has_sorted_into_no_category_is_no_class(tmp_path: Path) -> N
     assert "_rejected/2.jpg" in images(tmp_path)  # anybody may call a folder so
     (tmp_path / ".holotype-folders.json").write_text('{"folders": 1}')
     assert images(tmp_path) == ["fox/1.jpg", "fox/_rejected/4.jpg"]
-    assert walk(tmp_path).words() == "Passed over: the folders _rejected and _unreadable."
+    assert walk(tmp_path).words() == "Skipped: the folders _rejected and _unreadable."
 
 
 def test_a_run_written_beside_its_images(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_run_written_beside_its_images(tmp_path: Path) -> None:
     (tmp_path / "report" / "thumbs" / "thumbs.json").write_text('{"thumbs": {}}')
     (tmp_path / "rounds" / "1" / "discovery.json").write_text('{"run_id": "x"}')
     assert images(tmp_path) == ["fox/1.jpg"]
-    assert walk(tmp_path).words() == "Passed over: the run folders report/thumbs and rounds/1."
+    assert walk(tmp_path).words() == "Skipped: the run folders report/thumbs and rounds/1."
 
 
 def test_files_are_counted_by_their_ending(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_what_systems_leave_is_passed_over_without_a_word(tmp_path: Path) -> Non
 def test_a_zoo_of_endings_is_cut_short(tmp_path: Path) -> None:
     touch(tmp_path, *(f"{i}.x{j}" for j in range(9) for i in range(10 - j)))
     words = walk(tmp_path).words()
-    assert words.startswith("Passed over: 10 .x0 files, 9 .x1 files")
+    assert words.startswith("Skipped: 10 .x0 files, 9 .x1 files")
     assert words.endswith("5 .x5 files, 9 files of 3 other endings.")
 
 
@@ -141,7 +141,7 @@ def test_a_folder_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(os, "scandir", guarded)
     found = walk(tmp_path)
     assert [file.name for file in found.images] == ["1.jpg"]
-    assert found.words() == "Passed over: the unreadable folder secret."
+    assert found.words() == "Skipped: the unreadable folder secret."
 
 
 def test_links_that_lead_nowhere_or_to_themselves(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_pipes_and_devices_called_images_are_passed_over_and_told(tmp_path: Path
     (tmp_path / "a" / "zeros.png").symlink_to("/dev/zero")
     assert images(tmp_path) == ["a/1.jpg", "run/2.jpg"]
     assert walk(tmp_path).words() == (
-        "Passed over: the pipes or devices a/pipe.jpg and a/zeros.png and run/discovery.json."
+        "Skipped: the pipes or devices a/pipe.jpg and a/zeros.png and run/discovery.json."
     )
 
 

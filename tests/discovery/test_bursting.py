@@ -176,7 +176,7 @@ def test_another_setting_is_another_round_and_an_older_run_was_asked_nothing(
     discover_table(table, small(method="kmeans"), run, progress=False)
     assert "Nothing has changed since round 1" in caplog.text
     found = discover_table(table, small(method="kmeans", bursts="no"), run, progress=False)
-    assert "Asked for otherwise than in round 1: --bursts no (was auto)." in caplog.text
+    assert "Settings that differ from round 1: --bursts no (was auto)." in caplog.text
     assert "group" not in found.images
     assert (found.images.label != "").sum() == 6
 
@@ -191,7 +191,7 @@ def test_groups_that_are_told_later_are_heard(squares_folder, small, tmp_path, c
     )
     caplog.set_level("INFO", "holotype")
     found = discover_table(told, asked, run, progress=False)
-    assert "Asked for otherwise than in round 1: other groups." in caplog.text
+    assert "Settings that differ from round 1: other groups." in caplog.text
     assert found.facts.round == 2
     assert found.images.group.nunique() == len(table) // 4
     assert discover_table(told, asked, run, progress=False).facts.round == 2

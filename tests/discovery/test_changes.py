@@ -82,7 +82,7 @@ def test_a_few_sentences(tmp_path: Path) -> None:
         "Of the categories of round 1, 3 are kept (a, new-03, new-06).",
         "new-01 was split into new-01 (2 images) and a (2 images).",
         "=hats was split into new-08 (2 images) and new-09 (2 images).",
-        "new-04 is gone; its images lie in several others or in none.",
+        "new-04 is gone; its images are in several others or in none.",
         "new-05 was merged into new-10.",
         "new-07 was merged into new-06.",
         "New: new-08 (3 images), new-09 (3 images), new-10 (5 images).",

@@ -56,7 +56,7 @@ def test_edits_and_settings_are_told_as_they_then_take_part(
     assert state(run) == before
     assert told[0] == f"Since round 1 in {run}: 1 image gone, 1 renamed."
     assert "Another round would be trained." in told
-    assert "Asked for otherwise than in round 1: --k 5 (was 4)." in told
+    assert "Settings that differ from round 1: --k 5 (was 4)." in told
     caplog.set_level("INFO", "holotype")
     discover_table(table, other, run, progress=False, edits=file)
     edits = [line for line in told if line.startswith(("Edits that", "1 edit of", "Merge of"))]
@@ -98,7 +98,7 @@ def test_names_alone_train_nothing(found, photos, asked, tmp_path) -> None:
     run = tmp_path / "run"
     file = edits_file(run, ("rename", "", found.categories[-1].id, "sky"))
     seen = foresee(run, load_table(photos), asked, file)
-    assert seen.lines[1:] == ["No other round would be trained: what round 1 found stands."]
+    assert seen.lines[1:] == ["No other round would be trained: the result of round 1 stands."]
     assert not seen.trains
 
 

@@ -74,7 +74,7 @@ def test_images_that_were_replaced_lead_to_another_round(photos, small, tmp_path
     caplog.set_level("INFO", "holotype")
     found = discover_table(load_table(photos), small(), run, progress=False)
     assert "Since round 1: 1 image repaired." in caplog.text
-    assert "read anew: unlabelled/blue-00.png." in caplog.text
+    assert "read again: unlabelled/blue-00.png." in caplog.text
     assert (found.facts.round, found.facts.earlier_runs) == (2, (before.run_id,))
     again = discover_table(load_table(photos), small(), run, progress=False)
     assert again.run_id == found.run_id
@@ -131,7 +131,7 @@ def test_images_come_go_are_repaired_renamed_and_labelled(
     assert f"Since round 1: {said}" in caplog.text
     assert foresee(run, load_table(photos), asked).lines == [
         f"Since round 2 in {run}: no other images or labels.",
-        "No other round would be trained: what round 2 found stands.",
+        "No other round would be trained: the result of round 2 stands.",
     ]
     assert foresee(tmp_path / "other", load_table(photos), asked).lines == []
     assert {Path(path).name for path in read} == {*(f"blue-9{i}.png" for i in range(4)), "red-14.png"}
@@ -141,7 +141,7 @@ def test_images_come_go_are_repaired_renamed_and_labelled(
     assert {c.id for c in second.categories} == {c.id for c in first.categories}
     for _ in range(2):
         assert go().run_id == second.run_id
-        assert "Nothing has changed since round 2: what it found stands." in caplog.text
+        assert "Nothing has changed since round 2: its result stands." in caplog.text
 
 
 def test_a_touched_file_is_the_same_image(go, photos, caplog, monkeypatch) -> None:
@@ -237,7 +237,7 @@ def test_other_settings_are_another_round(settings, said, go, photos, tmp_path, 
     file = edits_file(tmp_path / "run", ("rename", "", novel, "suns"))
     monkeypatch.setattr("holotype.runs.embed.embed_rows", lambda *_: pytest.fail("embedded again"))
     second = go(edits=file, **settings)
-    assert f"Asked for otherwise than in round 1: {said}." in caplog.text
+    assert f"Settings that differ from round 1: {said}." in caplog.text
     assert (second.facts.round, second.facts.earlier_runs) == (2, (first.run_id,))
     assert go(**settings).run_id == second.run_id
 
@@ -262,7 +262,7 @@ def test_a_moved_folder_in_which_images_were_renamed_too(go, photos, tmp_path, c
     shutil.copytree(photos, elsewhere)  # other times, and the old folder is still there
     (elsewhere / "unlabelled" / "blue-00.png").rename(elsewhere / "unlabelled" / "sky.png")
     found = go(elsewhere)
-    assert f"The images lie in {elsewhere} now." in caplog.text
+    assert f"The images are in {elsewhere} now." in caplog.text
     assert "Since round 1: 1 image renamed." in caplog.text
     assert (found.run_id, found.facts.root) == (first.run_id, str(elsewhere))
     assert {str(Path(path).parent.parent) for path in found.images.path} == {str(elsewhere)}
@@ -285,7 +285,7 @@ def test_a_run_of_the_version_before_goes_on(run, squares_folder, small, caplog)
     assert "Nothing has changed since round 1" in caplog.text
     found = discover_table(table.take(range(62)), small(method="kmeans"), run, progress=False)
     assert "Since round 1: 2 images gone." in caplog.text
-    assert "Asked for otherwise than in round 1: --method kmeans (was as usual)." in caplog.text
+    assert "Settings that differ from round 1: --method kmeans (was as usual)." in caplog.text
     assert found.facts.round == 2
     (run / "rounds" / "2" / "collection.parquet").unlink()
     with pytest.raises(InputError, match="does not say which images"):

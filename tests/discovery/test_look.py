@@ -56,8 +56,8 @@ def test_every_line_that_is_due(messy: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert seen.lines == [
         "32 images: 21 labelled in 5 classes, 11 unlabelled. --k 9 leaves room for 5 new categories.",
         "Classes by labelled images: red kite 6, Canna Lily 5, unsorted 5, canna_lily 4, hedgehog 1.",
-        "Probably one class under 2 names, and taken as 2 classes: Canna Lily (5), canna_lily (4).",
-        "Is unsorted a class, or a heap? --unlabelled unsorted takes its 5 images as unlabelled.",
+        "Probably one class under 2 names, but treated as 2 classes: Canna Lily (5), canna_lily (4).",
+        "Is unsorted a class, or a folder of unsorted images? --unlabelled unsorted treats its 5 images as unlabelled.",
         "photos/labels.csv says otherwise of the labels of 1 image; --labels photos/labels.csv takes what it says.",
         "The same file under different labels: 1 pair, Canna Lily/kite.jpg and red kite/1.jpg; "
         "check these labels first.",
@@ -170,6 +170,6 @@ def test_a_later_round_begins_with_a_look_too(squares_folder, small, tmp_path, c
     first = "66 images: 19 labelled in 4 classes, 47 unlabelled. --k 4 leaves room for 0 new categories."
     assert told.index("Another round is trained.") < told.index(first)
     assert "Classes by labelled images: green 8, red 8, sky 2, Sky 1." in told
-    assert "Probably one class under 2 names, and taken as 2 classes: Sky (1), sky (2)." in told
+    assert "Probably one class under 2 names, but treated as 2 classes: Sky (1), sky (2)." in told
     assert any("labels.csv says otherwise of the labels of 1 image" in line for line in told)
     assert any(line.startswith("Time on this CPU, roughly: ") for line in told)

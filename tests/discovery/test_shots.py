@@ -64,7 +64,7 @@ def test_a_changed_camera_is_noticed_and_read_again(photos: Path, tmp_path: Path
     assert content.count(b"trap 1") >= 1
     file.write_bytes(content.replace(b"trap 1", b"trap 3"))
     assert take_shots(tmp_path / "run", table, digest) == first
-    assert "cannot be read, and is made anew" in caplog.text
+    assert "cannot be read, and is made again" in caplog.text
     assert file.read_bytes() == content
 
 

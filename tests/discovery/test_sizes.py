@@ -28,11 +28,11 @@ def test_the_labels_are_asked() -> None:
     assert uneven
     assert words == (
         "Sizes: known classes have 4 to 50 labelled images, and unlabelled ones near them in proportion, so "
-        "different sizes are expected (--long-tail no has it otherwise)."
+        "different sizes are expected (--long-tail no changes this)."
     )
     uneven, words = choose_sizes(DiscoverConfig(), *collection([40] * 6))
     assert not uneven
-    assert words.endswith("so equal sizes are expected (--long-tail yes has it otherwise).")
+    assert words.endswith("so equal sizes are expected (--long-tail yes changes this).")
 
 
 @pytest.mark.parametrize(("asked", "uneven"), [("yes", True), (True, True), ("no", False), (False, False)])

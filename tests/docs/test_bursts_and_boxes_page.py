@@ -61,8 +61,8 @@ def test_times_and_bursts(here: Path, holotype) -> None:
     table = pd.read_csv(RUN / "assignments.csv", keep_default_na=False)
     assert {"taken", "camera", "group"} <= set(table.columns)
     assert table.note.str.contains("has the label of a frame of its burst").sum() == 12
-    assert "Asked for otherwise than in round 1: --bursts 30 (was auto)." in holotype(*seconds).err
-    assert "Asked for otherwise than in round 2: --bursts no (was 30)." in holotype(*no).err
+    assert "Settings that differ from round 1: --bursts 30 (was auto)." in holotype(*seconds).err
+    assert "Settings that differ from round 2: --bursts no (was 30)." in holotype(*no).err
     assert "group" not in pd.read_csv(RUN / "assignments.csv").columns
     rows = [
         ("red/red-0-0.jpg", "red", "n-17"),

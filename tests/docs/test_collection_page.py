@@ -60,7 +60,7 @@ def test_the_page_is_followed(photos: Path, holotype) -> None:
     assert outcome.code == 0
     for line in (
         f"Since round 2: {changed}",
-        "Repaired or replaced, and read anew: unlabelled/yellow-00.png.",
+        "Repaired or replaced, and read again: unlabelled/yellow-00.png.",
         "What edits say of unlabelled/yellow-00.png still counts",
         "Edits that take part in round 3: 2 confirmed. They give 2 labels and keep 0 images out.",
         "1 edit of an image that is gone is kept, and will count again if it comes back: unlabelled/blue-01.png.",
@@ -68,14 +68,14 @@ def test_the_page_is_followed(photos: Path, holotype) -> None:
         assert line in outcome.err
     ids = dict(zip((found := Discovery.load(run)).images.path, found.images.category_id, strict=True))
     assert ids[str(heap / "IMG_0001.png")] == ids[str(heap / "yellow-00.png")] == "red"
-    assert "Nothing has changed since round 3: what it found stands." in holotype(*again).err
+    assert "Nothing has changed since round 3: its result stands." in holotype(*again).err
     outcome = holotype(*other)
-    assert "Asked for otherwise than in round 3: --k 5 (was 4), --seed 1 (was 0)." in outcome.err
+    assert "Settings that differ from round 3: --k 5 (was 4), --seed 1 (was 0)." in outcome.err
     assert Discovery.load(run).facts.round == 4
     Path("archive").mkdir()
     photos.rename("archive/photos")
     outcome = holotype(*elsewhere, *other[2:])
-    assert "Nothing else has changed since round 4: what it found stands." in outcome.err
+    assert "Nothing else has changed since round 4: its result stands." in outcome.err
     Path("archive/photos").rename("birds")
     assert holotype("discover", "birds", *other[2:]).code == 0
     assert [path.name for path in Path("runs").iterdir()] == ["photos-discover"]

@@ -88,11 +88,11 @@ def test_what_was_aimed_at_is_told_with_what_was_reached() -> None:
     ):
         errors = [case["error"] for case in every if case["case"].startswith(start)]
         low = sum(error <= 0.1 for error in errors)
-        assert f"{what} | {mean(errors):.3f} in the mean, {low} of {len(errors)} |" in PAGE
+        assert f"{what} | {mean(errors):.3f} on average, {low} of {len(errors)} |" in PAGE
     assert f"Over all twenty the error is {mean(case['error'] for case in every):.3f}" in PAGE
     held = [case["mistakes"] for case in every]
     half = sum(share >= 0.5 for share in held)
-    assert f"| {100 * mean(held):.0f} % in the mean, {half} of {len(held)} | no |" in PAGE
+    assert f"| {100 * mean(held):.0f} % on average, {half} of {len(held)} | no |" in PAGE
     few, others = ([c for c in every if (c["k"] < c["classes"]) is fewer] for fewer in (True, False))
     right, of = inside(every)
     assert f"{right} of {of}, {100 * right / of:.0f} %" in PAGE

@@ -80,7 +80,7 @@ def test_a_command_ends_with_the_usual_code_and_leaves_nothing_half_written(tmp_
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 128 + number
-    assert said == "Stopped at once; the same command goes on from what was saved before, if anything was.\n"
+    assert said == "Stopped at once; the same command continues from what was saved, if anything was.\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -194,7 +194,7 @@ def test_what_an_older_version_wrote_is_made_anew(own, network, compute, tmp_pat
     with caplog.at_level(logging.INFO, "holotype"):
         again = embed_table(own, network, compute, tmp_path / "e", images_per_shard=4)
     assert asked == list(own.path)
-    assert "older version, and are made anew" in caplog.text
+    assert "older version, and are made again" in caplog.text
     np.testing.assert_allclose(again.features, first.features, rtol=0, atol=1e-5)
     assert len(list((tmp_path / "e").glob("part-*"))) == 2
     manifest.write_text(json.dumps(facts | {"format": 99}))

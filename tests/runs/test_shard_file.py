@@ -67,4 +67,4 @@ def test_nothing_there_and_what_is_of_another_size(tmp_path: Path, caplog: pytes
     shard.file.write_bytes(shard.file.read_bytes()[:-40])
     assert shard.read(empty(4)).tolist() == [0, 1, 2, 3]
     assert len(caplog.messages) == 2
-    assert all("cannot be read" in line and "made anew" in line for line in caplog.messages)
+    assert all("cannot be read" in line and "made again" in line for line in caplog.messages)

@@ -83,7 +83,7 @@ def test_an_older_version_is_made_anew(tmp_path: Path, caplog: pytest.LogCapture
     with caplog.at_level("INFO", "holotype"):
         folder = prepare(tmp_path, wanted(older=(2,)))
     assert folder.each == 3
-    assert "made anew" in caplog.text
+    assert "made again" in caplog.text
     assert not (tmp_path / "part-00000.parquet").exists()
 
 
@@ -202,5 +202,5 @@ def test_a_damaged_plan_is_made_anew(place: float | None, tmp_path: Path, caplog
         plan.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
     prepare(tmp_path, wanted())
     assert plan.read_bytes() == whole
-    assert "is gone or was damaged, and is made anew" in caplog.text
+    assert "is gone or was damaged, and is made again" in caplog.text
     assert read_slice(plan, 3) == ["/p/9.png"]

@@ -137,7 +137,7 @@ def test_the_command_tells_a_person(tmp_path, holotype):
     run = begin(tmp_path / "run")
     leave_beat(run, phase="training", stage="train", epoch=2, epochs=9, step=3000, steps=9000, loss=1.25)
     said = holotype("status", run).out
-    assert "dead: its process is gone; the same command goes on from what was saved" in said
+    assert "dead: its process is gone; the same command continues from what was saved" in said
     assert "training: stage train, epoch 2 of 9, step 3,000 of 9,000, loss 1.250" in said
     assert f"process {NOBODY} on" in said
     assert "--json" in holotype("status", "--help").out

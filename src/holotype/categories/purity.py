@@ -100,7 +100,7 @@ def at_least(n: int, looked: int, wrong: int, sure: float = SURE) -> float:
 
 
 def draw(paths: Iterable[str], n: int, seed: int = 0) -> list[str]:
-    """n of the images, drawn blindly: a spot check of the typical ones would say nothing of the others."""
+    """n of the images, drawn at random: a spot check of the typical ones would say nothing of the others."""
     every = sorted(paths)
     rows = np.random.default_rng(seed).permutation(len(every))[:n]
     return [every[row] for row in rows]
@@ -122,9 +122,9 @@ def check_in_words(n: int) -> str:
     if not looked:
         return ""
     if looked == n:
-        return f"Look at all {n}: nothing less tells whether more than 90 % are right."
+        return f"Look at all {n}: only then do you know whether more than 90 % are right."
     return (
-        f"Look at {looked} of its {n:,} images, drawn blindly: if all are right, you can be 95 % sure that more than "
+        f"Look at {looked} of its {n:,} images, drawn at random: if all are right, you can be 95 % sure that more than "
         "90 % are."
     )
 

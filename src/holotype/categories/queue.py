@@ -51,7 +51,7 @@ class Question:
 
 
 def questions(discovery: Discovery, features: np.ndarray | None = None, most: int = LENGTH) -> list[Question]:
-    """What to ask people about a discovery, the questions whose answers are worth most first.
+    """What to ask people about a discovery; the answers that help most come first.
 
     features: (N, D) of every image, to leave out what is nearly alike; None = not known.
     most: questions about doubtful images, beside one for each new category without an answer.

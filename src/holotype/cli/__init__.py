@@ -23,47 +23,49 @@ DONE, FAULT, BAD_INPUT, NOT_WELL, STOPPED = 0, 1, 2, 3, 128
 """The last one and the number of the signal."""
 EXIT_CODES = {
     str(DONE): "done",
-    str(FAULT): "a fault of the program, with a traceback: please report it, with `holotype doctor`",
-    str(BAD_INPUT): "something given cannot be used: one sentence on stderr says what, where and what to do",
+    str(
+        FAULT
+    ): "a bug in the program, with a traceback: please report it, with the output of `holotype doctor`",
+    str(BAD_INPUT): "wrong input: one sentence on stderr says what, where and what to do",
     str(
         NOT_WELL
-    ): "a fault was found, and the rest is done: the self-test of `holotype doctor` failed, or slices of "
-    "`embed` or `assign` did, which the same command tries again",
-    "128+n": "stopped by signal n: 130 with Ctrl-C, 143 with SIGTERM, 129 with SIGHUP, and the same command goes on; "
-    "137 is a kill, often for want of memory",
+    ): "finished with a failure: the self-test of `holotype doctor` failed, or slices of `embed` or `assign` "
+    "failed; the same command tries them again",
+    "128+n": "stopped by signal n: 130 by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP; the same command continues. "
+    "137 is a kill, often because memory ran out",
 }
 FLAGS = {
-    "--quiet": "no bars and no messages; warnings and results are still shown",
-    "--verbose": "every message with time and place, and where an error comes from",
-    "--no-color": "no colours (also where NO_COLOR is set)",
+    "--quiet": "show only warnings and results: no progress bars, no messages",
+    "--verbose": "show every message with time and origin, and the traceback of an error",
+    "--no-color": "no colours (the same as setting NO_COLOR)",
 }
 """Flags that every command takes, wherever they stand."""
 
 COMMANDS = {
-    "demo": "discover categories in the embedded sample, with no data and no network",
-    "discover": "find the categories in a folder of images, and write a report",
-    "report": "build the report of a run, with corrections",
-    "cut": "say what would join or part at another number of categories, without training",
+    "demo": "try it: find categories in the embedded sample; needs no data and no network",
+    "discover": "find the categories in a folder of images and write a report",
+    "report": "build the report of a run, or apply corrections to it",
+    "cut": "show what another number of categories would merge or split, without training",
     "assign": "place new images in the categories of a run",
     "write": "write the results of a run as folders, labels, COCO or Camtrap DP",
-    "estimate-k": "say how many categories there may be",
+    "estimate-k": "estimate how many categories there are",
     "embed": "write the backbone's features of every image",
-    "sample": "draw images that show all of a large collection, with weights",
+    "sample": "draw a sample that covers a large collection, with weights",
     "export": "write the trained model of a run as ONNX",
-    "status": "say how a run, a sweep or a discovery stands, also after it died",
+    "status": "show the progress of a run, a sweep or a discovery, also after a crash",
     "train": "train one method on one data set and score it",
-    "bench": "methods x data sets x seeds, collected in one table",
-    "methods": "list the methods, or say what one of them does",
-    "backbones": "list which network to take for which images, with size, licence and speed",
-    "data": "say which data sets there are, and whether a copy is complete",
-    "cache": "list what runs have kept in the cache folder, or clear it",
-    "doctor": "say what there is here and whether it works, to paste into a report of a fault",
+    "bench": "compare methods on data sets over seeds, in one table",
+    "methods": "list the methods, or explain one of them",
+    "backbones": "list backbones for each kind of image, with size, licence and speed",
+    "data": "list the benchmarks, or check that a copy is complete",
+    "cache": "list the files in the cache folder, or delete them",
+    "doctor": "check the installation; paste the output into a bug report",
     "completion": "print a script that completes commands and flags in bash, zsh or fish",
 }
 """Name and one line of help; the code is `command` in the module of the same name."""
 
 
-AT_ONCE = "Stopped at once; the same command goes on from what was saved before, if anything was."
+AT_ONCE = "Stopped at once; the same command continues from what was saved, if anything was."
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -93,7 +95,7 @@ def _run(words: list[str], asked: set[str]) -> int:
     except InputError as error:
         return _say(str(error), BAD_INPUT, error if "--verbose" in asked else None)
     except Stopped as stopped:
-        sentence = f"Stopped at {stopped}; the state is saved, and the same command goes on from it."
+        sentence = f"Stopped at {stopped}; the state is saved, and the same command continues from it."
         return _say(sentence, STOPPED + signal_of(stopped))
     except KeyboardInterrupt as stop:
         return _say(AT_ONCE, STOPPED + signal_of(stop))

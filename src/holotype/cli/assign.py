@@ -127,7 +127,7 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--skip-missing",
         action="store_true",
-        help="with --boxes and tables: go on without pictures that are missing and boxes that cannot be",
+        help="with --boxes and tables: leave out missing pictures and impossible boxes",
     )
     add_engine_flags(parser)
     add_code_flag(parser)

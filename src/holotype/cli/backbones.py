@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 FETCH = "fetch"
 HEAD = ("backbone", "M weights", "pixels", "s / 1,000 images", "licence")
 BELOW = (
-    "The lists go by what the networks were trained on; none was measured on images like yours. A star marks a licence "
-    "with strings: read it first. Any vision transformer of timm, hf-hub:organisation/repository and .safetensors "
-    "files work as well (docs/backbones.md)."
+    "The lists follow what the networks were trained on; none was measured on images like yours. A star marks a "
+    "licence with conditions: read it first. Any vision transformer of timm, hf-hub:organisation/repository and "
+    ".safetensors files also work (docs/backbones.md)."
 )
 
 
@@ -51,8 +51,8 @@ def command(argv: Sequence[str]) -> int:
 def make_parser() -> Parser:
     parser = Parser(
         prog="holotype backbones",
-        description="List which backbone to take for which images, with size, licence, pixels and speed; or, with "
-        "fetch NAME, bring one into a single file for a machine without a network.",
+        description="List backbones for each kind of image, with size, licence, pixels and speed; or, with fetch NAME, "
+        "download one into a single file for a machine without a network.",
     )
     parser.add_argument("use", metavar="USE", nargs="?", help=f"{', '.join(USES)} (default: all), or {FETCH}")
     parser.add_argument(
@@ -65,7 +65,7 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--measure",
         action="store_true",
-        help="measure the speed on this machine, with random weights (half a minute; nothing is fetched)",
+        help="measure the speed on this machine, with random weights (half a minute; nothing is downloaded)",
     )
     parser.add_argument("--device", metavar="NAME", type=device_name, default="auto", help="where to measure")
     return parser

@@ -221,7 +221,7 @@ def make_parser() -> Parser:
     parser = Parser(
         prog="holotype bench",
         description="Run methods on data sets with several seeds, or the rows of a study file, one result file each, "
-        "and collect them in a table. Runs whose result is there are not run again.",
+        "and collect them in a table. Runs that already have a result are not run again.",
     )
     _add_what_flags(parser)
     parser.add_argument(
@@ -251,9 +251,7 @@ def make_parser() -> Parser:
     )
     parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
     add_code_flag(parser)
-    parser.add_argument(
-        "--table-only", action="store_true", help="build the table from the results that are there"
-    )
+    parser.add_argument("--table-only", action="store_true", help="build the table from the existing results")
     return parser
 
 

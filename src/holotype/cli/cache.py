@@ -34,8 +34,8 @@ def command(argv: Sequence[str]) -> int:
 def make_parser() -> Parser:
     parser = Parser(
         prog="holotype cache",
-        description="List what runs have kept in the cache folder: sizes, ages, what for. All of it can be deleted at "
-        "any time; the next run that needs it makes it again. What a live process uses is left alone.",
+        description="List the files of the cache folder: size, age, purpose. You can delete all of it at any time; the "
+        "next run that needs it makes it again. Files used by a running process stay.",
     )
     parser.add_argument("--clear", action="store_true", help="delete it, after a question")
     parser.add_argument("--yes", action="store_true", help="with --clear: do not ask")

@@ -97,8 +97,9 @@ def check_apart(out: Path, folder: Path) -> None:
 def make_parser() -> Parser:
     parser = Parser(
         prog="holotype cut",
-        description="Cut the categories of a run at another number, without training: fewer join the nearest ones, "
-        "more are parted. Known classes stay. The cut lies in a folder of its own; the run stays as it is.",
+        description="Change the number of categories of a run without training: with fewer, the nearest ones "
+        "are merged; with more, some are split. Known classes stay. The result goes to a new folder; the run stays as "
+        "it is.",
     )
     parser.add_argument("run", metavar="RUN", help="folder of a finished run")
     parser.add_argument(

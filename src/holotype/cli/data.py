@@ -24,9 +24,7 @@ def make_parser() -> Parser:
     checked = "say what is there, what is missing and where it comes from"
     checker = commands.add_parser("check", help=checked, description=_sentence(checked))
     checker.add_argument("name", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)}")
-    checker.add_argument(
-        "--root", metavar="DIR", help="folder in which the data set lies, in its official layout"
-    )
+    checker.add_argument("--root", metavar="DIR", help="folder of the data set, in its official layout")
     listed = "name the data sets and where they come from (also without COMMAND)"
     commands.add_parser("list", help=listed, description=_sentence(listed))
     return parser

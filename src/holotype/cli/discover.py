@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -116,7 +117,7 @@ def make_parser() -> Parser:
     parser = Parser(
         prog="holotype discover",
         description="Place every image in a known class or in a category found in the data: embed, estimate how many "
-        "categories there are, train, describe, write a report. Ctrl-C and the same command goes on.",
+        "categories there are, train, describe, write a report. You can stop with Ctrl-C; the same command continues.",
     )
     parser.add_argument("images", nargs="?", metavar="IMAGES", help=SOURCES)
     parser.add_argument("--table", metavar="FILE", help="the same as IMAGES, for what holotype sample wrote")
@@ -125,19 +126,19 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="say what is there and what to mend before training, and how long it will take; write nothing",
+        help="check the images and labels, say what to fix and how long training will take; write nothing",
     )
     parser.add_argument(
         "--unlabelled",
         action="append",
         default=[],
         metavar="NAME",
-        help="folder, or label, that is a heap and no class; may be given several times",
+        help="treat this folder or label as unlabelled, not as a class; can be given several times",
     )
     parser.add_argument(
         "--skip-missing",
         action="store_true",
-        help="leave out rows of a file whose images are missing, and boxes that cannot be",
+        help="leave out rows of a file whose images are missing, and impossible boxes",
     )
     add_box_flags(parser)
     parser.add_argument(
@@ -239,8 +240,13 @@ def summary(found: Discovery, folder: Path) -> str:
         lines.append(f"The images are a sample, and stand for about {sum(whole.values()):,} of a collection.")
     if count := found.count:
         lines.append(
-            f"How many there are: {count['low']} to {count['high']}, most likely {count['best']}; "
+            f"Number of categories: {count['low']} to {count['high']}, most likely {count['best']}; "
             f"trained with {facts.k} (--k sets it)"
+        )
+    if not novel:
+        lines.append(
+            f"If you expect new categories: holotype cut {shlex.quote(str(folder))} shows what would split off, and "
+            "--k N trains with N categories, known and new together."
         )
     lines += ["", *category_lines(found.categories, times, whole)]
     if told := returning(found):

@@ -26,12 +26,12 @@ def command(argv: Sequence[str]) -> int:
 def make_parser() -> Parser:
     parser = Parser(
         prog="holotype doctor",
-        description="Say which versions there are, what the machine has, whether the Hugging Face hub answers, what "
-        "the settings called auto come to, and whether embedding a few images works (5 seconds at most). The output "
-        "names neither you nor your folders. Exit code 3: the self-test failed.",
+        description="Check the installation: versions, hardware, whether the Hugging Face hub answers, what auto means "
+        "here, and whether embedding a few images works (5 seconds at most). The output contains neither your name nor "
+        "your folders. Exit code 3: the self-test failed.",
     )
     parser.add_argument("--json", action="store_true", help="the same as JSON")
-    parser.add_argument("--paths", action="store_true", help="name folders as they are")
+    parser.add_argument("--paths", action="store_true", help="show the full paths of folders")
     return parser
 
 

@@ -75,7 +75,7 @@ def make_parser() -> Parser:
     parser = Parser(
         prog="holotype embed",
         description="Write the features that a frozen backbone gives to every image, as Parquet shards with the "
-        "columns path, feature, problem and note. Ctrl-C and the same command goes on.",
+        "columns path, feature, problem and note. You can stop with Ctrl-C; the same command continues.",
     )
     add_image_flags(parser)
     parser.add_argument("--out", metavar="DIR", help="folder for the shards (default: runs/NAME-embeddings)")
@@ -91,9 +91,7 @@ def add_image_flags(parser: Parser) -> None:
         help=f"{SOURCES}, or the name of a benchmark",
     )
     add_labels_flag(parser)
-    parser.add_argument(
-        "--root", metavar="DIR", help="folder in which a benchmark lies, in its official layout"
-    )
+    parser.add_argument("--root", metavar="DIR", help="folder of the benchmark, in its official layout")
     parser.add_argument(
         "--backbone",
         "--backbone.name",
@@ -116,8 +114,8 @@ def add_image_flags(parser: Parser) -> None:
         "--backbone.pool",
         default="auto",
         metavar="KIND",
-        help="what becomes the feature: token (CLS), mean (of the patches), or auto (default), what the makers of the "
-        "weights take",
+        help="what to use as the feature: token (CLS), mean (of the patches), or auto (default): as the makers of the "
+        "weights do",
     )
     for flag in ("mean", "std"):
         parser.add_argument(

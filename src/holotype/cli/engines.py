@@ -25,33 +25,32 @@ def add_engine_flags(parser: Parser) -> None:
     parser.add_argument(
         "--engine",
         choices=(LOCAL, RAY),
-        help="who does the slices: local, this process (default), or ray, the workers of a Ray cluster "
+        help="where to compute the slices: local, in this process (default), or ray, on a Ray cluster "
         "(pip install 'holotype[ray]')",
     )
     parser.add_argument(
         "--ray-address",
         metavar="ADDR",
-        help="with --engine ray: host:port of the cluster, or auto for the one of this machine (default: RAY_ADDRESS, "
-        "else a cluster of this machine's own)",
+        help="with --engine ray: host:port of the cluster, or auto for the cluster of this machine (default: "
+        "RAY_ADDRESS, or else a new cluster on this machine)",
     )
     parser.add_argument(
         "--actors",
         type=of_kind("--actors", Count),
         metavar="N",
-        help="with --engine ray: how many workers, each with a GPU where there are any (default: as many as fit)",
+        help="with --engine ray: number of workers, each with a GPU if there are any (default: all that fit)",
     )
     parser.add_argument(
         "--only",
         metavar="I/N",
-        help="do every N-th slice, from the I-th on, and leave the rest to others, as in a Slurm array; they may all "
-        "work in one folder at once",
+        help="do only every N-th slice, starting with the I-th, for example in a Slurm array; other jobs may work in "
+        "the same folder at once",
     )
     parser.add_argument(
         "--slice",
         type=of_kind("--slice", Count),
         metavar="IMAGES",
-        help="images of a slice, at most 4,096, where the folder is new (default: 512 on a CPU of this machine, else "
-        "4,096)",
+        help="images per slice, at most 4,096, for a new folder (default: 512 on a CPU of this machine, else 4,096)",
     )
 
 

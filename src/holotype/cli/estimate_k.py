@@ -42,8 +42,8 @@ def command(argv: Sequence[str]) -> int:
 def make_parser() -> Parser:
     parser = Parser(
         prog="holotype estimate-k",
-        description="Say how many categories there may be, known ones included: a range, with the curve that it was "
-        "read from. Labels of two classes at least make it much better.",
+        description="Estimate how many categories there are, known ones included: a range, with its curve. Labels of "
+        "at least two classes make it much better.",
     )
     add_image_flags(parser)
     parser.add_argument(

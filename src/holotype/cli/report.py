@@ -62,7 +62,7 @@ def command(argv: Sequence[str]) -> int:
 def make_parser() -> Parser:
     parser = Parser(
         prog="holotype report",
-        description="Build the report of a run, be it of holotype discover or of holotype train, with corrections. The "
+        description="Build the report of a run of holotype discover or holotype train, with corrections. The "
         "first report of a run computes its map, which takes a while.",
     )
     parser.add_argument("run", metavar="RUN", help="folder of a finished run")
@@ -75,7 +75,7 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--with-paths",
         action="store_true",
-        help="let the page tell where run and images lie, which may name you (default: names from the images' folder)",
+        help="show the full paths of run and images in the page; they may contain your name (default: relative names)",
     )
     add_code_flag(parser)
     add_running_flags(parser)
@@ -130,7 +130,7 @@ def next_round(folder: Path, outcome: Applied) -> list[str]:
         return []
     if is_all_said(outcome.discovery, play(folder).given):
         return [
-            "Every image is labelled or rejected now, so that another round has nothing to place until further images "
+            "Every image is labelled or rejected now, so another round has nothing to place until further images "
             f"come; holotype write {folder} --folders DIR takes the result out."
         ]
     counts = "counts" if labels + out == 1 else "count"

@@ -43,8 +43,8 @@ def make_parser() -> Parser:
     parser = Parser(
         prog="holotype sample",
         description="Draw a coverage sample from the embeddings of a collection: cells of images that look alike, "
-        "about the same number of images from each, and weights with which sums estimate the whole. Labelled images "
-        "are always kept. The same command gives the same sample, whatever parts the embeddings lie in.",
+        "about the same number of images from each, and weights to estimate the whole collection. Labelled images "
+        "are always kept. The same command always gives the same sample.",
     )
     parser.add_argument("embeddings", metavar="EMBEDDINGS", help="folder that holotype embed has written")
     parser.add_argument(

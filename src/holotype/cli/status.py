@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 CALLED = {
     "running": "running",
-    "stopped": "stopped, and the same command goes on",
+    "stopped": "stopped; the same command continues",
     "failed": "failed",
-    "dead": "dead: its process is gone; the same command goes on from what was saved",
+    "dead": "dead: its process is gone; the same command continues from what was saved",
     "finished": "finished",
     "begun": "begun; nobody works on it",
 }
@@ -39,8 +39,8 @@ def command(argv: Sequence[str]) -> int:
 def make_parser() -> Parser:
     parser = Parser(
         prog="holotype status",
-        description="Say how a run, a discovery or all runs of a sweep stand, while they run and after they died: "
-        "phase, step, loss, time left, last save, alive or dead. It reads files of the run folder and disturbs nobody.",
+        description="Show the progress of a run, a discovery or all runs of a sweep, while they run and after a crash: "
+        "phase, step, loss, time left, last save, alive or dead. It only reads files of the run folder.",
     )
     parser.add_argument(
         "run",

@@ -42,8 +42,8 @@ def command(argv: Sequence[str]) -> int:
 def make_parser() -> Parser:
     parser = Parser(
         prog="holotype write",
-        description="Write the results of a run, with its corrections, in a form to go on with. Nothing that others "
-        "have made or changed is replaced.",
+        description="Write the results of a run, with its corrections, for other programs or the next run. Files that "
+        "others have made or changed are not replaced.",
     )
     parser.add_argument("run", metavar="RUN", help="folder of a finished run")
     forms = parser.add_mutually_exclusive_group()
@@ -57,12 +57,14 @@ def make_parser() -> Parser:
         help="with --labels: every placed image, not only labelled, moved and confirmed ones",
     )
     parser.add_argument(
-        "--copy", action="store_true", help="with --folders and --camtrap-dp: copies of the images, no links"
+        "--copy",
+        action="store_true",
+        help="with --folders and --camtrap-dp: copies of the images instead of links",
     )
     parser.add_argument(
         "--deployments",
         metavar="WHAT",
-        help="with --camtrap-dp: folders (the first folder below that of the images names the deployment), or a CSV or "
+        help="with --camtrap-dp: folders (the first folder below the image folder names the deployment), or a CSV or "
         "Parquet file with the columns path and deployment (default: all images are one deployment)",
     )
     parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
@@ -127,7 +129,7 @@ def sorted_words(done: Sorted, where: str) -> str:
     told = [f"new: {', '.join(new)}"] if new else []
     told += [f"{done.moved:,} moved"] if done.moved else []
     told += [f"{done.removed:,} outdated ones removed"] if done.removed else []
-    lines.append(f"{'; '.join(told)}.".capitalize() if told else "All were in their places.")
+    lines.append(f"{'; '.join(told)}.".capitalize() if told else "Nothing had to be changed.")
     if done.left:
         lines.append(f"{several(done.left, 'file')} stayed: changed by hand, or the images are gone.")
     if done.gone:
@@ -138,7 +140,7 @@ def sorted_words(done: Sorted, where: str) -> str:
 def labelled_words(done: Labelled, where: str, every: bool) -> str:
     """every: all images are in it, and nothing is left for a discovery of the same ones."""
     words = f"{several(done.n, 'label')} of {several(len(done.by_class), 'class', 'classes')}: {where}"
-    return words if every else f"{words}\nGo on with: holotype discover IMAGES --labels {where}"
+    return words if every else f"{words}\nNext: holotype discover IMAGES --labels {where}"
 
 
 def coco_words(done: Coco, where: str) -> str:
@@ -147,7 +149,7 @@ def coco_words(done: Coco, where: str) -> str:
         f"{several(done.categories, 'category', 'categories')}: {where}"
     ]
     if done.unread:
-        lines.append(f"{several(done.unread, 'image')} left out: not to be read, or the files are gone.")
+        lines.append(f"{several(done.unread, 'image')} left out: unreadable, or the files are gone.")
     return "\n".join(lines)
 
 
@@ -156,18 +158,20 @@ def packed_words(done: Packed, where: str) -> str:
 
     lines = [f"{several(done.images, 'image')} of {several(done.deployments, 'deployment')}: {where}"]
     if done.copied:
-        lines.append(f"{several(done.copied, 'image')} lie in {Path(where) / 'media'}.")
+        lines.append(f"{several(done.copied, 'image')} are in {Path(where) / 'media'}.")
     if n := done.clocks[FILE]:
-        lines.append(f"{several(n, 'image')} without a time of the camera: those of the files were taken.")
+        lines.append(f"{several(n, 'image')} without a camera time: the time of the file is used.")
     if n := done.clocks[CAMERA_WITHOUT_ZONE]:
-        lines.append(f"{several(n, 'image')} without a time zone: that of this computer was taken.")
+        lines.append(f"{several(n, 'image')} without a time zone: that of this computer is used.")
     if done.names:
         more = f" and {len(done.names) - SHOWN:,} more" if len(done.names) > SHOWN else ""
-        lines.append(f"Taken for scientific names: {', '.join(done.names[:SHOWN])}{more}.")
+        lines.append(f"Used as scientific names: {', '.join(done.names[:SHOWN])}{more}.")
     if done.gone:
         lines.append(f"{several(done.gone, 'image')} left out: the files are gone.")
     if done.missing:
-        lines.append(f"The standard also asks for: {', '.join(done.missing)}. What you fill in stays.")
+        lines.append(
+            f"The standard also asks for: {', '.join(done.missing)}. Holotype keeps what you fill in."
+        )
     return "\n".join(lines)
 
 

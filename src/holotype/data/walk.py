@@ -73,7 +73,7 @@ class Walked:
         named += _folders("the unreadable folder", "the unreadable folders", self.closed)
         named += _folders("the non-UTF-8 name", "the non-UTF-8 names", self.misnamed)
         named += _folders("the pipe or device", "the pipes or devices", self.endless)
-        return f"Passed over: {', '.join(named)}." if named else ""
+        return f"Skipped: {', '.join(named)}." if named else ""
 
 
 def walk(base: Path) -> Walked:

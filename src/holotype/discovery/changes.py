@@ -118,7 +118,7 @@ def in_words(made: list[Change], number: int, file: Path) -> list[str]:
             "split": f"was split into {into}",
             "merged": f"was merged into {rows[0].now or 'another'}",
             "rejected": "was rejected",
-            "gone": "is gone; its images lie in several others or in none",
+            "gone": "is gone; its images are in several others or in none",
         }
         if rows[0].became in ends:
             lines.append(f"{rows[0].category} {ends[rows[0].became]}.")

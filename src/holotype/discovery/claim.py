@@ -67,9 +67,7 @@ def find_folder(own: Path, table: Table) -> Path:
         if same > share * len(here):
             best, share = folder, same / len(here)
     if best != own:
-        log.info(
-            f"{best} holds a discovery of these images, and goes on with them; --out begins another one."
-        )
+        log.info(f"{best} holds a discovery of these images and is continued; --out begins another one.")
     return best
 
 

@@ -39,32 +39,32 @@ class DiscoverConfig:
     Several names with commas between them: where there are several trainings, they take turns. By default rpc,uno on a
     CPU and rpc on a GPU."""
     backbone: str = "auto"
-    """The network: auto takes the best that can be had; embedded, timm's name, hf-hub:ORGANISATION/REPOSITORY, or a
+    """The network: auto takes the best available one; or embedded, timm's name, hf-hub:ORGANISATION/REPOSITORY, or a
     .safetensors file."""
     arch: str | None = None
     """timm's name of the network in a .safetensors file."""
     image_size: Side | None = None
     """Side of the backbone's input in pixels."""
     pool: str = "auto"
-    """What becomes the feature: token (CLS), mean (of the patches), or auto: what the makers of the weights take."""
+    """What to use as the feature: token (CLS), mean (of the patches), or auto: as the makers of the weights do."""
     mean: RGB | None = None
-    """Mean of red, green and blue that a .safetensors file expects, as in 0.485,0.456,0.406."""
+    """Mean of red, green and blue that a .safetensors file expects, for example 0.485,0.456,0.406."""
     std: RGB | None = None
-    """Standard deviation of the same, as in 0.229,0.224,0.225."""
+    """Standard deviation of the same, for example 0.229,0.224,0.225."""
     steps: Steps | None = None
     """Training steps; by default 1,000 on a CPU and 6,000 on a GPU."""
     sample: Count | None = None
-    """Images to train on at most, by default 5,000 on a CPU and 200,000 on a GPU; the rest is placed afterwards."""
+    """Most images to train on, by default 5,000 on a CPU and 200,000 on a GPU; the rest is placed afterwards."""
     long_tail: Literal["auto", "yes", "no"] | bool = "auto"
-    """Expect categories of very different sizes: yes, no, or auto, which asks the sizes of the labelled classes."""
+    """Expect categories of very different sizes: yes, no, or auto, which decides by the labelled classes."""
     bursts: str = AUTO
-    """Frames that one camera took within seconds of each other, and that look alike, count as one image: auto finds
-    those at most 10 seconds apart, a number sets the seconds, no counts every image; a column group tells them."""
+    """Count similar frames of one camera, taken within seconds, as one image: auto allows 10 seconds, a number sets
+    the seconds, no counts every image. A column group in the list of labels overrides this."""
     seed: Seed = 0
     """Seed of everything random."""
     seeds: Few | Literal["auto"] = "auto"
-    """Trainings with different seeds, which place the images together; auto: several where one takes a minute or
-    two."""
+    """Number of trainings with different seeds, which place the images together; auto: several if one takes a minute
+    or two."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda or mps."""
 

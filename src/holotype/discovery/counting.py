@@ -51,7 +51,7 @@ def count_categories(round: Round, features: np.ndarray) -> CountEstimate:
             if content.get("of") == key:
                 return CountEstimate.from_dict(content)
         except (OSError, ValueError, AttributeError, InputError):
-            log.warning(f"{path} cannot be read, and is made anew.")
+            log.warning(f"{path} cannot be read, and is made again.")
     count = estimate_table(table, features, config.device, seed=config.seed, progress=round.progress)
     write_count(path, count, key)
     return count

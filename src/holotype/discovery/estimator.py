@@ -60,17 +60,17 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
     backbone: "auto", "embedded", a name of timm, hf-hub:org/repo, or the path of a .safetensors file.
     arch: timm's name of the network in a .safetensors file.
     image_size: side of the backbone's input in pixels.
-    pool: "token" (CLS), "mean" (of the patches), or "auto": what the makers of the weights take.
+    pool: "token" (CLS), "mean" (of the patches), or "auto": as the makers of the weights do.
     mean: of red, green and blue, as a .safetensors file expects it.
     std: of the same.
     steps: training steps; None is 1,000 on a CPU and 6,000 on a GPU.
     sample: most images to train on; None is 5,000 on a CPU and 200,000 on a GPU.
-    long_tail: expect categories of very different sizes: "yes", "no" or "auto", which asks the labelled classes.
+    long_tail: expect categories of very different sizes: "yes", "no" or "auto", by the labelled classes.
     bursts: "auto", "no", or the seconds between two frames of a burst, which counts as one image.
     seed: of everything random.
-    seeds: trainings with different seeds that place the images together; "auto": several where one is quick.
+    seeds: number of trainings with different seeds that place the images together; "auto": several if one is quick.
     device: auto, cpu, cuda or mps.
-    out: run folder with report; a run that was begun there goes on. None: a temporary one, which goes with the object.
+    out: run folder with report; a run begun there is continued. None: a temporary one, deleted with the object.
     progress: show progress bars.
 
     Attributes
@@ -79,7 +79,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
     categories_: list of Category, known classes first.
     scores_: frame with probability, known_score, typicality and doubtful of each image of `fit`.
     relations_: frame, a row per category and a column per known class: mean cosine with its prototype.
-    discovery_: all of it.
+    discovery_: the whole Discovery.
     run_folder_: Path of the run folder, with the report.
     """
 
@@ -277,7 +277,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     @classmethod
     def load(cls, folder: str | Path) -> Discoverer:
-        """Read what `save` wrote, or the folder of any run, be it of holotype discover or of holotype train."""
+        """Read what `save` wrote, or the folder of any run of holotype discover or holotype train."""
         folder = Path(folder)
         discovery = Discovery.load(folder)
         if (folder / FILE).is_file():

@@ -65,7 +65,7 @@ def foresee(
     )
     lines = [f"Since round {last} in {folder}: {difference.words or 'no other images or labels'}."]
     if not changed.trains:
-        stands = f"No other round would be trained: what round {last} found stands."
+        stands = f"No other round would be trained: the result of round {last} stands."
         return Foreseen([*lines, *changed.details(), stands], trains=False)
     round = told.given.apply(table)
     check_placeable(round, told.given, folder)

@@ -192,28 +192,28 @@ class Changed:
     def lines(self) -> list[str]:
         if not self.last:
             return []
-        lines = [f"The images lie in {self.root} now."] if self.root else []
+        lines = [f"The images are in {self.root} now."] if self.root else []
         lines += [f"Since round {self.last}: {self.images.words}."] if self.images.words else []
         lines += self.details()
         if self.trains:
             return [*lines, "Another round is trained."]
         nothing = "Nothing else has changed" if lines else "Nothing has changed"
-        return [*lines, f"{nothing} since round {self.last}: what it found stands."]
+        return [*lines, f"{nothing} since round {self.last}: its result stands."]
 
     def details(self) -> list[str]:
         """What else there is to say than how many images and labels are others."""
         lines = [*self._repaired(), *self._labels()]
         if self.settings:
-            lines.append(f"Asked for otherwise than in round {self.last}: {', '.join(self.settings)}.")
+            lines.append(f"Settings that differ from round {self.last}: {', '.join(self.settings)}.")
         if self.more and not self.images.trains:
-            lines.append(f"Edits say more than round {self.last} was told.")
+            lines.append(f"There are edits that round {self.last} did not have.")
         return lines
 
     def _repaired(self) -> list[str]:
         repaired = self.images.repaired
         if not repaired:
             return []
-        lines = [f"Repaired or replaced, and read anew: {shown(repaired)}."]
+        lines = [f"Repaired or replaced, and read again: {shown(repaired)}."]
         spoken = [path for path in repaired if path in self.edits.labels or path in self.edits.rejected]
         if spoken:
             lines.append(

@@ -127,7 +127,7 @@ def _names(table: Table) -> list[str]:
     for group in groups[:NAMED]:
         told = ", ".join(f"{name} ({size[name]:,})" for name in group)
         lines.append(
-            f"Probably one class under {len(group)} names, and taken as {len(group)} classes: {told}."
+            f"Probably one class under {len(group)} names, but treated as {len(group)} classes: {told}."
         )
     if len(groups) > NAMED:
         others = "; ".join(", ".join(group) for group in groups[NAMED : 2 * NAMED])
@@ -135,11 +135,11 @@ def _names(table: Table) -> list[str]:
     asked = heaps(table.known)
     for name in asked[:NAMED]:
         lines.append(
-            f"Is {name} a class, or a heap? --unlabelled {shlex.quote(name)} takes its "
+            f"Is {name} a class, or a folder of unsorted images? --unlabelled {shlex.quote(name)} treats its "
             f"{_many(size[name], 'image')} as unlabelled."
         )
     if len(asked) > NAMED:
-        lines.append(f"The same may be asked of {', '.join(asked[NAMED : 2 * NAMED])}.")
+        lines.append(f"The same question for {', '.join(asked[NAMED : 2 * NAMED])}.")
     return lines
 
 

@@ -84,7 +84,7 @@ def _read(folder: Path) -> dict[str, Shot]:
         rows = zip(*(table[name].to_pylist() for name in COLUMNS), strict=True)
         return {own: Shot(*row) for own, row in zip(table["digest"].to_pylist(), rows, strict=True)}
     except (OSError, ValueError, KeyError, TypeError):
-        log.warning(f"{folder / FILE} cannot be read, and is made anew.")
+        log.warning(f"{folder / FILE} cannot be read, and is made again.")
         return {}
 
 

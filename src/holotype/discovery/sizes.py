@@ -31,7 +31,7 @@ def choose_sizes(config: DiscoverConfig, table: Table, features: np.ndarray) -> 
     usable = table.usable
     x, label = torch.from_numpy(features[usable]), torch.from_numpy(table.target[usable])
     found = measure_sizes(x, label, len(table.known), config.seed)
-    return found.uneven, f"Sizes: {found.words} (--long-tail {OTHER[found.uneven]} has it otherwise)."
+    return found.uneven, f"Sizes: {found.words} (--long-tail {OTHER[found.uneven]} changes this)."
 
 
 def expects_sizes(method: str) -> bool:

@@ -81,9 +81,9 @@ def discover(
 ) -> Discovery:
     """Find the categories in a folder, a CSV or a Parquet file of images; the same as `holotype discover`.
 
-    out: run folder. edits: file of edits. embeddings: folder that holotype embed has written of these images and
-    perhaps of more, as those that a sample (holotype sample) was drawn from. unlabelled, skip_missing, boxes,
-    box_confidence: as in load_table. settings: those of the command's flags, by the same names: k, method, backbone,
+    out: run folder. edits: file of edits. embeddings: folder that holotype embed wrote for these images,
+    or for the collection that a sample (holotype sample) was drawn from. unlabelled, skip_missing, boxes,
+    box_confidence: as in load_table. settings: the flags of the command, by the same names: k, method, backbone,
     arch, image_size, pool, mean, std, steps, sample, long_tail, bursts, seed, seeds, device.
     """
     config = by_name(settings)

@@ -103,14 +103,14 @@ class DCCL(GCD):
         paper="Nan Pu, Zhun Zhong, Nicu Sebe: Dynamic Conceptional Contrastive Learning for Generalized Category "
         "Discovery. CVPR 2023",
         year=2023,
-        line="GCD, and images are also drawn to the centres of communities among their neighbours, found anew as "
-        "it learns.",
+        line="GCD, and images are also pulled to the centres of communities among their neighbours, which are "
+        "found again as it learns.",
         differs=(
             "Labels link images only where both are labelled; the released code compared labels of the wrong images, "
             "hidden ones included.",
             "Communities come from our own search with the map equation, or from the package infomap on request.",
             "The learning rate is not 0 in the first epoch.",
-            "The last epoch is taken; the released code keeps the best one by the hidden classes.",
+            "The last epoch is used; the released code keeps the best one by the hidden classes.",
             "Only CUB's settings are published; those for CIFAR-100 are those of the authors' later MGCE.",
             "Weight decay spares biases and other one-dimensional parameters.",
         ),

@@ -104,8 +104,8 @@ class DebGCD(SimGCD):
         paper="Yuanpei Liu, Kai Han: DebGCD: Debiased Learning with Distribution Guidance for Generalized Category "
         "Discovery. ICLR 2025",
         year=2025,
-        line="SimGCD with a second classifier that confident pseudo-labels teach, and a detector that says how known "
-        "an image is and with that how much each of them counts.",
+        line="SimGCD with a second classifier, trained on confident pseudo-labels; a detector says how known an image "
+        "is, which sets how much its pseudo-label counts.",
         differs=(
             "Written from the published description.",
             "The rate rises over the first twentieth of the epochs; the preset as_run takes that back.",

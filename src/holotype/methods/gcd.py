@@ -6,7 +6,7 @@ over two weak views: InfoNCE of all images at temperature 1.0, supervised contra
 on the normalised output of a DINO head with 65 536 directions. Afterwards semi-supervised k-means on the features
 below the head, the best of 100 starts: labelled images stay with their class.
 
-Differs: the last epoch is taken, where the paper picks the one with the best accuracy on held-out images of known
+Differs: the last epoch is used, where the paper picks the one with the best accuracy on held-out images of known
 classes; weight decay spares biases, as everywhere here; an empty cluster is seeded anew instead of becoming NaN.
 `proj_out` below 65 536 (or 0, none: the 256 outputs of the bottleneck) trains faster and is not the paper's.
 """
@@ -55,9 +55,9 @@ class GCD(Clustered):
         line="Contrastive learning on all images and on labels, then k-means in which labelled images stay with "
         "their class.",
         differs=(
-            "The last epoch is taken, not the best one on held-out images of known classes.",
+            "The last epoch is used, not the best one on held-out images of known classes.",
             "Weight decay spares biases and other one-dimensional parameters.",
-            "A cluster that runs empty is seeded anew.",
+            "A cluster that runs empty gets a new seed.",
             "The rate rises over the first twentieth of the epochs; --train.warmup 0 takes that back.",
             "The preset light trains without the 65 536 outputs of the head.",
         ),

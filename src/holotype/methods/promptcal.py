@@ -14,7 +14,7 @@ Differs, by default: no identity in the diffusion, which erases every positive b
 teacher feature as free positive of both terms, as the paper has it (`as_run`: the identity, and the same view for CLS,
 as released); a row with more positives than the cap has no negatives, where the released slice takes nearly all. The
 memory holds -1 for unlabelled images, and at most as many rows as there are images. No distillation on ImageNet. The
-second stage goes on from the last epoch, and the last epoch is taken.
+second stage goes on from the last epoch, and the last epoch is used.
 """
 
 from __future__ import annotations
@@ -109,13 +109,13 @@ class PromptCAL(GCD):
         paper="Sheng Zhang, Salman Khan, Zhiqiang Shen, Muzammal Naseer, Guangyi Chen, Fahad Shahbaz Khan: PromptCAL: "
         "Contrastive Affinity Learning via Auxiliary Prompts for Generalized Novel Category Discovery. CVPR 2023",
         year=2023,
-        line="Five learnt tokens in every block; then a teacher's memory and a graph of shared neighbours say "
+        line="Adds five learnt tokens to every block; then a teacher's memory and a graph of shared neighbours say "
         "which images belong together; k-means at the end.",
         differs=(
             "No identity in the diffusion of the graph, and the other view as free positive of CLS (preset as_run: as "
             "released).",
             "A row with more positives than the cap has no negatives; the released code then takes nearly all.",
-            "No distillation on ImageNet; the second stage goes on from the last epoch, and the last epoch is taken.",
+            "No distillation on ImageNet; the second stage goes on from the last epoch, and the last epoch is used.",
             "The memory never has more rows than there are images.",
             "Weight decay spares biases and other one-dimensional parameters.",
             "In both stages the rate rises over the first twentieth of the epochs; --train.warmup 0 takes that back.",

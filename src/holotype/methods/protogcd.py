@@ -66,9 +66,9 @@ class ProtoGCD(Method):
         "Generalized Category Discovery. TPAMI 2025",
         year=2025,
         line="SimGCD's classifier with pseudo-labels that turn from soft to hard, surest first, and prototypes "
-        "driven apart.",
+        "pushed apart.",
         differs=(
-            "The last epoch is taken; the released script keeps the best one by the hidden classes.",
+            "The last epoch is used; the released script keeps the best one by the hidden classes.",
             "The weight of the separation is published for CIFAR-100 and CUB only; the others are ours.",
             "The rate rises over the first twentieth of the epochs; --train.warmup 0 takes that back.",
         ),

@@ -75,9 +75,9 @@ class RPC(SimGCD):
         "Interactions for Generalized Category Discovery. ICMR 2026",
         year=2026,
         line="Unlabelled images that look known inherit how labelled ones change under augmentation; the others are "
-        "grouped by how they stand to the known classes.",
+        "grouped by how they relate to the known classes.",
         differs=(
-            "It stands on DebGCD's losses instead of SimGCD's. The part of pseudo-labels enters with RPC's own parts; "
+            "It builds on DebGCD's losses instead of SimGCD's. The part of pseudo-labels enters with RPC's own parts; "
             "one counts by its lead over all other categories, and their loss weighs K / 50 for K categories. "
             "One set of values serves all data sets.",
             "The rate rises over the first twentieth of the epochs; the preset as_run takes that back.",

@@ -10,7 +10,7 @@ Differs: the adaptation was never released. Values are those of the authors' scr
 the head is ours. That script means to use the labels of labelled pairs and does not, counts L_mse twice and steps its
 rate twice an epoch: `default` does what was meant, `as_run` what was done. T = 150 of 200 epochs and the drops of the
 rate (at 170; as run, at 85 and 170) are shares of any training. No supervised stage comes before, views are crops and
-flips, the last epoch is taken.
+flips, the last epoch is used.
 """
 
 from __future__ import annotations
@@ -73,16 +73,15 @@ class RS(Method):
         paper="Kai Han, Sylvestre-Alvise Rebuffi, Sebastien Ehrhardt, Andrea Vedaldi, Andrew Zisserman: AutoNovel: "
         "Automatically Discovering and Learning Novel Visual Categories. TPAMI 2021",
         year=2021,
-        line="Images whose five strongest features are the same five are a pair; one linear head learns from "
-        "pairs, labels and agreement of views. The adaptation to this task was never released, so this one "
-        "is ours.",
+        line="Two images with the same five strongest features are a pair; one linear head learns from pairs, "
+        "labels and the agreement of views. The adaptation to this task was never released, so this one is ours.",
         differs=(
             "The adaptation to this task (Vaze et al., CVPR 2022) was not released; this one is ours, without the "
             "original's training stages before discovery.",
             "Labelled pairs follow their labels, the consistency term counts once and the rate drops once; the preset "
             "as_run does otherwise, as the published numbers were probably made.",
-            "Views are crops and flips, and the last epoch is taken.",
-            "A collection of one's own trains at a rate of 0.01: at 0.1, the rate for CIFAR and ImageNet, the features "
+            "Views are crops and flips, and the last epoch is used.",
+            "Your own collection trains at a rate of 0.01: at 0.1, the rate for CIFAR and ImageNet, the features "
             "of the embedded sample all become alike.",
             "The ramp and the drops of the rate are shares of any training; weight decay spares biases and other "
             "one-dimensional parameters.",

@@ -11,7 +11,7 @@ A step of the network is one for which floor((i + 1) / 20) is odd. The released 
 that with fewer than 20 steps an epoch the network never learns: here i counts over the stage (`as_run`: as released).
 The first stage, which the paper loads as a finished checkpoint, is a part of the run; the second is 5 times as long, as
 published (`short`: once as long). The prompt warms up for 1000 steps, a tenth of the stage at most; the frame is 30
-pixels wide at 224, and in proportion elsewhere; patches are those of the network. The last epoch is taken.
+pixels wide at 224, and in proportion elsewhere; patches are those of the network. The last epoch is used.
 """
 
 from __future__ import annotations
@@ -96,11 +96,12 @@ class SPTNet(SimGCD):
         paper="Hongjun Wang, Sagar Vaze, Kai Han: SPTNet: An Efficient Alternative Framework for Generalized Category "
         "Discovery with Spatial Prompt Tuning. ICLR 2024",
         year=2024,
-        line="SimGCD first; then pixels that are added to every image and the network learn in turns of 20 steps.",
+        line="SimGCD first; then two things are trained in turns of 20 steps: pixels added to every image, and the "
+        "network.",
         differs=(
-            "Turns of 20 steps are counted over the whole stage, not anew in each epoch (preset as_run), where a small "
+            "Turns of 20 steps are counted over the whole stage, not in each epoch (preset as_run), where a small "
             "data set never trains the network.",
-            "SimGCD's checkpoint is the first stage of the run; the last epoch is taken.",
+            "SimGCD's checkpoint is the first stage of the run; the last epoch is used.",
             "The rate of that stage rises over the first twentieth of the epochs; --train.warmup 0 takes that back.",
             "The warm-up of the prompt is at most a tenth of the stage, that of the teacher a hundredth; the frame "
             "follows the image's size.",

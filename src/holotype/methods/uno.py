@@ -103,7 +103,7 @@ class UNO(Method):
             "crops and without supervised pre-training.",
             "A queue beside the batch, class shares that allow for the labelled images, and a start at class means are "
             "ours; the preset as_run does without, as the published numbers were probably made.",
-            "Views are crops and flips, and the last epoch is taken.",
+            "Views are crops and flips, and the last epoch is used.",
             "The warm-up is a share of any training; weight decay spares biases and other one-dimensional parameters.",
         ),
     )

@@ -126,7 +126,7 @@ def _kept(file: Path, paths: Sequence[str], stamp: str) -> pa.Table | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        log.warning(f"{file} cannot be read ({error}), and is made anew.")
+        log.warning(f"{file} cannot be read ({error}), and is made again.")
         return None
     return table if same else None
 

@@ -29,6 +29,6 @@ function alikeView(words) {
         : images.alike.why || "It could not be read, so nobody knows what it looks like."),
     section("This image", new Gallery([i], { title: "This image", caption: whereAndWhat }).element),
     list.length ? section("Most alike first", new Gallery(list, { title: `Images like ${shortName(i)}`, caption: whereAndWhat }).element) : null,
-    list.length && data.total.shown < data.total.images ? h("p", { class: "soft" }, `Compared are the ${number(data.total.shown)} images of this page, not all ${number(data.total.images)}.`) : null,
+    list.length && data.total.shown < data.total.images ? h("p", { class: "soft" }, `This compares the ${number(data.total.shown)} images of this page, not all ${number(data.total.images)}.`) : null,
   ];
 }

@@ -28,8 +28,8 @@ function checkInWords(n) {
   let looked = 0;
   for (; looked < n && missed > 1 - 0.95; looked++) missed *= (n - wrong - looked) / (n - looked);
   if (!looked) return "";
-  if (looked === n) return `Look at all ${n}: nothing less tells whether more than 90 % are right.`;
-  return `Look at ${looked} of its ${n.toLocaleString("en-US")} images, drawn blindly: if all are right, you can be 95 % sure that more than 90 % are.`;
+  if (looked === n) return `Look at all ${n}: only then do you know whether more than 90 % are right.`;
+  return `Look at ${looked} of its ${n.toLocaleString("en-US")} images, drawn at random: if all are right, you can be 95 % sure that more than 90 % are.`;
 }
 
 /**

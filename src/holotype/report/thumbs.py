@@ -141,7 +141,7 @@ def _kept(paths: Sequence[str], stamp: Sequence[str], folder: Path) -> _Sheets |
             [rows[path][3] != mark for path, mark in zip(paths, stamp, strict=True)], dtype=bool
         )
     except Broken as error:
-        log.warning(f"{folder / MANIFEST} cannot be read ({error}), and is made anew with its pictures.")
+        log.warning(f"{folder / MANIFEST} cannot be read ({error}), and is made again with its pictures.")
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         return None

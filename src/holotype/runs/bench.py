@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What came of a sweep."""
+    """The result of a sweep."""
 
     rows: list[Row]
     """One for each configuration and data set, in the order in which they were asked for."""
@@ -69,7 +69,7 @@ def bench(
     study: a study file, or what would stand in one. Without it: methods (each with its preset or not, as in
     rpc@reading), datasets, seeds. settings: dotted settings of `holotype train` for all rows, or for one with
     ROW:SETTING. results: folder of records (default: results, or results beside the study file); out: of run folders.
-    Where runs fail the others are made and recorded all the same; then RunsFailed, an InputError, names those that did.
+    If runs fail, the others are still made and recorded; then RunsFailed, an InputError, names the failed ones.
     """
     made, label = _study(study, methods, datasets, seeds)
     changes = [_change(key, value) for key, value in (settings or {}).items()]

@@ -126,7 +126,7 @@ def _agree(folder: Path, wanted: dict[str, Any]) -> None:
             )
         return
     if there:
-        log.info(f"The embeddings in {folder} are those of an older version, and are made anew.")
+        log.info(f"The embeddings in {folder} are those of an older version, and are made again.")
     for file in folder.glob("part-*.parquet"):
         file.unlink()
     write_text(path, sealed(wanted))
@@ -181,7 +181,7 @@ def _read_parts(folder: Path, rows: dict[str, list[int]], found: Embeddings) -> 
             feature = features_in(part, part.num_rows, found.features.shape[1])
             known, note = part["digest"].to_pylist(), part["note"].to_pylist()
         except (OSError, ValueError, KeyError) as error:
-            log.warning(f"{file} cannot be read ({error}), and is made anew.")
+            log.warning(f"{file} cannot be read ({error}), and is made again.")
             file.unlink(missing_ok=True)
             continue
         for place, digest in enumerate(known):

@@ -204,7 +204,7 @@ def _agree(folder: Path, wanted: dict[str, Any]) -> int:
         raise InputError(f"{path} cannot be read ({reason}); remove {folder} and embed again.") from error
     differs = [told for key, told in TOLD.items() if there.get(key) != wanted.get(key)]
     if differs == [TOLD["format"]] and there["format"] == FORMAT - 1:
-        log.info(f"The embeddings in {folder} are those of an older version, and are made anew.")
+        log.info(f"The embeddings in {folder} are those of an older version, and are made again.")
         for file in folder.glob("part-*.parquet"):
             file.unlink()
         write_text(path, sealed(wanted))

@@ -70,7 +70,7 @@ class ShardFile:
         except FileNotFoundError:
             return every
         except (OSError, ValueError, KeyError) as error:
-            log.warning(f"{self.file} cannot be read ({error}), and is made anew.")
+            log.warning(f"{self.file} cannot be read ({error}), and is made again.")
             return every
         now = zip(self.path, self.stamp, strict=True)
         changed = np.array([a != b for a, b in zip(there, now, strict=True)], dtype=bool)

@@ -143,7 +143,7 @@ def _agreed(folder: Path, wanted: Wanted, believed: bool) -> dict[str, Any]:
     if there["root"] == paths.root and is_plan(folder / PLAN, now, paths.root, there[EACH]):
         return there
     if there["root"] == paths.root:
-        log.warning(f"{folder / PLAN} is gone or was damaged, and is made anew.")
+        log.warning(f"{folder / PLAN} is gone or was damaged, and is made again.")
     return _begin(folder, wanted, there[EACH])  # else the images were moved
 
 
@@ -181,7 +181,7 @@ def _read(folder: Path, wanted: Wanted) -> dict[str, Any] | None:
         raise InputError(f"{path} cannot be read ({reason}); remove {folder} and run it again.") from error
     differs = [told for key, told in wanted.told.items() if there.get(key) != wanted.facts.get(key)]
     if there.get("format") in wanted.older and len(differs) == 1:  # the format itself
-        log.info(f"The embeddings in {folder} are those of an older version, and are made anew.")
+        log.info(f"The embeddings in {folder} are those of an older version, and are made again.")
         for file in folder.glob("part-*.parquet"):
             file.unlink()
         path.unlink()

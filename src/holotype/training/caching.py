@@ -143,7 +143,7 @@ class Place:
         try:
             return Got(*read_tokens(self.file, self.size, self.dtype, self.level, self.device), found=True)
         except Broken as error:
-            log.warning("%s was damaged since it was written (%s), and is made anew.", self.file, error)
+            log.warning("%s was damaged since it was written (%s), and is made again.", self.file, error)
             self.file.unlink(missing_ok=True)
         except OSError:  # somebody may just have deleted the file to make room for another
             pass

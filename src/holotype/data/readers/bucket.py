@@ -38,7 +38,7 @@ def from_bucket(address: str, name: str) -> Table:
         kinds = ", ".join(IMAGE_EXTENSIONS)
         raise InputError(f"There is no image in {address}; objects that end in {kinds} count as images.")
     if passed := len(found) - len(images):
-        log.info(f"Passed over: {passed:,} objects that are no images.")
+        log.info(f"Skipped: {passed:,} objects that are no images.")
     images.sort(key=lambda one: below[one].split("/"))
     label = [folder_label(below[one].split("/")) for one in images]
     return Table(
