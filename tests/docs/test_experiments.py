@@ -104,7 +104,7 @@ GOLDEN = """
 35-two-blocks-confirm
     debgcd 0, debgcd-two 5
 36-more-views
-    debgcd 0, rpc 0
+    debgcd 5, rpc 5
 37-few-known
     simgcd 10, rpc 10, no-align 10, align-tenth 10, no-new 10, no-debias 10, no-heads 10
 38-few-known-confirm
@@ -112,7 +112,9 @@ GOLDEN = """
 39-start
     debgcd 3, debgcd-centres 3, rpc 3, rpc-centres 3
 42-counted-sample
-    rpc 10, rpc-auto 0
+    rpc 10, rpc-auto 10
+43-values-64
+    rpc 3, lambda_1=0.25 3, lambda_1=1 3, lambda_2=0.15 0, adl=2 0, adl=6 0
 ablation
     rpc 10, no-fusion 10, no-align 10, no-new 10
 blocks
