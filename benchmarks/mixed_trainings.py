@@ -8,8 +8,8 @@ Reads what the trainings of benchmarks/folder_methods.py have said (its --work),
 At 9, those of one method are always the same nine.
 
 How it came about: the rule of folder_methods.py asked for one method. That mixtures may do better was thought of after
-the first six collections were trained, and eight mixtures of RPC, UNO+ and ProtoGCD were tried on them. The one with the
-highest All was nine of RPC with nine of UNO+. The thirteen others were looked at after that, once.
+the first six collections were trained, and eight mixtures of RPC, UNO+ and ProtoGCD were tried on them. The one with
+the highest All was nine of RPC with nine of UNO+. The thirteen others were looked at after that, once.
 
 Rule for GPUs, written before its runs: folder_methods.py with --steps 6000, rpc and uno, on cub12 to cub17 and cifar12
 to cifar17. If All of nine in turn minus All of nine of RPC has a 95 % interval above 0 over these twelve, the two take
