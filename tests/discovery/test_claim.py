@@ -81,7 +81,7 @@ def test_a_folder_that_was_moved_and_renamed_finds_its_run(
     shutil.rmtree(photos)
     caplog.set_level("INFO", "holotype")
     assert find_folder(own, table) == run
-    assert "goes on with them" in caplog.text
+    assert f"{run} holds a discovery of these images and is continued" in caplog.text
     assert find_folder(own, table.take(range(20))) == own  # too few of them are there
     (run / "collection.parquet").write_bytes(b"PAR1 not really")
     assert find_folder(own, table) == own
