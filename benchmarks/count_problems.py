@@ -64,3 +64,19 @@ def random_problems(name: str, truth: np.ndarray, numbers: Iterable[int]) -> Ite
             rows.append(own)
             label.append(mine)
         yield Problem(f"{name} {number}", np.concatenate(rows), np.concatenate(label), n, tail)
+
+
+def few_known(name: str, truth: np.ndarray, known: int, numbers: Iterable[int]) -> Iterator[Problem]:
+    """Small collections of a few known classes, as people begin: one for each number. Up to twice as many new classes
+    and two more, 15 to 55 images of each class, and 4 to half of them labelled."""
+    classes = np.unique(truth)
+    for number in numbers:
+        rng = np.random.default_rng([number, known, len(classes)])
+        chosen = rng.choice(classes, known + int(rng.integers(1, 2 * known + 3)), replace=False)
+        own = [rng.permutation(np.flatnonzero(truth == one)) for one in chosen]
+        size = int(rng.integers(15, min(55, min(map(len, own))) + 1))
+        labelled = int(rng.integers(4, size // 2 + 1))
+        label = np.full((len(chosen), size), -1)
+        label[:known, :labelled] = np.arange(known)[:, None]
+        rows = np.concatenate([one[:size] for one in own])
+        yield Problem(f"{name} {known} {number}", rows, label.ravel(), len(chosen))

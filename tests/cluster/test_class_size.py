@@ -208,11 +208,23 @@ def test_order_and_names_mean_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("n_classes", "each", "n_known", "share"),
-    [(10, 20, 3, 0.5), (10, 20, 0, 0.5), (20, 20, 10, 0.05), (2, 1, 1, 1.0)],
-    ids=["three known classes", "no labels", "one label each", "two images"],
+    [(10, 20, 1, 0.5), (10, 20, 0, 0.5), (20, 20, 10, 0.05), (2, 1, 1, 1.0)],
+    ids=["one known class", "no labels", "one label each", "two images"],
 )
 def test_too_little_to_tell(n_classes: int, each: int, n_known: int, share: float) -> None:
     assert measure_classes(*world(n_classes, each, n_known, share)) is None
+
+
+@pytest.mark.parametrize("n_known", [2, 3])
+def test_few_known_classes_tell_and_are_never_sure(n_known: int) -> None:
+    """Two classes that happen to be alike do not move K when they are drawn anew."""
+    found = measure_classes(*world(8, 30, n_known))
+    assert found is not None
+    assert found.k == pytest.approx(8, rel=0.25)
+    assert found.spread >= 0.3
+    many = measure_classes(*world(8, 30, 4))
+    assert many is not None
+    assert many.spread < 0.3
 
 
 def test_features_that_know_nothing_cannot_tell() -> None:

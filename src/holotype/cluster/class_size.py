@@ -54,8 +54,10 @@ ROUNDS = 4
 """In which K is found; it moves by less than a hundredth after the second."""
 COVERAGE, WITHIN = 0.8, 1.2816
 """Of the range, and how many standard deviations it reaches to either side for that."""
-LEAST_CLASSES = 4
-"""Known classes with labelled images: of fewer, one odd class decides."""
+LEAST_CLASSES = 2
+"""Known classes with labelled images: of one, nobody knows what other classes add."""
+FEW_CLASSES, FEW_SPREAD = 4, 0.3
+"""Below so many, drawing them anew hardly moves K by luck; then log K is known to this at best (docs/how-many.md)."""
 LEAST_PAIRS = 10
 """Neighbours of the same label: of fewer, chance decides."""
 
@@ -227,7 +229,8 @@ def _join(world: World, counted: list[Neighbours], seed: int) -> ClassSize | Non
     centre = float(weight @ estimate)
     variance = (1 - BOTH) * np.mean((weight @ rows) ** 2) + BOTH * np.mean((weight @ both) ** 2)
     spread = math.sqrt(float(variance) + _uneven(world.size, math.exp(centre)) ** 2)
-    return ClassSize(math.exp(centre), spread * _few(classes))
+    spread *= _few(classes)
+    return ClassSize(math.exp(centre), max(spread, FEW_SPREAD) if classes < FEW_CLASSES else spread)
 
 
 def _redraw(world: World, counted: Neighbours, drawn: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:

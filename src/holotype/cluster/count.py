@@ -57,7 +57,7 @@ LOOK_WORK, ONE_LOOK = 10_000_000, 50_000_000
 """K times images of all looks together, which the time of k-means grows with; and of one that is taken alone."""
 FINER = 8
 """Most rounds in which a clear peak of that curve is looked at more closely."""
-ESTIMATOR = 3
+ESTIMATOR = 4
 """Raised when the same images give another estimate: those of before are then not taken."""
 
 
