@@ -90,7 +90,7 @@ def test_the_holder_is_named(holder, tmp_path):
         f"{tmp_path / 'run'} is in use by process {holder.pid} on {socket.gethostname()} since "
     )
     assert f"(-c {tmp_path / 'run'} 60)" in words
-    assert words.endswith("; wait for it to end, or choose another --out.")
+    assert words.endswith("; wait for it to end, or use another folder.")
     assert time.strftime("%H:") in words or time.strftime("%M") < "02"
     facts = json.loads((tmp_path / "run" / LOCK).read_text())
     assert facts.keys() == {"pid", "host", "command", "time"}

@@ -85,7 +85,7 @@ def hold(folder: Path, within: FolderLock | None = None) -> FolderLock:
     try:
         descriptor = _take(folder / LOCK)
     except _Held as held:
-        raise InputError(f"{folder} is {held}; wait for it to end, or choose another --out.") from held
+        raise InputError(f"{folder} is {held}; wait for it to end, or use another folder.") from held
     except NoLocks as error:
         _warn(folder, error)
         return FolderLock(folder, made=made)
