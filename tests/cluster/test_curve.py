@@ -88,8 +88,17 @@ def test_without_labels() -> None:
     found = conclude(curve, 0, 0, 24)
     assert found.best == 12
     assert found.low < 12 < found.high
+    assert found.by == "silhouette"
     one = [CountPoint(1, math.nan, math.nan, 1.0)]
     assert conclude(one, 0, 0, 1).best == 1
+
+
+def test_a_silhouette_without_a_clear_peak_leaves_more_open() -> None:
+    """It falls slowly: up to 10 it is within a tenth of that at 5, and the range goes further to both sides."""
+    found = conclude(points(lambda k: math.nan, lambda k: 0.50 - 0.01 * (k - 5)), 1, 5, 24)
+    assert (found.low, found.high) == (4, 12)
+    assert found.best == 8  # halfway from 5 to 10
+    assert "at 5, and within 10% of it up to 10" in found.words
 
 
 def test_smoothing_keeps_straight_lines() -> None:

@@ -186,5 +186,5 @@ def _look_around(answer: CountEstimate, low: int, high: int, n_images: int) -> l
 
 
 def pick_k(estimate: CountEstimate) -> int:
-    """The number to train with: the best value of an estimate from class sizes, or else halfway to the upper end."""
-    return estimate.best if estimate.by == "class sizes" else halfway(estimate)
+    """The number to train with: the best value, or of a curve of labelled accuracy halfway to the upper end."""
+    return halfway(estimate) if estimate.by == "curve" else estimate.best
