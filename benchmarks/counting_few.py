@@ -4,8 +4,9 @@
     python benchmarks/counting_few.py --table FILE.json
 
 Small collections (count_problems.few_known), features of the frozen embedded backbone. That log K is known to 0.3 at
-best where fewer than four classes are known (cluster/class_size.py) was chosen on problems like these with numbers
-below 60; those from 100 on were looked at afterwards.
+best where fewer than four classes are known (cluster/class_size.py), and how far the range of the silhouette reaches
+where one is (cluster/curve.py), was chosen on problems like these with numbers below 60; those from 100 on were looked
+at afterwards.
 """
 
 from __future__ import annotations
