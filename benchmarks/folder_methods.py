@@ -37,7 +37,7 @@ from twenty import Collection, find_collection
 
 from holotype.categories.agreement import Training, agree
 from holotype.cluster.evaluate import clustering_accuracy
-from holotype.discovery.plan import make_plan, pick_preset, spread_epochs
+from holotype.discovery.finding import plan_training
 from holotype.discovery.several import train_side_by_side
 from holotype.errors import InputError
 from holotype.machine.device import Compute, pick_device
@@ -47,8 +47,6 @@ from holotype.runs.experiment import Experiment
 from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
 from holotype.runs.provenance import commit, hardware
-from holotype.runs.settings import default_experiment
-from holotype.runs.views import stages_of, without_unusable_cache
 
 RECORD = Path("experiments/results/folders/methods.json")
 REFERENCE = "rpc"
@@ -58,23 +56,12 @@ Row = dict[str, Any]
 """What a method made of a collection."""
 
 
-def plan_training(of: Collection, method: str, steps: int, device: str, backbone: str) -> Experiment:
-    """What a discovery with that method trains on this collection."""
-    plan = make_plan(len(of.table), steps, pick_device(device))
-    experiment = default_experiment(method, "images", pick_preset(method, pick_device(device)))
-    experiment.k, experiment.device, experiment.progress = of.k, device, False
-    experiment.backbone, experiment.cache_views = BackboneConfig(backbone), plan.cache_views
-    experiment.train.epochs = spread_epochs(plan.epochs, stages_of(experiment))
-    experiment.train.batch_size = plan.batch_size
-    return without_unusable_cache(experiment)
-
-
 def measure(of: Collection, experiment: Experiment, backbone: Backbone, kept: Path) -> Row:
     """Scores of each of nine trainings, and of where they agree. kept: file for what they say."""
     started = time.monotonic()
     table = dataclasses.replace(of.table, truth=None)
     with tempfile.TemporaryDirectory() as folder:
-        experiment = dataclasses.replace(experiment, out=folder)
+        experiment = dataclasses.replace(experiment, out=folder, progress=False)
         shelf = Shelf(data=Data(table, of.k), backbone=backbone)
         _, said = train_side_by_side([experiment], range(SEEDS), shelf)
     seconds = time.monotonic() - started
@@ -191,7 +178,8 @@ def main(words: Sequence[str] | None = None) -> int:
     if not given.collection:
         raise InputError("Name the collections to train, such as cub4 or sample0, or ask for the --table.")
     roots = {name: getattr(given, name) for name in ("cub", "cifar") if getattr(given, name)}
-    backbone = load_backbone(BackboneConfig(given.backbone))
+    network, device = BackboneConfig(given.backbone), pick_device(given.device)
+    backbone = load_backbone(network)
     made = {
         "command": " ".join(["python", "benchmarks/folder_methods.py", *given_words(words)]),
         "commit": commit(),
@@ -206,7 +194,7 @@ def main(words: Sequence[str] | None = None) -> int:
         for method in given.methods.split(","):
             if (word, method) in there:
                 continue
-            experiment = plan_training(of, method, given.steps, given.device, given.backbone)
+            experiment = plan_training(method, len(of.table), of.k, given.steps, device, network)
             kept = given.work / "said" / f"{word}+{method}.npz"
             rows.append(measure(of, experiment, backbone, kept) | {"made": made})
             print(line(rows[-1]), flush=True)

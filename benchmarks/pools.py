@@ -12,14 +12,12 @@ import torch
 from frozen import embed_views, train_frozen
 from twenty import Collection
 
-from holotype.discovery.plan import make_plan
+from holotype.discovery.finding import plan_training
+from holotype.discovery.several import train_side_by_side
 from holotype.machine.device import pick_device
 from holotype.models.backbone import BackboneConfig, load_backbone
 from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
-from holotype.runs.run import Run, begin
-from holotype.runs.settings import default_experiment
-from holotype.training.turns import train_in_turns
 
 SIZES = {"equal": False, "different": True}
 BACKBONE = "embedded"
@@ -56,23 +54,13 @@ def train_whole(
     of: Collection, seeds: Sequence[int], long_tail: bool, steps: int, device: str
 ) -> list[np.ndarray]:
     """(N, k) probabilities of each, trained as a discovery on that device is."""
-    plan = make_plan(len(of.table), steps, pick_device(device))
-    table = dataclasses.replace(of.table, truth=None)
-    shelf = Shelf(data=Data(table, of.k), backbone=load_backbone(BackboneConfig(BACKBONE)))
+    network, table = BackboneConfig(BACKBONE), dataclasses.replace(of.table, truth=None)
+    shelf = Shelf(data=Data(table, of.k), backbone=load_backbone(network))
+    experiment = plan_training("rpc", len(of.table), of.k, steps, pick_device(device), network)
+    experiment.method.memax_target = "estimated" if long_tail else "uniform"
     with tempfile.TemporaryDirectory() as folder:
-        runs = {}
-        for seed in seeds:
-            experiment = default_experiment("rpc", "images")
-            experiment.k, experiment.seed, experiment.out = of.k, seed, f"{folder}/{seed}"
-            experiment.device, experiment.progress = device, False
-            experiment.backbone, experiment.cache_views = BackboneConfig(BACKBONE), plan.cache_views
-            experiment.train.epochs, experiment.train.batch_size = plan.epochs, plan.batch_size
-            experiment.method.memax_target = "estimated" if long_tail else "uniform"
-            run = begin(experiment, shelf, keep_caches=True)
-            assert isinstance(run, Run)
-            runs[str(seed)] = run
-        for end in train_in_turns({name: run.loop for name, run in runs.items()}).values():
-            end.prediction()
+        experiment.out, experiment.progress = folder, False
+        runs, _ = train_side_by_side([experiment], seeds, shelf)
         with torch.no_grad():
-            found = [run.loop.method.logits(run.loop.features).softmax(-1) for run in runs.values()]
+            found = [run.loop.method.logits(run.loop.features).softmax(-1) for run in runs]
         return [p.float().cpu().numpy() for p in found]

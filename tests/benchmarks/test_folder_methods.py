@@ -7,12 +7,13 @@ import json
 import folder_methods
 import numpy as np
 import pytest
-from folder_methods import main, measure, plan_training, scores, summarise, table
+from folder_methods import main, measure, scores, summarise, table
 from twenty import Collection
 
 from holotype.data.sources import load_table
 from holotype.data.table import Table
-from holotype.models.backbone import load_backbone
+from holotype.discovery.finding import plan_training
+from holotype.models.backbone import BackboneConfig, load_backbone
 
 Y = np.repeat(np.arange(4), 10)
 
@@ -71,7 +72,7 @@ def test_nine_trainings_are_made_as_a_discovery_makes_them(
 ) -> None:
     monkeypatch.setattr(folder_methods, "SEEDS", 3)
     of = Collection("squares0", load_table(squares_folder / "squares.csv"), 4)
-    experiment = plan_training(of, "rs", 4, "cpu", str(tiny_backbone_file))
+    experiment = plan_training("rs", len(of.table), of.k, 4, "cpu", BackboneConfig(str(tiny_backbone_file)))
     assert (experiment.k, experiment.cache_views, experiment.train.batch_size) == (4, "4+2", 16)
     found = measure(of, experiment, load_backbone(experiment.backbone), tmp_path / "said.npz")
     assert [len(each) for each in found["one"].values()] == [3, 3, 3]

@@ -7,7 +7,7 @@ import dataclasses
 from holotype.categories.corrections import apply_edits
 from holotype.categories.edits import Edit
 from holotype.categories.found import Discovery
-from holotype.categories.returning import summary, told
+from holotype.categories.returning import methods_in_words, summary, told
 from tests.discovery.made_round import made_discovery
 
 
@@ -70,3 +70,9 @@ def test_it_is_kept_on_disk(tmp_path) -> None:
     ]
     assert again.facts.trainings == (0, 1, 2, 3, 4)
     assert summary(again) == summary(found)
+
+
+def test_methods_in_words() -> None:
+    assert methods_in_words(("rpc", "uno")) == "rpc and uno in turn"
+    assert methods_in_words(("rpc", "uno", "gcd")) == "rpc, uno and gcd in turn"
+    assert methods_in_words(("rpc",)) == "rpc"

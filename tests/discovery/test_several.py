@@ -120,6 +120,18 @@ def test_a_method_that_cannot_train_leaves_its_turns_to_the_others(
     assert caplog.text.count("uno does not take part.") == 1
 
 
+@pytest.mark.parametrize(("asked", "times"), [("uno,rpc", 1), ("rpc,uno", 0)])
+def test_another_method_than_the_first_never_trains_alone_without_a_word(
+    tmp_path, squares_folder, small, caplog, asked: str, times: int
+) -> None:
+    with caplog.at_level(logging.INFO):
+        table = load_table(squares_folder / "squares.csv")
+        asked_for = small(seeds=1, k=2, method=asked)
+        found = discover_table(table, asked_for, tmp_path / "run", progress=False)
+    assert found.facts.method == "rpc"
+    assert caplog.text.count("uno does not take part.") == times
+
+
 def test_seeds_that_cannot_be_read_are_one_sentence(tmp_path) -> None:
     (tmp_path / "trainings.json").write_text("{}")
     with pytest.raises(InputError, match=r"trainings.json cannot be read"):

@@ -10,7 +10,7 @@ from holotype.categories.facts import Facts
 from holotype.categories.found import Category
 from holotype.data.table import Table
 from holotype.methods import Prediction
-from holotype.runs.trainings import Trainings, methods_in_words, seeds_in_words
+from holotype.runs.trainings import Trainings, seeds_in_words
 
 TRUE = np.repeat(np.arange(4), 10)
 
@@ -53,9 +53,3 @@ def test_categories_say_how_often_they_come_back_by_their_free_images() -> None:
 
 def test_seeds_in_words() -> None:
     assert (seeds_in_words((3, 4, 5)), seeds_in_words((3,))) == ("3 to 5", "3")
-
-
-def test_methods_in_words() -> None:
-    assert methods_in_words(("rpc", "uno")) == "rpc and uno in turn"
-    assert methods_in_words(("rpc", "uno", "gcd")) == "rpc, uno and gcd in turn"
-    assert methods_in_words(("rpc",)) == "rpc"

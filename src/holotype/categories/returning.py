@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from holotype.categories.found import Category, Discovery
 
@@ -27,6 +28,11 @@ def returns(category: Category, trainings: int) -> bool:
     return category.comes_back > HALF * trainings
 
 
+def methods_in_words(methods: Sequence[str]) -> str:
+    """rpc and uno in turn; rpc."""
+    return f"{', '.join(methods[:-1])} and {methods[-1]} in turn" if len(methods) > 1 else methods[0]
+
+
 def summary(found: Discovery) -> list[str]:
     """Sentences on the trainings and on the categories that do not come back; none where there was one training."""
     facts = found.facts
@@ -36,7 +42,7 @@ def summary(found: Discovery) -> list[str]:
     novel = [c for c in found.categories if c.kind == "novel" and math.isfinite(c.together)]
     faint = sorted((c for c in novel if not returns(c, n)), key=lambda c: (c.comes_back, c.id))
     best = facts.agreement[facts.trainings.index(facts.seed)] if facts.seed in facts.trainings else math.nan
-    turns = f"; {' and '.join(facts.methods)} in turn" if len(facts.methods) > 1 else ""
+    turns = f"; {methods_in_words(facts.methods)}" if len(facts.methods) > 1 else ""
     which = f"{facts.method} with seed {facts.seed}" if turns else f"the one with seed {facts.seed}"
     lines = [
         f"Placed where {n} trainings agree (seeds {facts.trainings[0]} to {facts.trainings[-1]}{turns}). New images "

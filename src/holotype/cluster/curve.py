@@ -184,11 +184,10 @@ def _by_silhouette(points: Sequence[CountPoint], n_known: int, k_max: int) -> Co
     values = np.array([p.silhouette for p in usable])
     peak = int(values.argmax())
     low, high = _around(values, peak, values[peak] - SILHOUETTE_TOLERANCE * abs(values[peak]))
-    best, ends = usable[peak].k, (usable[low].k, usable[high].k)
+    estimate = CountEstimate(usable[peak].k, usable[low].k, usable[high].k, tuple(points), "", "silhouette")
     if clear_peak(points) is None:
-        best = math.ceil((best + ends[1]) / 2)
-        ends = (max(2, math.floor(ends[0] / UNCLEAR)), min(k_max, math.ceil(ends[1] * UNCLEAR)))
-    estimate = CountEstimate(best, *ends, tuple(points), "", "silhouette")
+        wide = (max(2, math.floor(estimate.low / UNCLEAR)), min(k_max, math.ceil(estimate.high * UNCLEAR)))
+        estimate = dataclasses.replace(estimate, best=halfway(estimate), low=wide[0], high=wide[1])
     words = [
         _range_words(estimate),
         f"Labels of fewer than two classes cannot help, so this is the silhouette alone: {values[peak]:.2f} at "

@@ -82,7 +82,7 @@ def read_asked(folder: Path) -> Asked | None:
     file = folder / FILE
     if not file.is_file():
         return None
-    asked, (version, _) = BEGUN.make(file, Asked, every=False), BEGUN.believed(file)
+    version, asked = BEGUN.make_of_version(file, Asked, every=False)
     settings = of_today(asked.settings)
     if version != BEGUN.format:
         settings = as_usual(settings)

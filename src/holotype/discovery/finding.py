@@ -11,6 +11,7 @@ import numpy as np
 
 from holotype.categories.bursts import LABELLED as OF_BURST
 from holotype.categories.facts import Facts
+from holotype.categories.returning import methods_in_words
 from holotype.categories.standing import FOLLOWS
 from holotype.cluster.count import CountEstimate
 from holotype.data import boxed
@@ -29,6 +30,7 @@ from holotype.discovery.sizes import choose_sizes
 from holotype.discovery.taking_part import check_left, seen_classes, unread_labels
 from holotype.errors import InputError
 from holotype.machine.device import Compute, pick_device
+from holotype.models.backbone import BackboneConfig
 from holotype.runs.by_content import embed_by_content
 from holotype.runs.embed import Embeddings
 from holotype.runs.experiment import Experiment
@@ -39,7 +41,7 @@ from holotype.runs.prepared import Shelf
 from holotype.runs.run import finish
 from holotype.runs.settings import default_experiment
 from holotype.runs.taken_over import take_over
-from holotype.runs.trainings import methods_in_words, seeds_in_words
+from holotype.runs.trainings import seeds_in_words
 from holotype.runs.views import stages_of, without_unusable_cache
 
 FEWEST = 8
@@ -168,9 +170,12 @@ def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEsti
 
 def train_round(round: Round, sample: Table, k: int) -> Outcome:
     """Train on the images of the sample, with one seed or several."""
-    data, backbone = Data(sample, k), round.chosen.backbone
-    methods, remarks = fitting(methods_of(round.config), data, backbone, long_tail=round.long_tail)
+    data, backbone, asked = Data(sample, k), round.chosen.backbone, methods_of(round.config)
+    methods, remarks = fitting(asked, data, backbone, long_tail=round.long_tail)
     seeds = choose_seeds(round, sample)
+    if len(seeds) > 1 or asked[0] not in methods:  # else who does not take part would have had no turn
+        for remark in remarks:
+            log.info(remark)
     methods = methods[: len(seeds)]
     if len(seeds) > 1:
         turns = f", {methods_in_words(methods)}" if len(methods) > 1 else ""
@@ -178,8 +183,6 @@ def train_round(round: Round, sample: Table, k: int) -> Outcome:
             f"{len(seeds)} trainings with the seeds {seeds_in_words(seeds)}{turns}, side by side; images are placed "
             "where they agree (--seeds 1 trains once)."
         )
-        for remark in remarks:
-            log.info(remark)
     experiments = [make_experiment(round, sample, k, method) for method in methods]
     return train(experiments, seeds, Shelf(data=data, backbone=backbone), sample, k)
 
@@ -199,19 +202,27 @@ def choose_seeds(round: Round, sample: Table) -> tuple[int, ...]:
 
 def make_experiment(round: Round, sample: Table, k: int, method: str) -> Experiment:
     """The training of a discovery with that method, in the words of `holotype train`."""
-    config, device = round.config, pick_device(round.config.device)
-    plan = make_plan(count_units(sample), resolved(config)["steps"], device)
-    # no recipe: a folder called aircraft is no benchmark
-    experiment = default_experiment(method, "images", pick_preset(method, device))
+    config, steps = round.config, resolved(round.config)["steps"]
+    device = pick_device(config.device)
+    experiment = plan_training(method, count_units(sample), k, steps, device, config.network)
     if experiment.preset != "default":
         log.info(f"On a CPU, {method} is trained with its preset {experiment.preset}.")
     experiment.dataset = sample.name or "images"
-    experiment.k, experiment.seed, experiment.out = k, config.seed, str(round.own)
-    experiment.device, experiment.progress = device, round.progress
-    experiment.backbone, experiment.cache_views = config.network, plan.cache_views
-    epochs = spread_epochs(plan.epochs, stages_of(experiment))
-    experiment.train.epochs, experiment.train.batch_size = epochs, plan.batch_size
-    experiment = without_unusable_cache(experiment)
+    experiment.seed, experiment.out, experiment.progress = config.seed, str(round.own), round.progress
     if round.long_tail:
         experiment.method.memax_target = "estimated"
     return experiment
+
+
+def plan_training(
+    method: str, n: int, k: int, steps: int, device: str, network: BackboneConfig
+) -> Experiment:
+    """How a discovery trains with a method on n images, each burst counted once."""
+    plan = make_plan(n, steps, device)
+    # no recipe: a folder called aircraft is no benchmark
+    experiment = default_experiment(method, "images", pick_preset(method, device))
+    experiment.k, experiment.device = k, device
+    experiment.backbone, experiment.cache_views = network, plan.cache_views
+    epochs = spread_epochs(plan.epochs, stages_of(experiment))
+    experiment.train.epochs, experiment.train.batch_size = epochs, plan.batch_size
+    return without_unusable_cache(experiment)

@@ -63,9 +63,13 @@ class Form:
 
     def make(self, path: Path, kind: type[T], *, every: bool = True) -> T:
         """The dataclass whose fields the file holds. every: a key that has a default must be there as well."""
-        content = self.read(path)
+        return self.make_of_version(path, kind, every=every)[1]
+
+    def make_of_version(self, path: Path, kind: type[T], *, every: bool = True) -> tuple[int | str | None, T]:
+        """The version of the file, and the same."""
+        version, content = self.believed(path)
         try:
-            return from_plain(kind, content, every=every)
+            return version, from_plain(kind, content, every=every)
         except NotPlain as problem:
             raise self.broken(path, problem) from problem
 

@@ -57,11 +57,6 @@ class Trainings:
             category.comes_back, category.together = one.times, one.together
 
 
-def methods_in_words(methods: Sequence[str]) -> str:
-    """rpc and uno in turn; rpc."""
-    return f"{', '.join(methods[:-1])} and {methods[-1]} in turn" if len(methods) > 1 else methods[0]
-
-
 def seeds_in_words(seeds: Sequence[int]) -> str:
     """0 to 4; 3."""
     return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}"
