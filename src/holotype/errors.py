@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from typing import Self
 
 
 class InputError(Exception):
@@ -11,6 +12,11 @@ class InputError(Exception):
     The message is one clear sentence that says what is wrong, where, and what to do about it.
     The command line prints it and exits with code 2; it never shows a traceback.
     """
+
+    def alone(self) -> Self:
+        """The sentence without the frames that it came through, for whoever keeps it: they hold all that was there."""
+        self.__traceback__ = self.__cause__ = self.__context__ = None
+        return self
 
 
 class Stopped(Exception):

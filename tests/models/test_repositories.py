@@ -94,10 +94,10 @@ def test_timm() -> None:
         "global_pool": "avg",
         "pretrained_cfg": {"tag": "dino", "input_size": [3, 96, 96], "license": "mit"},
     }
-    found = of_timm(content, "repo")
+    found = of_timm(content)
     assert (found.arch, found.image_size, found.own_pool) == ("vit_small_patch16_224.dino", 96, True)
     assert (found.settings, found.licence) == ({"global_pool": "avg"}, "mit")
-    assert of_timm(content | {"pretrained_cfg": {"tag": "mine"}}, "repo").arch == "vit_small_patch16_224"
+    assert of_timm(content | {"pretrained_cfg": {"tag": "mine"}}).arch == "vit_small_patch16_224"
 
 
 @pytest.mark.parametrize("kind", ["beit", "vit", "swin", "dinov3_convnext"])

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holotype.errors import InputError
+from holotype.runs.bench import Sweep
 from holotype.runs.bench import bench as sweep
 from holotype.runs.planned import RunsFailed
 from holotype.runs.record import Record
 from holotype.runs.records import Records
-from holotype.runs.tables import APART
+from holotype.runs.settings import resolve
+from holotype.runs.tables import APART, make_row
 from holotype.training.guard import Restart
+from tests.made_study import made_identity, made_record
 
 SCORES = [f"{name}_{kind}" for name in ("all", "old", "new") for kind in ("mean", "std")]
 COLUMNS = [
@@ -175,9 +179,26 @@ def check_frame(frame: Any, hashes: set[str]) -> None:
     assert list(frame["epochs"]) == [0, 1]
 
 
+def test_a_frame_holds_what_the_records_say_whatever_it_looks_like() -> None:
+    """A hash of digits, a row called NA, and published numbers for one of two data sets."""
+    rows = [
+        make_row([made_record(made_identity(resolve("simgcd", name)), 0.5, 0.5)], "NA")
+        for name in ("cub", "fashion-sample")
+    ]
+    facts = {"config_hash": "1234567890123456"}
+    rows = [replace(row, facts=row.facts | facts, commits=("123456789012",)) for row in rows]
+    frame = Sweep(rows, []).to_frame()
+    assert list(frame["config_hash"]) == ["1234567890123456"] * 2
+    assert list(frame["commits"]) == ["123456789012"] * 2
+    assert list(frame["variant"]) == ["NA", "NA"]
+    assert list(frame["seeds"]) == ["0", "0"]
+    assert list(frame["published_all"].notna()) == [True, False]
+    assert frame["published_lawful"][0] in (True, False)
+
+
 def test_methods_on_data_sets_with_seeds(squares_folder, tiny_settings, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    asked: dict[str, Any] = {"datasets": [str(squares_folder / "squares.csv")], "seeds": [0, 1]}
+    asked: dict[str, Any] = {"datasets": [squares_folder / "squares.csv"], "seeds": [0, 1]}
     asked |= {"methods": ["kmeans", "simgcd"], "settings": tiny_settings, "progress": False}
     first = sweep(**asked)
     assert [(row.facts["method"], row.facts["variant"]) for row in first.rows] == [
@@ -235,6 +256,9 @@ def test_a_study_in_memory_and_the_same_in_a_file(
         ({"methods": ["rpc"], "datasets": ["cup"]}, "'cup'"),
         ({"methods": ["rpc"], "datasets": ["cub"], "settings": {"train.epoch": 3}}, "train.epoch"),
         ({"methods": ["rpc"], "datasets": ["cub"], "settings": {"simgcd:train.lr": 3}}, "'simgcd'"),
+        ({"methods": ["rpc"], "datasets": ["cub"], "seeds": []}, "The list of seeds is empty"),
+        ({"methods": ["rpc"], "datasets": ["cub"], "seeds": [0, -1]}, "seed must be at least 0"),
+        ({"methods": ["rpc"], "datasets": ["cub"], "seeds": [0, 1.5]}, "seed must be a whole number"),
     ],
 )
 def test_what_cannot_be_run_is_said_in_a_sentence(

@@ -145,3 +145,7 @@ def test_another_network_is_refused_and_an_older_version_is_made_anew(
     manifest.write_text("{")
     with pytest.raises(InputError, match="cannot be read"):
         embedded(photos, network)
+    manifest.unlink()
+    with pytest.raises(InputError, match=r"holds shards but no manifest\.json"):
+        embedded(photos, network)
+    assert list((tmp_path / "e").glob("part-*"))  # nobody's work is thrown away without a word

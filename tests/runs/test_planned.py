@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,12 @@ from holotype.errors import InputError
 from holotype.machine.sealed import read_sealed
 from holotype.methods.rpc import RPC
 from holotype.runs.experiment import Experiment
-from holotype.runs.planned import Planned, plan_runs, run_planned
+from holotype.runs.planned import Planned, plan_runs, run_batch, run_planned
 from holotype.runs.prepared import Shelf
 from holotype.runs.record import Record
 from holotype.runs.records import Records
 from holotype.runs.settings import resolve
+from holotype.training.loop import Loop
 
 from .test_bench import bench as bench  # the fixture: the command on coloured squares
 from .test_bench import records_in
@@ -254,3 +257,21 @@ def test_the_places_of_runs_are_those_they_were_asked_for_in(tiny, plan) -> None
     planned = plan(*runs)
     assert [one.experiment for one in planned] == [runs[0], runs[2], runs[1]]
     assert [one.asked for one in planned] == [0, 2, 1]
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_run_that_failed_keeps_nothing_in_memory(tiny, plan, monkeypatch, at_once: int) -> None:
+    """The others need the room: of an error, a sweep remembers the sentence alone."""
+    loops: weakref.WeakSet[Loop] = weakref.WeakSet()
+    make = Loop.__init__
+
+    def noted(self: Loop, *given: Any, **named: Any) -> None:
+        make(self, *given, **named)
+        loops.add(self)
+
+    monkeypatch.setattr(Loop, "__init__", noted)
+    planned = plan(*(tiny("simgcd", seed=seed, train__lr=1e30) for seed in range(at_once)))
+    failed = run_batch(planned, Shelf())
+    assert ["the loss became" in str(error) for error in failed] == [True] * at_once
+    gc.collect()
+    assert not list(loops)

@@ -71,6 +71,18 @@ def test_a_run_whose_process_is_gone_is_dead(tmp_path):
     assert found.last_sign == "2024-05-06T07:08:09+00:00"
 
 
+@pytest.mark.parametrize("ended", ["", "stopped", "failed"])
+def test_one_that_is_begun_again_runs_before_its_first_word(tmp_path, ended):
+    """Reading images and weights takes a while; what the process before it left says nothing of it."""
+    run = begin(tmp_path)
+    leave_beat(run, phase="training", ended=ended)
+    with hold(run), beating(run):
+        found = status_of(run)
+        assert (found.state, found.phase, found.pid) == ("running", "starting", os.getpid())
+        tell(run, ended="failed", words="No space left.")  # one of several runs, while the others go on
+        assert (status_of(run).state, status_of(run).words) == ("failed", "No space left.")
+
+
 def test_one_that_died_before_its_first_word_is_dead_too(tmp_path):
     run = begin(tmp_path)
     facts = {"pid": NOBODY, "host": socket.gethostname(), "command": "x", "time": "2024-05-06T07:08:09+00:00"}
@@ -100,6 +112,14 @@ def test_a_finished_run_has_its_scores_whatever_else_was_left(tmp_path):
     (run / "heartbeat.json").unlink()
     assert status_of(run).state == "begun"
     assert "scores.json cannot be read" in status_of(run).words
+
+
+def test_files_that_go_while_somebody_looks_are_not_there(tmp_path, monkeypatch):
+    """A run that ends removes its heartbeat and its state."""
+    run, there = begin(tmp_path), Path.is_file
+    gone = ("heartbeat.json", "state.json")
+    monkeypatch.setattr(Path, "is_file", lambda path: path.name in gone or there(path))
+    assert (status_of(run).state, status_of(run).last_save) == ("begun", "")
 
 
 def test_a_discovery_goes_through_rounds(tmp_path):

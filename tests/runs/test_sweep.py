@@ -69,6 +69,12 @@ def test_seeds_share_no_settings() -> None:
     assert other.method.alpha != 0.9
 
 
+def test_every_seed_is_looked_at_and_one_that_stands_twice_is_one_run() -> None:
+    with pytest.raises(InputError, match=r"Row plain of .*: seed must be at least 0"):
+        experiments(study(seeds=[0, -1]), Ask())
+    assert [made.seed for made in experiments(study(), Ask(rows=["rpc"], seeds=[2, 0, 2]))] == [2, 0]
+
+
 def test_what_is_asked_for_wins_over_the_study() -> None:
     asked = Ask(rows=["rpc"], seeds=[7], changes=[Change("train.lr", "0.5")], cache_views="off")
     (made,) = experiments(study(settings={"train.lr": 0.2}), asked)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
+from holotype.data.store import ImageStore
 from holotype.errors import InputError
 from holotype.machine.plain import from_plain
 from holotype.machine.sealed import read_sealed
@@ -48,6 +51,25 @@ def test_it_says_what_it_said_before(trained) -> None:
     assert set(placed.kind) <= {"known", "novel"}
     assert placed.typicality.between(0, 1).all()
     assert placed.fits.mean() > 0.95
+
+
+def test_any_number_of_images_takes_the_same_memory(trained, monkeypatch) -> None:
+    """Of the parts of a stream, none that was read stays in memory."""
+    model, paths = load_trained(trained[0], "cpu"), list(trained[1].loop.table.path)
+    stores: weakref.WeakSet[ImageStore] = weakref.WeakSet()
+    decode = ImageStore.decode
+
+    def noted(*given, **named) -> ImageStore:
+        stores.add(store := decode(*given, **named))
+        return store
+
+    monkeypatch.setattr(ImageStore, "decode", noted)
+    monkeypatch.setattr("holotype.runs.trained.READ_AT_ONCE", 8)
+    gc.disable()
+    try:
+        assert [len(stores) for _ in model.stream(paths)] == [0] * (len(paths) // 8)
+    finally:
+        gc.enable()
 
 
 def test_loading_leaves_the_generator_alone(trained) -> None:

@@ -15,6 +15,7 @@ import torch
 
 from holotype.errors import InputError
 from holotype.methods import METHODS
+from holotype.methods.simgcd import SimGCD
 from holotype.training.progress import Stopped, StopRequest
 from holotype.training.state import read_facts
 
@@ -201,6 +202,26 @@ def test_who_looks_on_is_called_after_each_epoch_of_each_stage_and_changes_nothi
     watched.fit()
     assert seen == [(0, 1, watched.steps), (0, 2, 2 * watched.steps), (1, 1, 3 * watched.steps)]
     assert_equal_weights(weights(plain), weights(watched))
+
+
+class OneTerm(SimGCD):
+    """A method of somebody else, who knows nothing of the names in the log."""
+
+    def loss(self, batch, now):
+        return {"loss": sum(super().loss(batch, now).values())}
+
+    def diagnostics(self):
+        return {"epoch": self.classifier.v.new_tensor(-1.0)}
+
+
+def test_a_term_may_be_called_like_what_the_log_says_itself(world, tmp_path):
+    loop = world.loop(OneTerm, out=tmp_path)
+    loop.fit()
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["kind"], line["epoch"], line["loss"] > 0) for line in lines] == [
+        ("epoch", 0, True),
+        ("epoch", 1, True),
+    ]
 
 
 def test_before_epoch_offers_every_image_and_every_label(world):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
+import weakref
 
 import pytest
 import torch
@@ -216,6 +218,19 @@ def test_what_lies_elsewhere_is_fetched_ahead_and_is_the_same(kind, request):
         source.expect(request)
     source.close()  # a stop: what was announced is forgotten
     torch.testing.assert_close(features(source, views, rows=rows), whole)
+
+
+@pytest.mark.parametrize("kind", [FreshViews, CachedViews])
+def test_a_source_that_is_forgotten_keeps_nothing_in_memory(kind, world, cached):
+    """Not even until the garbage collector comes by: the next run looks for room before that."""
+    gc.disable()
+    try:
+        source = kind(world.store if kind is FreshViews else cached.cache, cached.encoder)
+        gone = weakref.ref(source)
+        del source
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_images_that_cannot_be_read_have_features_of_zero(fresh):

@@ -45,8 +45,9 @@ def command(argv: Sequence[str]) -> int:
 
 def _embed_slices(given: Any, folder: Path) -> int:
     from holotype.machine.engine import share
+    from holotype.models.config import lasting
     from holotype.runs.slice_folder import Wanted, prepare
-    from holotype.runs.slices import OLDER, EmbedSlice, Tally, embed_facts, embed_told, lasting
+    from holotype.runs.slices import OLDER, EmbedSlice, Tally, embed_facts, embed_told
 
     source, paths = stream_of(given)
     chosen = choose(given)

@@ -1,1 +1,1 @@
-"""Clustering of features: k-means, plain and semi-supervised."""
+"""Clustering of features, how many categories there are, and the scores."""

@@ -9,29 +9,27 @@ MIN_WEIGHT = 1e-3  # anchors whose partners weigh less in sum have nothing to be
 EPS = 1e-6
 
 
-def circular_fusion(z: Tensor, weight: Tensor, direction: int = -1, detach_source: bool = True) -> Tensor:
-    """Z' = (I + A) Z: z'_i = (1 - weight_i) z_i + weight_i z_{(i + direction) mod Q}.
+def circular_fusion(z: Tensor, weight: Tensor) -> Tensor:
+    """Z' = (I + A) Z: z'_i = (1 - weight_i) z_i + weight_i sg z_{(i - 1) mod Q}.
 
     weight = alpha * w_old; a row of weight 0 stays as it is. All rows are updated at once, so each receives
-    its neighbour's original. RPC takes the previous row (-1), InterLUDE the next (+1).
-    z: (Q, ...) rows in ring order. weight: (Q,). detach_source: the neighbour's row carries no gradient.
+    its neighbour's original, the previous row (InterLUDE takes the next).
+    z: (Q, ...) rows in ring order. weight: (Q,).
     """
-    neighbour = z.roll(-direction, 0)
-    neighbour = neighbour.detach() if detach_source else neighbour
     weight = weight.to(z.dtype).view(-1, *[1] * (z.ndim - 1))
-    return (1 - weight) * z + weight * neighbour
+    return (1 - weight) * z + weight * z.roll(1, 0).detach()
 
 
 def behaviour_alignment(
-    anchor_delta: Tensor, partner_delta: Tensor, weight: Tensor, labelled: Tensor, detach_target: bool = True
+    anchor_delta: Tensor, partner_delta: Tensor, weight: Tensor, labelled: Tensor
 ) -> Tensor:
-    """L_align = mean_i || Delta(l_i) - sum_j w_ij Delta'(u_ij) / sum_j w_ij ||^2.
+    """L_align = mean_i || sg Delta(l_i) - sum_j w_ij Delta'(u_ij) / sum_j w_ij ||^2.
 
     The mean runs over the labelled anchors whose partners weigh at least 1e-3 in sum; 0 where there is none.
     anchor_delta: (B, D), weak minus strong view of each anchor. partner_delta: (B, M, D), the same of its
     partners. weight: (B, M) w_old of the partners, 0 for a missing one. labelled: (B,) bool.
     """
-    target = full(anchor_delta.detach() if detach_target else anchor_delta)
+    target = full(anchor_delta.detach())
     weight = full(weight)
     total = weight.sum(-1)
     partner = (weight[..., None] * full(partner_delta)).sum(1) / (total + EPS)[:, None]

@@ -165,7 +165,13 @@ def tell(folder: Path | None, **facts: Any) -> None:
 
 def read_beat(folder: Path) -> Beat | None:
     """The last one; None where there is none."""
-    return HEARTBEAT.make(folder / FILE, Beat, every=False) if (folder / FILE).is_file() else None
+    file = folder / FILE
+    try:
+        return HEARTBEAT.make(file, Beat, every=False) if file.is_file() else None
+    except InputError:
+        if file.exists():
+            raise
+        return None  # its run ended in between
 
 
 def is_alive(pid: int, host: str, born: str = "", time: str = "") -> bool:

@@ -161,7 +161,7 @@ class RPC(SimGCD):
         group = torch.cat([z[:, :, None], gather_rows(z, partner)], dim=2)  # (2, B, 1 + M, D)
         alpha_w = F.pad(self.config.alpha * weight, (1, 0))  # labelled rows take nothing in
         rows = group.movedim(0, 2).flatten(0, 1)  # (B (1 + M), 2, D), in the order of the paper's batch
-        fused = circular_fusion(rows, alpha_w.flatten(), direction=-1).unflatten(0, alpha_w.shape)
+        fused = circular_fusion(rows, alpha_w.flatten()).unflatten(0, alpha_w.shape)
         change = fused[:, 1:, 0] - fused[:, 1:, 1]
         return behaviour_alignment(z[0] - z[1], change, weight, batch.labelled)
 

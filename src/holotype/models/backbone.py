@@ -146,7 +146,7 @@ def state_digest(state: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name in sorted(state):
         digest.update(name.encode())
-        digest.update(state[name].detach().cpu().contiguous().view(torch.uint8).numpy().data)
+        digest.update(state[name].detach().cpu().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -23,9 +23,8 @@ log = logging.getLogger("holotype")
 class CompiledBlocks:
     """The blocks of a trunk, compiled where they are; where that fails they run as they are, and a line says so."""
 
-    def __init__(self, trunk: Any, beside: Callable[[], None] | None = None) -> None:
-        """beside: undoes what else was compiled, where compilation fails."""
-        self.trunk, self.beside, self.proven = trunk, beside, False
+    def __init__(self, trunk: Any) -> None:
+        self.trunk, self.proven, self.undone = trunk, False, False
         for block in getattr(trunk, "blocks", ()):
             if block._compiled_call_impl is None:  # runs of a sweep share a trunk
                 block.compile(dynamic=False)
@@ -51,10 +50,9 @@ class CompiledBlocks:
         return found
 
     def undo(self) -> None:
+        self.undone = True
         for block in getattr(self.trunk, "blocks", ()):
             block._compiled_call_impl = None  # what nn.Module.compile sets
-        if self.beside:
-            self.beside()
 
 
 class CompiledTrunk(nn.Module):
@@ -66,17 +64,15 @@ class CompiledTrunk(nn.Module):
         self.normalise = torch.compile(normalise, dynamic=False)
         if is_patch_convolution(getattr(trunk.patch_embed, "proj", None)):
             trunk.patch_embed.proj = PatchProduct(trunk.patch_embed.proj)
-        self.blocks = CompiledBlocks(trunk, self._plain)
+        self.blocks = CompiledBlocks(trunk)
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
         return self.blocks.run(self._run, images)
 
-    def _plain(self) -> None:
-        self.normalise = normalise
-
     def _run(self, images: Tensor) -> Tensor:
-        tokens: Tensor = self.trunk(self.normalise(images, self.mean, self.std, self.dtype))
+        scale = normalise if self.blocks.undone else self.normalise
+        tokens: Tensor = self.trunk(scale(images, self.mean, self.std, self.dtype))
         return tokens
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from holotype.errors import InputError
@@ -43,6 +45,13 @@ class BackboneConfig:
     or the tag of arch says."""
     std: RGB | None = None
     """Standard deviation of the same, as in [0.229, 0.224, 0.225]."""
+
+
+def lasting(config: BackboneConfig) -> BackboneConfig:
+    """The same network by a name that is good in every folder: files by their absolute path."""
+    file = Path(config.name).expanduser()
+    known = config.name in ("embedded", "auto") or not file.is_file()
+    return config if known else replace(config, name=os.path.abspath(file))
 
 
 def as_rgb(name: str, value: Any) -> RGB:

@@ -67,11 +67,11 @@ class CompactOVA(nn.Module):
     and at the learning rates in use the heads saturate within a few epochs (seen on CUB).
     """
 
-    def __init__(self, dim: int, n_known: int, bias_init: float = 0.0) -> None:
+    def __init__(self, dim: int, n_known: int) -> None:
         super().__init__()
         self.mlp = mlp(dim, dim, dim, 128)
         self.classifier = CosineClassifier(128, n_known)
-        self.bias = nn.Parameter(torch.full((n_known,), float(bias_init)))
+        self.bias = nn.Parameter(torch.zeros(n_known))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(self.mlp(x)) / OVA_TEMPERATURE + self.bias

@@ -77,7 +77,7 @@ class Repository:
         content = self.read(CONFIG)
         try:
             if "architecture" in content:
-                return of_timm(content, self.name)
+                return of_timm(content)
             if clip := self.read(OPEN_CLIP):
                 return of_open_clip(clip, self.name)
             if "model_type" in content:

@@ -45,7 +45,7 @@ class Described:
     licence: str = ""
 
 
-def of_timm(content: Config, where: str) -> Described:
+def of_timm(content: Config) -> Described:
     """config.json as timm writes it."""
     cfg, settings = content.get("pretrained_cfg") or {}, dict(content.get("model_args") or {})
     base = str(content["architecture"]).partition(".")[0]

@@ -67,9 +67,11 @@ class WholeTail(nn.Module):
         x = tokens
         for i, block in enumerate(self.trained()):
             x = self.run(i, block, x)
-        x = self.norm(x)
-        x = self.pool(x) if self.attn_pool is None else self.attn_pool(x[:, self.pool_from :])
-        return self.fc_norm(x)
+        return self.fc_norm(self.pooled(self.norm(x)))
+
+    def pooled(self, x: Tensor) -> Tensor:
+        """The feature of the tokens after the last norm. (B, N, D) -> (B, D)."""
+        return self.pool(x) if self.attn_pool is None else self.attn_pool(x[:, self.pool_from :])
 
 
 class PoolTail(WholeTail):
@@ -78,14 +80,8 @@ class PoolTail(WholeTail):
     Its query is a parameter: W_k goes into it, and W_v onto the pooled row.
     """
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        x = tokens
-        for i, block in enumerate(self.trained()):
-            x = self.run(i, block, x)
-        return self.fc_norm(self.absorbed(self.norm(x)[:, self.pool_from :]))
-
-    def absorbed(self, x: Tensor) -> Tensor:
-        """attn_pool(x). (B, N, D) -> (B, D)."""
+    def pooled(self, x: Tensor) -> Tensor:
+        x = x[:, self.pool_from :]
         pool: Any = self.attn_pool
         by_head = (pool.num_heads, pool.head_dim)
         w_k, w_v = pool.kv.weight.unflatten(0, (2, *by_head))  # each (H, d, D)

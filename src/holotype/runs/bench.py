@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from holotype.runs.record import Record
 from holotype.runs.records import Key, Records
 from holotype.runs.study import Study, make_study, read_study
 from holotype.runs.sweep import Ask, Change, experiments, flags_study
-from holotype.runs.tables import Row, make_row, summarise, to_csv, to_markdown
+from holotype.runs.tables import TEXTS, Row, make_row, summarise, to_csv, to_markdown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,16 +45,17 @@ class Sweep:
 
         import pandas as pd
 
-        frame = pd.read_csv(io.StringIO(self.to_csv()))
-        texts = frame.select_dtypes(exclude=["number", "bool"]).columns
-        return frame.assign(**{name: frame[name].map(bare, na_action="ignore") for name in texts})
+        frame = pd.read_csv(
+            io.StringIO(self.to_csv()), dtype=dict.fromkeys(TEXTS, str), keep_default_na=False, na_values=[""]
+        )
+        return frame.assign(**{name: frame[name].map(bare, na_action="ignore") for name in TEXTS})
 
 
 def bench(
     study: Path | str | Mapping[str, Any] | None = None,
     *,
     methods: Sequence[str] = (),
-    datasets: Sequence[str] = (),
+    datasets: Sequence[str | os.PathLike[str]] = (),
     seeds: Sequence[int] | None = None,
     settings: Mapping[str, Any] | None = None,
     rows: Sequence[str] | None = None,
@@ -85,7 +87,7 @@ def bench(
 def _study(
     study: Path | str | Mapping[str, Any] | None,
     methods: Sequence[str],
-    datasets: Sequence[str],
+    datasets: Sequence[str | os.PathLike[str]],
     seeds: Sequence[int] | None,
 ) -> tuple[Study, bool]:
     """The study, and whether it has names of its own for its rows."""
@@ -95,7 +97,7 @@ def _study(
     if study is None:
         if not methods or not datasets:
             raise InputError("bench needs methods and datasets, or a study.")
-        return flags_study(methods, datasets, tuple(seeds or (0,))), False
+        return flags_study(methods, [os.fspath(one) for one in datasets], tuple(seeds or (0,))), False
     if methods or datasets:
         raise InputError("bench takes a study, or methods and datasets; leave out one of them.")
     return (

@@ -23,14 +23,13 @@ from holotype.machine.sealed import Broken, read_sealed, sealed
 from holotype.machine.sealed_table import read_table, write_table
 from holotype.models.backbone import Backbone
 from holotype.runs import embed
-from holotype.runs.embed import IMAGES_PER_SHARD, LARGEST_SHARD, MANIFEST
-from holotype.runs.shard_file import Embeddings, feature_column, features_in
+from holotype.runs.embed import IMAGES_PER_SHARD, LARGEST_SHARD
+from holotype.runs.shard_file import DECIDE, Embeddings, feature_column, features_in
+from holotype.runs.slice_folder import MANIFEST, is_begun
 from holotype.training.encode import Encoder
 
 FORMAT = "by content, 1"
 """Raised when parts of an older version can no longer be read."""
-DECIDE = ("backbone_digest", "image_size", "dim", "pool", "mean", "std")
-"""What the manifest says of the network, and what embeddings depend on."""
 
 log = logging.getLogger(__name__)
 
@@ -51,12 +50,7 @@ def embed_by_content(
     """
     each = IMAGES_PER_SHARD.get(compute.device.type, LARGEST_SHARD)
     _agree(folder, _facts(backbone) | {"images_per_shard": each})
-    n = len(table)
-    found = Embeddings(
-        np.zeros((n, backbone.dim), dtype=np.float32),
-        np.full(n, "", dtype=object),
-        np.full(n, "", dtype=object),
-    )
+    found = Embeddings.blank(len(table), backbone.dim)
     rows: dict[str, list[int]] = {}
     for row, own in enumerate(digest):
         rows.setdefault(own or f"row {row}", []).append(row)
@@ -115,7 +109,7 @@ def _agree(folder: Path, wanted: dict[str, Any]) -> None:
     """Write the manifest, or check that the one there is of the same network; what an older version wrote goes."""
     path = folder / MANIFEST
     try:
-        there = read_sealed(path) if path.is_file() else {}
+        there = read_sealed(path) if is_begun(folder) else {}
     except (Broken, OSError) as error:
         raise InputError(f"{path} cannot be read ({error}); remove {folder} and run again.") from error
     if isinstance(there, dict) and there.get("format") == FORMAT:

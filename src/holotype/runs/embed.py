@@ -33,12 +33,12 @@ from holotype.machine.heartbeat import tell
 from holotype.machine.sealed import Broken, read_sealed, sealed
 from holotype.models.backbone import Backbone
 from holotype.runs.shard_file import Embeddings, ShardFile
+from holotype.runs.slice_folder import MANIFEST, is_begun
 from holotype.training.encode import Encoder
 from holotype.training.progress import StopRequest
 
 FORMAT = 2
 """Raised when shards of an older version can no longer be read."""
-MANIFEST = "manifest.json"
 IMAGES_PER_SHARD = {"cpu": 512}
 """A stop loses at most one shard, and a large network on a CPU takes a minute for this one."""
 LARGEST_SHARD = 4096
@@ -77,12 +77,8 @@ def embed_table(
     """
     each = images_per_shard or IMAGES_PER_SHARD.get(compute.device.type, LARGEST_SHARD)
     each = _agree(folder, _facts(table, backbone) | {"images_per_shard": each})
-    shards = Shards(folder, each, relative_paths(table), stamps(list(table.path)))
-    found = Embeddings(
-        np.zeros((len(table), backbone.dim), dtype=np.float32),
-        np.full(len(table), "", dtype=object),
-        np.full(len(table), "", dtype=object),
-    )
+    shards = Shards(folder, each, relative(table.path, table.root), stamps(list(table.path)))
+    found = Embeddings.blank(len(table), backbone.dim)
     missing = {n: rows for n in range(len(shards)) if len(rows := shards.read(n, found))}
     if missing:
         encoder = encoder or Encoder(backbone, compute)
@@ -178,22 +174,13 @@ def network_facts(backbone: Backbone) -> dict[str, Any]:
     }
 
 
-def relative_paths(table: Table) -> list[str]:
-    """The paths as seen from the table's root; as they are where it has none."""
-    return relative(table.path, table.root)
-
-
 def _agree(folder: Path, wanted: dict[str, Any]) -> int:
     """Write the manifest, or check that the one there is of the same images and network; returns images per shard.
 
     What an older version wrote is embedded anew.
     """
     path = folder / MANIFEST
-    if not path.is_file():
-        if any(folder.glob("part-*.parquet")):
-            raise InputError(
-                f"{folder} holds shards but no {MANIFEST}, so nobody knows of what; remove the folder."
-            )
+    if not is_begun(folder):
         write_text(path, sealed(wanted))
         return int(wanted["images_per_shard"])
     try:

@@ -15,9 +15,9 @@ from holotype.data.paths import absolute
 from holotype.errors import InputError
 from holotype.machine.sealed import Broken, read_sealed
 from holotype.machine.sealed_table import read_table
-from holotype.runs.shard_file import features_in
+from holotype.runs.shard_file import DECIDE, features_in
+from holotype.runs.slice_folder import MANIFEST
 
-MANIFEST = "manifest.json"
 PART = re.compile(r"part-([0-9]+)\.parquet")
 NEEDED = ("backbone_digest", "image_size", "dim", "n", "root")
 """What a manifest of embeddings says, whatever else it does."""
@@ -84,8 +84,7 @@ class Parts:
     def check_network(self, wanted: dict[str, Any]) -> None:
         """Raise InputError unless the features are of this network. wanted: what decides them (embed.network_facts)."""
         name = self.facts.get("backbone")
-        decide = ("backbone_digest", "image_size", "dim", "pool", "mean", "std")
-        if any(self.facts.get(key) != wanted.get(key) for key in decide):
+        if any(self.facts.get(key) != wanted.get(key) for key in DECIDE):
             raise InputError(
                 f"{self.folder} holds embeddings of {name} at {self.facts['image_size']} pixels, and not of "
                 f"{wanted.get('backbone')} at {wanted.get('image_size')} with the same weights, pool and "

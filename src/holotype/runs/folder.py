@@ -21,8 +21,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from holotype.data.columns import bare, csv_text, guarded
 from holotype.errors import InputError
 from holotype.machine.files import write_text
@@ -30,6 +28,7 @@ from holotype.machine.regular import only_a_file
 from holotype.machine.sealed import Broken, read_sealed, sealed
 from holotype.runs.identity import Identity
 from holotype.runs.record import Record
+from holotype.runs.yaml_text import write_yaml
 
 IDENTITY, SCORES, PER_CLASS = "identity.json", "scores.json", "per_class.csv"
 
@@ -60,7 +59,7 @@ class RunFolder:
         )
 
     def write_config(self, config: dict[str, Any]) -> None:
-        write_text(self.path / "config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+        write_text(self.path / "config.yaml", write_yaml(config))
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """With a checksum."""

@@ -155,7 +155,7 @@ def run_batch(batch: Sequence[Planned], shelf: Shelf) -> list[Record | InputErro
             return [run_experiment(batch[0].experiment, shelf)]
         return run_together([run.experiment for run in batch], shelf)
     except InputError as error:
-        return [error] * len(batch)
+        return [error.alone()] * len(batch)  # the next ones need the room
 
 
 def batches(runs: Sequence[Planned], parallel: int, say: Say) -> Iterator[list[Planned]]:

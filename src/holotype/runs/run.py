@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from holotype.categories.agreement import Votes
 from holotype.categories.centres import Centres
 from holotype.categories.facts import Facts
 from holotype.categories.features import write_features
@@ -191,7 +192,9 @@ def finish(
     tell(folder.path, phase="placing")
     placed = place_own(loop, prediction, prepared.data.k, prepared.images.note)
     if told is not None and told.trainings is not None:
-        placed = dataclasses.replace(placed, alone=told.trainings.alone)
+        several = told.trainings
+        votes = Votes.of(several.together, prepared.data.k)
+        placed = dataclasses.replace(placed, alone=several.alone, votes=votes)
     if rest is not None:
         placed = place_rest(
             placed, rest, loop, prepared.backbone, folder.path / REST, run.experiment.progress

@@ -16,6 +16,8 @@ import numpy as np
 from holotype.machine.sealed_table import read_table, write_table
 
 TEXTS = ("problem", "note")
+DECIDE = ("backbone_digest", "image_size", "dim", "pool", "mean", "std")
+"""What the manifest of a folder says of the network, and what embeddings depend on."""
 
 log = logging.getLogger("holotype")
 
@@ -25,11 +27,17 @@ class Embeddings:
     """Every image of a table as the frozen backbone sees it."""
 
     features: np.ndarray
-    """(N, D) float32; zeros for images that could not be read."""
+    """(N, D) float32, or 16 bits in a part of a large collection; zeros for images that could not be read."""
     problem: np.ndarray
     """(N,) object str: why an image could not be used, "" if it could."""
     note: np.ndarray
     """(N,) object str: what was done to an unusual image, "" for most."""
+
+    @classmethod
+    def blank(cls, n: int, dim: int, dtype: type[np.floating] = np.float32) -> Embeddings:
+        """Of n images that are still to come."""
+        problem, note = np.full((2, n), "", dtype=object)
+        return cls(np.zeros((n, dim), dtype=dtype), problem, note)
 
     def of(self, rows: slice) -> Embeddings:
         """Those of consecutive images; what is written there is written here."""

@@ -167,11 +167,7 @@ def _begin(folder: Path, wanted: Wanted, each: int) -> dict[str, Any]:
 def _read(folder: Path, wanted: Wanted) -> dict[str, Any] | None:
     """The manifest, once it was compared; None where there is none, or an older version's, whose parts are removed."""
     path = folder / MANIFEST
-    if not path.is_file():
-        if any(folder.glob("part-*.parquet")):
-            raise InputError(
-                f"{folder} holds shards but no {MANIFEST}, so nobody knows of what; remove the folder."
-            )
+    if not is_begun(folder):
         return None
     try:
         there = read_sealed(path)
@@ -188,6 +184,16 @@ def _read(folder: Path, wanted: Wanted) -> dict[str, Any] | None:
         return None
     _compare(folder, differs if each >= 1 else [*differs, "the size of a shard"])
     return dict(there)
+
+
+def is_begun(folder: Path) -> bool:
+    """Whether a manifest is there; InputError where shards are there without one."""
+    there = (folder / MANIFEST).is_file()
+    if not there and any(folder.glob("part-*.parquet")):
+        raise InputError(
+            f"{folder} holds shards but no {MANIFEST}, so nobody knows of what; remove the folder."
+        )
+    return there
 
 
 def _changed(there: Mapping[str, Any], now: Planned) -> list[str]:

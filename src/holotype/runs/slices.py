@@ -7,9 +7,8 @@ that is there is looked at: images whose files have changed since are embedded a
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +76,7 @@ class EmbedSlice:
     def __call__(self, number: int, advance: Advance = lambda more: None) -> Tally:
         paths = read_slice(Path(self.folder) / PLAN, number)
         part = ShardFile(part_file(Path(self.folder), number), relative(paths, self.root), stamps(paths))
-        found = Embeddings(
-            np.zeros((len(paths), self.dim), dtype=np.float16),
-            np.full(len(paths), "", dtype=object),
-            np.full(len(paths), "", dtype=object),
-        )
+        found = Embeddings.blank(len(paths), self.dim, np.float16)
         rows = part.read(found)
         last = len(paths) - len(rows)
         if len(rows):
@@ -142,10 +137,3 @@ def embed_facts(backbone: Backbone) -> dict[str, Any]:
 def embed_told() -> dict[str, str]:
     """Those of them that must be equal."""
     return {key: words for key, words in TOLD.items() if key not in ("images", "n")}
-
-
-def lasting(config: BackboneConfig) -> BackboneConfig:
-    """The same network by a name that is good in every folder: files by their absolute path."""
-    file = Path(config.name).expanduser()
-    known = config.name in ("embedded", "auto") or not file.is_file()
-    return config if known else replace(config, name=os.path.abspath(file))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from holotype.machine.sealed import Broken, read_sealed
 
 State = Literal["running", "stopped", "failed", "dead", "finished", "begun"]
 """dead: it neither ended nor lives. begun: nobody works on it, and nobody can say why not."""
-IDENTITY, SCORES, STATE, METRICS = "identity.json", "scores.json", "state.json", "metrics.jsonl"
+IDENTITY, SCORES, STATE = "identity.json", "scores.json", "state.json"
 ROUNDS = "rounds"
 SCORED = ("all", "old", "new")
 
@@ -96,6 +97,8 @@ def status_of(folder: Path) -> Status:
     beat, holder = read_beat(folder), read_holder(folder)
     done = max((int(n.name) for n in _rounds(folder) if (n / SCORES).is_file()), default=0)
     known = Status(str(folder), kind, "begun", round=done, last_save=_last_save(folder))
+    if beat is not None and holder is not None and _follows(holder, beat):
+        beat = None
     lives = holder is not None and is_alive(holder.pid, holder.host, time=beat.time if beat else holder.time)
     if beat is not None:
         told = _of_beat(known, beat)
@@ -110,6 +113,12 @@ def status_of(folder: Path) -> Status:
     if holder is not None:
         return dataclasses.replace(_of_holder(known, holder), state="dead")
     return known
+
+
+def _follows(holder: Holder, beat: Beat) -> bool:
+    """Has a process that lives taken the folder after the one that left the beat?"""
+    same = (holder.pid, holder.host) == (beat.pid, beat.host)
+    return not same and is_alive(holder.pid, holder.host, time=holder.time)
 
 
 def _of_beat(known: Status, beat: Beat) -> Status:
@@ -162,8 +171,10 @@ def _rounds(folder: Path) -> list[Path]:
 
 def _last_save(folder: Path) -> str:
     """When a state was written that is still there."""
-    states = [place / STATE for place in (folder, *_rounds(folder))]
-    times = [_changed(file) for file in states if file.is_file()]
+    times = []
+    for place in (folder, *_rounds(folder)):
+        with contextlib.suppress(FileNotFoundError):  # a run that ends removes its own
+            times.append(_changed(place / STATE))
     return max(times, default="")
 
 

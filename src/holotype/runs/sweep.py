@@ -5,7 +5,6 @@ A study selects its records by what its rows resolve to, not by names: one that 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,7 +62,12 @@ def chosen_rows(study: Study, ask: Ask) -> list[StudyRow]:
     rows = list(study.rows.values()) if ask.rows is None else pick_rows(study, ask.rows)
     if not rows:
         raise InputError(f"--rows names no row; the rows of {study.name} are {', '.join(study.rows)}.")
-    return rows if ask.seeds is None else [replace(row, seeds=tuple(ask.seeds)) for row in rows]
+    if ask.seeds is None:
+        return rows
+    seeds = tuple(dict.fromkeys(ask.seeds))  # one that stands twice is no second run
+    if not seeds:
+        raise InputError("The list of seeds is empty; give whole numbers, or leave it out.")
+    return [replace(row, seeds=seeds) for row in rows]
 
 
 def experiments(study: Study, ask: Ask, *, label: bool = True) -> list[Experiment]:
@@ -77,9 +81,9 @@ def experiments(study: Study, ask: Ask, *, label: bool = True) -> list[Experimen
     for dataset in dict.fromkeys(dataset for row in rows for dataset in row.datasets):
         for row in rows:
             if dataset in row.datasets:
-                first = resolve_row(study, row, dataset, ask, changes[row.name])
-                first.label = row.name if label else None
-                made += [replace(copy.deepcopy(first), seed=seed) for seed in row.seeds]
+                for seed in row.seeds:
+                    one = resolve_row(study, replace(row, seeds=(seed,)), dataset, ask, changes[row.name])
+                    made.append(replace(one, label=row.name if label else None))
     return made
 
 

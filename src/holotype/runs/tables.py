@@ -19,6 +19,8 @@ from holotype.runs.record import Record
 APART = ("dataset", "method", "variant", "mode", "epochs", "backbone", "train_blocks", "config_hash")
 """Facts of a row. Runs of different hashes are never averaged."""
 SCORES = ("all", "old", "new")
+TEXTS = ("dataset", "method", "variant", "mode", "backbone", "config_hash", "seeds", "commits", "hardware")
+"""Columns of the table for programs that are no numbers, though a hash may look like one."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,8 @@ def published_cells(published: Published | None) -> list[str]:
     return [f"{value:.1f}{star}" for value in (published.all, published.old, published.new)]
 
 
-def footnotes(rows: Sequence[Row], *, caveats: bool = True) -> list[str]:
-    """What must be said below a table of these rows. caveats: also of their backbones."""
+def footnotes(rows: Sequence[Row]) -> list[str]:
+    """What must be said below a table of these rows."""
     notes = [
         "All, Old, New: per cent of the unlabelled training images, one global assignment, last epoch; "
         "mean ± standard deviation (ddof 1) over n seeds."
@@ -143,7 +145,7 @@ def footnotes(rows: Sequence[Row], *, caveats: bool = True) -> list[str]:
             r"\* cannot be right as printed: All differs from r Old + (1 - r) New by more than rounding, "
             "r being the share of known-class images among the unlabelled ones."
         )
-    told = {row.facts["backbone"]: row.caveat for row in rows if row.caveat and caveats}
+    told = {row.facts["backbone"]: row.caveat for row in rows if row.caveat}
     notes += [f"Backbone {name}: {caveat}" for name, caveat in sorted(told.items())]
     return [line for note in notes for line in (note, "")][:-1]
 

@@ -21,7 +21,7 @@ from holotype.training.turns import train_in_turns
 
 
 def run_together(experiments: Sequence[Experiment], shelf: Shelf | None = None) -> list[Record | InputError]:
-    """The same for several runs at once; one that fails does not end the others, and its error takes its place.
+    """Train, score and write several runs at once; of one that fails the error takes its place, and the others go on.
 
     They must share data, backbone, device, precision and store, and use one process each.
     """
@@ -67,9 +67,9 @@ def _run_together(
 
 
 def _failed(experiment: Experiment, error: InputError) -> InputError:
-    """Also in the heartbeat of the run: the others go on."""
+    """Also in the heartbeat of the run: the others go on, and need the room."""
     tell(experiment.folder, ended="failed", words=str(error))
-    return error
+    return error.alone()
 
 
 def check_sharing(experiments: Sequence[Experiment]) -> None:

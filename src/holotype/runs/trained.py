@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +33,7 @@ from holotype.machine.regular import read_bytes
 from holotype.machine.sealed import sealed
 from holotype.methods import Method, check_named, find_method
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
+from holotype.models.config import lasting
 from holotype.runs.experiment import Experiment
 from holotype.runs.sheet import FILE, WEIGHTS, Sheet
 from holotype.training.encode import PREDICTED_AT_ONCE, Encoder
@@ -162,7 +162,8 @@ def save_trained(
     }
     stored |= {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     weights = save(stored)
-    name = _lasting_name(experiment.backbone.name, backbone)
+    config = lasting(experiment.backbone)
+    name = backbone.name if config.name == "auto" else config.name
     sheet = Sheet(
         run_id=run_id,
         known=tuple(known),
@@ -170,7 +171,7 @@ def save_trained(
         method_name=experiment.method_name,
         method=dataclasses.asdict(method.config),
         task=method.task,
-        backbone=dataclasses.replace(experiment.backbone, name=name, image_size=backbone.image_size),
+        backbone=dataclasses.replace(config, name=name, image_size=backbone.image_size),
         digest=backbone.digest,
         licence=backbone.licence,
         double=experiment.train.precision == "fp64",
@@ -178,14 +179,6 @@ def save_trained(
     )
     write_bytes(folder / WEIGHTS, weights)
     write_text(folder / FILE, sealed(sheet.as_dict()))
-
-
-def _lasting_name(name: str, backbone: Backbone) -> str:
-    """What finds the backbone again from any folder: files by their absolute path."""
-    if name == "auto":
-        return backbone.name
-    file = Path(name).expanduser()
-    return os.path.abspath(file) if name != "embedded" and file.is_file() else name
 
 
 def load_trained(folder: Path | str, device: str = "auto") -> Trained:

@@ -1,1 +1,1 @@
-"""The only training loop, its state on disk, and the gathering of several processes."""
+"""The only training loop: its steps, its views, its state on disk, and several runs in turn."""

@@ -33,16 +33,13 @@ class Ahead:
         self.make, self.device, self.depth = make, device, depth
         self._copy = _SideCopy(device) if device.type == "cuda" else None
         threaded = self._copy is not None if thread is None else thread
-        # It starts its thread with the first request.
+        # It starts its thread with the first request, and ends it when nobody has this object any more.
         self._pool = ThreadPoolExecutor(1, "holotype-ahead") if threaded else None
         self._requests: deque[Any] = deque()
         self._coming: deque[Future[tuple[Tensor, torch.cuda.Event | None]]] = deque()
-        self._closed = False
 
     def expect(self, request: Any) -> None:
         """Queue a request; never blocks."""
-        if self._closed:
-            raise RuntimeError("expect() after close()")
         self._requests.append(request)
         self._fill()
 
@@ -72,13 +69,6 @@ class Ahead:
             future.cancel()
         wait(self._coming)
         self._coming.clear()
-
-    def close(self) -> None:
-        """Drop what is queued and end the thread. May be called twice."""
-        self._closed = True
-        self.drop()
-        if self._pool is not None:
-            self._pool.shutdown()
 
     def _fill(self) -> None:
         """Hand requests to the thread, as many as may wait."""

@@ -35,8 +35,9 @@ class Captured:
     def __init__(self, function: Callable[[Inputs], Tensor], inputs: Inputs, state: Iterable[Tensor]) -> None:
         self.inputs = {name: value.clone() for name, value in inputs.items()}
         self.sizes = {name: value.shape for name, value in inputs.items()}
-        self.graph, self.stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-        with undone(state):
+        # a graph is captured on the current GPU, and of tensors on another one it would hold nothing
+        with torch.cuda.device(next(iter(inputs.values())).device), undone(state):
+            self.graph, self.stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
             self._warm_up(function)
             self._forget_workspaces()
             # other loops of this process may be working on other streams

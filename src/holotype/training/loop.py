@@ -249,9 +249,8 @@ class Loop:
         lr = rate_told(self.step.optimiser, self.config.warmup, at)
         entry = {"stage": stage.name, "epoch": epoch, "counter": self.position.counter, "lr": lr}
         watched = {name: float(value) for name, value in self.method.diagnostics().items()}
-        self.journal.write(
-            kind="epoch", **entry, loss=sum(means.values()), **means, **watched, seconds=self.seconds()
-        )
+        own = {"kind": "epoch", **entry, "loss": sum(means.values()), "seconds": self.seconds()}
+        self.journal.write(**{**own, **means, **watched, **own})  # a method may use our names
         last = epoch + 1 == epochs
         if self.score and not last and (epoch + 1) % self.config.eval_every == 0 and self.method.scores_early:
             scores = self.score(self.predict())

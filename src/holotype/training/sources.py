@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -34,8 +35,6 @@ Key = tuple[int | str, ...]
 class Source(Protocol):
     """What the loop asks of a source. V views, B images in a batch, b of them on this process."""
 
-    mode: str
-    """As it stands in records."""
     encoder: Encoder
     stage: Stage
     """Whose views these are."""
@@ -84,9 +83,10 @@ class FreshViews:
     def __init__(self, store: ImageStore, encoder: Encoder, stage: Stage | None = None) -> None:
         """stage: whose views these are; by default the last, as which images are placed after training."""
         self.store, self.encoder, self.stage = store, encoder, stage or encoder.last
-        self.mode = "exact" if self.stage.needs == "tokens" else "images"
         self.on_device = store.device.type == encoder.device.type
-        self.ahead = Ahead(self._cut, encoder.device)
+        self.cut = cut = partial(store.cut, pin=encoder.device.type == "cuda")
+        # no method of this object: a ring of references would keep the images until a garbage collector comes by
+        self.ahead = Ahead(lambda request: cut(*request), encoder.device)
 
     def draw(self, rows: Tensor, views: Views, key: Key) -> list[Cuts]:
         steps, batch = rows.shape
@@ -134,15 +134,12 @@ class FreshViews:
 
     def centre(self, rows: Tensor) -> Tensor:
         crops = centre_crops(self.store.height[rows], self.store.width[rows], self.store.size)
-        images = self.store.crop(rows, crops) if self.on_device else self._cut((rows, crops))
+        images = self.store.crop(rows, crops) if self.on_device else self.cut(rows, crops)
         inputs = self.encoder.inputs(images.to(self.encoder.device), self.stage.needs)
         return self.encoder.embed(inputs, self.stage)
 
     def owner(self, rows: Tensor) -> Tensor:
         return torch.arange(len(rows)) % world_size()
-
-    def _cut(self, request: tuple[Tensor, Crops]) -> Tensor:
-        return self.store.cut(*request, pin=self.encoder.device.type == "cuda")
 
     def close(self) -> None:
         self.ahead.drop()
@@ -152,7 +149,7 @@ class CachedViews:
     """Token cache: a view is one of the M weak or S strong views of the image that the trunk has seen already."""
 
     def __init__(self, cache: TokenCache, encoder: Encoder, stage: Stage | None = None) -> None:
-        self.cache, self.encoder, self.mode = cache, encoder, cache.mode
+        self.cache, self.encoder = cache, encoder
         self.stage, self.shared = stage or encoder.last, cache.shards is not None
         self.on_device = cache.tokens.device.type == encoder.device.type
         self.ahead = Ahead(cache.take, encoder.device)
