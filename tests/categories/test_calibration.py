@@ -121,9 +121,9 @@ def test_odd_collections() -> None:
 def test_parts_and_samples_change_little(monkeypatch) -> None:
     given = world()
     whole = calibrate(*given[:3], K).probability
-    monkeypatch.setattr("holotype.categories.calibration.CHUNK", 7)
+    monkeypatch.setattr("holotype.categories.opinion.CHUNK", 7)
     np.testing.assert_allclose(calibrate(*given[:3], K).probability, whole, atol=1e-9)
-    monkeypatch.setattr("holotype.categories.calibration.LEARN_FROM", 500)
+    monkeypatch.setattr("holotype.categories.opinion.LEARN_FROM", 500)
     assert np.abs(calibrate(*given[:3], K).probability - whole).mean() < 0.1
 
 

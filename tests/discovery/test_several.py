@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -73,10 +74,16 @@ def test_the_model_that_is_kept_counts_categories_as_the_outcome_does(three: Pat
 
 def test_a_stopped_round_goes_on_with_as_many(run, squares_folder, small, three, monkeypatch) -> None:
     table = load_table(squares_folder / "squares.csv")
+
+    def ended(request):
+        request.number = signal.SIGTERM
+        return pressed(request)
+
     with monkeypatch.context() as patch:
-        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
-        with pytest.raises(Stopped):
+        patch.setattr("holotype.training.progress.StopRequest.__enter__", ended)
+        with pytest.raises(Stopped) as stop:
             discover_table(table, small(seeds=3, seed=5), run, progress=False)
+    assert stop.value.number == signal.SIGTERM
     own = run / "rounds" / "2"
     assert kept_seeds(own) == (5, 6, 7)
     assert all((own / "trainings" / str(seed) / "state.json").is_file() for seed in (5, 6, 7))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from holotype.categories.agreement import Training, Votes, agree
 from holotype.categories.facts import Facts
 from holotype.categories.relations import Described
 from holotype.data.sources import load_table
@@ -48,6 +50,14 @@ def test_new_categories_are_numbered_by_size_and_empty_ones_come_last() -> None:
     category = np.array([0, 1, 4, 4, 2, -1])
     assert name_categories(category, ("a", "b"), 5) == ["a", "b", "new-02", "new-03", "new-01"]
     assert name_categories(np.array([0, 1]), ("a", "b"), 2) == ["a", "b"]
+
+
+def test_images_that_cannot_be_read_have_no_features_and_the_loop_keeps_its_own() -> None:
+    loop = SimpleNamespace(features=torch.zeros(6, 2), table=small_table())
+    own = place_own(loop, placed([0, 1, 2, 2, 2, -1]).said, 3, np.full(6, "", dtype=object))
+    assert np.isnan(own.features).all(1).tolist() == [False] * 5 + [True]
+    assert own.features.dtype == np.float32
+    assert torch.equal(loop.features, torch.zeros(6, 2))
 
 
 def test_a_run_that_found_nothing_says_so() -> None:
@@ -144,6 +154,35 @@ def test_a_second_opinion_finds_what_the_method_was_sure_of() -> None:
     for category in found.categories:
         truth = 1 - wrong.get(category.id, 0) / category.n
         assert category.purity_low <= truth <= category.purity_high
+
+
+@pytest.mark.parametrize("labelled", [24, 6])
+def test_an_image_that_trainings_are_divided_about_is_less_likely_right(labelled: int) -> None:
+    given, embedded = many(labelled)
+    category = given.said.category.numpy()
+    divided = np.array([41, 42, 43])  # none of them has a label
+    other = category.copy()
+    other[divided] = (category[divided] + 1) % 3
+    every, told = np.arange(60), Told("r", Facts(), embedded=embedded)
+
+    def likely(*voices: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        each = [Training(one[rows], np.full(len(rows), 0.9)) for one in voices]
+        votes = Votes.of(agree(each, 2, 3), 3).spread(rows, 60)
+        cast = dataclasses.replace(given, votes=votes)
+        return put_together(cast, ["a", "b", "new-01"], told).images.probability.to_numpy()
+
+    agreed, torn = (
+        likely(category, category, category, rows=every),
+        likely(category, category, other, rows=every),
+    )
+    assert (torn[divided] < agreed[divided] - 0.03).all()
+    others = np.setdiff1d(every, divided)
+    assert torn[others] == pytest.approx(agreed[others])
+    # nobody has voted about images that were not trained on
+    plain = put_together(given, ["a", "b", "new-01"], told).images.probability.to_numpy()
+    half = likely(category, category, other, rows=every[::2])
+    assert half[1::2] == pytest.approx(plain[1::2])
+    assert half[::2] == pytest.approx(torn[::2])
 
 
 def test_too_few_labels_for_an_opinion_are_told_and_nothing_is_promised() -> None:

@@ -13,6 +13,7 @@ from holotype.methods import Prediction
 from holotype.runs.trainings import Trainings, seeds_in_words
 
 TRUE = np.repeat(np.arange(4), 10)
+EMBEDDED = np.eye(4, 6)[TRUE] + 0.1 * np.random.default_rng(0).normal(size=(40, 6))
 
 
 def table() -> Table:
@@ -28,7 +29,7 @@ def test_the_images_lie_where_most_trainings_have_them() -> None:
     swapped = np.where(TRUE == 2, 3, np.where(TRUE == 3, 2, TRUE))
     strayed = np.where(np.arange(40) == 39, 0, TRUE)
     each = [said(TRUE, 0.2), said(swapped, 0.4), said(strayed, 0.6)]
-    found = Trainings.of((4, 5, 6), each, table(), 4, ("rpc",))
+    found = Trainings.of((4, 5, 6), each, table(), 4, ("rpc",), EMBEDDED)
     outcome = found.prediction(each)
     assert found.together.agreed == pytest.approx([1, 1, 0.975])
     assert found.alone is each[found.together.carrier]
@@ -38,9 +39,22 @@ def test_the_images_lie_where_most_trainings_have_them() -> None:
     assert outcome.probability[39] == pytest.approx(2 / 3)
 
 
+def test_the_second_opinion_has_a_say_where_votes_are_divided() -> None:
+    """Three of five trainings put the last image elsewhere; it looks like the others of its category."""
+    strayed = np.where(np.arange(40) == 39, 0, TRUE)
+    each = [said(strayed if i < 3 else TRUE, 0.5) for i in range(5)]
+    found = Trainings.of(range(5), each, table(), 4, ("rpc",), EMBEDDED)
+    assert found.prediction(each).category.tolist() == TRUE.tolist()
+    assert found.prediction(each).probability[39] == pytest.approx(2 / 5)
+    misleading = EMBEDDED.copy()
+    misleading[39] = EMBEDDED[0]
+    kept = Trainings.of(range(5), each, table(), 4, ("rpc",), misleading)
+    assert kept.prediction(each).category.tolist() == strayed.tolist()
+
+
 def test_categories_say_how_often_they_come_back_by_their_free_images() -> None:
     each = [said(TRUE, 0.5), said(np.where(TRUE == 3, 2, TRUE), 0.5), said(TRUE, 0.5)]
-    found = Trainings.of((0, 1, 2), each, table(), 4, ("rpc", "uno"))
+    found = Trainings.of((0, 1, 2), each, table(), 4, ("rpc", "uno"), EMBEDDED)
     ids = ["a", "b", "new-01", "new-02"]
     categories = [Category(id, id, "known" if id in "ab" else "novel", 10) for id in ids]
     found.set_returns(categories, ids)

@@ -9,14 +9,14 @@ Where that ends depends on the training that the first matching is to. So each o
 whose winning votes sum to most.
 
 One training carries the model, for images that come later: the one that agrees with the outcome on most images. The
-indices of the outcome are its own.
+indices of the outcome are its own. A second opinion may move images afterwards (weighing.py).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -51,8 +51,38 @@ class Agreement:
     """(N,) of the votes that the category has; NaN where an image is placed nowhere."""
     trainings: np.ndarray
     """(S, N) the category of each image in each training, by the carrier's counting."""
+    weight: np.ndarray
+    """(S, N) of each training's vote for an image."""
     agreed: np.ndarray
     """(S,) share of the images that each training places where the outcome does."""
+
+
+@dataclass(frozen=True)
+class Votes:
+    """For the images of a collection, of which trainings may have seen some only."""
+
+    together: Agreement
+    k: int
+    at: np.ndarray
+    """(N,) row of each image among those that were trained on, -1 = nobody has voted."""
+
+    @classmethod
+    def of(cls, together: Agreement, k: int) -> Votes:
+        """Of a collection that was trained on as a whole."""
+        return cls(together, k, np.arange(len(together.category)))
+
+    def spread(self, rows: np.ndarray, n: int) -> Votes:
+        """The same among n images, where `rows` are those that were trained on."""
+        at = np.full(n, -1)
+        at[rows] = self.at
+        return replace(self, at=at)
+
+    def shares(self, images: np.ndarray) -> np.ndarray:
+        """(n, k) share of the votes for some images that each category has; NaN where nobody has voted."""
+        rows, trainings, weight = self.at[images], self.together.trainings, self.together.weight
+        cast = _votes(list(trainings[:, rows]), list(weight[:, rows]), self.k)
+        total = np.where(rows >= 0, cast.sum(axis=1), np.nan)
+        return np.asarray(cast / np.maximum(total, LEAST)[:, None])
 
 
 def agree(trainings: Sequence[Training], n_known: int, k: int) -> Agreement:
@@ -74,6 +104,7 @@ def agree(trainings: Sequence[Training], n_known: int, k: int) -> Agreement:
         rename(outcome, back, k),
         np.where(placed, votes.max(axis=1) / np.maximum(votes.sum(axis=1), LEAST), np.nan),
         np.stack([rename(one, back, k) for one in named]),
+        np.stack(weight),
         agreed,
     )
 

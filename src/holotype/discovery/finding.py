@@ -64,7 +64,7 @@ def run_round(round: Round) -> None:
     check_embedded(round.table, embedded.features, round.out)
     k, count = choose_k(round, embedded.features)
     check_enough(round.active, k)
-    round.long_tail, round.sizes = choose_sizes(round.config, round.active, embedded.features)
+    round.long_tail, round.sizes = choose_sizes(round.config, round.drawn, embedded.features)
     if round.sizes:
         log.info(round.sizes)
     find_categories(round, embedded, k, count)
@@ -136,7 +136,7 @@ def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEsti
         )
     sample = dataclasses.replace(table.take(rows), truth=None)  # training is not scored on its way
     with round.clock.step("training"):
-        trained = train_round(round, sample, k)
+        trained = train_round(round, sample, k, embedded.features[rows])
     with round.clock.step("placing"):
         about = Facts(
             title=table.name,
@@ -168,8 +168,8 @@ def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEsti
         clear(round.own)
 
 
-def train_round(round: Round, sample: Table, k: int) -> Outcome:
-    """Train on the images of the sample, with one seed or several."""
+def train_round(round: Round, sample: Table, k: int, embedded: np.ndarray) -> Outcome:
+    """Train on the images of the sample, with one seed or several. embedded: their features of the frozen backbone."""
     data, backbone, asked = Data(sample, k), round.chosen.backbone, methods_of(round.config)
     methods, remarks = fitting(asked, data, backbone, long_tail=round.long_tail)
     seeds = choose_seeds(round, sample)
@@ -184,7 +184,7 @@ def train_round(round: Round, sample: Table, k: int) -> Outcome:
             "where they agree (--seeds 1 trains once)."
         )
     experiments = [make_experiment(round, sample, k, method) for method in methods]
-    return train(experiments, seeds, Shelf(data=data, backbone=backbone), sample, k)
+    return train(experiments, seeds, Shelf(data=data, backbone=backbone), sample, k, embedded)
 
 
 def choose_seeds(round: Round, sample: Table) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """Several trainings of a round that differ in their seed, side by side: they share the images and the token cache, and
 take turns step by step. Where there are several methods, the first seed is that of the first, the second that of the
-second, and so on in turn. The images are placed where they agree (categories/agreement.py).
+second, and so on in turn. The images are placed where they agree (categories/agreement.py), and where a second opinion
+agrees with them (categories/weighing.py).
 
 `--seeds auto` asks the clock: fifteen where the steps of one training take ten seconds at most, nine where they take
 half a minute, five where they take a minute, three where they take two, else one. Collections of fewer than a hundred
@@ -19,6 +20,8 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from holotype.data.table import Table
 from holotype.errors import InputError, Stopped
@@ -77,10 +80,15 @@ class Outcome:
 
 
 def train(
-    experiments: Sequence[Experiment], seeds: Sequence[int], shelf: Shelf, table: Table, k: int
+    experiments: Sequence[Experiment],
+    seeds: Sequence[int],
+    shelf: Shelf,
+    table: Table,
+    k: int,
+    embedded: np.ndarray,
 ) -> Outcome:
     """Train with each of the seeds. experiments: of the round, one a method; their folder is its own. table: the
-    images."""
+    images. embedded: (N, D) their features of the frozen backbone."""
     if len(seeds) == 1:
         run = begin(dataclasses.replace(experiments[0], seed=seeds[0]), shelf)
         assert isinstance(run, Run)  # a finished round is not run again
@@ -88,7 +96,7 @@ def train(
     own = experiments[0].folder
     runs, said = train_side_by_side(experiments, seeds, shelf)
     methods = tuple(experiment.method_name for experiment in experiments)
-    trainings = Trainings.of(seeds, said, table, k, methods)
+    trainings = Trainings.of(seeds, said, table, k, methods, embedded)
     carrier = runs[trainings.together.carrier]
     return Outcome(give_home(carrier, own), trainings.prediction(said), trainings)
 
@@ -108,8 +116,8 @@ def train_side_by_side(
         assert isinstance(run, Run)  # only the round is ever finished
         runs.append(run)
     ends = train_in_turns({f"seed {run.experiment.seed}": run.loop for run in runs}, fewer="--seeds")
-    if stopped := [str(end.outcome) for end in ends.values() if isinstance(end.outcome, Stopped)]:
-        raise Stopped(stopped[0])
+    if stopped := [end.outcome for end in ends.values() if isinstance(end.outcome, Stopped)]:
+        raise stopped[0]
     return runs, [ends[f"seed {seed}"].prediction() for seed in seeds]
 
 

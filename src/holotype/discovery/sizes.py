@@ -21,7 +21,7 @@ OTHER = {True: "no", False: "yes"}
 def choose_sizes(config: DiscoverConfig, table: Table, features: np.ndarray) -> tuple[bool, str]:
     """Whether different sizes are expected, and a sentence; "" for methods that expect nothing.
 
-    table: with the images that take part. features: (N, D) of the frozen backbone.
+    table: with the images that take part and the labels that speak for sizes. features: (N, D) of the frozen backbone.
     """
     if config.long_tail != "auto":
         told = "different" if config.long_tail == "yes" else "equal"

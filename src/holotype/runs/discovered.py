@@ -52,18 +52,20 @@ def put_together(placed: Placed, ids: list[str], told: Told) -> Discovery:
 
 
 def with_opinion(placed: Placed, embedded: np.ndarray | None) -> Placed:
-    """With what the frozen features say of every place. embedded: (N, D), None where nobody has them."""
+    """With what the frozen features, and the votes of several trainings, say of every place. embedded: (N, D), None
+    where nobody has them."""
     if embedded is None:
         return placed
     target = np.where(placed.fixed, placed.table.target, -1)
-    opinion = calibrate(embedded, placed.category, target, placed.k, units(placed.table))
+    unit = units(placed.table)
+    opinion = calibrate(embedded, placed.category, target, placed.k, unit, placed.votes)
     return dataclasses.replace(placed, opinion=opinion)
 
 
 def learn_curve(placed: Placed, embedded: np.ndarray | None) -> tuple[tuple[float, float], ...]:
     """What the scores of the model that is kept are worth: it alone places the images that come later."""
     if placed.alone is not None:
-        placed = with_opinion(dataclasses.replace(placed, said=placed.alone), embedded)
+        placed = with_opinion(dataclasses.replace(placed, said=placed.alone, votes=None), embedded)
     assert placed.opinion is not None  # the one who calls has it
     return curve(np.where(placed.fixed, np.nan, placed.said.probability.numpy()), placed.opinion)
 

@@ -1,4 +1,4 @@
-"""What a trained run says of every image, and what came out of that: the categories as a Discovery.
+"""What a trained run says of every image, and the ids of its categories; discovered.py makes a Discovery of both.
 
 A label has the last word: a labelled image lies in its class, and where the model would say otherwise it is doubtful.
 """
@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
+from holotype.categories.agreement import Votes
 from holotype.categories.calibration import Calibrated
 from holotype.categories.facts import Facts
 from holotype.categories.found import Discovery, category_name
@@ -27,9 +28,6 @@ from holotype.runs.embed import embed_table
 from holotype.runs.trainings import Trainings
 from holotype.training.encode import place
 from holotype.training.loop import Loop
-
-if TYPE_CHECKING:  # pandas takes half a second to import
-    pass
 
 REST = "rest"
 """Folder of shards: features of the images that a run was not trained on, while they are computed."""
@@ -90,6 +88,8 @@ class Placed:
     """How likely each is right, where that could be asked."""
     alone: Prediction | None = None
     """What the model that is kept says by itself, where several trainings have placed the images."""
+    votes: Votes | None = None
+    """Theirs; None where there was one."""
 
     @cached_property
     def category(self) -> np.ndarray:
@@ -119,8 +119,7 @@ class Placed:
 def place_own(loop: Loop, prediction: Prediction, k: int, note: np.ndarray) -> Placed:
     """The images that a run was trained on, with the features of its last step."""
     assert loop.features is not None  # `prediction` comes from a loop that ended
-    features = loop.features.float().cpu().numpy()
-    features[~loop.table.usable] = np.nan
+    features = np.where(loop.table.usable[:, None], loop.features.float().cpu().numpy(), np.nan)
     return Placed(loop.table, k, features, prediction, note)
 
 
@@ -156,7 +155,8 @@ def place_rest(
     if own.alone is not None:  # of the others it is the only one that says something
         alone = Prediction(said.category.clone(), said.probability.clone(), said.known_score.clone())
         _fill(alone, rows, own.alone)
-    return Placed(rest.table.with_problems(problem), own.k, features, said, note, alone=alone)
+    votes = own.votes.spread(rows, n) if own.votes is not None else None
+    return Placed(rest.table.with_problems(problem), own.k, features, said, note, alone=alone, votes=votes)
 
 
 def one_category(placed: Placed) -> str:
@@ -184,8 +184,7 @@ def leave_out(said: Prediction, problem: np.ndarray, out: np.ndarray) -> None:
 def learned(backbone: Backbone, loop: Loop) -> Backbone:
     """The backbone under a digest of its own: features are those of the trained encoder, and of the method's way to
     embed with it."""
-    weights = {name: tensor.flatten() for name, tensor in loop.model_tensors().items()}
-    return dataclasses.replace(backbone, digest=state_digest(weights))
+    return dataclasses.replace(backbone, digest=state_digest(loop.model_tensors()))
 
 
 def _fill(said: Prediction, rows: np.ndarray, part: Prediction) -> None:
@@ -194,7 +193,7 @@ def _fill(said: Prediction, rows: np.ndarray, part: Prediction) -> None:
     said.probability[where], said.known_score[where] = part.probability, part.known_score
 
 
-# -- describing -----------------------------------------------------------------------------------------
+# -- naming ---------------------------------------------------------------------------------------------
 
 
 def carry_ids(

@@ -12,6 +12,8 @@ import torch
 from holotype.categories.agreement import Agreement, Training, agree, returns
 from holotype.categories.facts import Facts
 from holotype.categories.found import Category
+from holotype.categories.weighing import weigh
+from holotype.data.bursts import units
 from holotype.data.table import Table
 from holotype.methods import Prediction
 
@@ -31,11 +33,19 @@ class Trainings:
 
     @classmethod
     def of(
-        cls, seeds: Sequence[int], said: Sequence[Prediction], table: Table, k: int, methods: tuple[str, ...]
+        cls,
+        seeds: Sequence[int],
+        said: Sequence[Prediction],
+        table: Table,
+        k: int,
+        methods: tuple[str, ...],
+        embedded: np.ndarray,
     ) -> Trainings:
-        """said: of each training, on the images of the table."""
+        """said: of each training, on the images of the table. embedded: (n, D) features of the frozen backbone, for a
+        second opinion."""
         voices = [Training(one.category.numpy(), one.probability.numpy()) for one in said]
         together = agree(voices, len(table.known), k)
+        together = weigh(together, embedded, table.target, k, units(table))
         return cls(tuple(seeds), said[together.carrier], together, ~table.labelled, methods)
 
     def prediction(self, said: Sequence[Prediction]) -> Prediction:
