@@ -169,8 +169,27 @@ def test_confirming_twice_and_against_the_label_is_told(found):
     edits = [edit("confirm", labelled["path"], "", "new-01"), edit("confirm", labelled["path"], "", "new-02")]
     applied = apply_edits(found, edits)
     assert applied.confirmed == {labelled["path"]: "new-02"}
-    assert f"came with the label {labelled['label']!r}" in applied.problems[0]
+    assert f"had the label {labelled['label']!r}" in applied.problems[0]
     assert "confirmed as 'new-01' before; the later one counts" in applied.problems[1]
+
+
+def test_remarks_call_categories_by_their_names_and_no_label_is_said_to_have_come_with_an_image(found):
+    """A label may be that of an edit of an earlier round, or of another frame of a burst."""
+    one, two = paths(found, "new-01")[:2]
+    found.images.loc[found.images["path"] == two, "label"] = "new-02"
+    edits = [
+        edit("rename", "", "new-01", "Hawk"),
+        edit("rename", "", "new-02", "Owl"),
+        edit("confirm", one, "new-01", "new-01"),
+        edit("move", one, "new-01", "new-02"),
+        edit("confirm", two, "new-01", "new-01"),
+        edit("confirm", two, "new-01", "new-02"),
+    ]
+    assert [problem.split("but ")[1] for problem in apply_edits(found, edits).problems] == [
+        "it had been confirmed as 'Hawk' before; the later one counts.",
+        "the image had the label 'Owl'; the confirmed one counts in the next round.",
+        "the image had been confirmed as 'Hawk' before; the later one counts.",
+    ]
 
 
 def test_applying_again_changes_nothing(found, tmp_path):

@@ -217,5 +217,13 @@ def test_few_categories_are_listed_as_they_come() -> None:
     assert [line.split()[0] for line in lines] == [c.name for c in (*named("known", 20), *named("novel", 20))]
 
 
+def test_one_burst_is_spoken_of_as_of_one() -> None:
+    one, two = named("known", 2)
+    assert category_lines([one, two], {one.id: 1, two.id: 2}) == [
+        "  known-0       1 in     1 burst",
+        "  known-1       2 in     2 bursts",
+    ]
+
+
 def test_help() -> None:
     assert "--edits" in make_parser().format_help()

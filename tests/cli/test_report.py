@@ -81,6 +81,14 @@ def test_edits_reach_the_page_the_assignments_and_the_log(run, tmp_path, capsys)
     assert "No new edits to apply; 2 edits of the log had been applied before." in capsys.readouterr().out
 
 
+def test_a_file_without_an_edit_is_called_so(run, tmp_path, capsys):
+    file = write(tmp_path)
+    assert command([str(run), "--edits", file]) == 0
+    said = capsys.readouterr().out
+    assert f"{file}: there is no edit in it." in said
+    assert "kept" not in said
+
+
 def first_round(tmp_path) -> tuple[Path, Discovery]:
     """The folder of a discovery that has come to the end of its first round, and what it found."""
     run = tmp_path / "run"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,9 @@ def test_folders_of_labels_part_no_burst() -> None:
     assert found == ["fox/north/a.jpg", "fox/north/a.jpg", ""]
     listed = made(["fox/north/a.jpg", "fox/north/b.jpg", "deer/x.jpg"], ["fox", "", "deer"])
     assert find_bursts(listed, taken, features) == ["fox/north/a.jpg", "fox/north/a.jpg", ""]
+    apart = unicodedata.normalize("NFD", "é")  # as a Mac writes it
+    mac = made([f"{apart}/north/a.jpg", "unlabelled/north/b.jpg", "deer/x.jpg"], ["é", "", "deer"])
+    assert find_bursts(mac, taken, features) == [f"{apart}/north/a.jpg"] * 2 + [""]
     moved = made(["fox/north/a.jpg", "unlabelled/north/b.jpg", "deer/x.jpg"], ["new-01", "", "deer"])
     assert find_bursts(moved, taken, features) == ["", "", ""]  # a folder like any other
     assert find_bursts(moved, taken, features, words={"fox"}) == ["fox/north/a.jpg", "fox/north/a.jpg", ""]

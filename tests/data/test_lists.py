@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import unicodedata
 from pathlib import Path
 
 import pandas as pd
@@ -99,6 +100,18 @@ def test_labels_of_heaps_are_taken_away(tmp_path: Path) -> None:
         InputError, match="--unlabelled 'unsort' is no class of photos; did you mean 'Unsorted'"
     ):
         load_table(root, unlabelled=["unsort"])
+
+
+def test_accents_that_a_mac_writes_apart_are_the_same_letters(tmp_path: Path) -> None:
+    """Folders have them apart, and lists mostly not; a name that the shell completes is as that of the folder."""
+    apart = unicodedata.normalize("NFD", "Goéland")
+    root = touch(tmp_path / "photos", f"{apart}/1.png", f"{apart}/2.png", "fox/1.png", "heap/3.png")
+    assert load_table(root).known == ("Goéland", "fox", "heap")
+    assert load_table(root, unlabelled=[apart]).known == ("fox", "heap")
+    file = write(
+        tmp_path / "l.csv", f"path,label\n{apart}/1.png,{apart}\nGoéland/2.png,Goéland\nfox/1.png,fox\n"
+    )
+    assert load_table(root, file).known == ("Goéland", "fox")
 
 
 def test_a_long_list_of_whole_pictures_takes_no_longer_than_it_is(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import numpy as np
 
 from holotype.data.table import Table
@@ -34,10 +36,36 @@ def test_the_name_of_a_category_means_it() -> None:
     assert again.means == {"hats": "new-01"}  # whatever it is called in the report by now
 
 
+def test_accents_that_a_mac_writes_apart_are_the_same_letters() -> None:
+    apart = unicodedata.normalize("NFD", "é")
+    assert meant(look("a", "a", "é"), look("a", "a", ""), new_01=apart) == Words({"é": "new-01"})
+    assert meant(look("a", "é"), look("a", apart)) == Words({"é": apart})  # the id of an older version
+    assert meant(look("a", "é"), look(apart, "é")) == Words()  # two classes then
+
+
 def test_a_class_whose_images_all_have_another_label_was_renamed() -> None:
     words = meant(look("crimson", "crimson", "b"), look("a", "a", "b"))
     assert words == Words({"crimson": "a"}, {"a": "crimson"})
     assert meant(look("crimson", "crimson", "b"), look("a", "a", "b"), words.means).names == {}
+
+
+def test_a_class_that_is_renamed_back_has_its_name_again() -> None:
+    """A folder that was called otherwise for a while, or a list of labels that was forgotten once."""
+    first = meant(look("crimson", "crimson", "b"), look("a", "a", "b"))
+    back = meant(look("a", "a", "b"), look("a", "a", "b"), first.means)
+    assert back == Words({"crimson": "a", "a": "a"}, {"a": "a"})
+    assert meant(look("a", "a", "b"), look("a", "a", "b"), back.means).names == {}
+    again = meant(look("crimson", "crimson", "b"), look("a", "a", "b"), back.means)
+    assert (again.names, list(again.means)) == ({"a": "crimson"}, ["a", "crimson"])
+    assert meant(look("crimson", "crimson", "b"), look("a", "a", "b"), again.means).names == {}
+
+
+def test_a_number_takes_no_name_away() -> None:
+    """Labels may name a class by its id, also after they have named it by its name."""
+    owls = meant(look("a", "owls", "owls"), look("a", "", ""), new_01="owls")
+    assert owls == Words({"owls": "new-01"})
+    by_id = meant(look("a", "new-01", "new-01"), look("a", "new-01", "new-01"), owls.means, new_01="owls")
+    assert by_id.names == {}
 
 
 def test_a_label_that_was_corrected_is_not_a_renamed_class() -> None:

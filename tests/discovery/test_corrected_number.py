@@ -104,6 +104,21 @@ def test_the_count_has_a_say_where_images_have_come() -> None:
     )
 
 
+def test_a_class_that_comes_with_its_images_is_counted_once() -> None:
+    """Four images come, in a class of their own: the corrected number has it, and the count has grown by it."""
+    label = ["cat", "cat", "dog", "", "", "", "", "", "owl", "owl", "owl", "owl"]
+    assert n_left(found(PLACES), table_of(label)) == 6
+    assert with_corrections(estimate(5), found(PLACES, counted=4), table_of(label)) == (
+        6,
+        "Corrections have left 6 categories. Training with 6.",
+    )
+    assert with_corrections(estimate(6), found(PLACES, counted=4), table_of(label))[0] == 7
+    assert with_corrections(estimate(3), found(PLACES, counted=4), table_of(label))[0] == 5
+    # images that were there before have made the class out of what was counted already
+    label = ["cat", "cat", "dog", "owl", "", "owl", "", "", "", ""]
+    assert with_corrections(estimate(5), found(PLACES, counted=4), table_of(label))[0] == 7
+
+
 def test_a_number_that_was_given_is_corrected_too() -> None:
     before, label = found(PLACES, counted=None), ["cat", "cat", "dog", "", "", "", "", ""]
     assert with_corrections(estimate(9), before, table_of(label))[0] == 5

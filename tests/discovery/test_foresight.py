@@ -94,6 +94,53 @@ def test_the_classes_of_edits_take_room(k, so, found, photos, small, tmp_path) -
     assert "known classes" not in told[-1]
 
 
+def test_how_many_categories_corrections_have_left_is_foreseen(
+    found, photos, small, tmp_path, caplog
+) -> None:
+    """Nobody is told of an estimate that does not decide; renamed images are the same ones."""
+    run, asked = tmp_path / "run", small(method="kmeans", k="auto")
+    image, id = found.images[found.images.kind == "novel"][["path", "category_id"]].iloc[0]
+    Path(image).rename(Path(image).with_name("renamed.png"))
+    edits = edits_file(run, ("confirm", image, id, id))
+    table = load_table(photos)
+    told = foresee(run, table, asked, edits).lines
+    assert told[-1] == "Corrections have left 4 categories, and as many would be trained with (--k sets it)."
+    caplog.set_level("INFO", "holotype")
+    discover_table(table, asked, run, progress=False, edits=edits)
+    assert "Corrections have left 4 categories. Training with 4." in caplog.text
+    assert "How many categories there are follows from corrections (--k sets it)." in caplog.text
+    next(photos.glob("unlabelled/*.png")).unlink()
+    assert foresee(run, load_table(photos), asked).lines[-1] == (
+        "Corrections have left 4 categories; the images that have come or gone may change that number (--k sets it)."
+    )
+
+
+def test_a_dry_run_numbers_the_round_as_training_then_does(
+    found, photos, small, tmp_path, monkeypatch
+) -> None:
+    """A round that was stopped is gone on with, and another number follows it where something has changed since."""
+    run, table = tmp_path / "run", load_table(photos)
+    path = found.images.path[found.images.kind == "novel"].iloc[0]
+
+    def numbered(k: int) -> str:
+        return next(
+            line for line in foresee(run, table, small(method="kmeans", k=k)).lines if "take part" in line
+        )
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    edits = edits_file(run, ("reject", path, "", ""))
+    with monkeypatch.context() as patch:
+        patch.setattr("holotype.discovery.workflow.run_round", stop)
+        with pytest.raises(KeyboardInterrupt):
+            discover_table(table, small(method="kmeans", k=5), run, progress=False, edits=edits)
+    assert numbered(k=5).startswith("Edits that take part in round 2:")
+    assert numbered(k=6).startswith("Edits that take part in round 3:")
+    again = discover_table(table, small(method="kmeans", k=6), run, progress=False)
+    assert again.facts.round == 3
+
+
 def test_names_alone_train_nothing(found, photos, asked, tmp_path) -> None:
     run = tmp_path / "run"
     file = edits_file(run, ("rename", "", found.categories[-1].id, "sky"))
@@ -104,3 +151,35 @@ def test_names_alone_train_nothing(found, photos, asked, tmp_path) -> None:
 
 def test_a_first_round_embeds_all(photos, asked, tmp_path) -> None:
     assert foresee(tmp_path / "run", load_table(photos), asked) == Foreseen([])
+
+
+def test_labels_that_are_all_others_make_one_ask_for_the_list(
+    squares_folder, small, tmp_path, caplog
+) -> None:
+    """A list was given; without it, the folders that the images lie in would be the labels."""
+    photos = tmp_path / "photos"
+    for number, file in enumerate(sorted(squares_folder.rglob("*.png"))):
+        place = photos / ("camera-a", "camera-b", ".")[number % 3] / file.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, place)
+    files = [file.relative_to(photos) for file in sorted(photos.rglob("*.png"))]
+    rows = [f"{file},{file.name[:3]}" for file in files if file.name[:3] in ("red", "blu")][::2]
+    (tmp_path / "labels.csv").write_text("\n".join(["path,label", *rows]) + "\n")
+    listed, asked = load_table(photos, tmp_path / "labels.csv"), small(method="kmeans", k=4)
+    caplog.set_level("INFO", "holotype")
+    discover_table(listed, asked, tmp_path / "run", progress=False)
+    hint = (
+        "None of the images that had a label in round 1 keeps it. If a list of labels was forgotten, stop now"
+    )
+    assert any(hint in line for line in foresee(tmp_path / "run", load_table(photos), asked).lines)
+    discover_table(load_table(photos), asked, tmp_path / "run", progress=False)
+    assert hint in caplog.text
+    caplog.clear()
+    discover_table(listed, asked, tmp_path / "run", progress=False)
+    assert hint.replace("round 1", "round 2") in caplog.text  # to come back is as great a change
+    rows[0] = rows[0].rpartition(",")[0] + ",other"
+    (tmp_path / "labels.csv").write_text("\n".join(["path,label", *rows]) + "\n")
+    caplog.clear()
+    discover_table(load_table(photos, tmp_path / "labels.csv"), asked, tmp_path / "run", progress=False)
+    assert "1 label changed" in caplog.text
+    assert "keeps it" not in caplog.text

@@ -61,6 +61,6 @@ def test_an_edit_counts_again_when_the_label_that_overruled_it_is_taken_away(tmp
     assert (play(tmp_path).given.labels, play(tmp_path).given.rejected) == ({}, frozenset())
     Collection("photos", heap | {"05.png": Seen("1-1", "05.png")}).save(tmp_path)
     assert (play(tmp_path).given.labels, play(tmp_path).given.rejected) == ({}, {"05.png"})
-    played = play(tmp_path, bare={"04.png", "05.png"})
+    played = play(tmp_path, labels={"04.png": "", "05.png": ""})
     assert (played.given.labels, played.given.rejected) == ({"04.png": "a"}, {"05.png"})
     assert "1 rejected, 1 confirmed. They give 1 label" in played.told(3, heap.keys(), tmp_path)[0]

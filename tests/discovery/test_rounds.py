@@ -139,7 +139,7 @@ def test_a_later_label_counts_and_not_the_edit_before_it(tmp_path: Path) -> None
     played = play(tmp_path)
     assert (played.given.labels, played.given.rejected) == ({}, frozenset())
     (line,) = played.told(3, {"04.png", "05.png"}, tmp_path)
-    assert "take part in round 3: none; 2 more were overruled by later ones" in line
+    assert "take part in round 3: none; 2 more were overruled by later edits or labels" in line
     append_edits(tmp_path, [edit("r-2", "move", PATHS[4], "new-01", "a", 2)])
     assert play(tmp_path).given.labels == {"04.png": "a"}  # and this was said later still
 

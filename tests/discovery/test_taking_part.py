@@ -68,7 +68,7 @@ def test_edits_of_images_that_are_gone_are_kept_and_told() -> None:
 def test_edits_that_a_later_label_overrules_are_counted_as_such() -> None:
     account = Account(made(("confirm", "1"), ("move", "2"))).without({"2"})
     (line,) = account.told(2, Constraints({"1": "a"}), {"1", "2"})
-    assert "1 confirmed; 1 more was overruled by later ones. They give 1 label" in line
+    assert "1 confirmed; 1 more was overruled by later edits or labels. They give 1 label" in line
 
 
 def test_an_edit_that_cannot_take_part_is_told_once_and_counted_from_then_on(tmp_path) -> None:

@@ -80,9 +80,9 @@ def test_import_takes_each_edit_once_and_none_of_another_run(page, tmp_path):
         "0 edits imported, 1 was here already",
     ):
         tab.click("#edits-button")
-        tab.locator('dialog input[type="file"]').set_input_files(tmp_path / "edits.csv")
+        tab.locator('dialog[open] input[type="file"]').set_input_files(tmp_path / "edits.csv")
         tab.get_by_text(said).wait_for()
-        tab.locator("dialog .close").click()
+        tab.locator("dialog[open] .close").click()
     assert tab.locator(".head h1").inner_text() == "=Hawk"
     tab.keyboard.press("u")
     assert tab.locator(".head h1").inner_text() == "new-01"
@@ -92,9 +92,9 @@ def bring(tab, file: Path, content: bytes, said: str) -> None:
     """Import a file and wait for what the page says of it."""
     file.write_bytes(content)
     tab.click("#edits-button")
-    tab.locator('dialog input[type="file"]').set_input_files(file)
+    tab.locator('dialog[open] input[type="file"]').set_input_files(file)
     tab.get_by_text(said).wait_for()
-    tab.locator("dialog .close").click()
+    tab.locator("dialog[open] .close").click()
 
 
 def test_a_file_that_holotype_would_refuse_is_not_imported(page, tmp_path):

@@ -53,9 +53,8 @@ class Standing:
         for category in self.categories.values():
             category.n = sizes[category.id]
         for id, asleep in held.asleep.items():
-            self.categories.setdefault(
-                id, Category(id, asleep["name"], "novel", n=0, suggested=asleep["suggested"])
-            )
+            sleeping = Category(id, asleep["name"], "novel", n=0, suggested=asleep["suggested"])
+            self.categories.setdefault(id, sleeping)
         self.touched: set[str] = set()
 
     def knows(self, edit: Edit) -> bool:
@@ -120,8 +119,13 @@ class Standing:
         seen = self.find(edit.category) if edit.category else None
         if not edit.category or (seen is not None and seen.id == self.id[row]):
             return ""
-        where = repr(self.categories[self.id[row]].name) if self.id[row] else "no category"
+        where = self.called(self.id[row]) if self.id[row] else "no category"
         return f"the image was in {where} by then, not in {edit.category!r}"
+
+    def called(self, word: str) -> str:
+        """In quotes: the name of the category that a word means, or the word itself where there is none."""
+        category = self.find(word)
+        return repr(word if category is None else category.name)
 
     # -- the actions: each returns a remark ("" = nothing to say) ---------------------------------
 
@@ -162,9 +166,7 @@ class Standing:
         remark = self.elsewhere(edit, row)
         before = self.confirmed.get(edit.image)
         self.put(row, category, MOVED)
-        if before is None:
-            return remark
-        if self.find(before) is category:
+        if before is not None and self.find(before) is category:
             self.confirmed[edit.image] = category.id
             return remark
         return self.withdraw(row) or remark
@@ -184,9 +186,8 @@ class Standing:
         withdrawn = sum(bool(self.withdraw(row)) for row in rows)
         del self.categories[category.id]
         self.rejected.append(category.id)
-        return (
-            f"{withdrawn} of its images had been confirmed before; the later one counts" if withdrawn else ""
-        )
+        told = f"{withdrawn} of its images had been confirmed before; the later one counts"
+        return told if withdrawn else ""
 
     def confirm(self, edit: Edit) -> str:
         row, label = self.index(edit), stripped(edit.value)
@@ -199,10 +200,9 @@ class Standing:
         if category is not None:
             self.put(row, category, CONFIRMED)
         if before is not None and before != value:
-            return f"the image had been confirmed as {before!r} before; the later one counts"
-        given = self.label_given[row]
-        if given and given not in (label, value, self.label(value)):
-            return f"the image came with the label {given!r}; the confirmed one counts in the next round"
+            return f"the image had been confirmed as {self.called(before)} before; the later one counts"
+        if (given := self.label_given[row]) and given not in (label, value):
+            return f"the image had the label {self.called(given)}; the confirmed one counts in the next round"
         return ""
 
     def create(self, name: str) -> Category:
@@ -229,13 +229,13 @@ class Standing:
         if is_awake(category):
             return
         numbered = (f"{category.id} ({number})" for number in range(2, len(self.categories) + 3))
-        names = (category.name, category.id, *numbered)
-        category.name = next(name for name in names if self.awake(name) is None)
+        category.name = next(n for n in (category.name, category.id, *numbered) if self.awake(n) is None)
 
     def withdraw(self, row: int) -> str:
         """Forget what an image was confirmed as; a remark where it was."""
-        before = self.confirmed.pop(self.path[row], None)
-        return "" if before is None else f"it had been confirmed as {before!r} before; the later one counts"
+        before = self.confirmed.pop(self.path[row], "")
+        told = f"it had been confirmed as {self.called(before)} before; the later one counts"
+        return told if before else ""
 
     # -- the outcome ------------------------------------------------------------------------------
 

@@ -205,7 +205,9 @@ def category_lines(
             shown += sorted(of, key=lambda c: -c.n)[:room]
             rest[kind] = max(0, len(of) - room)
     width = max((len(c.name) for c in shown), default=0)
-    bursts = {id: f" in {count:>5,} bursts" for id, count in (times or {}).items()}
+    bursts = {
+        id: f" in {count:>5,} {'burst ' if count == 1 else 'bursts'}" for id, count in (times or {}).items()
+    }
     about = {id: f", about {count:,} in the collection" for id, count in (whole or {}).items()}
     lines = [
         f"  {c.name:<{width}} {c.n:>7,}{bursts.get(c.id, '')}{about.get(c.id, '')}  {c.words}".rstrip()

@@ -42,7 +42,8 @@ def command(argv: Sequence[str]) -> int:
         if given.edits:
             edits = edits_at_home(folder, read_edits(given.edits))
             new = append_edits(folder, edits)
-            say(f"{given.edits}: {how_many(len(edits), len(new))}; all are kept in {folder / LOG}.")
+            kept = f"{how_many(len(edits), len(new))}; all are kept in {folder / LOG}"
+            say(f"{given.edits}: {kept if edits else 'there is no edit in it'}.")
         outcome = apply_log(folder, play(folder).before.names)
         say(told(outcome, new, found.facts.edits.applied))
         for problem in outcome.problems:

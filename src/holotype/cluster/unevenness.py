@@ -62,6 +62,8 @@ class Unevenness:
             return (
                 "there are too few labels to tell whether categories differ in size: equal sizes are expected"
             )
+        if self.low == self.high:
+            return f"each known class has {self.low:,} labelled images, so equal sizes are expected"
         sizes = f"{self.low:,} to {self.high:,} labelled images"
         if self.spread < SPREAD:
             return f"known classes have {sizes}, no large difference, so equal sizes are expected"

@@ -15,6 +15,7 @@ from datetime import datetime
 import numpy as np
 
 from holotype.data.exif import Shot
+from holotype.data.names import composed
 from holotype.data.paths import relative
 from holotype.data.sources import UNLABELLED_FOLDERS
 from holotype.data.table import Table
@@ -170,7 +171,7 @@ def _camera(path: str, labels: Set[str], shot: Shot) -> str:
     if shot.serial:
         return shot.camera
     first, *rest = os.path.dirname(path).split("/")
-    if first in labels or first.lower() in UNLABELLED_FOLDERS:
+    if composed(first) in labels or first.lower() in UNLABELLED_FOLDERS:
         first = ""
     return "\0".join((shot.camera, "/".join((first, *rest))))
 

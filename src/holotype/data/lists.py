@@ -11,6 +11,7 @@ from holotype.data.boxed import read_column
 from holotype.data.boxes import split_box
 from holotype.data.columns import bare, read_lines
 from holotype.data.matching import find_images, unquoted
+from holotype.data.names import composed
 from holotype.data.paths import in_quotes
 from holotype.data.weighed import sample_facts
 from holotype.errors import InputError
@@ -79,8 +80,8 @@ def read_list(file: Path) -> Listed:
     given = [value.strip() for value in columns.get("label", [""] * len(path))]
     if file.suffix.lower() != ".parquet":
         given = [bare(value) for value in given]
-    label = [unquoted(value) for value in given]
-    hidden = [unquoted(value) for value in columns["truth"]] if "truth" in columns else None
+    label = [composed(unquoted(value)) for value in given]
+    hidden = [composed(unquoted(value)) for value in columns["truth"]] if "truth" in columns else None
     group = [unquoted(value) for value in columns["group"]] if "group" in columns else None
     path, box = _boxes(path, columns.get("box"))
     weight = columns.get("weight") if sample_facts(file) is not None else None

@@ -77,6 +77,12 @@ def alike(names: Iterable[str]) -> list[list[str]]:
     return sorted(found.values())
 
 
+def composed(name: str) -> str:
+    """The name with each letter and its accents in one (NFC). Folders that were made on a Mac have them apart, browsers
+    and lists do not, and both look the same."""
+    return unicodedata.normalize("NFC", name)
+
+
 def heaps(names: Iterable[str]) -> list[str]:
     """Those that sound like a heap of unsorted images, sorted."""
     return sorted(

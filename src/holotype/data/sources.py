@@ -18,6 +18,7 @@ from holotype.data.containers import file_of, has_own_file
 from holotype.data.detections import CONFIDENCE, read_detections
 from holotype.data.kinds import IMAGE_EXTENSIONS
 from holotype.data.lists import Listed, match, read_list
+from holotype.data.names import composed
 from holotype.data.paths import Paths, relative
 from holotype.data.readers.folder import UNLABELLED_FOLDERS, from_folder, images_in
 from holotype.data.readers.listed import from_csv
@@ -141,6 +142,7 @@ def _without_labels(table: Table, names: Sequence[str]) -> Table:
     if not names:
         return table
     own = {label.casefold(): label for label in table.known}
+    names = [composed(name) for name in names]
     for name in names:
         if name.casefold() not in own:
             close = difflib.get_close_matches(name, table.known, n=1)

@@ -1,8 +1,8 @@
 """Which class a label means: ids stay, also where people call a class otherwise, in the report or in their own labels.
 
 A label is the id of its class, unless it is the name that somebody has given to a category (then it means that one), or
-all images of a class came with another label at once (then the class was renamed). What a label has once meant it means
-from then on.
+all images of a class came with another label at once: then the class was renamed, or has the name again that it had.
+What a label has once meant it means from then on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from holotype.categories.found import Discovery
+from holotype.categories.found import UNNAMED, Discovery
+from holotype.data.names import composed
 from holotype.data.table import Table
 from holotype.discovery.collection import Collection
 
@@ -25,7 +26,8 @@ class Words:
     """Of labels."""
 
     means: dict[str, str] = field(default_factory=dict)
-    """Label to the id of its class, where the two are not the same."""
+    """Label to the id of its class, where the two are not the same or were not. Of the labels of one class, that with
+    which all its images came last stands last."""
     names: dict[str, str] = field(default_factory=dict)
     """Id of a class that was renamed since the round before to its new label."""
 
@@ -51,12 +53,41 @@ def understand(
     ids = {seen.label for seen in before.images.values()}
     categories = found.categories if found is not None else []
     ids |= {category.id for category in categories}
-    named = {category.name: category.id for category in categories if category.name not in ids}
+    named = {composed(category.name): category.id for category in categories if category.name not in ids}
+    named |= {composed(id): id for id in ids if composed(id) not in ids}  # as an older version read folders
     known = {label: means[label] for label in labels if label in means}
     known |= {label: named[label] for label in labels if label not in known and label in named}
     unheard = {label for label in labels if label not in known and label not in ids}
     names = _renamed(now, before, then, unheard, {known.get(label, label) for label in labels})
-    return Words({**means, **known, **{name: id for id, name in names.items()}}, names)
+    meant = {**means, **known, **{name: id for id, name in names.items()}}
+    spoken = _spoken(now, meant)
+    return Words(_in_order(meant, spoken), names | _renamed_back(means, spoken))
+
+
+def _spoken(now: Collection, means: Mapping[str, str]) -> dict[str, str]:
+    """Id of a class to the one label of all its images, where these are several."""
+    said: dict[str, list[str]] = {}
+    for seen in now.images.values():
+        if seen.label:
+            said.setdefault(means.get(seen.label, seen.label), []).append(seen.label)
+    return {id: labels[0] for id, labels in said.items() if len(labels) >= FEWEST and len(set(labels)) == 1}
+
+
+def _renamed_back(means: Mapping[str, str], spoken: Mapping[str, str]) -> dict[str, str]:
+    """Id of a class to a label that it had before and has again. A number is no name, and takes none away."""
+    names = {}
+    for id, label in spoken.items():
+        last = next((one for one in reversed(list(means)) if means[one] == id), id)
+        if label != last and label in (id, *means) and not UNNAMED.fullmatch(label):
+            names[id] = label
+    return names
+
+
+def _in_order(means: Mapping[str, str], spoken: Mapping[str, str]) -> dict[str, str]:
+    """What labels mean, those that are spoken now last."""
+    others = {label: id for label, id in means.items() if spoken.get(id) != label}
+    now = {label: id for id, label in spoken.items() if label != id or id in others.values()}
+    return {**others, **now}
 
 
 def _renamed(

@@ -55,10 +55,9 @@ class Collection:
         """Those that are not gone, in the order of the table."""
         return {path: seen for path, seen in self.images.items() if seen.here}
 
-    @property
-    def bare(self) -> frozenset[str]:
-        """Those of them that came without a label."""
-        return frozenset(path for path, seen in self.images.items() if seen.here and not seen.label)
+    def labels(self, means: Mapping[str, str]) -> dict[str, str]:
+        """The classes that those of them came with, by path, "" = none. means: what labels are known to mean."""
+        return {path: means.get(seen.label, seen.label) for path, seen in self.here.items()}
 
     def moved(self, moves: Mapping[str, str], root: str) -> Collection:
         """With other paths. moves: path then to path now, where these differ."""

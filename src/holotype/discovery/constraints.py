@@ -43,6 +43,11 @@ class Constraints:
     follow: frozenset[str] = frozenset()
     """Images with a label that nobody gave them: it follows from a merge or a split."""
 
+    @property
+    def binds(self) -> bool:
+        """Does it say more than names?"""
+        return bool(self.labels or self.rejected)
+
     def after(self, found: Discovery, applied: Applied, seen: Collection | None = None) -> Constraints:
         """With what the edits of one more round say. found: as the round left it; applied: with its edits; seen: its
         images, by whose content copies are known."""

@@ -40,31 +40,56 @@ def n_left(before: Discovery, table: Table) -> int:
 
     A class that has labels for the first time is no further category where most of its images lay in one.
     """
-    place = dict(
-        zip(_paths(before), (str(id) for id in before.images["category_id"].fillna("")), strict=True)
-    )
-    paths = np.array(relative([str(path) for path in table.path], table.root), dtype=object)
     left = {category.id for category in before.categories if category.n} - set(table.known)
-    for name in set(table.known) - set(before.known):
-        lay = [place.get(path, "") for path in paths[table.label == name]]
-        left -= {id for id in set(lay) if 2 * lay.count(id) > len(lay)}
+    for lay in _lay(before, table).values():
+        left -= {id for id in set(lay) if id and 2 * lay.count(id) > len(lay)}
     return len(table.known) + len(left)
+
+
+def n_arrived(before: Discovery, table: Table) -> int:
+    """Classes among these that have come together with most of their images: the count of today knows of them too."""
+    return sum(2 * lay.count(None) > len(lay) for lay in _lay(before, table).values())
+
+
+def _lay(before: Discovery, table: Table) -> dict[str, list[str | None]]:
+    """Of each class that has labels for the first time: where its labelled images lay, None = they were not there."""
+    places = before.images["category_id"].fillna("")
+    place = dict(zip(_paths(before), map(str, places), strict=True))
+    paths = np.array(relative([str(path) for path in table.path], table.root), dtype=object)
+    new = sorted(set(table.known) - set(before.known))
+    return {name: [place.get(path) for path in paths[table.label == name]] for name in new}
 
 
 def with_corrections(count: CountEstimate, before: Discovery, table: Table) -> tuple[int, str]:
     """The number to train with, and why. before: the round before, as corrected.
 
     Of the same images the count changes by chance alone, so that it has a say only where images have come or gone, and
-    where there is one of the round before to compare it with.
+    where there is one of the round before to compare it with. Classes that have come with their images are among what
+    it has grown by.
     """
     left, grown, change = n_left(before, table), 0, ""
-    if before.count and set(_paths(before)) != set(relative([str(path) for path in table.path], table.root)):
+    if before.count and _has_others(before, table):
         grown = pick_k(count) - pick_k(CountEstimate.from_dict(before.count))
+        grown -= min(max(grown, 0), n_arrived(before, table))
     if grown:
         more = "higher" if grown > 0 else "lower"
         change = f", and with the images that have come or gone the count is {abs(grown)} {more}"
     k = max(left + grown, len(table.known))
     return k, f"Corrections have left {left} categories{change}. Training with {k}."
+
+
+def foreseen(before: Discovery, table: Table) -> str:
+    """What is known of that number before anything is counted. before, table: as in with_corrections."""
+    left = max(n_left(before, table), len(table.known))
+    told = f"Corrections have left {left} categories"
+    if before.count and _has_others(before, table):
+        return f"{told}; the images that have come or gone may change that number (--k sets it)."
+    return f"{told}, and as many would be trained with (--k sets it)."
+
+
+def _has_others(before: Discovery, table: Table) -> bool:
+    """Have images come or gone?"""
+    return set(_paths(before)) != set(relative([str(path) for path in table.path], table.root))
 
 
 def _paths(found: Discovery) -> list[str]:

@@ -8,7 +8,7 @@ import logging
 import numpy as np
 
 from holotype.cluster.count import CountEstimate, count_key, estimate_table, pick_k, write_count
-from holotype.discovery.corrected_number import as_drawn, with_corrections
+from holotype.discovery.corrected_number import with_corrections
 from holotype.discovery.round import Round
 from holotype.errors import InputError
 from holotype.machine.sealed import read_sealed
@@ -25,7 +25,7 @@ def choose_k(round: Round, features: np.ndarray) -> tuple[int, CountEstimate | N
         with round.clock.step("counting"):
             count = count_categories(round, features)
         k, why = pick_k(count), f"Training with {pick_k(count)}."
-        if round.before and (round.given.labels or round.given.rejected):
+        if round.before and round.corrected:
             k, why = with_corrections(count, round.before, round.table)
         log.info(f"{count.words} {why}")
     else:
@@ -38,8 +38,7 @@ def choose_k(round: Round, features: np.ndarray) -> tuple[int, CountEstimate | N
 
 def count_categories(round: Round, features: np.ndarray) -> CountEstimate:
     """Estimate k from the embeddings, or read what an earlier call with the same input found."""
-    config = round.config
-    table = round.table if round.came is None else as_drawn(round.table, round.came)
+    config, table = round.config, round.drawn
     if round.out.any():
         table, features = table.take(~round.out), features[~round.out]
     content = hashlib.sha256(" ".join(round.digests).encode()).hexdigest()  # a repaired image looks otherwise

@@ -1,9 +1,9 @@
 """What has changed in a collection: which images are the same, and what came, went, was renamed, repaired, labelled.
 
 An image is the same where path and content are the same; else where its content lies at another path (renamed or
-moved); else where other content lies at its path (repaired or replaced), or nearly the same box of its picture. What
-edits said of a repaired image still counts. Where an image went and, later, another one came to its path, the two are
-different images.
+moved); else where other content lies at its path (repaired or replaced), or nearly the same box of its picture,
+wherever that lies now. What edits said of a repaired image still counts. Where an image went and, later, another one
+came to its path, the two are different images.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ PARKED = " (gone {digest})"
 """Follows the path of an image that is gone, where another one has its path now."""
 NAMED = 3
 """Examples of a line."""
+SEVERAL = 3
+"""Images that had a label, from which it is odd that none keeps it."""
 SAME_BOX = 0.5
 """Share of two boxes that makes them boxes of the same thing."""
 
@@ -43,6 +45,8 @@ class Difference:
     labels_new: list[str] = field(default_factory=list)
     labels_changed: list[str] = field(default_factory=list)
     labels_gone: list[str] = field(default_factory=list)
+    labels_kept: int = 0
+    """Images with the label that they had."""
     classes_gone: frozenset[str] = frozenset()
     """Classes that no image is labelled with any more, and of which labels were taken away."""
 
@@ -56,6 +60,11 @@ class Difference:
     def relabelled(self) -> frozenset[str]:
         """Images that were known and came with another label than then: what edits said of them before is older."""
         return frozenset((*self.labels_new, *self.labels_changed)) & self.then.keys()
+
+    @property
+    def labels_are_others(self) -> bool:
+        """Does no image keep its label, of several that had one? Mostly a list was forgotten."""
+        return not self.labels_kept and len(self.labels_changed) + len(self.labels_gone) >= SEVERAL
 
     @property
     def words(self) -> str:
@@ -160,15 +169,24 @@ class _Pairs:
         """Join boxes of one picture that are nearly the same: a detector that is run again moves them a little. Returns
         the paths now."""
         free: dict[str, list[str]] = {}
+        files: dict[str, set[str]] = {}  # by size and time: boxes have digests, and their pictures have none
         for there in self.free:
-            if split_box(there)[1] is not None:
-                free.setdefault(split_box(there)[0], []).append(there)
+            file, box = split_box(there)
+            if box is not None:
+                free.setdefault(file, []).append(there)
+                files.setdefault(self.now.images[there].stamp, set()).add(file)
+
+        def homes(path: str, file: str) -> Iterable[str]:
+            """Where the picture of a box lies now: at its place, or else where no other has its size and time."""
+            same = files.get(self.before.images[path].stamp, set())
+            return [place for place in self.places(file) if place in free] or (same if len(same) == 1 else ())
+
         shares = [
             (overlap(box, other), path, there)
             for path, (file, box) in ((path, split_box(path)) for path in self.left)
             if box is not None and self.before.images[path].here
-            for place in self.places(file)
-            for there, (_, other) in ((there, split_box(there)) for there in free.get(place, ()))
+            for place in homes(path, file)
+            for there, (_, other) in ((there, split_box(there)) for there in free[place])
             if other is not None
         ]
         joined = []
@@ -212,6 +230,8 @@ def compare_labels(difference: Difference, before: Collection, now: Collection) 
         elif then and not seen.label:
             difference.labels_gone.append(path)
             taken.add(then)
+        elif then:
+            difference.labels_kept += 1
     difference.classes_gone = frozenset(taken - {seen.label for seen in now.here.values()})
 
 

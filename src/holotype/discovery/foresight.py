@@ -11,10 +11,12 @@ from holotype.discovery.claim import begun_network
 from holotype.discovery.classes import understand
 from holotype.discovery.collection import look_at, read_collection
 from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.corrected_number import foreseen
 from holotype.discovery.difference import compare, compare_labels, with_marks
 from holotype.discovery.going_on import Changed, among, asked_now, asked_of, check_same, outcome_of, seen_by
 from holotype.discovery.look import words_of_room
-from holotype.discovery.rounds import edits_in, given_to, last_round, play
+from holotype.discovery.moved import Moves, moved
+from holotype.discovery.rounds import Begun, Played, edits_in, given_to, last_round, next_number, play
 from holotype.discovery.taking_part import check_placeable
 
 
@@ -45,20 +47,22 @@ def foresee(
     before = seen_by(folder, last, now)
     difference = compare(before, now)
     check_same(folder, table, before, now, difference)
-    bare = {path for there, path in difference.then.items() if there in now.bare}
-    played = play(folder, given, bare)
-    words = understand(now, before, difference.then, known.means if known else {}, outcome_of(played))
+    means = known.means if known else {}
+    today = now.labels(means)
+    played = play(folder, given, {path: today[there] for there, path in difference.then.items()})
+    words = understand(now, before, difference.then, means, outcome_of(played))
     table = words.spoken(table)
     labels = dict(zip(now.images, table.label, strict=True))
     compare_labels(difference, before, with_marks(now, labels, frozenset()))
     played, then = played.moved(difference.moves), asked_of(folder, last)
-    told, here = played.without(difference.relabelled), now.images.keys()
+    asked = asked_now(config, table, now)
+    told, here = played.without(played.overruled(difference.relabelled, labels)), now.images.keys()
     changed = Changed(
         last,
         now.root if before.root != now.root else "",
         difference,
         words,
-        asked_now(config, table, now).others(then) if then else [],
+        asked.others(then) if then else [],
         edits_before=played.given,
         edits=told.given,
         more=among(given_to(folder, last).moved(difference.moves), here) != among(told.given, here),
@@ -67,17 +71,26 @@ def foresee(
     if not changed.trains:
         stands = f"No other round would be trained: the result of round {last} stands."
         return Foreseen([*lines, *changed.details(), stands], trains=False)
-    round = told.given.apply(table)
-    check_placeable(round, told.given, folder)
-    said = [*told.told(last + 1, here, folder), *_room(config.k, len(table.known), len(round.known))]
-    lines += [*changed.details(), "Another round would be trained.", *said]
+    check_placeable(told.given.apply(table), told.given, folder)
+    number = next_number(folder, Begun(told.given, with_marks(now, labels, difference.relabelled), asked))
+    lines += [*changed.details(), "Another round would be trained.", *told.told(number, here, folder)]
+    lines += _number(config.k, table, told, Moves(now.root, difference.moves))
     return Foreseen(lines, to_embed=len(difference.new) + len(difference.repaired))
 
 
-def _room(k: int | str, came: int, known: int) -> list[str]:
+def _number(k: int | str, table: Table, told: Played, where: Moves) -> list[str]:
+    """How many categories there would be, as far as edits have a say. table: with the labels that images came with."""
+    round = told.given.apply(table)
+    if k != "auto":
+        return _room(int(k), len(table.known), len(round.known))
+    found = outcome_of(told) if told.given.binds else None
+    return [foreseen(moved(found, where), round)] if found else []
+
+
+def _room(k: int, came: int, known: int) -> list[str]:
     """What --k leaves for new categories, where edits have made classes that the folder does not show. came: classes
     of the labels that images came with; known: those of edits included."""
-    if k == "auto" or known <= came:
+    if known <= came:
         return []
-    so = words_of_room(int(k), known) if int(k) >= known else f"--k {k} becomes {known}."
+    so = words_of_room(k, known) if k >= known else f"--k {k} becomes {known}."
     return [f"With the labels from edits there are {known} known classes, so {so}"]

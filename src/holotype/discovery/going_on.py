@@ -7,7 +7,7 @@ edits are taken in, and labels get their meaning. Nothing is trained here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -94,18 +94,21 @@ def catch_up(
         move_along(folder, table, before, now, difference)
     if edits is not None:
         take_edits(folder, edits)
-    played, then = play(folder, bare=now.bare), asked_of(folder, last)
-    words = understand(now, before, difference.then, known.means if known else {}, outcome_of(played))
+    means = known.means if known else {}
+    played, then = play(folder, labels=now.labels(means)), asked_of(folder, last)
+    words = understand(now, before, difference.then, means, outcome_of(played))
     if words.names:
-        played = call_otherwise(folder, played, words, now.bare)
+        played = call_otherwise(folder, played, words, now.labels(means))
     table = words.spoken(table)
     labels = dict(zip(now.images, table.label, strict=True))
     compare_labels(difference, before, with_marks(now, labels, frozenset()))
     seen = with_marks(now, labels, difference.relabelled).with_gone(before.moved(difference.moves, now.root))
     seen = dataclasses.replace(seen, means=words.means)
-    if seen != read_collection(folder):
+    last_look = read_collection(folder)
+    if seen != last_look or list(seen.means) != list(last_look.means):  # what was said last stands last
         seen.save(folder)
-    asked, told = asked_now(config, table, now), played.without(difference.relabelled)
+    asked = asked_now(config, table, now)
+    told = played.without(played.overruled(difference.relabelled, labels))
     here, was_told = seen.here.keys(), given_to(folder, last) if last else Constraints()
     changed = Changed(
         last,
@@ -132,14 +135,14 @@ def move_along(
     follow(folder, [*rounds, *corrected_rounds(folder)], before.root, where)
 
 
-def call_otherwise(folder: Path, played: Played, words: Words, bare: Set[str]) -> Played:
-    """Let classes have the names that their labels give them now; an edit like any other, and the log keeps it. bare:
+def call_otherwise(folder: Path, played: Played, words: Words, labels: Mapping[str, str]) -> Played:
+    """Let classes have the names that their labels give them now; an edit like any other, and the log keeps it. labels:
     as in play."""
     run, *_ = (*run_ids(folder), *played.runs[-1:])  # a kill may have left what people see a round behind
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
     edits = [Edit(run, at, "rename", "", id, name) for id, name in words.names.items()]
     append_edits(folder, edits)
-    return play(folder, bare=bare)
+    return play(folder, labels=labels)
 
 
 def outcome_of(played: Played) -> Discovery | None:
@@ -224,10 +227,17 @@ class Changed:
 
     def _labels(self) -> list[str]:
         lines = [
-            f"The class {id} is labelled {name} now; it stays the same class under that name."
+            f"The class {id} is labelled {name} {'again' if id == name else 'now'}; it stays the same class under that "
+            "name."
             for id, name in self.classes.names.items()
         ]
+        if self.images.labels_are_others:
+            lines.append(
+                f"None of the images that had a label in round {self.last} keeps it. If a list of labels was "
+                "forgotten, stop now and name it with --labels."
+            )
         said = self.edits_before.labels.keys() | self.edits_before.rejected
+        said -= self.edits.labels.keys() | self.edits.rejected
         later = [path for path in sorted(self.images.relabelled) if path in said]
         if later:
             lines.append(

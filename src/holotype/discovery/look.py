@@ -27,6 +27,7 @@ from holotype.discovery.config import DiscoverConfig
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
+    from holotype.discovery.round import Round
     from holotype.models.backbone import Backbone
 
 NAMED, CLASSES_NAMED = 3, 12
@@ -78,29 +79,32 @@ def tell(table: Table, config: DiscoverConfig, backbone: Backbone, progress: boo
         log.info(line)
 
 
-def tell_again(table: Table, round: Table, config: DiscoverConfig, backbone: Backbone, to_embed: int) -> None:
+def tell_again(round: Round, table: Table, to_embed: int) -> None:
     """The same before a later round, without opening its images again; --dry-run does that.
 
-    table: as it was read. round: with the labels of edits, under the names of classes. to_embed: images.
+    table: as it was read. to_embed: images.
     """
     from holotype.discovery.forecast import forecast
 
-    lines = (*_result(round, config, len(round.known)), *_names(round), *_label_files(table))
-    for line in (*lines, forecast(table, config, backbone, to_embed).words):
+    called, config = round.given.called(round.table), round.config
+    result = _result(called, config, len(called.known), round.corrected)
+    time = forecast(table, config, round.chosen.backbone, to_embed).words
+    for line in (*result, *_names(called), *_label_files(table), time):
         log.info(line)
 
 
 # -- images and classes ---------------------------------------------------------------------------------
 
 
-def _result(table: Table, config: DiscoverConfig, known: int) -> list[str]:
-    """known: classes that take part."""
+def _result(table: Table, config: DiscoverConfig, known: int, corrected: bool = False) -> list[str]:
+    """known: classes that take part. corrected: people have said how many categories there are."""
     size = Counter(label for label in table.label if label)
     labelled = sum(size.values())
     first = f"{len(table):,} images: {labelled:,} labelled in {_many(len(size), 'class', 'classes')}, "
     first += f"{len(table) - labelled:,} unlabelled."
     if config.k == "auto":
-        first += " How many categories there are is estimated (--k sets it)."
+        how = "follows from corrections" if corrected else "is estimated"
+        first += f" How many categories there are {how} (--k sets it)."
     elif int(config.k) >= known:
         first += f" {words_of_room(int(config.k), known)}"
     if not size:

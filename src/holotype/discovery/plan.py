@@ -24,7 +24,7 @@ SAMPLE_ELSEWHERE = 200_000
 BATCH_SIZE = {"cpu": 64}
 BATCH_SIZE_ELSEWHERE = 128
 METHODS_IN_TURN = {"cpu": "rpc,uno"}
-"""Methods of the trainings, unless told: the two agreed on more than RPC trained as often. With the steps of a GPU that
+"""Methods of the trainings, unless told: the two agree on more than RPC trained as often. With the steps of a GPU that
 is not measured (docs/studies/31-folder-methods.md)."""
 METHOD_ELSEWHERE = "rpc"
 CHEAPER = ("light", "short")

@@ -14,6 +14,7 @@ from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.constraints import Constraints
+from holotype.discovery.corrected_number import as_drawn
 from holotype.discovery.timing import Clock
 from holotype.runs.embedded import Parts
 
@@ -62,7 +63,18 @@ class Round:
         return self.given.out(self.table)
 
     @property
+    def corrected(self) -> bool:
+        """Have people corrected what was known before, so that its categories are as many as they left?"""
+        return self.before is not None and self.given.binds
+
+    @property
     def active(self) -> Table:
         """The table in which only those images are usable that the round is made of."""
         problem = np.where(self.out & self.table.usable, REJECTED, self.table.problem)
         return self.table.with_problems(problem)
+
+    @property
+    def drawn(self) -> Table:
+        """`active` less the labels from edits: people picked those where something was wrong, and what is estimated
+        from labels supposes that they were drawn."""
+        return self.active if self.came is None else as_drawn(self.active, self.came)

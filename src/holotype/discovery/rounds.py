@@ -105,18 +105,26 @@ def _trained(seen: Collection) -> list[tuple[str, str, str]]:
     return [(path, one.digest or one.stamp, one.label) for path, one in seen.here.items()]
 
 
-def begin_round(folder: Path, begun: Begun) -> int:
-    """The number of a round that is begun with this: the last one where it was stopped, or else a new one."""
-    numbers = begun_rounds(folder)
-    number = numbers[-1] if numbers else 0
+def next_number(folder: Path, begun: Begun) -> int:
+    """Of a round that would be begun with this: that of the last one where it was stopped, or else a new one."""
+    number = max(begun_rounds(folder), default=0)
     own, stopped = round_folder(folder, number), number > last_round(folder)
-    if stopped and begun.is_that_of(own):
+    if stopped and (begun.is_that_of(own) or _was_being_begun(own)):
         return number
-    if not (
-        stopped and {p.name for p in own.iterdir() if not OURS.fullmatch(p.name)} <= {LABELS, REJECTED, SEEN}
-    ):
-        number += 1  # else it was stopped while it was being begun: nothing was trained, and it is begun anew
-    begun.save(round_folder(folder, number))
+    return number + 1
+
+
+def _was_being_begun(own: Path) -> bool:
+    """Was a round stopped before all was written that it was begun with? Nothing was trained, and it is begun anew."""
+    return {path.name for path in own.iterdir() if not OURS.fullmatch(path.name)} <= {LABELS, REJECTED, SEEN}
+
+
+def begin_round(folder: Path, begun: Begun) -> int:
+    """Begin a round with this, or go on with the one that was; its number."""
+    number = next_number(folder, begun)
+    own = round_folder(folder, number)
+    if not begun.is_that_of(own):
+        begun.save(own)
     return number
 
 
@@ -182,6 +190,8 @@ class Played:
     """Ids of the rounds."""
     taken: frozenset[str] = frozenset()
     """Ids and names of their categories, which the next round does not give to others."""
+    label_then: dict[str, str] = field(default_factory=dict)
+    """Image to the label that it came with when an edit last spoke of it."""
 
     def told(self, number: int, here: Set[str], folder: Path) -> list[str]:
         """Before round `number` of the images `here`: which edits take part, which do not and why, and where they
@@ -193,15 +203,21 @@ class Played:
         )
         return [*account.told(number, self.given, here), *remarks]
 
-    def told_by(self, seen: Collection | None, bare: Set[str]) -> Played:
-        """With what the images of a round came with: a new label is later than an old edit, unless it was taken away
-        since. bare: images without a label today."""
-        later = {path for path, one in seen.images.items() if one.relabelled} if seen else set()
-        return self.without(later - bare)
+    def told_by(self, seen: Collection | None, labels: Mapping[str, str]) -> Played:
+        """With what the images of a round came with. labels: of today."""
+        other = {path for path, one in seen.images.items() if one.relabelled} if seen else set()
+        return self.without(self.overruled(other, labels))
+
+    def overruled(self, other: Set[str], labels: Mapping[str, str]) -> set[str]:
+        """Of the images `other`, which came with another label after edits of them: those whose label is newer still.
+        It is not where it was taken away since, or is again what it was then: a list was forgotten once."""
+        return {path for path in other if labels.get(path) not in ("", self.label_then.get(path, ""))}
 
     def moved(self, moves: Mapping[str, str]) -> Played:
         """With the paths that images have now. moves: path then to path now, from the root, where these differ."""
-        return replace(self, given=self.given.moved(moves), account=self.account.moved(moves))
+        label = {moves.get(path, path): label for path, label in self.label_then.items()}
+        given, account = self.given.moved(moves), self.account.moved(moves)
+        return replace(self, given=given, account=account, label_then=label)
 
     def without(self, later: Set[str]) -> Played:
         """Less what edits have said of the images `later`."""
@@ -231,20 +247,22 @@ class Played:
             applied=applied,
             runs=(*self.runs, found.run_id),
             taken=self.taken | {word for category in categories for word in (category.id, category.name)},
+            label_then=self.label_then
+            | {path: seen.images[path].label for path, _ in done if seen and path in seen.images},
         )
 
 
-def play(folder: Path, more: Sequence[Edit] = (), bare: Set[str] | None = None) -> Played:
-    """Read every finished round with the edits of its own; what is said later counts. more: than the log holds. bare:
-    images without a label today, by path from the root; where nobody says, as they were seen last."""
-    if bare is None:
-        bare = (read_collection(folder) or Collection()).bare
+def play(folder: Path, more: Sequence[Edit] = (), labels: Mapping[str, str] | None = None) -> Played:
+    """Read every finished round with the edits of its own; what is said later counts. more: than the log holds. labels:
+    the classes that images come with today, by path from the root; where nobody says, as they were seen last."""
+    if labels is None:
+        labels = (read_collection(folder) or Collection()).labels({})
     held, numbers, played = read_log(folder), finished_rounds(folder), Played()
     edits = [*held, *not_held(held, more)]
     for number in numbers:
         found = Discovery.load(round_folder(folder, number))
         seen = read_collection(round_folder(folder, number))
-        played = played.told_by(seen, bare)
+        played = played.told_by(seen, labels)
         own = [edit for edit in edits if edit.run_id == found.run_id]
         if number == numbers[-1]:  # it answers for edits of runs that nobody has heard of
             own = [edit for edit in edits if edit.run_id not in played.runs]

@@ -63,7 +63,8 @@ class Account:
         count = Counter(edit.action for image, edit in standing if not image or image in here)
         words = ", ".join(f"{count[action]:,} {DONE[action]}" for action in ACTIONS if count[action])
         overruled = self.overruled + len(self.applied) - len(standing)
-        more = f"; {overruled:,} more {_was(overruled)} overruled by later ones" if overruled else ""
+        by = "edits or labels" if self.overruled else "ones"
+        more = f"; {overruled:,} more {_was(overruled)} overruled by later {by}" if overruled else ""
         labels, out = len(given.labels.keys() & here), len(given.rejected & here)
         return [
             f"Edits that take part in round {number}: {words or 'none'}{more}. They give {labels:,} "
@@ -148,7 +149,7 @@ def seen_classes(table: Table, names: Mapping[str, str]) -> tuple[Table, list[st
 def check_left(table: Table, given: Constraints, folder: Path) -> None:
     """Raise InputError where edits have left no image that another round could place. table: with their labels; what
     it does not know to be unreadable is looked at."""
-    if not (given.labels or given.rejected):
+    if not given.binds:
         return
     left = table.path[table.usable & ~table.labelled & ~given.out(table)]
     if not any(is_readable(str(path)) for path in left):

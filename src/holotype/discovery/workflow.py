@@ -179,8 +179,7 @@ def begin(folder: Path, now: Now, config: DiscoverConfig, chosen: Chosen, progre
 def tell_of(round: Round, now: Now, table: Table) -> None:
     """The first look, and which edits take part. table: as it was read."""
     if now.last:
-        fresh, given = len(now.difference.new) + len(now.difference.repaired), round.given
-        tell_again(table, given.called(round.table), round.config, round.chosen.backbone, fresh)
+        tell_again(round, table, len(now.difference.new) + len(now.difference.repaired))
     else:
         tell(now.table, round.config, round.chosen.backbone, round.progress)
     for line in now.played.told(round.number, now.here, round.folder):

@@ -36,8 +36,9 @@ SPECIES = re.compile(r".*(?:us|is|um|ii|ae|os|or|ans|leo|a|[aei]x)")
 
 
 def observation_type(category: Category) -> str:
-    """animal, unless its name says otherwise; unknown for a new category that nobody has named."""
-    if category.kind == "novel" and UNNAMED.fullmatch(category.name):
+    """animal, unless its name says otherwise; unknown for a category that nobody has named, also once edits have made a
+    class of it."""
+    if UNNAMED.fullmatch(category.name):
         return "unknown"
     return TYPES.get(category.name.casefold(), "animal")
 

@@ -44,7 +44,7 @@ function proportions() {
     h("ul", { class: "stats" },
       parts.map(([kind, count, words]) => (count || kind !== "none" ? h("li", {}, glyph(kind), h("strong", {}, number(count)), ` ${words}`) : null)),
       h("li", {}, h("a", { href: "#doubtful" }, h("strong", {}, number(Math.max(unsure, data.total.shown < data.total.images && !edits.length ? data.total.doubtful : 0))), " doubtful")),
-      h("li", {}, h("strong", {}, number(data.total.labelled)), " came with a label"),
+      h("li", {}, h("strong", {}, number(data.total.labelled)), " with a label"),
       data.total.unread ? h("li", {}, h("a", { href: "#settings" }, h("strong", {}, number(data.total.unread)), " could not be read")) : null));
 }
 

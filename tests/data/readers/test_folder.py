@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,10 @@ def test_two_kinds_of_packed_images_are_not_mixed(tmp_path: Path) -> None:
     write_parquet(tmp_path / "b.parquet", [("1", square(), "")])
     with pytest.raises(InputError, match="both Parquet files"):
         from_folder(tmp_path)
+
+
+def test_a_folder_that_was_made_on_a_mac_has_the_label_that_people_type() -> None:
+    assert folder_label((unicodedata.normalize("NFD", "Goéland"), "1.jpg")) == "Goéland"
 
 
 def test_labels_of_folders() -> None:

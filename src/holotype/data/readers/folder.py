@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from holotype.data.kinds import IMAGE_EXTENSIONS
+from holotype.data.names import composed
 from holotype.data.paths import Paths
 from holotype.data.readers.parquet import holds_images, paths_in_parquet, read_parquet
 from holotype.data.readers.tars import paths_in_tars, read_tars
@@ -105,7 +106,7 @@ def _sorted(root: Path, base: Path, found: Walked) -> list[Path]:
 def folder_label(parts: Sequence[str]) -> str:
     """Of an image, by the parts of its path below the folder of all images; "" = none."""
     first = parts[0] if len(parts) > 1 else ""
-    return "" if first.lower() in UNLABELLED_FOLDERS else first
+    return "" if first.lower() in UNLABELLED_FOLDERS else composed(first)
 
 
 def read_packed(files: Sequence[str], name: str) -> Table | None:
