@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from samples import Case, Found, discovered, find_case, given_words, is_right, write_record
-from script import one_sentence
+from script import add_roots, one_sentence, roots_of
 from twenty import find_collection
 
 from holotype.categories.calibration import calibrate
@@ -121,13 +121,12 @@ def main(words: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("case", nargs="+", help="full0, full1, ..., part0, ..., cub0, ... or cifar0, ...")
-    parser.add_argument("--cub", type=Path, help="folder of CUB-200-2011")
-    parser.add_argument("--cifar", type=Path, help="folder of the CIFAR-100 sample")
+    add_roots(parser)
     parser.add_argument("--device", default="cpu", help="cpu, cuda or auto (default: cpu)")
     parser.add_argument("--work", type=Path, default=Path("runs/samples"), help="folder of the discoveries")
     parser.add_argument("--out", type=Path, default=Path("experiments/results/confidence/embedded.json"))
     given = parser.parse_args(words)
-    roots = {name: getattr(given, name) for name in ("cub", "cifar") if getattr(given, name)}
+    roots = roots_of(given)
     print(" ".join(name.rjust(10) for name in COLUMNS))
     rows = []
     for word in given.case:

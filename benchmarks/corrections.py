@@ -44,7 +44,7 @@ import numpy as np
 from corrections_table import FIGURES, line, markdown, summarise, told_line
 from corrector import Corrections, Corrector
 from samples import find_case, given_words
-from script import one_sentence, read_record
+from script import add_roots, one_sentence, read_record, roots_of
 from twenty import Collection, find_collection, with_truth
 
 from holotype.categories.corrections import apply_edits
@@ -172,7 +172,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     if not given.collection:
         raise InputError("Name a collection (full, cub4, cifar4, ...), or records with --table.")
-    roots = {name: getattr(given, name) for name in ("cub", "cifar") if getattr(given, name)}
+    roots = roots_of(given)
     device, rows = pick_device(given.device), []
     for word in given.collection:
         of, own, folders = collection(word, roots, given.work), [], {}
@@ -197,8 +197,7 @@ def make_parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("collection", nargs="*", help="full, cub4, cifar4, sample1, ...")
-    parser.add_argument("--cub", type=Path, help="folder of CUB-200-2011")
-    parser.add_argument("--cifar", type=Path, help="folder of the CIFAR-100 sample")
+    add_roots(parser)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4], help="of training")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument(

@@ -4,8 +4,10 @@
     python benchmarks/folder_methods.py --table
 
 Collections: twenty.py. Each method trains every collection with nine seeds and its settings for a folder, and the
-images are placed where the nine agree, as a discovery places them. All of them are told the number of categories. The
-record is written after every nine trainings, and what it holds is not trained again.
+images are placed where the nine agree, as a discovery places them. All of them are told the number of categories, or
+count it with `--k counted`, as a discovery does. With `--seeds 27` there are more trainings, of which the first nine
+agree. The record is written after each method, and what it holds is not trained again. What the trainings say is kept
+in --work, and so are the features that were counted by; mixed_trainings.py and votes.py read them.
 
 Rule, written before the runs. `holotype discover` trains with RPC. On cub4 to cub6 and cifar4 to cifar6, the method is
 looked for whose nine agree on the highest All in the mean. If that is not RPC and it lies at least a point above RPC,
@@ -13,6 +15,12 @@ it is looked at once more, beside RPC alone, on collections that chose nothing: 
 parts 0, 2, 4, 6 and 8 of the embedded sample. If its All minus that of RPC has a 95 % interval above 0 there, over
 collections and by Student's t, it becomes the method of `holotype discover`. Methods that train on images (PromptCAL,
 SPTNet) take too long for such collections on a CPU, and are left out.
+
+Rules for what comes next, written before any of its runs: rpc and uno in turn, weighed (votes.py), on cub32 to cub37
+and cifar32 to cifar37 with the number of categories counted. Steps of a GPU: --steps 6000, 1500 and 500 with nine
+seeds; it takes the fewest whose All lies at most half a point below the best, in the mean over collections. Many short
+trainings in place of few long ones: --steps 250 with 18 seeds; if All of eighteen minus that of nine with 500 steps has
+a 95 % interval above 0, steps are halved and trainings doubled on a CPU.
 """
 
 from __future__ import annotations
@@ -30,12 +38,13 @@ from typing import Any
 import numpy as np
 from frozen import STEPS
 from samples import given_words
-from script import one_sentence, read_record
+from script import add_record, add_roots, one_sentence, read_record, roots_of
 from stability import Judge
 from study_table import interval_of
 from twenty import Collection, find_collection
 
 from holotype.categories.agreement import Training, agree
+from holotype.cluster.count import estimate_table, pick_k
 from holotype.cluster.evaluate import clustering_accuracy
 from holotype.discovery.finding import plan_training
 from holotype.discovery.several import train_side_by_side
@@ -43,6 +52,7 @@ from holotype.errors import InputError
 from holotype.machine.device import Compute, pick_device
 from holotype.machine.files import write_text
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
+from holotype.runs.embed import embed_table
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
@@ -56,19 +66,23 @@ Row = dict[str, Any]
 """What a method made of a collection."""
 
 
-def measure(of: Collection, experiment: Experiment, backbone: Backbone, kept: Path) -> Row:
-    """Scores of each of nine trainings, and of where they agree. kept: file for what they say."""
+def measure(
+    of: Collection, experiment: Experiment, backbone: Backbone, kept: Path, seeds: int = SEEDS
+) -> Row:
+    """Scores of each training, and of where the first nine agree. kept: file for what they say."""
     started = time.monotonic()
     table = dataclasses.replace(of.table, truth=None)
     with tempfile.TemporaryDirectory() as folder:
         experiment = dataclasses.replace(experiment, out=folder, progress=False)
         shelf = Shelf(data=Data(table, of.k), backbone=backbone)
-        _, said = train_side_by_side([experiment], range(SEEDS), shelf)
+        _, said = train_side_by_side([experiment], range(seeds), shelf)
     seconds = time.monotonic() - started
     category = np.stack([one.category.numpy() for one in said])
     probability = np.stack([one.probability.float().numpy() for one in said])
     kept.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(kept, category=category.astype(np.int16), probability=probability.astype(np.float16))
+    np.savez(
+        kept, category=category.astype(np.int16), probability=probability.astype(np.float16), k=np.array(of.k)
+    )
     each = [scores(of, one) for one in category]
     return {
         "collection": of.name,
@@ -76,9 +90,38 @@ def measure(of: Collection, experiment: Experiment, backbone: Backbone, kept: Pa
         "images": len(of.table),
         "k": of.k,
         "one": {key: [one[key] for one in each] for key in SCORES},
-        "nine": scores(of, together(of, category, probability)),
+        "nine": scores(of, together(of, category[:SEEDS], probability[:SEEDS])),
         "seconds": round(seconds, 1),
     }
+
+
+def counted(of: Collection, embedded: np.ndarray, device: str) -> Collection:
+    """The collection with as many categories as a discovery would train."""
+    table = dataclasses.replace(of.table, truth=None)
+    return dataclasses.replace(of, k=pick_k(estimate_table(table, embedded, device)))
+
+
+def embed(of: Collection, backbone: Backbone, device: str, work: Path) -> np.ndarray:
+    """(N, D) features of the frozen backbone; read where they are kept."""
+    kept = work / "embedded" / f"{of.name}.npz"
+    if not kept.is_file():
+        table = dataclasses.replace(of.table, truth=None)
+        with tempfile.TemporaryDirectory() as folder:
+            found = embed_table(table, backbone, Compute.on(device), Path(folder), progress=False)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(kept, f=found.features.astype(np.float16))
+    return np.load(kept)["f"].astype(np.float32)
+
+
+def read_said(work: Path, collection: str, method: str) -> tuple[np.ndarray, np.ndarray, int]:
+    """(S, N) categories, how sure each training is of them, and how many there are. work: of the trainings."""
+    file = work / "said" / f"{collection}+{method}.npz"
+    if not file.is_file():
+        raise InputError(
+            f"{file} is not there; train it with benchmarks/folder_methods.py --methods {method}."
+        )
+    with np.load(file) as kept:
+        return kept["category"].astype(np.int64), kept["probability"].astype(np.float32), int(kept["k"])
 
 
 def together(of: Collection, category: np.ndarray, probability: np.ndarray) -> np.ndarray:
@@ -151,18 +194,18 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("collection", nargs="*", help="cub4, cub4-uneven, cifar4, sample0, ...")
     parser.add_argument("--methods", default=REFERENCE, help="separated by commas (default: rpc)")
-    parser.add_argument("--cub", type=Path, help="folder of CUB-200-2011")
-    parser.add_argument("--cifar", type=Path, help="folder of the CIFAR-100 sample")
+    add_roots(parser)
     parser.add_argument("--backbone", default="embedded", help="name or file (default: embedded)")
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"trainings of each (default: {SEEDS})")
+    parser.add_argument(
+        "--k", choices=("told", "counted"), default="told", help="the number of categories (default: told)"
+    )
     parser.add_argument("--device", default="cpu", help="cpu, cuda or auto (default: cpu)")
     parser.add_argument(
         "--work", type=Path, default=Path("runs/folders"), help="folder of what trainings say"
     )
-    parser.add_argument("--out", type=Path, default=RECORD, help=f"the record (default: {RECORD})")
-    parser.add_argument(
-        "--table", action="store_true", help="print the table of the record, and train nothing"
-    )
+    add_record(parser, RECORD)
     return parser
 
 
@@ -177,7 +220,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     if not given.collection:
         raise InputError("Name the collections to train, such as cub4 or sample0, or ask for the --table.")
-    roots = {name: getattr(given, name) for name in ("cub", "cifar") if getattr(given, name)}
+    roots = roots_of(given)
     network, device = BackboneConfig(given.backbone), pick_device(given.device)
     backbone = load_backbone(network)
     made = {
@@ -186,17 +229,18 @@ def main(words: Sequence[str] | None = None) -> int:
         "hardware": hardware(Compute.on(given.device).device),
         "backbone": backbone.name,
         "steps": given.steps,
-        "seeds": SEEDS,
+        "seeds": given.seeds,
     }
     there = {(row["collection"], row["method"]) for row in rows}
     for word in given.collection:
         of = find_collection(word, roots, given.work)
-        for method in given.methods.split(","):
-            if (word, method) in there:
-                continue
+        absent = [method for method in given.methods.split(",") if (word, method) not in there]
+        if absent and given.k == "counted":
+            of = counted(of, embed(of, backbone, given.device, given.work), given.device)
+        for method in absent:
             experiment = plan_training(method, len(of.table), of.k, given.steps, device, network)
             kept = given.work / "said" / f"{word}+{method}.npz"
-            rows.append(measure(of, experiment, backbone, kept) | {"made": made})
+            rows.append(measure(of, experiment, backbone, kept, given.seeds) | {"made": made})
             print(line(rows[-1]), flush=True)
             write_text(given.out, json.dumps({"rows": rows}, indent=1) + "\n")
     print(table(rows))

@@ -28,8 +28,9 @@ import pandas as pd
 from samples import Case, Found, discovered, find_case, given_words, is_right, write_record
 from script import one_sentence
 
-from holotype.categories.calibration import calibrate, teach
+from holotype.categories.calibration import calibrate
 from holotype.categories.found import Category, Discovery
+from holotype.categories.opinion import teach
 from holotype.categories.queue import questions
 from holotype.data.table import Table
 

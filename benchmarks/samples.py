@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -125,8 +125,13 @@ def is_right(case: Case, category: np.ndarray) -> np.ndarray:
     classes = [*case.table.known, *sorted(set(case.truth) - set(case.table.known))]
     index = {name: i for i, name in enumerate(classes)}
     y, free = np.array([index[name] for name in case.truth]), ~case.table.labelled
-    stands_for = clustering_accuracy(y[free], category[free], len(case.table.known)).assignment
-    return np.array([stands_for.get(int(c), -1) == own for c, own in zip(category, y, strict=True)])
+    found = clustering_accuracy(y[free], category[free], len(case.table.known))
+    return stand_for(found.assignment, category, y)
+
+
+def stand_for(assignment: Mapping[int, int], category: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """(N,) bool: does the category of an image stand for its class y? assignment: category to class."""
+    return np.array([assignment.get(int(c), -1) == own for c, own in zip(category, y, strict=True)])
 
 
 def write_record(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import json
 import sys
@@ -28,6 +29,30 @@ def one_sentence(main: Callable[P, int]) -> Callable[P, int]:
             return 2
 
     return called
+
+
+def add_roots(parser: argparse.ArgumentParser) -> None:
+    """Flags for the folders of images that twenty.py draws collections from."""
+    parser.add_argument("--cub", type=Path, help="folder of CUB-200-2011")
+    parser.add_argument("--cifar", type=Path, help="folder of the CIFAR-100 sample")
+
+
+def roots_of(given: argparse.Namespace) -> dict[str, Path]:
+    """Those that were given."""
+    return {name: getattr(given, name) for name in ("cub", "cifar") if getattr(given, name)}
+
+
+def add_record(parser: argparse.ArgumentParser, record: Path) -> None:
+    """Flags for the record of a study: where it is, and to print its table alone."""
+    parser.add_argument("--out", type=Path, default=record, help=f"the record (default: {record})")
+    parser.add_argument(
+        "--table", action="store_true", help="print the table of the record, and nothing else"
+    )
+
+
+def read_rows(path: Path, script: str) -> dict[str, Any]:
+    """Of a record, by collection; none where there is no record yet."""
+    return read_record(path, ["rows"], script)["rows"] if path.is_file() else {}
 
 
 def read_record(path: Path, keys: Sequence[str], script: str) -> dict[str, Any]:

@@ -59,8 +59,8 @@ import torch
 from confidence import calibration_error
 from frozen import STEPS, embed_views
 from pools import SIZES, pool
-from samples import given_words
-from script import one_sentence
+from samples import given_words, stand_for
+from script import add_roots, one_sentence, roots_of
 from twenty import Collection, find_collection
 
 from holotype.categories.agreement import Training, agree, returns
@@ -100,9 +100,12 @@ class Judge:
         target = self.of.table.target
         placed = np.where(target >= 0, target, category)
         opinion = calibrate(embedded, placed, target, self.of.k)
-        stands_for = clustering_accuracy(self.y[self.free], placed[self.free], self.n_known).assignment
-        right = np.array([stands_for.get(int(c), -1) == own for c, own in zip(placed, self.y, strict=True)])
-        return calibration_error(opinion.probability[self.free], right[self.free])
+        return calibration_error(opinion.probability[self.free], self.right(placed)[self.free])
+
+    def right(self, placed: np.ndarray) -> np.ndarray:
+        """(N,) bool: is the image in the category that stands for its class?"""
+        found = clustering_accuracy(self.y[self.free], placed[self.free], self.n_known)
+        return stand_for(found.assignment, placed, self.y)
 
     def purity(self, category: np.ndarray, c: int) -> float:
         """Share of the largest class among the unlabelled images of a category; NaN without any."""
@@ -229,8 +232,7 @@ def main(words: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("collection", nargs="+", help="cub0, cub0-uneven, cifar0, cifar0-tail, sample1, ...")
-    parser.add_argument("--cub", type=Path, help="folder of CUB-200-2011")
-    parser.add_argument("--cifar", type=Path, help="folder of the CIFAR-100 sample")
+    add_roots(parser)
     parser.add_argument("--way", choices=("frozen", "whole"), default="frozen")
     parser.add_argument("--sizes", nargs="+", choices=tuple(SIZES), default=list(SIZES))
     parser.add_argument("--seeds", type=int, default=25)
@@ -250,7 +252,7 @@ def main(words: Sequence[str] | None = None) -> int:
     given = parser.parse_args(words)
     if given.together < 2 or given.seeds < given.together:
         raise InputError("A consensus is of at least 2 trainings, and there must be as many seeds.")
-    roots = {name: getattr(given, name) for name in ("cub", "cifar") if getattr(given, name)}
+    roots = roots_of(given)
     torch.set_num_threads(1)
     rows = []
     for word in given.collection:

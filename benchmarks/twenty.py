@@ -5,6 +5,7 @@
 `cub3-uneven`    the same classes with sizes that fall from the largest to the smallest in equal ratios, 3.4 to 1
 `cifar3-tail`    the same, 20 to 1
 `sample3`        part 3 of the embedded sample (samples.py): six to ten classes
+`full`           the whole embedded sample
 
 Half of the images of each known class are labelled, or, in the parts of the sample, a half to a tenth. Every collection
 is told how many categories there are, so that nothing but the training and the prior of sizes can move its scores.
@@ -28,6 +29,7 @@ from holotype.discovery.demo import write_sample
 from holotype.errors import InputError
 
 NAME = re.compile(r"(cub|cifar|sample)(\d+)(?:-(uneven|tail))?")
+WHOLE = "full"
 CLASSES = 20
 EQUAL = {"cub": 30, "cifar": 50}
 """Images of a class."""
@@ -61,16 +63,19 @@ class Collection:
 def find_collection(word: str, roots: dict[str, Path], work: Path) -> Collection:
     """The collection of a name. roots: folder of cub and of cifar. The sample is written into `work`."""
     named = NAME.fullmatch(word)
-    if named is None:
+    if named is None and word != WHOLE:
         raise InputError(
-            f"{word!r} is no collection; name it cub0, cifar0, cifar0-uneven, cub0-tail or sample0."
+            f"{word!r} is no collection; name it cub0, cifar0, cifar0-uneven, cub0-tail, sample0 or full."
         )
-    kind, seed, shape = named[1], int(named[2]), named[3]
-    if kind == "sample":
+    if named is None or named[1] == "sample":
         benchmark = load_benchmark("fashion-sample")
         whole = write_sample(gcd_split(benchmark), work / "sample")
-        case = draw_part(whole, np.asarray(benchmark.train.label, dtype=object), seed)
+        truth = np.asarray(benchmark.train.label, dtype=object)
+        if named is None:
+            return Collection(word, with_truth(whole, truth), len(set(truth)))
+        case = draw_part(whole, truth, int(named[2]))
         return Collection(word, with_truth(case.table, case.truth), len(set(case.truth)))
+    kind, seed, shape = named[1], int(named[2]), named[3]
     if kind not in roots:
         raise InputError(f"{word} needs the folder of its images; give it with --{kind}.")
     table = gcd_split(load_benchmark(BENCHMARK[kind], roots[kind]))

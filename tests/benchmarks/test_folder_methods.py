@@ -7,9 +7,10 @@ import json
 import folder_methods
 import numpy as np
 import pytest
-from folder_methods import main, measure, scores, summarise, table
+from folder_methods import counted, embed, main, measure, scores, summarise, table, together
 from twenty import Collection
 
+from holotype.cluster.count import estimate_table, pick_k
 from holotype.data.sources import load_table
 from holotype.data.table import Table
 from holotype.discovery.finding import plan_training
@@ -70,13 +71,16 @@ def test_the_best_method_comes_first() -> None:
 def test_nine_trainings_are_made_as_a_discovery_makes_them(
     squares_folder, tiny_backbone_file, tmp_path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(folder_methods, "SEEDS", 3)
+    monkeypatch.setattr(folder_methods, "SEEDS", 2)
     of = Collection("squares0", load_table(squares_folder / "squares.csv"), 4)
     experiment = plan_training("rs", len(of.table), of.k, 4, "cpu", BackboneConfig(str(tiny_backbone_file)))
     assert (experiment.k, experiment.cache_views, experiment.train.batch_size) == (4, "4+2", 16)
-    found = measure(of, experiment, load_backbone(experiment.backbone), tmp_path / "said.npz")
+    found = measure(of, experiment, load_backbone(experiment.backbone), tmp_path / "said.npz", seeds=3)
     assert [len(each) for each in found["one"].values()] == [3, 3, 3]
-    assert 0 <= found["nine"]["all"] <= 100
+    kept = np.load(tmp_path / "said.npz")
+    assert (kept["category"].shape, int(kept["k"])) == ((3, 64), 4)
+    first = together(of, kept["category"][:2].astype(int), kept["probability"][:2])
+    assert found["nine"] == scores(of, first)  # more seeds than agree are there for other draws
     assert of.table.truth is not None  # the study keeps the truth, the trainings never had it
 
 
@@ -85,7 +89,7 @@ def test_what_was_trained_is_not_trained_again(tmp_path, monkeypatch, capsys) ->
     monkeypatch.setattr(folder_methods, "find_collection", lambda word, roots, work: made())
     monkeypatch.setattr(folder_methods, "load_backbone", lambda config: type("B", (), {"name": "made"}))
 
-    def pretend(of, experiment, backbone, kept):
+    def pretend(of, experiment, backbone, kept, seeds):
         asked.append(experiment.method_name)
         return row(experiment.method_name, "cub4", [50.0, 54.0], 55.0)
 
@@ -100,6 +104,19 @@ def test_what_was_trained_is_not_trained_again(tmp_path, monkeypatch, capsys) ->
     capsys.readouterr()
     assert main(["--table", "--out", str(out)]) == 0
     assert "| simgcd | 1 |" in capsys.readouterr().out
+
+
+def test_categories_are_counted_from_features_that_are_kept(
+    squares_folder, tiny_backbone_file, tmp_path, monkeypatch
+) -> None:
+    of = Collection("squares0", load_table(squares_folder / "squares.csv"), 4)
+    backbone = load_backbone(BackboneConfig(str(tiny_backbone_file)))
+    features = embed(of, backbone, "cpu", tmp_path)
+    monkeypatch.setattr(folder_methods, "embed_table", None)  # a second time nothing is embedded
+    assert np.array_equal(embed(of, backbone, "cpu", tmp_path), features)
+    found = counted(of, features, "cpu")
+    assert found.k >= len(of.table.known)
+    assert found.k == pick_k(estimate_table(of.table, features, "cpu"))
 
 
 def test_without_a_collection_a_sentence_says_what_to_name(tmp_path, capsys) -> None:

@@ -18,7 +18,10 @@ def keep(work: Path, method: str, category: np.ndarray) -> None:
     (work / "said").mkdir(exist_ok=True)
     said = np.stack([category] * 9).astype(np.int16)
     np.savez(
-        work / "said" / f"made0+{method}.npz", category=said, probability=np.full(said.shape, 0.9, np.float16)
+        work / "said" / f"made0+{method}.npz",
+        category=said,
+        probability=np.full(said.shape, 0.9, np.float16),
+        k=4,
     )
 
 
@@ -39,11 +42,17 @@ def test_what_was_not_trained_is_named(tmp_path: Path, monkeypatch, capsys) -> N
     assert "made0+rpc.npz is not there; train it with benchmarks/folder_methods.py" in capsys.readouterr().err
 
 
-def test_the_page_has_the_table_of_the_record() -> None:
-    rows = json.loads((TOP / RECORD).read_text())["rows"]
-    assert len(rows) == 19
+def test_the_page_has_the_tables_of_the_records() -> None:
     page = (TOP / "docs" / "studies" / "31-folder-methods.md").read_text()
-    assert table(rows) in page
+    chosen, confirmed = (
+        json.loads((TOP / RECORD).with_name(name).read_text())["rows"]
+        for name in ("mixed.json", "confirmed.json")
+    )
+    assert (len(chosen), len(confirmed)) == (19, 12)
+    assert not chosen.keys() & confirmed.keys()
+    assert table(chosen) in page
+    assert table(confirmed) in page
+    assert "thirteen" not in table(confirmed)
 
 
 def test_the_table_counts_those_that_chose_nothing_apart() -> None:

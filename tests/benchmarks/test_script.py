@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
-from script import one_sentence, read_record
+from script import add_record, add_roots, one_sentence, read_record, read_rows, roots_of
 
 from holotype.errors import InputError
 
@@ -43,3 +44,18 @@ def test_a_file_that_is_no_record(tmp_path: Path, content: str, told: str) -> No
     (tmp_path / "x.json").write_text(content)
     with pytest.raises(InputError, match=told):
         read_record(tmp_path / "x.json", ("rows", "command"), "speed.py")
+
+
+def test_a_study_without_a_record_has_no_rows(tmp_path: Path) -> None:
+    assert read_rows(tmp_path / "x.json", "votes.py") == {}
+    (tmp_path / "x.json").write_text('{"rows": {"cub0": 1}}')
+    assert read_rows(tmp_path / "x.json", "votes.py") == {"cub0": 1}
+
+
+def test_only_folders_that_were_given_are_named() -> None:
+    parser = argparse.ArgumentParser()
+    add_roots(parser)
+    add_record(parser, Path("x.json"))
+    given = parser.parse_args(["--cifar", "there", "--table"])
+    assert roots_of(given) == {"cifar": Path("there")}
+    assert (given.out, given.table) == (Path("x.json"), True)

@@ -115,3 +115,22 @@ def test_only_where_it_is_told_no_list_could_hold_half_of_the_mistakes() -> None
 
     assert [case["case"] for case in cases() if too_short(case)] == ["cifar7"]
     assert "as in cifar7, no list of that size can hold half" in PAGE
+
+
+def test_the_figures_of_nine_trainings_are_those_of_the_record() -> None:
+    rows = {name: row for name, row in record("folders/votes")["rows"].items() if row["draws"]}
+    flat = " ".join(PAGE.split())
+
+    def all_of(way: str, key: str, kind: str = "") -> float:
+        return mean(row[way][key] for name, row in rows.items() if name.startswith(kind))
+
+    assert f"off by {all_of('weighed', 'error'):.3f} on average** over sixteen collections" in flat
+    assert len(rows) == 16
+    assert f"without their votes is off by {all_of('votes', 'error'):.3f}" in flat
+    of_cub, of_cifar = (all_of("weighed", "error", kind) for kind in ("cub", "cifar"))
+    assert f"of CUB it is {of_cub:.3f}, on eight of the CIFAR-100 sample {of_cifar:.3f}" in flat
+    good = sum(row["weighed"]["error"] <= 0.1 for row in rows.values())
+    assert f"at most 0.10 in {good} of the 16" in flat
+    held = [all_of("weighed", "held", kind) for kind in ("cub", "cifar")]
+    assert f"holds {held[0]:.0%} of".replace("%", " %") in flat
+    assert f"and {held[1]:.0%} on the others".replace("%", " %") in flat

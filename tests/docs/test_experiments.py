@@ -116,7 +116,7 @@ GOLDEN = """
 43-values-64
     rpc 3, lambda_1=0.25 3, lambda_1=1 3, lambda_2=0.15 0, adl=2 0, adl=6 0
 44-align-exact
-    rpc 5, lambda_1=1 0
+    rpc 5, lambda_1=1 2
 ablation
     rpc 10, no-fusion 10, no-align 10, no-new 10
 blocks

@@ -260,7 +260,7 @@ def table_of_files() -> list[str]:
 def test_the_python_example_sweeps(asked, capsys) -> None:
     assert len(blocks(RESEARCHERS, "python")[1].splitlines()) <= 10
     sweep = run_python(1)["sweep"]
-    assert asked == [("simgcd", "fashion-sample", 0), ("rpc", "fashion-sample", 0)]
+    assert asked == [(method, "fashion-sample", seed) for method in ("simgcd", "rpc") for seed in (0, 1)]
     assert [(row.facts["method"], row.seeds) for row in sweep.rows] == [("simgcd", (0, 1)), ("rpc", (0, 1))]
     assert len(list(Path("results/runs").iterdir())) == 4
     assert "| squares | rpc |" in capsys.readouterr().out
