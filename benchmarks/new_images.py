@@ -23,7 +23,6 @@ import argparse
 import dataclasses
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -142,7 +141,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("collection", nargs="*", help="cub4, cifar4, sample0, ...")
     add_roots(parser)
     parser.add_argument("--device", default="cpu", help="cpu, cuda or auto (default: cpu)")
-    parser.add_argument("--work", type=Path, default=Path("runs/new-images"), help="folder of features")
+    parser.add_argument("--work", type=Path, default=Path("runs/new-images"), help="folder of features and runs")
     add_record(parser, RECORD)
     given = parser.parse_args(words)
     rows: dict[str, Row] = read_rows(given.out, "new_images.py")
@@ -155,8 +154,7 @@ def main(words: Sequence[str] | None = None) -> int:
     for word in () if given.table else given.collection:
         of = find_collection(word, roots, given.work)
         embedded = embed(of, load_backbone(BackboneConfig("embedded")), given.device, given.work)
-        with tempfile.TemporaryDirectory() as folder:
-            rows[word] = measure(of, Path(folder) / "run", embedded, given.device) | {"made": made}
+        rows[word] = measure(of, given.work / word, embedded, given.device) | {"made": made}
         print(word, rows[word], flush=True)
         write_text(given.out, json.dumps({"rows": rows}, indent=1) + "\n")
     print(table(rows))
