@@ -32,7 +32,8 @@ from holotype.machine.files import write_text
 from holotype.models.backbone import load_backbone
 from holotype.runs.embed import embed_table
 from holotype.runs.provenance import commit, hardware
-from holotype.runs.trained import load_trained, predict
+from holotype.runs.said import predict
+from holotype.runs.trained import load_trained
 
 CASE = re.compile(r"(full|part)(\d+)")
 

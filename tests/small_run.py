@@ -10,11 +10,15 @@ import pandas as pd
 
 from holotype.categories.facts import Facts
 from holotype.categories.found import COLUMNS, Category, Discovery
+from holotype.machine.device import Compute
+from holotype.models.backbone import load_backbone
+from holotype.runs.embed import embed_table
 from holotype.runs.experiment import Experiment
 from holotype.runs.outcome import Told
 from holotype.runs.prepared import Shelf
 from holotype.runs.run import Run, begin, finish
 from holotype.runs.settings import default_experiment
+from holotype.runs.trained import Read
 
 RUN_ID = "small-1"
 
@@ -30,9 +34,18 @@ def set_dotted(experiment: Experiment, key: str, value: Any) -> None:
 
 
 def train_small(
-    folder: Path, squares: Path, backbone: Path, method: str = "rpc", k: int = 4, epochs: int = 8
+    folder: Path,
+    squares: Path,
+    backbone: Path,
+    method: str = "rpc",
+    k: int = 4,
+    epochs: int = 8,
+    opinion: bool = False,
 ) -> tuple[Run, np.ndarray, np.ndarray]:
-    """Train and finish; returns the run, its features (N, D) and the category (N,) that it says of each image."""
+    """Train and finish; returns the run, its features (N, D) and the category (N,) that it says of each image.
+
+    opinion: keep a second opinion, as a discovery does.
+    """
     experiment = default_experiment(method, str(squares / "squares.csv"))
     experiment.k, experiment.out = k, str(folder)
     experiment.device, experiment.progress = "cpu", False
@@ -40,10 +53,23 @@ def train_small(
     experiment.train.epochs, experiment.train.batch_size = epochs, 16
     run = begin(experiment, Shelf())
     assert isinstance(run, Run)
+    embedded = frozen_features(run, folder / "embedded") if opinion else None
     prediction = run.loop.fit()
-    finish(run, prediction, 1.0, parallel=1, told=Told(RUN_ID, Facts(title="squares")))
+    finish(run, prediction, 1.0, parallel=1, told=Told(RUN_ID, Facts(title="squares"), embedded=embedded))
     assert run.loop.features is not None
     return run, run.loop.features.numpy(), prediction.category.numpy()
+
+
+def frozen_features(run: Run, folder: Path) -> np.ndarray:
+    """(N, D) of the images of a run, by its backbone before training."""
+    backbone = load_backbone(run.experiment.backbone)
+    return embed_table(run.loop.table, backbone, Compute.on("cpu"), folder).features
+
+
+def seen(features: np.ndarray, frozen: np.ndarray | None = None) -> Read:
+    """Images by their features (n, D); NaN = it could not be read."""
+    nothing = np.full(len(features), "", dtype=object)
+    return Read(np.asarray(features, np.float32), nothing, nothing, frozen)
 
 
 def small_discovery(known: tuple[str, ...], ids: list[str], run_id: str = RUN_ID) -> Discovery:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holotype.categories.calibration import Calibrated, calibrate, curve, how_like, read_off
+from holotype.categories.calibration import calibrate, curve, how_like, read_off
 
 KNOWN, K = 3, 6
 
@@ -130,9 +130,9 @@ def test_parts_and_samples_change_little(monkeypatch) -> None:
 def test_scores_of_later_images_are_read_off_a_rising_curve() -> None:
     random = np.random.default_rng(0)
     said = random.uniform(0.3, 1, 2000)
-    opinion = Calibrated(np.clip(said**2 + random.normal(0, 0.1, 2000), 0, 1), 50, "")
-    opinion.probability[:10] = np.nan
-    points = curve(said, opinion)
+    probability = np.clip(said**2 + random.normal(0, 0.1, 2000), 0, 1)
+    probability[:10] = np.nan
+    points = curve(said, probability)
     assert list(points) == sorted(points)
     later = read_off(np.array([0.4, 0.7, 1.0, np.nan]), points)
     assert later[:3] == pytest.approx([0.16, 0.49, 0.95], abs=0.05)

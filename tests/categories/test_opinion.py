@@ -46,7 +46,7 @@ def test_votes_make_an_image_likelier_where_they_are_and_less_elsewhere() -> Non
 
     embedded, category, target, _ = world()
     opinion = Opinion(embedded, category, K)
-    heat, alone = opinion.form(target)
+    alone, heat = opinion.form(target), opinion.heat
     for_it = opinion.own(np.full(K, heat), Cast(category))
     against = opinion.own(np.full(K, heat), Cast((category + 1) % K))
     assert (for_it > against).all()

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from holotype.categories.agreement import Agreement, Training, Votes, agree
-from holotype.categories.opinion import FLOOR, Opinion, shares
+from holotype.categories.kept_opinion import shares
+from holotype.categories.opinion import FLOOR, Opinion
 from holotype.categories.weighing import weigh
 from tests.categories.test_calibration import KNOWN, K, world
 
@@ -73,10 +74,10 @@ def test_one_round_is_what_the_formula_says(monkeypatch) -> None:
     together, embedded, target, _ = voted(2)
     found = weigh(together, embedded, target, K)
     opinion = Opinion(embedded, np.where(target >= 0, target, together.category), K)
-    heat, _ = opinion.form(target)
+    opinion.form(target)
     p = np.zeros((len(target), K))
     for part, scores in opinion.scores(np.arange(len(target))):
-        p[part] = shares(scores / heat)
+        p[part] = shares(scores / opinion.heat)
     for row in np.flatnonzero(target < 0)[:100]:
         v = np.zeros(K)
         for category, weight in zip(together.trainings[:, row], together.weight[:, row], strict=True):

@@ -71,7 +71,7 @@ def test_new_images_are_placed_as_in_training_alone_and_together(
     assert list(placed.category_id) == [category[Path(path).name] for path in placed.path]
     model = load_trained(run, "cpu")
     one = squares_folder / "unlabelled" / Path(placed.path[0]).name
-    alone = model.place(model.features([one]).features)
+    alone = model.place(model.features([one]))
     assert list(alone.category_id) == [category[one.name]]
 
 

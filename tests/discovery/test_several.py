@@ -63,7 +63,7 @@ def test_the_model_that_is_kept_counts_categories_as_the_outcome_does(three: Pat
     """New images are placed by it: most images of the run lie where it would place them."""
     found, trained = Discovery.load(three), load_trained(three, "cpu")
     read = trained.features(found.images.path)
-    said = corrected(three, trained).place(read.features)
+    said = corrected(three, trained).place(read)
     same = (said.category_id == found.images.category_id.to_numpy()).mean()
     best = max(found.facts.agreement)
     assert same == pytest.approx(best, abs=0.1)  # labels have the last word in the run

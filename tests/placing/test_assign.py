@@ -49,7 +49,7 @@ def test_a_csv_with_every_image(run, images) -> None:
     assert set(rest.kind) <= {"known", "novel"}
     assert sum(found.categories.values()) == 6
     direct = load_trained(run, "cpu")
-    again = direct.place(direct.features(list(rest.path)).features)
+    again = direct.place(direct.features(list(rest.path)))
     assert list(again.category_id) == list(rest.category_id)
 
 

@@ -17,8 +17,8 @@ from holotype.categories.features import write_features
 from holotype.categories.found import Discovery
 from holotype.data.sources import load_table
 from holotype.placing.corrected import NOBODY, Called, Corrected, corrected
-from holotype.runs.trained import Trained, load_trained
-from small_run import small_discovery, train_small
+from holotype.runs.trained import Read, Trained, load_trained
+from small_run import seen, small_discovery, train_small
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +71,8 @@ def paths(run: Path, id: str) -> list[str]:
 
 
 def test_without_edits_nothing_changes(run, trained, features) -> None:
-    frame = edit(run, trained).place(features)
-    plain = trained.place(features)
+    frame = edit(run, trained).place(seen(features))
+    plain = trained.place(seen(features))
     assert list(frame.category) == list(frame.category_id)
     pd.testing.assert_frame_equal(frame[list(plain.columns)], plain)
 
@@ -84,9 +84,9 @@ def test_names_are_those_of_today(run, trained, features) -> None:
         Called("=boots <b>", "novel"),
         Called("crimson", "known"),
     )
-    frame = model.place(features)
+    frame = model.place(seen(features))
     assert set(frame.category[frame.category_id == id]) == {"=boots <b>"}
-    assert list(frame.typicality) == list(trained.place(features).typicality)
+    assert list(frame.typicality) == list(trained.place(seen(features)).typicality)
 
 
 def test_merged_ones_are_one_and_rejected_ones_none(run, trained, features) -> None:
@@ -94,7 +94,7 @@ def test_merged_ones_are_one_and_rejected_ones_none(run, trained, features) -> N
     model = edit(run, trained, ("merge", "", one, two), ("merge", "", two, "red"), ("reject", "", three, ""))
     assert model.names[one] == model.names[two] == Called("red", "known")
     assert model.names[three] == NOBODY
-    before, frame = trained.place(features), model.place(features)
+    before, frame = trained.place(seen(features)), model.place(seen(features))
     joined = before.category_id.isin([one, two])
     assert set(frame.category_id[joined]) == {"red"}
     assert set(frame.kind[joined]) == {"known"}
@@ -118,7 +118,7 @@ def test_a_category_that_was_split_off_receives_images(run, trained, features) -
     taken = rows[side > np.median(side)]
     model = edit(run, trained, *[("move", found.images.path[row], id, "odd ones") for row in taken])
     assert model.split_off == ["odd ones"]
-    before, frame = trained.place(features), model.place(features)
+    before, frame = trained.place(seen(features)), model.place(seen(features))
     there = np.flatnonzero(frame.category_id == "odd ones")
     assert len(set(there) & set(taken)) > 0.8 * len(taken)
     assert set(before.category_id[there]) == {id}
@@ -130,9 +130,9 @@ def test_a_category_that_was_split_off_receives_images(run, trained, features) -
 def test_where_everything_was_moved_out_images_follow(run, trained, features) -> None:
     one, two = novel(run)[:2]
     model = edit(run, trained, *[("move", path, one, two) for path in paths(run, one)])
-    before, frame = trained.place(features), model.place(features)
+    before, frame = trained.place(seen(features)), model.place(seen(features))
     assert set(frame.category_id[before.category_id == one]) == {two}
-    other = edit(run, trained, *[("reject", path, two, "") for path in paths(run, two)]).place(features)
+    other = edit(run, trained, *[("reject", path, two, "") for path in paths(run, two)]).place(seen(features))
     assert set(other.category_id[before.category_id == two]) == {""}
 
 
@@ -152,7 +152,7 @@ def test_without_features_it_is_told(run, trained, features, caplog) -> None:
     (run / "features.npy").unlink()
     model = edit(run, trained, ("move", paths(run, one)[0], one, "odd ones"), ("merge", "", two, one))
     assert f"split off by hand get no new images; holotype cut {run} makes it." in caplog.text
-    frame = model.place(features)
+    frame = model.place(seen(features))
     assert "odd ones" not in set(frame.category_id)
     assert two not in set(frame.category_id)
 
@@ -167,7 +167,9 @@ def test_a_discovery_of_another_round_does_not_name(run, trained, caplog) -> Non
 
 def test_a_model_alone_has_its_ids(run, trained, features) -> None:
     (run / "discovery.json").unlink()
-    frame = corrected(run, trained).place(np.vstack([features[:2], np.full((1, features.shape[1]), np.nan)]))
+    frame = corrected(run, trained).place(
+        seen(np.vstack([features[:2], np.full((1, features.shape[1]), np.nan)]))
+    )
     assert list(frame.category[:2]) == list(frame.category_id[:2])
     assert list(frame.loc[2, ["category_id", "category", "kind"]]) == ["", "", ""]
 
@@ -176,7 +178,7 @@ def test_probabilities_of_new_images_are_read_off_the_run_s_curve(run, trained, 
     found = Discovery.load(run)
     halved = ((0.0, 0.0), (1.0, 0.5))
     dataclasses.replace(found, facts=dataclasses.replace(found.facts, calibration_curve=halved)).save(run)
-    frame, plain = edit(run, trained).place(features), trained.place(features)
+    frame, plain = edit(run, trained).place(seen(features)), trained.place(seen(features))
     np.testing.assert_allclose(frame.probability, plain.probability / 2, atol=1e-6)
 
 
@@ -186,8 +188,8 @@ class Says:
     def __init__(self, *ids: str) -> None:
         self.ids = ids
 
-    def place(self, features: np.ndarray) -> pd.DataFrame:
-        assert len(features) == len(self.ids)
+    def place(self, read: Read) -> pd.DataFrame:
+        assert len(read.features) == len(self.ids)
         return pd.DataFrame({"category_id": list(self.ids)}).assign(
             kind="novel", probability=0.9, known_score=0.1, typicality=0.5, fits=True
         )
@@ -208,4 +210,4 @@ def test_an_image_follows_once_whatever_the_order_of_the_categories() -> None:
             frozenset({gone}),
             {gone: {other}, other: {part}},
         )
-        assert list(model.place(new)["category_id"]) == [other, part, other]
+        assert list(model.place(seen(new))["category_id"]) == [other, part, other]

@@ -24,10 +24,11 @@ from holotype.runs.trained import Trained, load_trained
 from small_run import RUN_ID, small_discovery, train_small
 
 
-@pytest.fixture(scope="module", params=["rpc", "debgcd", "simgcd", "kmeans"])
+@pytest.fixture(scope="module", params=["rpc", "rpc with an opinion", "debgcd", "simgcd", "kmeans"])
 def run(request, tmp_path_factory, squares_folder, tiny_backbone_file):
     folder = tmp_path_factory.mktemp("run")
-    train_small(folder, squares_folder, tiny_backbone_file, request.param, epochs=1)
+    method, _, opinion = request.param.partition(" ")
+    train_small(folder, squares_folder, tiny_backbone_file, method, epochs=1, opinion=bool(opinion))
     return folder
 
 
@@ -61,8 +62,8 @@ def test_onnx_places_images_as_torch_does(run, runtime, squares_folder, tmp_path
     paths = sorted(str(path) for path in squares_folder.rglob("*.png"))[:7]
     assert len(paths) not in CHECKED  # a batch of a size that the export never saw
     trained = load_trained(run, "cpu")
-    features = trained.features(paths).features
-    placed = trained.place(features)
+    read = trained.features(paths)
+    placed = trained.place(read)
     # The squares are 40 x 40 and the network takes 32 x 32: shorter side to 36, then the middle.
     from PIL import Image
 
@@ -71,7 +72,7 @@ def test_onnx_places_images_as_torch_does(run, runtime, squares_folder, tmp_path
     ]
     images = np.stack([p[2:34, 2:34].transpose(2, 0, 1) for p in pixels])
     found, logits = session.run(["features", "logits"], {"images": images})
-    assert np.allclose(found, features, atol=1e-4)
+    assert np.allclose(found, read.features, atol=1e-4)
     p = np.exp(logits - logits.max(1, keepdims=True))
     p /= p.sum(1, keepdims=True)
     told = session.get_modelmeta().custom_metadata_map

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -13,13 +14,17 @@ from holotype.categories.facts import Facts
 from holotype.data.sources import load_table
 from holotype.errors import InputError
 from holotype.methods import METHODS, Method
+from holotype.models.backbone import load_backbone
 from holotype.placing.assign import assign_images
 from holotype.placing.export import compare, export_onnx, sample
+from holotype.runs.later import opinion_of
 from holotype.runs.outcome import REST, Rest, Told, place_own, place_rest
 from holotype.runs.prepared import Data, Shelf
 from holotype.runs.run import Run, begin, finish
 from holotype.runs.settings import default_experiment
 from holotype.runs.trained import load_trained
+from holotype.training.encode import Encoder
+from small_run import frozen_features
 from tests.placing.test_export import TorchSession
 from tests.training.stubs import ClustersAtTheEnd, TokensThenImages
 
@@ -93,6 +98,25 @@ def test_the_exported_graph_is_the_encoder(trained_run) -> None:
     parity = compare([sample(trained, 5, 0)], TorchSession(trained))
     assert parity.sound
     assert parity.features < 1e-4
+
+
+def test_an_opinion_beside_a_stage_on_images_has_tokens_of_its_own(trained_run, tmp_path) -> None:
+    folder, run, placed, _ = trained_run
+    trained, embedded = load_trained(folder, "cpu"), frozen_features(run, tmp_path)
+    asked = dataclasses.replace(
+        trained,
+        opinion=opinion_of(
+            place_own(run.loop, run.loop.predict(), 4, run.prepared.images.note), embedded
+        ).kept(),
+        frozen=Encoder(load_backbone(run.experiment.backbone), trained.compute),
+    )
+    read = asked.features(list(run.loop.table.path))
+    assert np.allclose(read.frozen, embedded, atol=1e-4)
+    assert np.allclose(read.features, placed.features[HALF], atol=1e-4)
+    samples = [sample(asked, 5, 0)]
+    parity = compare(samples, TorchSession(asked))
+    assert parity.sound
+    assert compare(samples, TorchSession(trained)).probability > 0.01
 
 
 def test_a_method_without_logits_is_not_exported(trained_run, tmp_path, monkeypatch) -> None:

@@ -11,11 +11,13 @@ import torch
 
 from holotype.categories.agreement import Training, Votes, agree
 from holotype.categories.facts import Facts
+from holotype.categories.found import Discovery
+from holotype.categories.kept_opinion import KeptOpinion
 from holotype.categories.relations import Described
 from holotype.data.sources import load_table
 from holotype.data.table import Table
 from holotype.methods import Prediction
-from holotype.runs.discovered import make_frame, put_together
+from holotype.runs.discovered import make_frame, put_together, with_opinion
 from holotype.runs.outcome import (
     REST,
     Placed,
@@ -30,6 +32,7 @@ from holotype.runs.outcome import (
 )
 from holotype.runs.prepared import Data, Shelf
 from holotype.runs.run import Run, begin, finish
+from holotype.runs.said import Said
 from holotype.runs.settings import default_experiment
 from tests.discovery.made_round import PATHS, made_discovery
 
@@ -38,6 +41,14 @@ def small_table() -> Table:
     label = np.array(["a", "b", "", "", "", ""], dtype=object)
     problem = ["", "", "", "", "", "broken"]
     return Table(np.array([f"{i}.png" for i in range(6)], dtype=object), label, ("a", "b"), problem=problem)
+
+
+def describe_placed(given: Placed, ids: list[str], told: Told) -> Discovery:
+    """As a run does, which says of later images what it says of these."""
+    said = Said(
+        *(column.numpy() for column in (given.said.category, given.said.probability, given.said.known_score))
+    )
+    return put_together(with_opinion(given, told.embedded), ids, told, said)
 
 
 def placed(said: list[int]) -> Placed:
@@ -97,7 +108,7 @@ def test_a_label_has_the_last_word_and_a_model_that_contradicts_it_is_told() -> 
 
 def test_people_s_names_are_in_the_table_and_in_the_words() -> None:
     told = Told("r-2", Facts(round=2), {"best": 3}, names={"a": "aunts", "new-02": "hats", "new-09": "gone"})
-    found = put_together(placed([0, 1, 2, 0, 2, -1]), ["a", "b", "new-02"], told)
+    found = describe_placed(placed([0, 1, 2, 0, 2, -1]), ["a", "b", "new-02"], told)
     assert (found.run_id, found.count, found.facts.round) == ("r-2", {"best": 3}, 2)
     assert [(c.id, c.name, c.n) for c in found.categories] == [
         ("a", "aunts", 2),
@@ -117,7 +128,7 @@ def test_rejected_images_are_in_no_category_and_no_problem() -> None:
     leave_out(found.said, problem, out)
     left = dataclasses.replace(found, table=found.table.with_problems(problem))
     assert left.category.tolist() == [0, -1, -1, 0, 2, -1]
-    frame = put_together(left, ["a", "b", "new-01"], Told("r", Facts())).images
+    frame = describe_placed(left, ["a", "b", "new-01"], Told("r", Facts())).images
     assert list(frame.category_id) == ["a", "", "", "a", "new-01", ""]
     assert list(frame.note) == ["", "rejected", "rejected", "", "", ""]
     assert list(frame.problem) == ["", "", "", "", "", "broken"]
@@ -142,7 +153,7 @@ def many(labelled: int) -> tuple[Placed, np.ndarray]:
 
 def test_a_second_opinion_finds_what_the_method_was_sure_of() -> None:
     given, embedded = many(labelled=24)
-    found = put_together(given, ["a", "b", "new-01"], Told("r", Facts(), embedded=embedded))
+    found = describe_placed(given, ["a", "b", "new-01"], Told("r", Facts(), embedded=embedded))
     p, labelled = found.images.probability, (found.images.label != "").to_numpy()
     assert (p[labelled] == 1).all()
     assert p[55:].max() < 0.3 < 0.8 < p[:55][~labelled[:55]].mean()
@@ -169,7 +180,7 @@ def test_an_image_that_trainings_are_divided_about_is_less_likely_right(labelled
         each = [Training(one[rows], np.full(len(rows), 0.9)) for one in voices]
         votes = Votes.of(agree(each, 2, 3), 3).spread(rows, 60)
         cast = dataclasses.replace(given, votes=votes)
-        return put_together(cast, ["a", "b", "new-01"], told).images.probability.to_numpy()
+        return describe_placed(cast, ["a", "b", "new-01"], told).images.probability.to_numpy()
 
     agreed, torn = (
         likely(category, category, category, rows=every),
@@ -179,7 +190,7 @@ def test_an_image_that_trainings_are_divided_about_is_less_likely_right(labelled
     others = np.setdiff1d(every, divided)
     assert torn[others] == pytest.approx(agreed[others])
     # nobody has voted about images that were not trained on
-    plain = put_together(given, ["a", "b", "new-01"], told).images.probability.to_numpy()
+    plain = describe_placed(given, ["a", "b", "new-01"], told).images.probability.to_numpy()
     half = likely(category, category, other, rows=every[::2])
     assert half[1::2] == pytest.approx(plain[1::2])
     assert half[::2] == pytest.approx(torn[::2])
@@ -187,12 +198,12 @@ def test_an_image_that_trainings_are_divided_about_is_less_likely_right(labelled
 
 def test_too_few_labels_for_an_opinion_are_told_and_nothing_is_promised() -> None:
     given, embedded = many(labelled=6)
-    found = put_together(given, ["a", "b", "new-01"], Told("r", Facts(), embedded=embedded))
+    found = describe_placed(given, ["a", "b", "new-01"], Told("r", Facts(), embedded=embedded))
     assert found.facts.calibration.startswith("There are too few labelled images")
     assert found.facts.calibration_curve == ()
     assert np.isnan([category.purity for category in found.categories]).all()
     # without frozen features it is the method's own score, and nobody says otherwise
-    plain = put_together(given, ["a", "b", "new-01"], Told("r", Facts()))
+    plain = describe_placed(given, ["a", "b", "new-01"], Told("r", Facts()))
     assert plain.images.probability[59] == pytest.approx(0.99)
     assert plain.facts.calibration == ""
 
@@ -228,6 +239,15 @@ def test_a_run_on_a_sample_places_the_whole_collection(
     assert found.said.category[others].tolist() == said.tolist()
     assert found.said.category[63] == -1
     assert (tmp_path / REST).is_dir()
+    # an opinion that is sure of one category, and knows nothing of the others, moves what the model is unsure of
+    sure = KeptOpinion(
+        np.zeros(48, np.float32), np.zeros((4, 48), np.float32), np.array([0, 0, 0, 40], np.float32)
+    )
+    rest_of = (rest, run.loop, run.prepared.backbone, tmp_path / REST, False)
+    beside = place_rest(own, *rest_of, np.ones((64, 48), np.float32), sure)
+    assert (beside.said.category[others] == 3).all()
+    assert (beside.said.probability[others] >= 0.5).all()
+    assert beside.said.category[rows].tolist() == found.said.category[rows].tolist()
     record = finish(run, prediction, 1.0, parallel=1, rest=rest)
     assert record.scores.n == 47  # the whole collection is scored: 48 unlabelled images, one of them broken
     assert not (tmp_path / REST).exists()  # the shards have done their work

@@ -71,7 +71,7 @@ def test_a_trained_run_is_a_discovery_like_any_other(tiny, method) -> None:
     model = load_trained(run, "cpu")
     assert model.run_id == found.run_id
     free = found.images[found.images.label == ""]
-    placed = model.place(model.features(list(free.path)).features)
+    placed = model.place(model.features(list(free.path)))
     assert list(placed.category_id) == list(free.category_id)
     by_id = {category.id: category.n for category in found.categories}
     assert [by_id.get(id, 0) for id in model.ids] == model.centres.n.tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import shutil
 import weakref
@@ -12,15 +13,16 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 from holotype.data.store import ImageStore
 from holotype.errors import InputError
 from holotype.machine.plain import from_plain
-from holotype.machine.sealed import read_sealed
+from holotype.machine.sealed import read_sealed, sealed
 from holotype.methods import METHODS
 from holotype.runs.sheet import FILE, WEIGHTS
 from holotype.runs.trained import load_trained
-from small_run import RUN_ID, train_small
+from small_run import RUN_ID, frozen_features, seen, train_small
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,7 @@ def test_it_says_what_it_said_before(trained) -> None:
     read = model.features(list(run.loop.table.path))
     assert np.allclose(read.features, features, atol=2e-2)  # the token cache keeps half precision
     assert not any(read.problem)
-    placed = model.place(read.features)
+    placed = model.place(read)
     before = run.loop.predict()
     assert (placed.category_id == np.array(model.ids, dtype=object)[category]).mean() > 0.95
     assert np.allclose(placed.probability, before.probability, atol=1e-2)
@@ -101,7 +103,7 @@ def test_an_image_that_cannot_be_read_is_placed_nowhere(trained, tmp_path, monke
         [run.loop.table.path[0], str(broken), run.loop.table.path[1], tmp_path / "absent.png"]
     )
     assert [bool(problem) for problem in read.problem] == [False, True, False, True]
-    placed = model.place(read.features)
+    placed = model.place(read)
     assert list(placed.category_id[[1, 3]]) == ["", ""]
     assert placed.probability[[1, 3]].isna().all()
     assert not placed.fits[[1, 3]].any()
@@ -112,8 +114,59 @@ def test_an_image_that_cannot_be_read_is_placed_nowhere(trained, tmp_path, monke
 def test_other_methods(method, tmp_path, squares_folder, tiny_backbone_file) -> None:
     _, features, category = train_small(tmp_path, squares_folder, tiny_backbone_file, method, epochs=1)
     model = load_trained(tmp_path, "cpu")
-    placed = model.place(features)
+    placed = model.place(seen(features))
     assert list(placed.category_id) == [model.ids[c] for c in category]
+
+
+# -- the second opinion ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def with_opinion(tmp_path_factory, squares_folder, tiny_backbone_file):
+    folder = tmp_path_factory.mktemp("opinion")
+    return folder, *train_small(folder, squares_folder, tiny_backbone_file, epochs=2, opinion=True)
+
+
+def test_a_second_opinion_looks_at_the_backbone_as_it_was(with_opinion) -> None:
+    folder, run, features, _ = with_opinion
+    model, paths = load_trained(folder, "cpu"), list(run.loop.table.path)
+    read = model.features(paths)
+    frozen = frozen_features(run, folder / "embedded")
+    assert np.allclose(read.frozen, frozen, atol=1e-4)
+    assert np.allclose(read.features, features, atol=2e-2)
+    assert not np.allclose(read.frozen, read.features, atol=2e-2)  # something was trained
+    assert model.features([]).frozen.shape == (0, frozen.shape[1])
+
+
+def test_images_lie_where_the_mean_of_both_is_largest(with_opinion) -> None:
+    folder, run, _, _ = with_opinion
+    model = load_trained(folder, "cpu")
+    read = model.features(list(run.loop.table.path))
+    m = model.method.logits(torch.from_numpy(read.features)).softmax(-1).detach().numpy()
+    q = (m + model.opinion.shares(read.frozen)) / 2
+    placed = model.place(read)
+    assert list(placed.category_id) == [model.ids[c] for c in q.argmax(1)]
+    np.testing.assert_allclose(placed.probability, q.max(1), atol=1e-5)
+    with pytest.raises(ValueError, match="frozen"):
+        model.place(seen(read.features))
+
+
+def test_a_model_of_an_older_version_places_alone(with_opinion, tmp_path) -> None:
+    folder, run, _, _ = with_opinion
+    for file in (FILE, WEIGHTS):
+        shutil.copy(folder / file, tmp_path / file)
+    stored = {
+        name: one for name, one in load_file(tmp_path / WEIGHTS).items() if not name.startswith("opinion.")
+    }
+    save_file(stored, tmp_path / WEIGHTS)
+    sheet = read_sealed(tmp_path / FILE)
+    digest = hashlib.sha256((tmp_path / WEIGHTS).read_bytes()).hexdigest()
+    (tmp_path / FILE).write_text(sealed(sheet | {"weights": digest}))
+    model = load_trained(tmp_path, "cpu")
+    read = model.features(list(run.loop.table.path))
+    assert model.opinion is read.frozen is None
+    said = model.method.predict(torch.from_numpy(read.features))
+    assert list(model.place(read).category_id) == [model.ids[c] for c in said.category]
 
 
 def test_settings_within_settings_come_back() -> None:

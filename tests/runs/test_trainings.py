@@ -32,7 +32,6 @@ def test_the_images_lie_where_most_trainings_have_them() -> None:
     found = Trainings.of((4, 5, 6), each, table(), 4, ("rpc",), EMBEDDED)
     outcome = found.prediction(each)
     assert found.together.agreed == pytest.approx([1, 1, 0.975])
-    assert found.alone is each[found.together.carrier]
     assert (outcome.category == each[found.together.carrier].category).all()
     assert outcome.known_score == pytest.approx(0.4)
     assert outcome.probability[0] == pytest.approx(1)

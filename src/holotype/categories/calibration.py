@@ -22,7 +22,7 @@ from holotype.categories.breadth import largest_share
 from holotype.categories.opinion import FEW, Opinion, enough, worth
 
 POINTS = 20
-"""Of the curve from the method's own scores to probabilities."""
+"""Of the curve from scores to probabilities."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class Calibrated:
     """Labelled images that the trust was learned from; 0 where there were too few."""
     words: str
     """For the reader of a table: what the probability was learned from, or why it is none."""
+    opinion: Opinion
+    """As it was formed."""
 
 
 def calibrate(
@@ -56,7 +58,7 @@ def calibrate(
     target = np.where(placed >= 0, target, -1)
     opinion = Opinion(embedded, placed, k, unit)
     asked = opinion.once(target)
-    heat, first = opinion.form(target)
+    first, heat = opinion.form(target), opinion.heat
     n, told = int((asked >= 0).sum()), enough(asked)
     trust, share = np.full(k, heat), np.ones(k)
     if told:
@@ -69,7 +71,7 @@ def calibrate(
         taught = opinion.taught
         share = largest_share(opinion.unit(taught), placed[taught], target[taught], k)
     probability = opinion.own(trust, votes) * np.append(share, np.nan)[placed]
-    return Calibrated(probability, n if told else 0, in_words(n, told))
+    return Calibrated(probability, n if told else 0, in_words(n, told), opinion)
 
 
 def how_like(placed: np.ndarray, target: np.ndarray, known: np.ndarray) -> float:
@@ -80,16 +82,16 @@ def how_like(placed: np.ndarray, target: np.ndarray, known: np.ndarray) -> float
     return float(np.sqrt(min(np.median(free[known]) / np.median(new), 1.0))) if len(new) else 1.0
 
 
-def curve(said: np.ndarray, opinion: Calibrated) -> tuple[tuple[float, float], ...]:
-    """(score, probability) in rising order: what a method's own scores `said` (N,) are worth, in POINTS equal parts.
+def curve(said: np.ndarray, probability: np.ndarray) -> tuple[tuple[float, float], ...]:
+    """(score, probability) in rising order: what scores `said` (N,) are worth, in POINTS equal parts.
 
-    Images that come later have no second opinion; their score is read off this curve. NaN = leave it out.
+    probability: (N,) calibrated. The score of an image that comes later is read off this curve. NaN = leave it out.
     """
-    there = np.flatnonzero(np.isfinite(said) & np.isfinite(opinion.probability))
+    there = np.flatnonzero(np.isfinite(said) & np.isfinite(probability))
     rows = there[np.argsort(said[there], kind="stable")]
     parts = [part for part in np.array_split(rows, POINTS) if len(part)]
     x = np.maximum.accumulate([0.0, *(said[part].mean() for part in parts)])[1:]
-    y = np.maximum.accumulate([0.0, *(opinion.probability[part].mean() for part in parts)])[1:]
+    y = np.maximum.accumulate([0.0, *(probability[part].mean() for part in parts)])[1:]
     return tuple((round(float(a), 6), round(float(b), 6)) for a, b in zip(x, y, strict=True))
 
 

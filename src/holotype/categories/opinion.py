@@ -9,7 +9,8 @@ counts, the second time, as much as the first opinion of it was worth. The answe
 
 u: the centred feature at length 1, m_c: the mean of the n_c images of category c, W W^T = S^-1 of the shrunk scatter
 within categories. T is the temperature at which the labels of images that were held out are likeliest. No hidden label
-plays a part. calibration.py makes probabilities of it, weighing.py gives it a say.
+plays a part. calibration.py makes probabilities of it, weighing.py gives it a say, and kept_opinion.py is what is left
+of it for images that come later.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from holotype.categories.agreement import Votes
+from holotype.categories.kept_opinion import KeptOpinion, centred, shares
 from holotype.data.bursts import first_frames
 
 FOLDS = 10
@@ -74,7 +76,7 @@ class Opinion:
     ) -> None:
         """unit: (N,) equal for the frames of one burst, which lie in one fold, and of which the first is learned from;
         None where there are none."""
-        self.embedded, self.placed, self.k = embedded, placed, k
+        self.embedded, self.placed, self.k, dim = embedded, placed, k, embedded.shape[1]
         random = np.random.default_rng(0)
         self.rows = rows = first_frames(unit, np.flatnonzero(placed >= 0))
         self.taught = np.sort(random.permutation(rows)[:LEARN_FROM])
@@ -83,7 +85,11 @@ class Opinion:
             own = np.full(int(unit.max(initial=-1)) + 1, -1)
             own[unit[rows]] = self.fold[rows]
             self.fold = np.where(placed >= 0, own[unit], -1)
-        self.middle = np.asarray(embedded[self.taught], np.float64).mean(axis=0) if len(rows) else 0.0
+        self.middle = (
+            np.asarray(embedded[self.taught], np.float64).mean(axis=0) if len(rows) else np.zeros(dim)
+        )
+        self.heat = 1.0  # T, once it is formed
+        self.whole = Moments.of(np.empty((0, dim)), placed[:0], np.empty(0), k)
         self.judges: list[Judge] = []
 
     def once(self, values: np.ndarray) -> np.ndarray:
@@ -92,36 +98,42 @@ class Opinion:
         found[self.rows] = values[self.rows]
         return found
 
-    def form(self, target: np.ndarray) -> tuple[float, np.ndarray]:
-        """Learn twice, the second time from what the first opinion was worth: T, and (N,) p(own category | x).
+    def form(self, target: np.ndarray) -> np.ndarray:
+        """Learn twice, the second time from what the first opinion was worth: (N,) p(own category | x).
 
         target: (N,) index of the class that an image is labelled with, -1 = it has no label.
         """
         asked = self.once(target)
         labels = np.bincount(asked[asked >= 0], minlength=self.k)
         strangers = (target < 0) & np.append(labels >= ALONE, False)[self.placed]
-        heat, probability = 1.0, np.ones(len(self.placed))
+        probability = np.ones(len(self.placed))
         for _ in range(2):
             weight = np.where(strangers, 0.0, np.where(target >= 0, 1.0, worth(probability)))
             self.learn(weight)
-            heat = self.temperature(self.once(self.placed))
+            self.heat = self.temperature(self.once(self.placed))
             if enough(asked):  # labels may say that it is less sure than it seems, never that it is surer
-                heat = max(heat, self.temperature(asked))
-            probability = self.own(np.full(self.k, heat))
-        return heat, probability
+                self.heat = max(self.heat, self.temperature(asked))
+            probability = self.own(np.full(self.k, self.heat))
+        return probability
 
     def learn(self, weight: np.ndarray) -> None:
         """weight: (N,) how much each image counts."""
         u, c, w = self.unit(self.taught), self.placed[self.taught], weight[self.taught]
         fold = self.fold[self.taught]
         each = [Moments.of(u[fold == f], c[fold == f], w[fold == f], self.k) for f in range(FOLDS)]
-        whole = functools.reduce(Moments.plus, each)
-        self.judges = [whole.plus(one, -1).judge() for one in each]
+        self.whole = functools.reduce(Moments.plus, each)
+        self.judges = [self.whole.plus(one, -1).judge() for one in each]
+
+    def kept(self) -> KeptOpinion:
+        """For images that come later, taught by all folds."""
+        judge = self.whole.judge()
+        slope = judge.means @ judge.whiten.T / self.heat
+        offset = (judge.size - (judge.means**2).sum(axis=1) / 2) / self.heat
+        return KeptOpinion(*(np.asarray(part, np.float32) for part in (self.middle, slope, offset)))
 
     def unit(self, rows: np.ndarray) -> np.ndarray:
         """(n, D) centred features at length 1."""
-        x = np.asarray(self.embedded[rows], np.float64) - self.middle
-        return np.asarray(x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12))
+        return centred(self.embedded[rows], self.middle)
 
     def scores(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Rows and their scores (n, K), in parts."""
@@ -230,13 +242,6 @@ class Moments(NamedTuple):
 def teach(u: np.ndarray, category: np.ndarray, weight: np.ndarray, k: int) -> Judge:
     """u: (n, D), category (n,) below k, weight (n,)."""
     return Moments.of(u, category, weight, k).judge()
-
-
-def shares(logits: np.ndarray) -> np.ndarray:
-    """(n, K) softmax of logits (n, K); 0 for a category of which nothing is known, whose logit is -inf."""
-    top = logits.max(axis=1, keepdims=True)
-    rise = np.exp(logits - np.where(np.isfinite(top), top, 0.0))
-    return np.asarray(rise / np.maximum(rise.sum(axis=1, keepdims=True), 1e-300))
 
 
 def own_share(logits: np.ndarray, own: Sequence[int] | np.ndarray) -> np.ndarray:

@@ -17,7 +17,8 @@ import dataclasses
 import numpy as np
 
 from holotype.categories.agreement import Agreement, Votes
-from holotype.categories.opinion import CHUNK, FLOOR, Opinion, shares
+from holotype.categories.kept_opinion import shares
+from holotype.categories.opinion import CHUNK, FLOOR, Opinion
 
 ROUNDS = 3
 
@@ -35,10 +36,10 @@ def weigh(
     outcome, free = np.where(target >= 0, target, together.category), np.flatnonzero(placed & (target < 0))
     for _ in range(ROUNDS):
         opinion, before = Opinion(embedded, outcome, k, unit), outcome
-        heat, _ = opinion.form(target)
+        opinion.form(target)
         outcome = before.copy()
         for part, scores in opinion.scores(free):
-            both = (votes.shares(part) + FLOOR) * (shares(scores / heat) + FLOOR)
+            both = (votes.shares(part) + FLOOR) * (shares(scores / opinion.heat) + FLOOR)
             outcome[part] = both.argmax(axis=1)
         if (outcome == before).all():
             break

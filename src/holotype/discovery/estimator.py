@@ -167,7 +167,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         """New images with category_id, category, kind, probability, known_score, typicality, fits and problem, in the
         categories as they are corrected."""
         read = self._model.features(X, self.progress)
-        return self._corrected.place(read.features).assign(problem=read.problem)
+        return self._corrected.place(read).assign(problem=read.problem)
 
     def transform(self, X: Iterable[Picture]) -> np.ndarray:
         """Trained features (n, D) float32; NaN for an image that cannot be read."""

@@ -117,7 +117,7 @@ def assign_images(
 
 def placed(model: Corrected, paths: Sequence[str], part: Read) -> pd.DataFrame:
     """The rows (COLUMNS) of some images."""
-    frame = model.place(part.features)
+    frame = model.place(part)
     frame["path"], frame["problem"] = list(paths), list(part.problem)
     return frame[list(COLUMNS)].assign(**columns(paths))
 

@@ -21,7 +21,8 @@ from holotype.categories.features import read_features
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Discovery
 from holotype.categories.standing import CONFIRMED, MOVED, REJECTED
-from holotype.runs.trained import Trained, predict
+from holotype.runs.said import predict
+from holotype.runs.trained import Read, Trained
 
 if TYPE_CHECKING:  # pandas takes half a second to import
     import pandas as pd
@@ -71,13 +72,13 @@ class Corrected:
         """Names of the categories that the model knows nothing of."""
         return [called.name for id, called in self.called.items() if id not in self.trained.ids]
 
-    def place(self, features: np.ndarray) -> pd.DataFrame:
-        """(n, D) -> category_id, category, kind, probability, known_score, typicality, fits; "" and NaN for images
-        that could not be read. An image in no category fits nothing."""
-        frame = self.trained.place(features)
+    def place(self, read: Read) -> pd.DataFrame:
+        """category_id, category, kind, probability, known_score, typicality, fits; "" and NaN for images that could not
+        be read. An image in no category fits nothing."""
+        frame = self.trained.place(read)
         ids = np.array([self.end.get(id, "") for id in frame["category_id"]], dtype=object)
         if self.centres is not None:
-            self._choose(features, ids, frame)
+            self._choose(read.features, ids, frame)
         called = [self.called.get(id, NOBODY) for id in ids]
         frame["category_id"], frame["kind"] = ids, [one.kind for one in called]
         frame["fits"] &= ids != ""
@@ -154,7 +155,7 @@ def with_centres(run: Path, plain: Corrected, found: Discovery) -> Corrected:
     plain.ids, plain.centres = ids, Centres.measure(features, category, len(ids))
     rows = np.flatnonzero(note.isin((MOVED, CONFIRMED)).to_numpy(bool) & (category >= 0))
     rows = rows[np.isfinite(features[rows]).all(axis=1)]
-    said, _, _ = predict(plain.trained.method, np.asarray(features[rows], np.float32))
+    said = predict(plain.trained.method, np.asarray(features[rows], np.float32)).category
     for row, model in zip(rows, said, strict=True):
         source, target = plain.end[plain.trained.ids[model]], ids[category[row]]
         if target not in plain.trained.ids or source in plain.asleep:

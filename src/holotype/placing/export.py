@@ -6,6 +6,7 @@ with the category and the probability that the method's own `predict` gives."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import logging
@@ -24,9 +25,9 @@ from holotype.data.store import CROP_SHARE
 from holotype.data.views import normalise
 from holotype.errors import InputError
 from holotype.machine.files import write_beside
-from holotype.methods import Method
 from holotype.models.licences import terms
 from holotype.placing.corrected import Corrected, corrected
+from holotype.runs.said import has_logits
 from holotype.runs.trained import Trained, load_trained
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
@@ -37,7 +38,8 @@ TRACED, CHECKED = 2, (1, 5)
 TOLERANCE = 1e-3
 """Largest difference that is only another order of sums: of features as a share of the largest one, of probabilities
 as it is."""
-
+TINY = 1e-30
+"""A probability whose logarithm is still a number."""
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +77,9 @@ class Exported(nn.Module):
 
     mean: Tensor
     std: Tensor
+    middle: Tensor
+    slope: Tensor
+    offset: Tensor
 
     def __init__(self, trained: Trained) -> None:
         super().__init__()
@@ -83,13 +88,26 @@ class Exported(nn.Module):
         self.encoder = trained.encoder.module  # the method has it, but not as a part
         self.register_buffer("mean", torch.tensor(backbone.mean))
         self.register_buffer("std", torch.tensor(backbone.std))
+        self.frozen = trained.frozen.tail if trained.frozen is not None else None
+        if trained.opinion is not None:
+            for field in dataclasses.fields(trained.opinion):
+                self.register_buffer(field.name, torch.from_numpy(getattr(trained.opinion, field.name)))
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        inputs = normalise(images, self.mean, self.std, torch.float32)
-        if self.stage.needs == "tokens":
-            inputs = self.tail.prepare(self.trunk(inputs))  # type: ignore[operator]
-        features = self.method.embed(self.stage, inputs)
-        return features, self.method.logits(features)
+        pixels = normalise(images, self.mean, self.std, torch.float32)
+        on_tokens = self.stage.needs == "tokens"
+        tokens = self.tail.prepare(self.trunk(pixels)) if on_tokens or self.frozen is not None else pixels  # type: ignore[operator]
+        features = self.method.embed(self.stage, tokens if on_tokens else pixels)
+        logits = self.method.logits(features)
+        if self.frozen is not None:
+            logits = self.beside(logits, self.frozen.finish(tokens))
+        return features, logits
+
+    def beside(self, logits: Tensor, frozen: Tensor) -> Tensor:
+        """log q of the model's logits and the second opinion (categories/kept_opinion.py)."""
+        u = nn.functional.normalize(frozen - self.middle, dim=-1)
+        p = (u @ self.slope.T + self.offset).softmax(dim=-1)
+        return ((logits.softmax(dim=-1) + p) / 2).clamp_min(TINY).log()
 
 
 def export_onnx(run: Path, file: Path) -> Parity:
@@ -102,7 +120,7 @@ def export_onnx(run: Path, file: Path) -> Parity:
     if file.suffix.lower() != ".onnx":
         raise InputError(f"The model is written as .onnx, not as {file.name!r}.")
     trained = load_trained(run, "cpu")
-    if type(trained.method).logits is Method.logits:
+    if not has_logits(trained.method):
         raise InputError(
             f"{type(trained.method).__name__} has no logits, by which an exported model would place images."
         )
@@ -209,11 +227,9 @@ def sample(trained: Trained, n: int, seed: int) -> Sample:
         rng.integers(0, 256, (n, 3, 4, 4), dtype=np.uint8).repeat(-(-size // 4), 2).repeat(-(-size // 4), 3)
     )
     images = np.where(np.arange(n)[:, None, None, None] % 2, noise, patches[:, :, :size, :size])
-    encoder = trained.encoder
-    on_device = torch.from_numpy(images).to(encoder.device)
-    features = encoder.embed(encoder.inputs(on_device, encoder.last.needs))
-    said = trained.method.predict(features)
-    return Sample(images, features.numpy(), said.category.numpy(), said.probability.numpy())
+    features, frozen = trained.look(torch.from_numpy(images).to(trained.encoder.device))
+    said = trained.said(features.numpy(), None if frozen is None else frozen.numpy())
+    return Sample(images, features.numpy(), said.category, said.probability)
 
 
 def compare(samples: Sequence[Sample], session) -> Parity:  # type: ignore[no-untyped-def]

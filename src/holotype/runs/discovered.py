@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from holotype.categories.bursts import tell_bursts
 from holotype.categories.calibration import calibrate, curve
@@ -16,15 +17,19 @@ from holotype.categories.relations import Described, describe
 from holotype.categories.standing import REJECTED
 from holotype.categories.wording import MODEL_SAYS
 from holotype.data.bursts import units
+from holotype.methods import Prediction
 from holotype.runs.outcome import Placed, Told
+from holotype.runs.said import Said
 
 if TYPE_CHECKING:  # pandas takes half a second to import
     import pandas as pd
 
 
-def put_together(placed: Placed, ids: list[str], told: Told) -> Discovery:
-    """Relations and the table of images. There is no map yet: it takes long, and only a report shows it."""
-    placed = with_opinion(placed, told.embedded)
+def put_together(placed: Placed, ids: list[str], told: Told, later: Said) -> Discovery:
+    """Relations and the table of images. There is no map yet: it takes long, and only a report shows it.
+
+    later: what would be said of each image if it came now.
+    """
     table, about = placed.table, told.about
     described = describe(
         placed.features,
@@ -41,7 +46,7 @@ def put_together(placed: Placed, ids: list[str], told: Told) -> Discovery:
     order = sorted(described.categories, key=lambda c: (c.kind == "novel", c.id if c.kind == "novel" else ""))
     images = make_frame(placed, ids, described, told.names).assign(**told.columns)
     if placed.opinion is not None:
-        points = learn_curve(placed, told.embedded) if placed.opinion.labelled else ()
+        points = learn_curve(placed, later, told.embedded) if placed.opinion.labelled else ()
         about = dataclasses.replace(about, calibration=placed.opinion.words, calibration_curve=points)
         if placed.opinion.labelled:
             set_purity(order, list(images["category_id"]), placed.probability, placed.fixed)
@@ -62,12 +67,12 @@ def with_opinion(placed: Placed, embedded: np.ndarray | None) -> Placed:
     return dataclasses.replace(placed, opinion=opinion)
 
 
-def learn_curve(placed: Placed, embedded: np.ndarray | None) -> tuple[tuple[float, float], ...]:
-    """What the scores of the model that is kept are worth: it alone places the images that come later."""
-    if placed.alone is not None:
-        placed = with_opinion(dataclasses.replace(placed, said=placed.alone, votes=None), embedded)
-    assert placed.opinion is not None  # the one who calls has it
-    return curve(np.where(placed.fixed, np.nan, placed.said.probability.numpy()), placed.opinion)
+def learn_curve(placed: Placed, later: Said, embedded: np.ndarray | None) -> tuple[tuple[float, float], ...]:
+    """What scores are worth that images get which come later."""
+    said = Prediction(*(torch.from_numpy(column) for column in later))
+    opinion = with_opinion(dataclasses.replace(placed, said=said, votes=None), embedded).opinion
+    assert opinion is not None  # the one who calls has it
+    return curve(np.where(placed.fixed, np.nan, later.probability), opinion.probability)
 
 
 def make_frame(

@@ -19,14 +19,15 @@ from holotype.categories.agreement import Votes
 from holotype.categories.calibration import Calibrated
 from holotype.categories.facts import Facts
 from holotype.categories.found import Discovery, category_name
+from holotype.categories.kept_opinion import KeptOpinion
 from holotype.categories.matching import match
 from holotype.categories.standing import REJECTED
 from holotype.data.table import Table
 from holotype.methods import Prediction
 from holotype.models.backbone import Backbone, state_digest
 from holotype.runs.embed import embed_table
+from holotype.runs.said import place_others
 from holotype.runs.trainings import Trainings
-from holotype.training.encode import place
 from holotype.training.loop import Loop
 
 REST = "rest"
@@ -86,10 +87,8 @@ class Placed:
     """(N,) object str."""
     opinion: Calibrated | None = None
     """How likely each is right, where that could be asked."""
-    alone: Prediction | None = None
-    """What the model that is kept says by itself, where several trainings have placed the images."""
     votes: Votes | None = None
-    """Theirs; None where there was one."""
+    """Of several trainings; None where there was one."""
 
     @cached_property
     def category(self) -> np.ndarray:
@@ -124,9 +123,19 @@ def place_own(loop: Loop, prediction: Prediction, k: int, note: np.ndarray) -> P
 
 
 def place_rest(
-    own: Placed, rest: Rest, loop: Loop, backbone: Backbone, folder: Path, progress: bool
+    own: Placed,
+    rest: Rest,
+    loop: Loop,
+    backbone: Backbone,
+    folder: Path,
+    progress: bool,
+    frozen: np.ndarray | None = None,
+    opinion: KeptOpinion | None = None,
 ) -> Placed:
-    """The whole collection; images that were not trained on come in a stream, whose shards `folder` keeps."""
+    """The whole collection; images that were not trained on come in a stream, whose shards `folder` keeps.
+
+    opinion: of the images that were, with `frozen` (N, D), the features of all by the frozen backbone.
+    """
     n, rows = len(rest.table), rest.rows
     features = np.full((n, own.features.shape[1]), np.nan, dtype=np.float32)
     problem, note = rest.table.problem.copy(), rest.note.copy()
@@ -144,19 +153,13 @@ def place_rest(
             progress=progress,
         )
         problem[others], note[others] = images.problem, images.note
-        read = torch.from_numpy(images.problem == "").nonzero().flatten()
-        with torch.no_grad():
-            on_device = torch.from_numpy(images.features).to(loop.device, loop.encoder.dtype)
-            _fill(said, others, place(loop.method, on_device, read))
         features[others] = np.where((images.problem == "")[:, None], images.features, np.nan)
+        by_then = frozen[others] if frozen is not None else None
+        _fill(said, others, place_others(loop.method, features[others], by_then, opinion))
     if rest.out is not None:
         leave_out(said, problem, rest.out)
-    alone = None
-    if own.alone is not None:  # of the others it is the only one that says something
-        alone = Prediction(said.category.clone(), said.probability.clone(), said.known_score.clone())
-        _fill(alone, rows, own.alone)
     votes = own.votes.spread(rows, n) if own.votes is not None else None
-    return Placed(rest.table.with_problems(problem), own.k, features, said, note, alone=alone, votes=votes)
+    return Placed(rest.table.with_problems(problem), own.k, features, said, note, votes=votes)
 
 
 def one_category(placed: Placed) -> str:

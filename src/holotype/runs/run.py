@@ -26,10 +26,11 @@ from holotype.machine.processes import rank
 from holotype.machine.sealed import Form
 from holotype.methods import Method, Prediction
 from holotype.models.cache import CacheViews, TokenCache
-from holotype.runs.discovered import put_together
+from holotype.runs.discovered import put_together, with_opinion
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import IDENTITY, SCORES, RunFolder
 from holotype.runs.identity import Identity, identify
+from holotype.runs.later import as_if_later, asks_opinion, opinion_of, weighed
 from holotype.runs.outcome import (
     REST,
     Placed,
@@ -191,14 +192,16 @@ def finish(
     started = time.monotonic()
     tell(folder.path, phase="placing")
     placed = place_own(loop, prediction, prepared.data.k, prepared.images.note)
+    frozen = told.embedded if told is not None and asks_opinion(loop.method) else None
+    own = frozen[rest.rows] if frozen is not None and rest is not None else frozen
     if told is not None and told.trainings is not None:
-        several = told.trainings
-        votes = Votes.of(several.together, prepared.data.k)
-        placed = dataclasses.replace(placed, alone=several.alone, votes=votes)
+        placed = dataclasses.replace(placed, votes=Votes.of(told.trainings.together, prepared.data.k))
+    elif own is not None:
+        placed = weighed(placed, loop.method, own)
     if rest is not None:
-        placed = place_rest(
-            placed, rest, loop, prepared.backbone, folder.path / REST, run.experiment.progress
-        )
+        opinion = opinion_of(placed, own).kept() if own is not None else None
+        shards, progress = folder.path / REST, run.experiment.progress
+        placed = place_rest(placed, rest, loop, prepared.backbone, shards, progress, frozen, opinion)
     if (alike := one_category(placed)) and rank() == 0:
         log.warning(alike)
     scores = score_table(placed.table, placed.said)
@@ -236,7 +239,9 @@ def write_outcome(run: Run, placed: Placed, told: Told, seconds: dict[str, float
     carried = carry_ids(placed, told.before, told.withdrawn)
     ids = name_categories(placed.category, placed.table.known, placed.k, carried, told.taken)
     centres = Centres.measure(placed.features, placed.category, placed.k)
-    found = put_together(placed, ids, told)
+    placed = with_opinion(placed, told.embedded)
+    opinion = placed.opinion.opinion if placed.opinion and asks_opinion(loop.method) else None
+    found = put_together(placed, ids, told, as_if_later(placed, loop.method, opinion))
     seconds["describing"] = time.monotonic() - started
     made = describe_making(run, seconds["training"], 1)
     about = dataclasses.replace(
@@ -263,6 +268,7 @@ def write_outcome(run: Run, placed: Placed, told: Told, seconds: dict[str, float
         ids=ids,
         centres=centres,
         run_id=told.run_id,
+        opinion=opinion.kept() if opinion else None,
     )
     if told.about.round:
         write_features(folder, placed.features)

@@ -1,13 +1,15 @@
 """A trained model as it lies in the folder of a run: all that is needed to place images it never saw.
 
-model.safetensors   tail and method, and the centres of the categories (centres.py)
+model.safetensors   tail and method, the centres of the categories (centres.py), and the second opinion of a discovery
+                    (kept_opinion.py)
 model.json          the backbone and the method they belong to, the categories by index
 
-The frozen trunk is not stored: the backbone is loaded by its name again, and its digest is compared.
+The frozen network is not stored: the backbone is loaded by its name again, and its digest is compared.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +24,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from holotype.categories.centres import Centres
+from holotype.categories.kept_opinion import KeptOpinion
 from holotype.data.pictures import Picture, as_paths
 from holotype.data.store import ImageStore
 from holotype.errors import InputError
@@ -35,9 +38,10 @@ from holotype.methods import Method, check_named, find_method
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
 from holotype.models.config import lasting
 from holotype.runs.experiment import Experiment
+from holotype.runs.said import Said, predict, predict_later
 from holotype.runs.sheet import FILE, WEIGHTS, Sheet
-from holotype.training.encode import PREDICTED_AT_ONCE, Encoder
-from holotype.training.sources import FreshViews, evaluation_features
+from holotype.training.encode import Encoder
+from holotype.training.sources import FreshViews
 
 if TYPE_CHECKING:  # pandas takes half a second to import
     import pandas as pd
@@ -55,6 +59,8 @@ class Read(NamedTuple):
     """(n,) object str: why an image could not be read; "" if it could."""
     note: np.ndarray
     """(n,) object str: what was done to an unusual one."""
+    frozen: np.ndarray | None = None
+    """(n, D) features of the backbone as it was before training; None where nobody asks for them."""
 
 
 @dataclass
@@ -72,15 +78,20 @@ class Trained:
     centres: Centres
     compute: Compute
     encoder: Encoder
+    opinion: KeptOpinion | None = None
+    """Of a discovery; a run of `holotype train` has none."""
+    frozen: Encoder | None = None
+    """The backbone as it was, where there is an opinion, which looks through it."""
 
     def features(self, images: Iterable[Picture], progress: bool = False) -> Read:
         """Features of the centre crops of paths, PIL images or arrays (data/pictures.py)."""
         with TemporaryFolder() as folder:
-            parts = list(self.stream(as_paths(images, folder), progress))
-        if not parts:
-            nothing = np.empty(0, dtype=object)
-            return Read(np.empty((0, self.backbone.dim), dtype=np.float32), nothing, nothing)
-        return Read(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+            parts = list(self.stream(as_paths(images, folder), progress)) or [self._read([])]
+        frozen = [part.frozen for part in parts if part.frozen is not None]
+        features, problem, note = (
+            np.concatenate(column) for column in zip(*(part[:3] for part in parts), strict=True)
+        )
+        return Read(features, problem, note, np.concatenate(frozen) if frozen else None)
 
     def stream(self, paths: Sequence[str], progress: bool = False) -> Iterator[Read]:
         """The same in parts of READ_AT_ONCE images, so that any number of images takes the same memory."""
@@ -93,49 +104,56 @@ class Trained:
     def _read(self, paths: list[str]) -> Read:
         store = ImageStore.decode(paths, self.backbone.image_size, progress=False)
         features = np.full((len(paths), self.backbone.dim), np.nan, dtype=np.float32)
-        usable = (store.height > 0).nonzero().flatten()
-        if len(usable):
-            found = evaluation_features(FreshViews(store, self.encoder), usable)
-            features[usable.numpy()] = found.float().cpu().numpy()
-        return Read(features, store.problem, store.note)
+        frozen = features.copy() if self.frozen is not None else None
+        views, usable = FreshViews(store, self.encoder), (store.height > 0).nonzero().flatten()
+        for rows in usable.split(self.encoder.chunk) if len(usable) else ():
+            trained, as_it_was = self.look(views.centre_images(rows))
+            features[rows.numpy()] = trained.float().cpu().numpy()
+            if frozen is not None and as_it_was is not None:
+                frozen[rows.numpy()] = as_it_was.float().cpu().numpy()
+        return Read(features, store.problem, store.note, frozen)
 
     @torch.no_grad()
-    def place(self, features: np.ndarray) -> pd.DataFrame:
-        """(n, D) -> category_id, kind, probability, known_score, typicality, fits; "" and NaN for unread images.
+    def look(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
+        """(n, 3, S, S) uint8 on the device -> (n, D) features, and those of the backbone as it was where there is an
+        opinion; both take the same tokens."""
+        stage = self.encoder.last
+        inputs = self.encoder.inputs(images, stage.needs)
+        features = self.encoder.embed(inputs, stage)
+        if self.frozen is None:
+            return features, None
+        tokens = inputs if stage.needs == "tokens" else self.frozen.inputs(images)
+        return features, self.frozen.embed(tokens)
+
+    def said(self, features: np.ndarray, frozen: np.ndarray | None) -> Said:
+        """What the model says of images, together with the second opinion where there is one."""
+        if self.opinion is None:
+            return predict(self.method, features)
+        if frozen is None:
+            raise ValueError("the second opinion needs the features of the frozen backbone")
+        return predict_later(self.method, features, frozen, self.opinion)
+
+    def place(self, read: Read) -> pd.DataFrame:
+        """category_id, kind, probability, known_score, typicality, fits; "" and NaN for unread images.
 
         fits: False where an image fits nothing (centres.py states the rule); its category is still the best guess.
         """
-        read = np.isfinite(features).all(axis=1)
-        category, probability, known_score = predict(self.method, features[read])
-        category, typicality, fits = self.centres.judge(features[read], category)
+        there = np.isfinite(read.features).all(axis=1)
+        features, frozen = read.features[there], None if read.frozen is None else read.frozen[there]
+        category, probability, known_score = self.said(features, frozen)
+        category, typicality, fits = self.centres.judge(features, category)
         kind = np.where(category < len(self.known), "known", "novel")
         columns = {
-            "category_id": _spread(np.array(self.ids, dtype=object)[category], read, ""),
-            "kind": _spread(kind.astype(object), read, ""),
-            "probability": _spread(probability, read, np.nan),
-            "known_score": _spread(known_score, read, np.nan),
-            "typicality": _spread(typicality, read, np.nan),
-            "fits": _spread(fits, read, False),
+            "category_id": _spread(np.array(self.ids, dtype=object)[category], there, ""),
+            "kind": _spread(kind.astype(object), there, ""),
+            "probability": _spread(probability, there, np.nan),
+            "known_score": _spread(known_score, there, np.nan),
+            "typicality": _spread(typicality, there, np.nan),
+            "fits": _spread(fits, there, False),
         }
         import pandas as pd
 
         return pd.DataFrame(columns)
-
-
-@torch.no_grad()
-def predict(method: Method, features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """category, probability, known_score (n,) of features (n, D), where the method is."""
-    like = next(t for t in (*method.parameters(), *method.buffers()) if t.is_floating_point())
-    parts = [
-        method.predict(part.to(like.device, like.dtype))
-        for part in torch.from_numpy(np.ascontiguousarray(features)).split(PREDICTED_AT_ONCE)
-        if len(part)
-    ]
-    if not parts:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32), np.empty(0, dtype=np.float32)
-    category = torch.cat([part.category for part in parts]).cpu().numpy()
-    probability = torch.cat([part.probability for part in parts]).float().cpu().numpy()
-    return category, probability, torch.cat([part.known_score for part in parts]).float().cpu().numpy()
 
 
 # -- on disk ------------------------------------------------------------------------------------------
@@ -152,14 +170,13 @@ def save_trained(
     ids: Sequence[str],
     centres: Centres,
     run_id: str,
+    opinion: KeptOpinion | None = None,
 ) -> None:
     """Write the model of a run; a kill between its two files is noticed when they are read.
 
     tensors: Loop.model_tensors(). ids: of the method's categories by index, all task.k of them.
     """
-    stored = {
-        f"centres.{f.name}": torch.from_numpy(getattr(centres, f.name)) for f in dataclasses.fields(centres)
-    }
+    stored = _as_tensors("centres", centres) | (_as_tensors("opinion", opinion) if opinion else {})
     stored |= {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     weights = save(stored)
     config = lasting(experiment.backbone)
@@ -193,12 +210,14 @@ def load_trained(folder: Path | str, device: str = "auto") -> Trained:
             method = method_class(settings, sheet.task)
             backbone = _find_backbone(folder, sheet.backbone, sheet.digest)
             compute = Compute.on(device, "fp64" if sheet.double else None)
+            opinion = _from_tensors("opinion", KeptOpinion, tensors) if "opinion.slope" in tensors else None
+            frozen = _as_it_was(backbone, compute) if opinion else None
             encoder = Encoder(backbone, compute, method)
         method = method.to(compute.device, encoder.dtype)
         modules = nn.ModuleDict({"tail": encoder.module, "method": method})
         names = modules.state_dict().keys()
         modules.load_state_dict({name: tensors[name] for name in names})
-        found = {f.name: tensors[f"centres.{f.name}"].numpy() for f in dataclasses.fields(Centres)}
+        centres = _from_tensors("centres", Centres, tensors)
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(
@@ -206,7 +225,25 @@ def load_trained(folder: Path | str, device: str = "auto") -> Trained:
             "make the run again in another folder."
         ) from error
     modules.eval().requires_grad_(False)
-    return Trained(sheet.run_id, sheet.known, sheet.ids, backbone, method, Centres(**found), compute, encoder)
+    told = sheet.run_id, sheet.known, sheet.ids
+    return Trained(*told, backbone, method, centres, compute, encoder, opinion, frozen)
+
+
+def _as_tensors(name: str, arrays: Any) -> dict[str, Tensor]:
+    """The arrays of a dataclass, as they are stored."""
+    fields = dataclasses.fields(arrays)
+    return {f"{name}.{field.name}": torch.from_numpy(getattr(arrays, field.name)) for field in fields}
+
+
+def _from_tensors(name: str, kind: Any, tensors: dict[str, Tensor]) -> Any:
+    fields = dataclasses.fields(kind)
+    return kind(**{field.name: tensors[f"{name}.{field.name}"].numpy() for field in fields})
+
+
+def _as_it_was(backbone: Backbone, compute: Compute) -> Encoder:
+    """The backbone with a tail of its own, before that of the run gets the trained weights."""
+    tail = copy.deepcopy(backbone.tail).requires_grad_(False).eval()
+    return Encoder(dataclasses.replace(backbone, tail=tail), compute)
 
 
 def _read_weights(folder: Path, digest: str) -> dict[str, Tensor]:

@@ -23,8 +23,6 @@ class Trainings:
     """What several trainings say of the n images that they were trained on."""
 
     seeds: tuple[int, ...]
-    alone: Prediction
-    """What the one says that carries the model."""
     together: Agreement
     free: np.ndarray
     """(n,) bool: images without a label."""
@@ -46,12 +44,12 @@ class Trainings:
         voices = [Training(one.category.numpy(), one.probability.numpy()) for one in said]
         together = agree(voices, len(table.known), k)
         together = weigh(together, embedded, table.target, k, units(table))
-        return cls(tuple(seeds), said[together.carrier], together, ~table.labelled, methods)
+        return cls(tuple(seeds), together, ~table.labelled, methods)
 
     def prediction(self, said: Sequence[Prediction]) -> Prediction:
         """Where they place the images together. How known an image is, is the mean of what they say."""
         known = torch.stack([one.known_score for one in said]).mean(dim=0)
-        share = torch.from_numpy(self.together.share).to(self.alone.probability.dtype)
+        share = torch.from_numpy(self.together.share).to(said[0].probability.dtype)
         return Prediction(torch.from_numpy(self.together.category), share, known)
 
     def tell(self, about: Facts) -> Facts:

@@ -133,10 +133,14 @@ class FreshViews:
         return fetched["inputs"]
 
     def centre(self, rows: Tensor) -> Tensor:
+        inputs = self.encoder.inputs(self.centre_images(rows), self.stage.needs)
+        return self.encoder.embed(inputs, self.stage)
+
+    def centre_images(self, rows: Tensor) -> Tensor:
+        """(n, 3, S, S) uint8 on the device: the centre crops."""
         crops = centre_crops(self.store.height[rows], self.store.width[rows], self.store.size)
         images = self.store.crop(rows, crops) if self.on_device else self.cut(rows, crops)
-        inputs = self.encoder.inputs(images.to(self.encoder.device), self.stage.needs)
-        return self.encoder.embed(inputs, self.stage)
+        return images.to(self.encoder.device)
 
     def owner(self, rows: Tensor) -> Tensor:
         return torch.arange(len(rows)) % world_size()
