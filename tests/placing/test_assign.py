@@ -79,6 +79,23 @@ def test_parquet_holds_the_same_in_several_parts(run, images, tmp_path, monkeypa
     assert parquet.fits.dtype == bool
 
 
+def test_a_file_of_somebody_else_is_not_replaced(run, images, tmp_path) -> None:
+    out = tmp_path / "notes.csv"
+    out.write_text("my,own\nnotes,here\n")
+    with pytest.raises(InputError, match=r"notes\.csv is there already"):
+        assign_images(run, images, out=out, device="cpu")
+    assert out.read_text() == "my,own\nnotes,here\n"
+    fresh = tmp_path / "placed.csv"
+    assign_images(run, images, out=fresh, device="cpu")
+    before = fresh.read_bytes()
+    assign_images(run, images, out=fresh, device="cpu")  # it is ours, and is brought up to date
+    assert fresh.read_bytes() == before
+    fresh.write_bytes(before + b"a line of my own\n")
+    with pytest.raises(InputError, match="changed since"):
+        assign_images(run, images, out=fresh, device="cpu")
+    assert fresh.read_bytes().endswith(b"a line of my own\n")
+
+
 def test_one_image_and_a_table_of_paths(run, images, tmp_path) -> None:
     one = assign_images(run, images / "<b>.png", device="cpu")
     assert (one.n, one.out.name) == (1, "<b>.csv")

@@ -84,6 +84,14 @@ def test_onnx_places_images_as_torch_does(run, runtime, squares_folder, tmp_path
     assert json.loads(told["names"]) == ids
 
 
+def test_a_file_of_somebody_else_is_not_replaced(run, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("holotype.placing.export._packages", lambda: (None, None))
+    (tmp_path / "model.onnx").write_bytes(b"of somebody else")
+    with pytest.raises(InputError, match=r"model\.onnx is there already"):
+        export_onnx(run, tmp_path / "model.onnx")
+    assert (tmp_path / "model.onnx").read_bytes() == b"of somebody else"
+
+
 def test_the_names_of_today_are_told(run, tmp_path, caplog) -> None:
     """In the order of the logits: merged categories share a name, and a rejected one has none."""
     trained = load_trained(run, "cpu")

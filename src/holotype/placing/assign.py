@@ -20,6 +20,7 @@ from holotype.errors import InputError
 from holotype.machine.files import refuse_links, write_beside
 from holotype.placing.answers import own_answer
 from holotype.placing.folders import Folders
+from holotype.placing.ours import check_own, write_own
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,8 +86,9 @@ def assign_images(
 ) -> Assigned:
     """Place the images of a folder, a table file or one image file with the model in the folder `run`.
 
-    out: .csv or .parquet, by default run/assigned/NAME.csv (answers.py). copy_to: folder that gets a folder of links
-    per category. boxes, box_confidence, skip_missing: as in load_table.
+    out: .csv or .parquet, by default run/assigned/NAME.csv (answers.py); a file of somebody else is not replaced
+    (ours.py). copy_to: folder that gets a folder of links per category. boxes, box_confidence, skip_missing: as in
+    load_table.
     """
     from holotype.placing.corrected import corrected
     from holotype.runs.trained import load_trained
@@ -94,8 +96,10 @@ def assign_images(
     refuse_links(Path(run))
     trained = load_trained(run, device)
     paths = image_paths(images, boxes=boxes, box_confidence=box_confidence, skip_missing=skip_missing)
-    out = Path(out) if out else own_answer(Path(run), str(images))
+    named, out = out is not None, Path(out) if out else own_answer(Path(run), str(images))
     sink = _sink(out, boxed=any(split_box(path)[1] for path in paths))
+    if named:
+        check_own(Path(run), out)
     _check_apart(Path(images), copy_to)
     model = corrected(Path(run), trained)
     folders = Folders(copy_to) if copy_to else None
@@ -111,7 +115,10 @@ def assign_images(
                 link(folders, frame)
             yield frame
 
-    write_beside(out, lambda beside: sink(beside, rows()))
+    if named:
+        write_own(Path(run), out, lambda beside: sink(beside, rows()))
+    else:
+        write_beside(out, lambda beside: sink(beside, rows()))
     return assigned
 
 

@@ -24,9 +24,9 @@ from torch import Tensor, nn
 from holotype.data.store import CROP_SHARE
 from holotype.data.views import normalise
 from holotype.errors import InputError
-from holotype.machine.files import write_beside
 from holotype.models.licences import terms
 from holotype.placing.corrected import Corrected, corrected
+from holotype.placing.ours import check_own, write_own
 from holotype.runs.said import has_logits
 from holotype.runs.trained import Trained, load_trained
 
@@ -119,6 +119,7 @@ def export_onnx(run: Path, file: Path) -> Parity:
     onnx, runtime = _packages()
     if file.suffix.lower() != ".onnx":
         raise InputError(f"The model is written as .onnx, not as {file.name!r}.")
+    check_own(run, file)
     trained = load_trained(run, "cpu")
     if not has_logits(trained.method):
         raise InputError(
@@ -144,7 +145,7 @@ def export_onnx(run: Path, file: Path) -> Parity:
             f"{parity.probability:.2g}), so nothing was written; {type(trained.method).__name__} may not place "
             "images by its classifier alone, or another version of onnxruntime or torch may help."
         )
-    write_beside(file, lambda beside: _write(beside, content))
+    write_own(run, file, lambda beside: _write(beside, content))
     return parity
 
 
