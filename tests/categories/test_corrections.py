@@ -45,6 +45,19 @@ def test_the_given_discovery_is_not_changed(found):
     assert [(c.id, c.name, c.n) for c in found.categories] == [(c.id, c.name, c.n) for c in categories]
 
 
+def test_where_the_run_had_put_an_image_is_remembered(found):
+    one, two, three = paths(found, "new-01")[:3]
+    edits = [
+        edit("move", one, "new-01", "new-02"),
+        edit("move", one, "new-02", "new-03", time="t2"),
+        edit("confirm", two, "new-01", "new-01"),
+        edit("reject", three, "new-01"),
+    ]
+    first = apply_edits(found, edits[:1]).discovery
+    assert first.facts.edits.came_from == {one: "new-01"}
+    assert apply_edits(first, edits).discovery.facts.edits.came_from == {one: "new-01", two: "new-01"}
+
+
 def test_words_name_known_classes_as_they_are_called_now(found):
     known = found.known
     for category, words in zip(found.categories, all_words(found.categories, known, known), strict=True):

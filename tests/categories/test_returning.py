@@ -35,8 +35,8 @@ def test_a_category_says_how_often_it_comes_back() -> None:
 
 def test_those_that_do_not_are_named() -> None:
     assert summary(five_trainings()) == [
-        "Placed where 5 trainings agree (seeds 0 to 4). New images are placed by the one with seed 2, which agrees on "
-        "92 % of these.",
+        "Placed where 5 trainings agree (seeds 0 to 4). The model of the one with seed 2, which agrees on "
+        "92 % of these, is kept for new images.",
         "New categories that come back in every training: 1 of 3.",
         "Not in more than half of them, so look twice: new-02 (2 of 5).",
     ]
@@ -46,8 +46,8 @@ def test_methods_that_took_turns_are_told() -> None:
     found = five_trainings()
     facts = dataclasses.replace(found.facts, methods=("rpc", "uno"), method="rpc")
     assert summary(dataclasses.replace(found, facts=facts))[0] == (
-        "Placed where 5 trainings agree (seeds 0 to 4; rpc and uno in turn). New images are placed by rpc with seed 2, "
-        "which agrees on 92 % of these."
+        "Placed where 5 trainings agree (seeds 0 to 4; rpc and uno in turn). The model of rpc with seed 2, "
+        "which agrees on 92 % of these, is kept for new images."
     )
 
 

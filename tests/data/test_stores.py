@@ -187,35 +187,6 @@ def test_an_address_that_answers_nothing(tmp_path: Path, holotype, monkeypatch) 
         assert "does not answer" in refused(holotype("embed", f"s3://bucket/photos?{query}"))
 
 
-@pytest.mark.parametrize(
-    ("address", "error", "words"),
-    [
-        # a port or a name that libraries repeat is no reason
-        (
-            "s3://b/a?endpoint_override=h:40412",
-            OSError("curlCode: 7, connect to h port 40412"),
-            "does not answer",
-        ),
-        (
-            "s3://aggregated/a",
-            OSError("key 'a' in bucket 'aggregated': AWS Error NO_SUCH_KEY"),
-            "does not exist",
-        ),
-        (
-            "s3://b/404/connect.tar",
-            OSError("key '404/connect.tar' in bucket 'b': SlowDown"),
-            "cannot be read",
-        ),
-        ("hf://datasets/a/NoSuch", OSError("datasets/a/NoSuch: gated"), "may not be read"),
-        ("hf://datasets/a/b", OSError("404 Client Error"), "does not exist"),
-        ("s3://b/a", OSError("HTTP status 403"), "may not be read"),
-    ],
-)
-def test_the_words_of_an_address_are_no_reason(address: str, error: Exception, words: str) -> None:
-    with pytest.raises(StoreProblem, match=words), stores.telling(address):
-        raise error
-
-
 @contextmanager
 def closed_port() -> Iterator[int]:
     """A port at which nobody listens; it is held, since a free one may be another test's the next moment."""

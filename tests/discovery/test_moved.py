@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from holotype.categories.corrections import apply_log
 from holotype.categories.edits import Edit, append_edits, read_log
 from holotype.categories.found import Discovery
 from holotype.discovery.collection import Collection, Seen, read_collection
@@ -56,6 +57,12 @@ def test_a_round_and_its_edits_follow_a_folder_that_was_moved(run: Path) -> None
     assert (seen.root, list(seen.images)) == ("/archive/photos", ["04.png", "05.png"])
     follow(run, [own], "/archive/photos", Moves("/photos"))
     assert Discovery.load(own).facts.earlier_roots == ("/archive/photos",)
+
+
+def test_where_an_image_was_taken_from_goes_with_it(run: Path) -> None:
+    apply_log(run)
+    follow(run, [run / "rounds" / "1"], "/photos", Moves("/archive/photos"))
+    assert Discovery.load(run).facts.edits.came_from == {"/archive" + PATHS[4]: "new-01"}
 
 
 def test_an_edit_of_an_image_that_nobody_knew_comes_to_mean_no_other_one(run: Path, monkeypatch) -> None:

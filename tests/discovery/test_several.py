@@ -60,7 +60,7 @@ def test_methods_take_turns(three: Path) -> None:
 
 
 def test_the_model_that_is_kept_counts_categories_as_the_outcome_does(three: Path) -> None:
-    """New images are placed by it: most images of the run lie where it would place them."""
+    """New images are placed by it and the second opinion: most images of the run lie where these would place them."""
     found, trained = Discovery.load(three), load_trained(three, "cpu")
     read = trained.features(found.images.path)
     said = corrected(three, trained).place(read)

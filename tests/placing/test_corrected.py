@@ -127,6 +127,19 @@ def test_a_category_that_was_split_off_receives_images(run, trained, features) -
     assert set(frame.kind[there]) == {"novel"}
 
 
+def test_an_image_that_the_model_has_elsewhere_was_taken_from_where_it_lay(run, trained, features) -> None:
+    """Trainings, or the second opinion, had put it into another category than the model does."""
+    lay, said = novel(run)[:2]
+    found = Discovery.load(run)
+    row = int(np.flatnonzero(found.images.category_id == said)[0])
+    found.images.loc[row, "category_id"] = lay
+    found.save(run)
+    model = edit(run, trained, ("move", found.images.path[row], lay, "odd ones"))
+    assert model.rivals == {lay: {"odd ones"}, said: {"odd ones"}}
+    frame = model.place(seen(features[[row]]))
+    assert list(frame.category_id) == ["odd ones"]
+
+
 def test_where_everything_was_moved_out_images_follow(run, trained, features) -> None:
     one, two = novel(run)[:2]
     model = edit(run, trained, *[("move", path, one, two) for path in paths(run, one)])

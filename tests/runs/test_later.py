@@ -6,12 +6,18 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 
-from holotype.categories.kept_opinion import shares
+from holotype.categories.kept_opinion import KeptOpinion, shares
+from holotype.data.sources import load_table
 from holotype.methods import METHODS
 from holotype.runs.discovered import with_opinion
-from holotype.runs.later import as_if_later, asks_opinion, opinion_of, weighed
+from holotype.runs.later import OwnWord, as_if_later, asks_opinion, opinion_of, weighed
+from holotype.runs.outcome import Rest, place_own, place_rest
+from holotype.runs.prepared import Data, Shelf
+from holotype.runs.run import begin
 from holotype.runs.said import predict
+from holotype.runs.settings import default_experiment
 from tests.runs.test_outcome import many
 from tests.runs.test_said import Linear
 
@@ -70,13 +76,60 @@ def test_the_opinion_of_later_images_is_that_of_those_that_are_placed() -> None:
 
 
 def test_the_images_of_one_training_lie_where_later_ones_would() -> None:
+    """Of labelled ones it stays what the model says."""
     given, embedded = many(labelled=24)
     features = np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32)
     placed = dataclasses.replace(given, features=features, k=4)
     found = weighed(placed, method(), embedded)
     said = as_if_later(placed, method(), opinion_of(placed, embedded))
-    assert found.said.category.tolist() == said.category.tolist()
-    assert (
-        found.category[given.fixed].tolist() == given.category[given.fixed].tolist()
-    )  # a label has the last word
+    fixed = given.fixed
+    assert found.said.category.numpy()[~fixed].tolist() == said.category[~fixed].tolist()
+    assert found.said.category.numpy()[fixed].tolist() == given.said.category.numpy()[fixed].tolist()
+    assert found.category[fixed].tolist() == given.category[fixed].tolist()  # a label has the last word
     assert (found.category != given.category).any()
+
+
+def test_what_one_training_says_counts_beside_the_opinion() -> None:
+    """An image of which the model is unsure is less likely right."""
+    given, embedded = many(labelled=24)
+    sure = np.eye(3)[given.category] * 50
+
+    class Sure(Linear):
+        def logits(self, features):
+            return features
+
+    own = OwnWord(Sure(), sure.astype(np.float32))
+    torn = OwnWord(Sure(), np.zeros((60, 3), np.float32))
+    assert own.shares(np.array([3, 4])) == pytest.approx(np.eye(3)[given.category[[3, 4]]])
+    likely, unlikely = (
+        with_opinion(dataclasses.replace(given, votes=voice), embedded).opinion.probability
+        for voice in (own, torn)
+    )
+    assert (likely[:55] > unlikely[:55]).all()
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_images_beyond_the_sample_are_placed_by_both(
+    asked, squares_folder, tiny_backbone_file, tmp_path
+) -> None:
+    """An opinion that is sure of one category moves them all there; without one the model places them."""
+    whole, rows = load_table(squares_folder / "squares.csv"), np.arange(0, 64, 2)
+    experiment = default_experiment("simgcd", "images")
+    experiment.k, experiment.device, experiment.progress = 4, "cpu", False
+    experiment.out, experiment.backbone.name = str(tmp_path), str(tiny_backbone_file)
+    experiment.train.epochs, experiment.train.batch_size, experiment.cache_views = 2, 16, "off"
+    run = begin(experiment, Shelf(data=Data(whole.take(rows), 4)))
+    own = place_own(run.loop, run.loop.fit(), 4, run.prepared.images.note)
+    rest = Rest(whole, rows, np.full(64, "", dtype=object))
+    dim = own.features.shape[1]
+    sure = KeptOpinion(
+        np.zeros(dim, np.float32), np.zeros((4, dim), np.float32), np.array([0, 0, 0, 40], np.float32)
+    )
+    given = (np.ones((64, dim), np.float32), sure) if asked else (None, None)
+    found = place_rest(own, rest, run.loop, run.prepared.backbone, tmp_path / "rest", False, *given)
+    others = np.arange(1, 64, 2)
+    assert rest.others.tolist() == others.tolist()
+    said = run.loop.method.predict(torch.from_numpy(found.features[others]))
+    expected = [3] * 32 if asked else said.category.tolist()
+    assert found.said.category[others].tolist() == expected
+    assert found.said.category[rows].tolist() == own.said.category.tolist()

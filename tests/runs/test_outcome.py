@@ -12,7 +12,6 @@ import torch
 from holotype.categories.agreement import Training, Votes, agree
 from holotype.categories.facts import Facts
 from holotype.categories.found import Discovery
-from holotype.categories.kept_opinion import KeptOpinion
 from holotype.categories.relations import Described
 from holotype.data.sources import load_table
 from holotype.data.table import Table
@@ -45,10 +44,9 @@ def small_table() -> Table:
 
 def describe_placed(given: Placed, ids: list[str], told: Told) -> Discovery:
     """As a run does, which says of later images what it says of these."""
-    said = Said(
-        *(column.numpy() for column in (given.said.category, given.said.probability, given.said.known_score))
-    )
-    return put_together(with_opinion(given, told.embedded), ids, told, said)
+    said, judged = given.said, with_opinion(given, told.embedded)
+    later = Said(*(column.numpy() for column in (said.category, said.probability, said.known_score)))
+    return put_together(judged, ids, told, later if judged.opinion and judged.opinion.labelled else None)
 
 
 def placed(said: list[int]) -> Placed:
@@ -239,15 +237,6 @@ def test_a_run_on_a_sample_places_the_whole_collection(
     assert found.said.category[others].tolist() == said.tolist()
     assert found.said.category[63] == -1
     assert (tmp_path / REST).is_dir()
-    # an opinion that is sure of one category, and knows nothing of the others, moves what the model is unsure of
-    sure = KeptOpinion(
-        np.zeros(48, np.float32), np.zeros((4, 48), np.float32), np.array([0, 0, 0, 40], np.float32)
-    )
-    rest_of = (rest, run.loop, run.prepared.backbone, tmp_path / REST, False)
-    beside = place_rest(own, *rest_of, np.ones((64, 48), np.float32), sure)
-    assert (beside.said.category[others] == 3).all()
-    assert (beside.said.probability[others] >= 0.5).all()
-    assert beside.said.category[rows].tolist() == found.said.category[rows].tolist()
     record = finish(run, prediction, 1.0, parallel=1, rest=rest)
     assert record.scores.n == 47  # the whole collection is scored: 48 unlabelled images, one of them broken
     assert not (tmp_path / REST).exists()  # the shards have done their work

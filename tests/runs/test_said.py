@@ -10,7 +10,7 @@ from torch import Tensor
 from holotype.categories.kept_opinion import KeptOpinion
 from holotype.methods import Method, Prediction, Task
 from holotype.runs import said as module
-from holotype.runs.said import has_logits, place_others, predict, predict_beside, predict_later, word_of
+from holotype.runs.said import has_logits, predict, predict_beside, predict_later, word_of
 
 K, DIM, N = 4, 6, 23
 
@@ -64,7 +64,7 @@ def test_both_have_half_of_the_word(at_once: int, monkeypatch) -> None:
         assert found.probability[i] == pytest.approx(float(q.max()), abs=1e-5)
         assert alone.category[i] == int(m.argmax())
     assert (found.category != alone.category).any()
-    np.testing.assert_array_equal(found.known_score, alone.known_score)
+    np.testing.assert_allclose(found.known_score, alone.known_score, rtol=1e-5)
 
 
 def test_of_a_method_without_logits_the_category_that_it_names_counts() -> None:
@@ -81,6 +81,32 @@ def test_of_a_method_without_logits_the_category_that_it_names_counts() -> None:
     assert moved.probability == pytest.approx(0.5)
 
 
+def test_a_category_that_only_the_method_names_counts_more_than_its_logits() -> None:
+    """A method of one's own may place images otherwise than its logits would."""
+
+    class Otherwise(Linear):
+        def predict(self, features: Tensor) -> Prediction:
+            said = super().predict(features)
+            return Prediction((said.category + 1) % K, said.probability, said.known_score)
+
+    x, nothing = features(), np.zeros((N, K))
+    alone, found = predict(Otherwise(), x), predict_beside(Otherwise(), x, nothing)
+    np.testing.assert_array_equal(found.category, alone.category)
+    assert (found.category != predict(Linear(), x).category).all()
+
+
+def test_a_method_that_holds_nothing_speaks_too() -> None:
+    class Constant(Nearest):
+        def __init__(self) -> None:
+            Method.__init__(self, None, Task(2, K, DIM, N, 5))
+
+        def predict(self, features: Tensor) -> Prediction:
+            n = len(features)
+            return Prediction(torch.zeros(n, dtype=torch.long), torch.ones(n), torch.ones(n))
+
+    assert predict(Constant(), features()).category.tolist() == [0] * N
+
+
 def test_no_image_is_no_trouble() -> None:
     for found in (
         predict(Linear(), features(0)),
@@ -90,12 +116,19 @@ def test_no_image_is_no_trouble() -> None:
         assert [len(column) for column in found] == [0, 0, 0]
 
 
-def test_images_that_cannot_be_read_are_placed_nowhere() -> None:
+@pytest.mark.parametrize("judge", [None, opinion()])
+def test_images_that_cannot_be_read_or_are_not_asked_for_are_placed_nowhere(judge) -> None:
     x = features()
     x[3] = np.nan
-    for judge in (None, opinion()):
-        found = place_others(Linear(), x, features(), judge)
-        assert (found.category == -1).tolist() == [i == 3 for i in range(N)]
-        assert torch.isnan(found.probability).tolist() == [i == 3 for i in range(N)]
-    alone = predict(Linear(), x[:3])
-    assert place_others(Linear(), x, None, None).category[:3].tolist() == alone.category.tolist()
+    found = predict_later(Linear(), x, features(), judge)
+    assert (found.category == -1).tolist() == [i == 3 for i in range(N)]
+    assert np.isnan(found.probability).tolist() == [i == 3 for i in range(N)]
+    some = predict_later(Linear(), x, features(), judge, np.array([2, 3, 5]))
+    assert np.flatnonzero(some.category >= 0).tolist() == [2, 5]
+    assert some.category[[2, 5]].tolist() == found.category[[2, 5]].tolist()
+    assert some.as_prediction().category.tolist() == some.category.tolist()
+
+
+def test_an_opinion_without_frozen_features_is_a_mistake_of_ours() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        predict_later(Linear(), features(), None, opinion())

@@ -6,8 +6,8 @@ which the labels of images that were held out are likeliest. For new categories,
 the one at which this holds for a discriminant that has seen no label either: known classes, treated as if they were
 new. Where these have fewer such images than new categories have, that judge is worse than the one of new categories,
 and counts the less (how_like). A new category that is too wide for one class (breadth.py) is trusted as far as its
-largest class may reach. Where several trainings have voted, their votes count as much as the opinion. No hidden label
-plays a part. docs/confidence.md has the figures.
+largest class may reach. What the trainings say counts as much as the opinion. No hidden label plays a part.
+docs/confidence.md has the figures.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from holotype.categories.agreement import Votes
 from holotype.categories.breadth import largest_share
-from holotype.categories.opinion import FEW, Opinion, enough, worth
+from holotype.categories.opinion import FEW, Opinion, Voices, enough, worth
 
 POINTS = 20
 """Of the curve from scores to probabilities."""
@@ -45,14 +44,14 @@ def calibrate(
     target: np.ndarray,
     k: int,
     unit: np.ndarray | None = None,
-    votes: Votes | None = None,
+    votes: Voices | None = None,
 ) -> Calibrated:
     """The second opinion of every image.
 
     embedded: (N, D) features of the frozen backbone. category: (N,) below k, -1 = in none. target: (N,) index of the
     class that an image is labelled with, -1 = it has no label. unit: (N,) equal for the frames of one burst: it counts
-    once, and none of its frames is judged by what was learned from another one. votes: of several trainings, where
-    these have placed the images.
+    once, and none of its frames is judged by what was learned from another one. votes: what the trainings say that have
+    placed the images.
     """
     placed = np.asarray(category).astype(np.int64)
     target = np.where(placed >= 0, target, -1)

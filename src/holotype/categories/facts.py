@@ -28,6 +28,8 @@ class Edited:
     """Id of a category that lost its images to its name and suggested name, should one come back."""
     confirmed: dict[str, str] = field(default_factory=dict)
     """Path of an image to the id of the category, or to the label, that was confirmed."""
+    came_from: dict[str, str] = field(default_factory=dict)
+    """Path of an image that was moved or confirmed to the id of the category that the run had put it in, "" = none."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Facts:
     """What the probabilities of the images were learned from, or why they are none, in a sentence; "" = they are the
     method's own scores."""
     calibration_curve: tuple[tuple[float, float], ...] = ()
-    """The method's own score and the probability that goes with it, rising, for images that come later."""
+    """The score of an image that comes later and the probability that goes with it, rising."""
     trainings: tuple[int, ...] = ()
     """Seeds of the trainings that have placed the images together; `seed` is that of the one whose model is kept. Empty
     where there was one training."""

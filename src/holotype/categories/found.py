@@ -56,6 +56,7 @@ ADDED_FACTS = {
     "agreement": [],
     "sizes": "",
 }
+ADDED_EDITS: dict[str, Any] = {"came_from": {}}
 TEXTS = ("path", "label", "category", "category_id", "problem", "note", "camera", "group", "file")
 """Those that hold whatever users called things."""
 
@@ -205,7 +206,9 @@ def _with_added(content: dict[str, Any]) -> dict[str, Any]:
     if isinstance(categories, list):
         categories = [ADDED | one if isinstance(one, dict) else one for one in categories]
     if isinstance(facts, dict):
-        facts = ADDED_FACTS | facts
+        facts = {**ADDED_FACTS, **facts}
+        if isinstance(edits := facts.get("edits"), dict):
+            facts["edits"] = {**ADDED_EDITS, **edits}
     return {**content, "categories": categories, "facts": facts}
 
 

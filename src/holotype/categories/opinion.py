@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from holotype.categories.agreement import Votes
 from holotype.categories.kept_opinion import KeptOpinion, centred, shares
 from holotype.data.bursts import first_frames
 
@@ -43,6 +42,13 @@ FLOOR = 0.1
 """f: what a category without a vote has left."""
 CHUNK = 8192
 """Images looked at together: a million of them are never copied at once."""
+
+
+class Voices(Protocol):
+    """Whoever else has a say: the votes of several trainings (agreement.py), or what one says (runs/later.py)."""
+
+    def shares(self, images: np.ndarray) -> np.ndarray:
+        """(n, K) what they say of some images; NaN = nothing."""
 
 
 def enough(target: np.ndarray) -> bool:
@@ -161,7 +167,7 @@ class Opinion:
         low, high = np.log(TEMPERATURES)
         return float(np.exp(minimize_scalar(surprise, bounds=(low, high), method="bounded").x))
 
-    def own(self, heat: np.ndarray, votes: Votes | None = None) -> np.ndarray:
+    def own(self, heat: np.ndarray, votes: Voices | None = None) -> np.ndarray:
         """(N,) p(own category | x); NaN where an image is in none. heat: (K,) T for the images of each category. votes:
         of trainings, which count as much (see pool)."""
         found = np.full(len(self.placed), np.nan)

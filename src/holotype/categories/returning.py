@@ -45,8 +45,8 @@ def summary(found: Discovery) -> list[str]:
     turns = f"; {methods_in_words(facts.methods)}" if len(facts.methods) > 1 else ""
     which = f"{facts.method} with seed {facts.seed}" if turns else f"the one with seed {facts.seed}"
     lines = [
-        f"Placed where {n} trainings agree (seeds {facts.trainings[0]} to {facts.trainings[-1]}{turns}). New images "
-        f"are placed by {which}, which agrees on {round(100 * best)} % of these."
+        f"Placed where {n} trainings agree (seeds {facts.trainings[0]} to {facts.trainings[-1]}{turns}). The model of "
+        f"{which}, which agrees on {round(100 * best)} % of these, is kept for new images."
     ]
     if not novel:
         return lines

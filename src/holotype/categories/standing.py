@@ -41,10 +41,9 @@ class Standing:
         self.label_given = [str(label) for label in images["label"].fillna("")]
         self.doubtful = [bool(doubtful) for doubtful in images["doubtful"]]
         held = discovery.facts.edits
-        self.applied: dict[str, None] = dict.fromkeys(held.applied)
-        self.refused: dict[str, None] = dict.fromkeys(held.refused)
-        self.merged: dict[str, str] = dict(held.merged)
-        self.rejected: list[str] = list(held.rejected)
+        self.applied, self.refused = dict.fromkeys(held.applied), dict.fromkeys(held.refused)
+        self.merged, self.rejected = dict(held.merged), list(held.rejected)
+        self.came_from = dict(held.came_from)
         self.confirmed: dict[str, str] = dict(held.confirmed)
         """Path to the id of a category, or to a label that no category has."""
         self.categories: dict[str, Category] = {c.id: copy.deepcopy(c) for c in discovery.categories}
@@ -186,8 +185,9 @@ class Standing:
         withdrawn = sum(bool(self.withdraw(row)) for row in rows)
         del self.categories[category.id]
         self.rejected.append(category.id)
-        told = f"{withdrawn} of its images had been confirmed before; the later one counts"
-        return told if withdrawn else ""
+        return (
+            f"{withdrawn} of its images had been confirmed before; the later one counts" if withdrawn else ""
+        )
 
     def confirm(self, edit: Edit) -> str:
         row, label = self.index(edit), stripped(edit.value)
@@ -195,8 +195,7 @@ class Standing:
             raise CannotApply("it does not say which label")
         category = self.target(edit.value)
         value = category.id if category is not None else label
-        before = self.confirmed.get(edit.image)
-        self.confirmed[edit.image] = value
+        before, self.confirmed[edit.image] = self.confirmed.get(edit.image), value
         if category is not None:
             self.put(row, category, CONFIRMED)
         if before is not None and before != value:
@@ -206,9 +205,8 @@ class Standing:
         return ""
 
     def create(self, name: str) -> Category:
-        category = Category(id=name, name=name, kind="novel", n=0, words="split off by hand")
-        self.categories[name] = category
-        return category
+        made = self.categories[name] = Category(name, name, "novel", n=0, words="split off by hand")
+        return made
 
     def put(self, row: int, category: Category | None, note: str) -> None:
         """Let an image change its category; None = it is in none."""
@@ -218,6 +216,8 @@ class Standing:
             self.wake(category)
             category.n += 1
         id = category.id if category is not None else ""
+        if note in (MOVED, CONFIRMED):
+            self.came_from.setdefault(self.path[row], self.id[row])
         self.touched |= {self.id[row], id}
         if self.id[row] != id:
             for one in filter(None, (self.categories.get(self.id[row]), category)):
@@ -291,6 +291,7 @@ class Standing:
             rejected=tuple(self.rejected),
             asleep={c.id: {"name": c.name, "suggested": c.suggested} for c in asleep},
             confirmed=self.confirmed,
+            came_from=self.came_from,
         )
 
 

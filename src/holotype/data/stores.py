@@ -10,15 +10,15 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from typing import IO, Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from holotype.data.addresses import is_address, object_address, object_name, scheme_of, split_query
+from holotype.data.store_words import in_words
 
 CONNECT, ANSWER = 3.0, 20.0
 """Seconds that a store may take to be reached, and to send the next bytes."""
@@ -31,22 +31,6 @@ OPTIONS = {
     "gs": ("scheme", "endpoint_override", "anonymous"),
 }
 """What may stand behind the question mark of an address."""
-DENIED = (
-    *(
-        "ACCESS_DENIED",
-        "AccessDenied",
-        "Forbidden",
-        "HTTP 403",
-        "status 403",
-        "HTTP 401",
-        "Unauthorized",
-        "gated",
-    ),
-    *("INVALID_ACCESS_KEY", "InvalidAccessKeyId", "SIGNATURE_DOES_NOT_MATCH", "INVALID_CLIENT_TOKEN"),
-)
-ABSENT = ("NO_SUCH", "NoSuch")
-SILENT = ("NETWORK_CONNECTION", "curlCode", "imed out", "imeout", "onnect", "resolve", "retry")
-"""Words in what libraries say of a store that refuses, that has no such file, and that does not answer."""
 
 
 class StoreProblem(Exception):
@@ -166,30 +150,7 @@ def telling(address: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise StoreProblem(f"{address} does not exist; check the address.") from error
     except Exception as error:  # pyarrow, fsspec and the hub have many errors of their own
-        raise StoreProblem(_in_words(address, error)) from error
-
-
-def _in_words(address: str, error: Exception) -> str:
-    said = " ".join(str(error).split())
-    about = _less(said, address)
-    if isinstance(error, PermissionError) or any(word in about for word in DENIED):
-        return f"{address} may not be read with the rights that are given; check the keys in the environment."
-    if (
-        "NotFound" in type(error).__name__
-        or any(word in about for word in ABSENT)
-        or re.search(r"\b404\b", about)
-    ):
-        return f"{address} does not exist; check the address."
-    if isinstance(error, ConnectionError | TimeoutError) or any(word in about for word in SILENT):
-        return f"{address} does not answer; check the address, the network and the endpoint ({said[:160]})."
-    return f"{address} cannot be read ({said[:200]})."
-
-
-def _less(said: str, address: str) -> str:
-    """What is said without the words of the address, which libraries repeat: a port 40412 or a bucket `aggregated` is
-    no reason."""
-    own = sorted({word for word in re.split(r"[/?&=#:@]+", unquote(address)) if word}, key=len, reverse=True)
-    return re.sub(rf"(?<!\w)(?:{'|'.join(map(re.escape, own))})(?!\w)", "", said)
+        raise StoreProblem(in_words(address, error)) from error
 
 
 # -- files ----------------------------------------------------------------------------------------------

@@ -171,7 +171,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     def transform(self, X: Iterable[Picture]) -> np.ndarray:
         """Trained features (n, D) float32; NaN for an image that cannot be read."""
-        return self._model.features(X, self.progress).features
+        return self._model.alone().features(X, self.progress).features
 
     @property
     def labels_(self) -> np.ndarray:

@@ -123,7 +123,10 @@ def moved(found: Discovery, where: Moves) -> Discovery:
     now = {path: where.file(path, facts.root) for path in before}
     roots = tuple(root for root in facts.earlier_roots if root != where.root)
     roots += (facts.root,) if facts.root != where.root else ()
-    confirmed = {now.get(path, path): value for path, value in facts.edits.confirmed.items()}
+    confirmed, came_from = (
+        {now.get(path, path): value for path, value in told.items()}
+        for told in (facts.edits.confirmed, facts.edits.came_from)
+    )
     return dataclasses.replace(
         found,
         images=_with_pictures_and_bursts(found.images.assign(path=[now[path] for path in before]), where),
@@ -132,7 +135,7 @@ def moved(found: Discovery, where: Moves) -> Discovery:
             facts,
             root=where.root,
             earlier_roots=roots,
-            edits=dataclasses.replace(facts.edits, confirmed=confirmed),
+            edits=dataclasses.replace(facts.edits, confirmed=confirmed, came_from=came_from),
         ),
     )
 

@@ -17,7 +17,7 @@ from holotype.data.detections import CONFIDENCE
 from holotype.data.paths import Paths
 from holotype.data.sources import IMAGE_EXTENSIONS, load_table, stream_paths
 from holotype.errors import InputError
-from holotype.machine.files import refuse_links, write_beside
+from holotype.machine.files import refuse_links
 from holotype.placing.answers import own_answer
 from holotype.placing.folders import Folders
 from holotype.placing.ours import check_own, write_own
@@ -94,12 +94,12 @@ def assign_images(
     from holotype.runs.trained import load_trained
 
     refuse_links(Path(run))
+    if out is not None:
+        check_own(Path(run), Path(out))
     trained = load_trained(run, device)
     paths = image_paths(images, boxes=boxes, box_confidence=box_confidence, skip_missing=skip_missing)
     named, out = out is not None, Path(out) if out else own_answer(Path(run), str(images))
     sink = _sink(out, boxed=any(split_box(path)[1] for path in paths))
-    if named:
-        check_own(Path(run), out)
     _check_apart(Path(images), copy_to)
     model = corrected(Path(run), trained)
     folders = Folders(copy_to) if copy_to else None
@@ -115,10 +115,8 @@ def assign_images(
                 link(folders, frame)
             yield frame
 
-    if named:
-        write_own(Path(run), out, lambda beside: sink(beside, rows()))
-    else:
-        write_beside(out, lambda beside: sink(beside, rows()))
+    # that of the run itself is brought up to date, whatever became of it (answers.py)
+    write_own(Path(run), out, lambda beside: sink(beside, rows()), changed=not named)
     return assigned
 
 

@@ -1,9 +1,9 @@
 """New images in the categories as people have corrected them, without training.
 
-The model places an image in one of its own categories. What was merged is one category then, what was rejected is
-none, and names are those of today. A category that was split off by hand has no place in the model: it has a centre,
-that of its images, and gets those images of the category it was taken from that lie nearer to it. Where everything was
-moved out of a category, its images go to the nearest of those that took it in.
+The model, with the second opinion of its run, places an image in one of its own categories. What was merged is one
+category then, what was rejected is none, and names are those of today. A category that was split off by hand has no
+place in the model: it has a centre, that of its images, and gets those images of the category it was taken from that
+lie nearer to it. Where everything was moved out of a category, its images go to the nearest of those that took it in.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Corrected:
     rivals: dict[str, set[str]] = field(default_factory=dict)
     """Id to those that may have its images: what was split off it, or what took it in."""
     curve: tuple[tuple[float, float], ...] = ()
-    """From the method's own scores to probabilities; none where the run could not calibrate them."""
+    """From scores to probabilities; none where the run could not calibrate them."""
 
     @property
     def names(self) -> dict[str, Called]:
@@ -157,7 +157,10 @@ def with_centres(run: Path, plain: Corrected, found: Discovery) -> Corrected:
     rows = rows[np.isfinite(features[rows]).all(axis=1)]
     said = predict(plain.trained.method, np.asarray(features[rows], np.float32)).category
     for row, model in zip(rows, said, strict=True):
-        source, target = plain.end[plain.trained.ids[model]], ids[category[row]]
-        if target not in plain.trained.ids or source in plain.asleep:
-            plain.rivals.setdefault(source, set()).add(target)
+        # where the run had put it, and what the model says: an older version has not written down the former
+        before = edits.came_from.get(str(found.images["path"].iat[row]), "")
+        target = ids[category[row]]
+        for source in {plain.end.get(before, ""), plain.end[plain.trained.ids[model]]} - {""}:
+            if target not in plain.trained.ids or source in plain.asleep:
+                plain.rivals.setdefault(source, set()).add(target)
     return plain

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from holotype.errors import InputError
 from holotype.machine.files import write_beside, write_text
+from holotype.machine.locks import waiting_for
 from holotype.machine.sealed import read_sealed, sealed
 
 FILE = "written.json"
@@ -49,7 +50,7 @@ def check_own(run: Path, file: Path) -> None:
     if os.path.lexists(file) and (not file.is_file() or _digest(file) not in _read(run).get(_key(file), [])):
         raise InputError(
             f"{file} is there already, and was not written from {run} or was changed since, so it stays as it is; "
-            "name another file."
+            "name another file, or move this one away."
         )
 
 
@@ -81,10 +82,11 @@ def _read(run: Path) -> dict[str, list[str]]:
 
 
 def _remember(run: Path, file: Path, digest: str) -> None:
-    files = _read(run)
-    files[_key(file)] = [*(one for one in files.get(_key(file), []) if one != digest), digest][-KEPT:]
     try:
-        write_text(run / FILE, sealed({"format": FORMAT, "files": files}))
+        with waiting_for(run / FILE, "the list of what was written"):  # others may be placing other images
+            files = _read(run)
+            files[_key(file)] = [*(one for one in files.get(_key(file), []) if one != digest), digest][-KEPT:]
+            write_text(run / FILE, sealed({"format": FORMAT, "files": files}))
     except InputError as error:
         if getattr(error.__cause__, "errno", None) not in READ_ONLY:
             raise  # before the file is there: the same command goes on as if nothing had happened

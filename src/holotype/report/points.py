@@ -54,6 +54,6 @@ def compute_features(folder: Path, found: Discovery, device: str, progress: bool
     """(N, D) float32 from the trained model; NaN for images that cannot be read (any more)."""
     from holotype.runs.trained import load_trained
 
-    trained = load_trained(folder, device)
+    trained = load_trained(folder, device).alone()
     parts = [part.features for part in trained.stream([str(path) for path in found.images["path"]], progress)]
     return np.concatenate(parts) if parts else np.empty((0, trained.backbone.dim), np.float32)

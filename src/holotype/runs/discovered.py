@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from holotype.categories.bursts import tell_bursts
 from holotype.categories.calibration import calibrate, curve
@@ -17,7 +16,6 @@ from holotype.categories.relations import Described, describe
 from holotype.categories.standing import REJECTED
 from holotype.categories.wording import MODEL_SAYS
 from holotype.data.bursts import units
-from holotype.methods import Prediction
 from holotype.runs.outcome import Placed, Told
 from holotype.runs.said import Said
 
@@ -25,10 +23,10 @@ if TYPE_CHECKING:  # pandas takes half a second to import
     import pandas as pd
 
 
-def put_together(placed: Placed, ids: list[str], told: Told, later: Said) -> Discovery:
+def put_together(placed: Placed, ids: list[str], told: Told, later: Said | None = None) -> Discovery:
     """Relations and the table of images. There is no map yet: it takes long, and only a report shows it.
 
-    later: what would be said of each image if it came now.
+    later: what would be said of each image if it came now, where that can be calibrated.
     """
     table, about = placed.table, told.about
     described = describe(
@@ -46,7 +44,7 @@ def put_together(placed: Placed, ids: list[str], told: Told, later: Said) -> Dis
     order = sorted(described.categories, key=lambda c: (c.kind == "novel", c.id if c.kind == "novel" else ""))
     images = make_frame(placed, ids, described, told.names).assign(**told.columns)
     if placed.opinion is not None:
-        points = learn_curve(placed, later, told.embedded) if placed.opinion.labelled else ()
+        points = learn_curve(placed, later, told.embedded) if later is not None else ()
         about = dataclasses.replace(about, calibration=placed.opinion.words, calibration_curve=points)
         if placed.opinion.labelled:
             set_purity(order, list(images["category_id"]), placed.probability, placed.fixed)
@@ -69,8 +67,8 @@ def with_opinion(placed: Placed, embedded: np.ndarray | None) -> Placed:
 
 def learn_curve(placed: Placed, later: Said, embedded: np.ndarray | None) -> tuple[tuple[float, float], ...]:
     """What scores are worth that images get which come later."""
-    said = Prediction(*(torch.from_numpy(column) for column in later))
-    opinion = with_opinion(dataclasses.replace(placed, said=said, votes=None), embedded).opinion
+    as_then = dataclasses.replace(placed, said=later.as_prediction(), votes=None)
+    opinion = with_opinion(as_then, embedded).opinion
     assert opinion is not None  # the one who calls has it
     return curve(np.where(placed.fixed, np.nan, later.probability), opinion.probability)
 

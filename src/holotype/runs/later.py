@@ -1,24 +1,74 @@
-"""What a run keeps for images that come later, on which no training has voted: the model has its word, and the second
-opinion of the discovery its own (categories/kept_opinion.py)."""
+"""Where the images of a run lie after training, and what is kept for those that come later.
+
+Of images that the trainings of a discovery have seen, their votes decide (trainings.py). Of all others, and where there
+was one training, the model has its word, and the second opinion its own (categories/kept_opinion.py).
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 
+from holotype.categories.agreement import Votes
 from holotype.categories.kept_opinion import shares
 from holotype.categories.opinion import Opinion
 from holotype.data.bursts import units
 from holotype.methods import Method, Prediction
-from holotype.runs.outcome import Placed
-from holotype.runs.said import Said, predict, predict_beside
+from holotype.models.backbone import Backbone
+from holotype.runs.outcome import Placed, Rest, Told, place_rest
+from holotype.runs.said import Said, predict_beside, predict_later, word_of
+from holotype.training.loop import Loop
+
+
+@dataclass(frozen=True)
+class OwnWord:
+    """What one training says of its images, in the place of the votes of several."""
+
+    method: Method
+    features: np.ndarray
+    """(N, D)."""
+
+    def shares(self, images: np.ndarray) -> np.ndarray:
+        """(n, K)."""
+        return word_of(self.method, self.features[images])
 
 
 def asks_opinion(method: Method) -> bool:
     """A method that trains nothing places images by the frozen features already."""
     return bool(method.stages())
+
+
+def place_all(
+    own: Placed,
+    loop: Loop,
+    backbone: Backbone,
+    rest: Rest | None,
+    told: Told | None,
+    shards: Path,
+    progress: bool,
+) -> Placed:
+    """Every image, by all that have a say. own: those that the run was trained on, as its training or trainings place
+    them. rest: the collection that they were drawn from. told: of a discovery. shards: as in place_rest."""
+    method, frozen = loop.method, told.embedded if told is not None and asks_opinion(loop.method) else None
+    own_frozen = frozen[rest.rows] if frozen is not None and rest is not None else frozen
+    several = told.trainings if told is not None else None
+    if several is not None:
+        own = dataclasses.replace(own, votes=Votes.of(several.together, own.k))
+    elif own_frozen is not None:
+        own = weighed(own, method, own_frozen)
+    placed = own
+    if rest is not None:
+        opinion = None
+        if own_frozen is not None and len(rest.others):
+            opinion = opinion_of(own, own_frozen).kept()
+        placed = place_rest(own, rest, loop, backbone, shards, progress, frozen, opinion)
+    if several is None and frozen is not None:
+        placed = dataclasses.replace(placed, votes=OwnWord(method, placed.features))
+    return placed
 
 
 def opinion_of(placed: Placed, embedded: np.ndarray) -> Opinion:
@@ -30,26 +80,21 @@ def opinion_of(placed: Placed, embedded: np.ndarray) -> Opinion:
 
 def as_if_later(placed: Placed, method: Method, opinion: Opinion | None) -> Said:
     """What would be said of each image if it came now: by the model, and by the judge that has not learned from it."""
-    there, n = np.flatnonzero(placed.category >= 0), len(placed.category)
+    there = np.flatnonzero(placed.category >= 0)
     if opinion is None:
-        return _spread([(there, predict(method, placed.features[there]))], n)
-    parts = [
+        return predict_later(method, placed.features, None, None, there)
+    parts = (
         (part, predict_beside(method, placed.features[part], shares(scores / opinion.heat)))
         for part, scores in opinion.scores(there)
-    ]
-    return _spread(parts, n)
+    )
+    return Said.spread(parts, len(placed.category))
 
 
 def weighed(placed: Placed, method: Method, embedded: np.ndarray) -> Placed:
-    """The images of one training, placed as later ones are; several trainings have votes (categories/weighing.py)."""
-    said = as_if_later(placed, method, opinion_of(placed, embedded))
-    return dataclasses.replace(placed, said=Prediction(*(torch.from_numpy(column) for column in said)))
-
-
-def _spread(parts: list[tuple[np.ndarray, Said]], n: int) -> Said:
-    """What is said of some of n images; -1 and NaN of the others."""
-    found = Said(np.full(n, -1), np.full(n, np.nan, np.float32), np.full(n, np.nan, np.float32))
-    for rows, said in parts:
-        for column, values in zip(found, said, strict=True):
-            column[rows] = values
-    return found
+    """The images of one training, placed as later ones are; several trainings have votes (categories/weighing.py). Of
+    labelled images it stays what the model says: they are told where it contradicts the label."""
+    said = as_if_later(placed, method, opinion_of(placed, embedded)).as_prediction()
+    fixed = torch.from_numpy(placed.fixed)
+    columns = ((said.category, placed.said.category), (said.probability, placed.said.probability))
+    category, probability = (torch.where(fixed, before.to(now.dtype), now) for now, before in columns)
+    return dataclasses.replace(placed, said=Prediction(category, probability, said.known_score))

@@ -21,12 +21,13 @@ from holotype.categories.facts import Facts
 from holotype.categories.found import Discovery, category_name
 from holotype.categories.kept_opinion import KeptOpinion
 from holotype.categories.matching import match
+from holotype.categories.opinion import Voices
 from holotype.categories.standing import REJECTED
 from holotype.data.table import Table
 from holotype.methods import Prediction
 from holotype.models.backbone import Backbone, state_digest
 from holotype.runs.embed import embed_table
-from holotype.runs.said import place_others
+from holotype.runs.said import predict_later
 from holotype.runs.trainings import Trainings
 from holotype.training.loop import Loop
 
@@ -46,6 +47,11 @@ class Rest:
     """(N,) object str: what was done to unusual images."""
     out: np.ndarray | None = None
     """(N,) bool: images that people have rejected; they are in no category."""
+
+    @cached_property
+    def others(self) -> np.ndarray:
+        """Rows of the images that it was not trained on, and that can be read."""
+        return np.setdiff1d(np.flatnonzero(self.table.usable), self.rows)
 
 
 @dataclass(frozen=True)
@@ -82,13 +88,13 @@ class Placed:
     features: np.ndarray
     """(N, D) float32; NaN for images that cannot be read."""
     said: Prediction
-    """What the method says of each, labelled or not."""
+    """What is said of each by those who place images, labelled or not."""
     note: np.ndarray
     """(N,) object str."""
     opinion: Calibrated | None = None
     """How likely each is right, where that could be asked."""
-    votes: Votes | None = None
-    """Of several trainings; None where there was one."""
+    votes: Voices | None = None
+    """What trainings say of each, where that counts beside the opinion."""
 
     @cached_property
     def category(self) -> np.ndarray:
@@ -134,15 +140,13 @@ def place_rest(
 ) -> Placed:
     """The whole collection; images that were not trained on come in a stream, whose shards `folder` keeps.
 
-    opinion: of the images that were, with `frozen` (N, D), the features of all by the frozen backbone.
+    opinion: what those that were trained on have taught, for which `frozen` (N, D) has the features of the frozen
+    backbone of all images; None where the model places the others alone.
     """
-    n, rows = len(rest.table), rest.rows
+    n, rows, others = len(rest.table), rest.rows, rest.others
     features = np.full((n, own.features.shape[1]), np.nan, dtype=np.float32)
     problem, note = rest.table.problem.copy(), rest.note.copy()
-    said = Prediction(torch.full((n,), -1), torch.full((n,), torch.nan), torch.full((n,), torch.nan))
     features[rows], problem[rows] = own.features, own.table.problem
-    _fill(said, rows, own.said)
-    others = np.setdiff1d(np.flatnonzero(rest.table.usable), rows)
     if len(others):
         images = embed_table(
             rest.table.take(others),
@@ -154,11 +158,11 @@ def place_rest(
         )
         problem[others], note[others] = images.problem, images.note
         features[others] = np.where((images.problem == "")[:, None], images.features, np.nan)
-        by_then = frozen[others] if frozen is not None else None
-        _fill(said, others, place_others(loop.method, features[others], by_then, opinion))
+    said = predict_later(loop.method, features, frozen, opinion, others).as_prediction()
+    _fill(said, rows, own.said)
     if rest.out is not None:
         leave_out(said, problem, rest.out)
-    votes = own.votes.spread(rows, n) if own.votes is not None else None
+    votes = own.votes.spread(rows, n) if isinstance(own.votes, Votes) else None
     return Placed(rest.table.with_problems(problem), own.k, features, said, note, votes=votes)
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from holotype.categories.agreement import Votes
 from holotype.categories.centres import Centres
 from holotype.categories.facts import Facts
 from holotype.categories.features import write_features
@@ -30,7 +29,7 @@ from holotype.runs.discovered import put_together, with_opinion
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import IDENTITY, SCORES, RunFolder
 from holotype.runs.identity import Identity, identify
-from holotype.runs.later import as_if_later, asks_opinion, opinion_of, weighed
+from holotype.runs.later import as_if_later, asks_opinion, place_all
 from holotype.runs.outcome import (
     REST,
     Placed,
@@ -40,7 +39,6 @@ from holotype.runs.outcome import (
     name_categories,
     one_category,
     place_own,
-    place_rest,
 )
 from holotype.runs.parts import check_fits, make_method
 from holotype.runs.prepared import Prepared, Shelf, make_compute
@@ -192,16 +190,8 @@ def finish(
     started = time.monotonic()
     tell(folder.path, phase="placing")
     placed = place_own(loop, prediction, prepared.data.k, prepared.images.note)
-    frozen = told.embedded if told is not None and asks_opinion(loop.method) else None
-    own = frozen[rest.rows] if frozen is not None and rest is not None else frozen
-    if told is not None and told.trainings is not None:
-        placed = dataclasses.replace(placed, votes=Votes.of(told.trainings.together, prepared.data.k))
-    elif own is not None:
-        placed = weighed(placed, loop.method, own)
-    if rest is not None:
-        opinion = opinion_of(placed, own).kept() if own is not None else None
-        shards, progress = folder.path / REST, run.experiment.progress
-        placed = place_rest(placed, rest, loop, prepared.backbone, shards, progress, frozen, opinion)
+    shards, progress = folder.path / REST, run.experiment.progress
+    placed = place_all(placed, loop, prepared.backbone, rest, told, shards, progress)
     if (alike := one_category(placed)) and rank() == 0:
         log.warning(alike)
     scores = score_table(placed.table, placed.said)
@@ -240,8 +230,10 @@ def write_outcome(run: Run, placed: Placed, told: Told, seconds: dict[str, float
     ids = name_categories(placed.category, placed.table.known, placed.k, carried, told.taken)
     centres = Centres.measure(placed.features, placed.category, placed.k)
     placed = with_opinion(placed, told.embedded)
-    opinion = placed.opinion.opinion if placed.opinion and asks_opinion(loop.method) else None
-    found = put_together(placed, ids, told, as_if_later(placed, loop.method, opinion))
+    judged = placed.opinion
+    opinion = judged.opinion if judged and asks_opinion(loop.method) else None
+    later = as_if_later(placed, loop.method, opinion) if judged and judged.labelled else None
+    found = put_together(placed, ids, told, later)
     seconds["describing"] = time.monotonic() - started
     made = describe_making(run, seconds["training"], 1)
     about = dataclasses.replace(

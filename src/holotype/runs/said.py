@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -19,11 +18,23 @@ class Said(NamedTuple):
     """Of n images."""
 
     category: np.ndarray
-    """(n,) int64."""
+    """(n,) int64; -1 = it is placed nowhere."""
     probability: np.ndarray
     """(n,) float32 of the category, as the method or both think."""
     known_score: np.ndarray
     """(n,) float32; the method's alone."""
+
+    @classmethod
+    def spread(cls, parts: Iterable[tuple[np.ndarray, Said]], n: int) -> Said:
+        """What is said of some of n images, given with their rows; of the others nothing."""
+        found = cls(np.full(n, -1), np.full(n, np.nan, np.float32), np.full(n, np.nan, np.float32))
+        for rows, said in parts:
+            for column, values in zip(found, said, strict=True):
+                column[rows] = values
+        return found
+
+    def as_prediction(self) -> Prediction:
+        return Prediction(*(torch.from_numpy(column) for column in self))
 
 
 def predict(method: Method, features: np.ndarray) -> Said:
@@ -41,49 +52,46 @@ def predict_beside(method: Method, features: np.ndarray, opinion: np.ndarray) ->
     """What both say: q_c = (m_c + p_c) / 2. opinion: (n, K) p."""
     alone = predict(method, features)
     both = (word_of(method, features, alone) + opinion) / 2
-    category = both.argmax(axis=1) if len(both) else alone.category
-    return Said(category, both.max(axis=1, initial=0).astype(np.float32), alone.known_score)
+    category = both.argmax(axis=1)
+    return Said(category, both[np.arange(len(both)), category].astype(np.float32), alone.known_score)
 
 
-def predict_later(method: Method, features: np.ndarray, frozen: np.ndarray, opinion: KeptOpinion) -> Said:
-    """The same of images that come later, by their features (n, D) and those of the frozen backbone."""
-    parts = [
-        predict_beside(method, features[first:end], opinion.shares(frozen[first:end]))
-        for first, end in pairwise((*range(0, len(features), PREDICTED_AT_ONCE), len(features)))
-    ]
-    return (
-        Said(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-        if parts
-        else predict(method, features)
-    )
+def predict_later(
+    method: Method,
+    features: np.ndarray,
+    frozen: np.ndarray | None,
+    opinion: KeptOpinion | None,
+    of: np.ndarray | None = None,
+) -> Said:
+    """The same of images that come later, by their features (n, D) and those of the frozen backbone; the method alone
+    where there is no opinion. Images whose feature is NaN are placed nowhere. of: rows of those that are asked for.
 
-
-def place_others(
-    method: Method, features: np.ndarray, frozen: np.ndarray | None, opinion: KeptOpinion | None
-) -> Prediction:
-    """The same of images that a run was not trained on, beside an opinion where there is one; those without a feature
-    are placed nowhere (-1)."""
-    read = np.isfinite(features).all(axis=1)
-    if opinion is None or frozen is None:
-        said = predict(method, features[read])
-    else:
-        said = predict_later(method, features[read], frozen[read], opinion)
-    n = len(read)
-    found = Prediction(torch.full((n,), -1), torch.full((n,), torch.nan), torch.full((n,), torch.nan))
-    for column, values in zip((found.category, found.probability, found.known_score), said, strict=True):
-        column[torch.from_numpy(read)] = torch.from_numpy(values)
-    return found
+    Features are never copied at once: there may be millions.
+    """
+    every, parts = np.arange(len(features)) if of is None else of, []
+    for first in range(0, len(every), PREDICTED_AT_ONCE):
+        rows = every[first : first + PREDICTED_AT_ONCE]
+        rows = rows[np.isfinite(features[rows]).all(axis=1)]
+        if opinion is None:
+            parts.append((rows, predict(method, features[rows])))
+        elif frozen is None:
+            raise ValueError("the second opinion needs the features of the frozen backbone")
+        else:
+            parts.append((rows, predict_beside(method, features[rows], opinion.shares(frozen[rows]))))
+    return Said.spread(parts, len(features))
 
 
 def word_of(method: Method, features: np.ndarray, alone: Said | None = None) -> np.ndarray:
-    """(n, K) what the method thinks of each category; of a method without logits, what it thinks of the one that it
-    names. alone: what `predict` says, where somebody has it."""
-    if has_logits(method):
-        return _in_parts(method, features, lambda part: (method.logits(part).softmax(dim=-1).float(),))[0]
+    """(n, K) what the method thinks of each category: the softmax of its logits. Where it has none, or names another
+    category than they do, what it thinks of the one that it names. alone: what `predict` says, if somebody has it."""
     alone = alone or predict(method, features)
-    word = np.zeros((len(features), method.task.k), dtype=np.float32)
-    word[np.arange(len(features)), alone.category] = alone.probability
-    return word
+    named = np.zeros((len(features), method.task.k), dtype=np.float32)
+    named[np.arange(len(features)), alone.category] = alone.probability
+    if not has_logits(method):
+        return named
+    word = _in_parts(method, features, lambda part: (method.logits(part).softmax(dim=-1).float(),))[0]
+    same = word.argmax(axis=1) == alone.category
+    return word if same.all() else np.where(same[:, None], word, named)
 
 
 def has_logits(method: Method) -> bool:
@@ -94,10 +102,12 @@ def has_logits(method: Method) -> bool:
 def _in_parts(
     method: Method, features: np.ndarray, ask: Callable[[Tensor], tuple[Tensor, ...]]
 ) -> list[np.ndarray]:
-    """What is asked of features (n, D), joined; on the device and in the type of the method."""
-    like = next(t for t in (*method.parameters(), *method.buffers()) if t.is_floating_point())
+    """What is asked of features (n, D), joined; on the device and in the type of the method, if it holds anything."""
+    like = next(
+        (t for t in (*method.parameters(), *method.buffers()) if t.is_floating_point()), torch.empty(0)
+    )
     every = torch.from_numpy(np.ascontiguousarray(features)).split(
         PREDICTED_AT_ONCE
-    )  # one part where there is nothing
+    )  # one where there is nothing
     parts = [ask(part.to(like.device, like.dtype)) for part in every]
     return [torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True)]

@@ -38,7 +38,7 @@ from holotype.methods import Method, check_named, find_method
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
 from holotype.models.config import lasting
 from holotype.runs.experiment import Experiment
-from holotype.runs.said import Said, predict, predict_later
+from holotype.runs.said import Said, predict_later
 from holotype.runs.sheet import FILE, WEIGHTS, Sheet
 from holotype.training.encode import Encoder
 from holotype.training.sources import FreshViews
@@ -127,11 +127,11 @@ class Trained:
 
     def said(self, features: np.ndarray, frozen: np.ndarray | None) -> Said:
         """What the model says of images, together with the second opinion where there is one."""
-        if self.opinion is None:
-            return predict(self.method, features)
-        if frozen is None:
-            raise ValueError("the second opinion needs the features of the frozen backbone")
         return predict_later(self.method, features, frozen, self.opinion)
+
+    def alone(self) -> Trained:
+        """Without the opinion, for whoever wants features and nothing else."""
+        return dataclasses.replace(self, opinion=None, frozen=None)
 
     def place(self, read: Read) -> pd.DataFrame:
         """category_id, kind, probability, known_score, typicality, fits; "" and NaN for unread images.
@@ -139,15 +139,14 @@ class Trained:
         fits: False where an image fits nothing (centres.py states the rule); its category is still the best guess.
         """
         there = np.isfinite(read.features).all(axis=1)
-        features, frozen = read.features[there], None if read.frozen is None else read.frozen[there]
-        category, probability, known_score = self.said(features, frozen)
-        category, typicality, fits = self.centres.judge(features, category)
+        said = self.said(read.features, read.frozen)
+        category, typicality, fits = self.centres.judge(read.features[there], said.category[there])
         kind = np.where(category < len(self.known), "known", "novel")
         columns = {
             "category_id": _spread(np.array(self.ids, dtype=object)[category], there, ""),
             "kind": _spread(kind.astype(object), there, ""),
-            "probability": _spread(probability, there, np.nan),
-            "known_score": _spread(known_score, there, np.nan),
+            "probability": said.probability,
+            "known_score": said.known_score,
             "typicality": _spread(typicality, there, np.nan),
             "fits": _spread(fits, there, False),
         }
