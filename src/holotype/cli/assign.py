@@ -118,7 +118,7 @@ def make_parser() -> Parser:
         "--out",
         metavar="FILE",
         help="where the table goes, .csv or .parquet (default: RUN/assigned/NEW_IMAGES.csv); a name without an ending "
-        "is a folder of Parquet parts, which a rerun continues",
+        "is a folder of Parquet parts, which a rerun continues. A file of somebody else is not replaced",
     )
     parser.add_argument(
         "--copy-to", metavar="DIR", help="also make a folder of links per category there; overwrites nothing"

@@ -1,7 +1,8 @@
 """The trained model as one ONNX file: pixels in, features and logits out.
 
-Before it is written it is run beside the trained model: its features are compared, and the softmax of its logits
-with the category and the probability that the method's own `predict` gives."""
+The logits are those of the model and the second opinion together, where there is one. Before the file is written it is
+run beside the trained model: features are compared, and the softmax of its logits with the category and the probability
+that the model gives."""
 
 from __future__ import annotations
 
