@@ -4,7 +4,8 @@
     python benchmarks/confidence.py cub5 cifar5 --cub DIR --cifar DIR
 
 Prints a line for each collection and writes experiments/results/confidence/embedded.json:
-error      calibration error (ten equal bins) of the method's own score, and of the calibrated probability
+error      calibration error (ten equal bins) of the model's own score where it places images alone, and of the
+           probability where the discovery has placed them
 doubtful   share of the images that are marked, and share of the mistakes among them
 purity     share of the categories whose true purity lies in the interval that is given for it; one category stands for
            a class, so that a second one of the same class counts as wrong (inside), or as right (inside_any)
@@ -20,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from samples import Case, Found, discovered, find_case, given_words, is_right, write_record
 from script import add_roots, one_sentence, roots_of
 from twenty import find_collection
 
-from holotype.categories.calibration import calibrate
+from holotype.categories.found import Discovery
 from holotype.categories.purity import estimate
-from holotype.categories.relations import describe
 
 COLUMNS = (
     *("case", "images", "k", "classes", "all", "own_error", "error", "mean_own", "mean"),
@@ -53,15 +54,12 @@ def calibration_error(probability: np.ndarray, right: np.ndarray, bins: int = 10
     return float(sum(differences))
 
 
-def measure(found: Found) -> dict[str, Any]:
-    """All figures of one discovery."""
-    table, category = found.case.table, found.category
+def measure(found: Found, images: pd.DataFrame) -> dict[str, Any]:
+    """All figures of one discovery. images: as it has written them."""
+    table, category = found.case.table, numbered(images["category_id"], found.case.table.known)
     free, right = ~table.labelled, is_right(found.case, category)
-    target = np.where(free, -1, table.target)
-    opinion = calibrate(found.embedded, category, target, found.k)
-    probability = np.where(free, opinion.probability, 1.0)
-    doubtful = mark(found, probability) | (~free & (found.said != table.target))
-    wrong = free & ~right
+    probability, doubtful = images["probability"].to_numpy(float), images["doubtful"].to_numpy(bool)
+    alone, wrong = is_right(found.case, found.category), free & ~right
     inside, inside_any = [], []
     for c in np.unique(category):
         rows = category == c
@@ -74,11 +72,11 @@ def measure(found: Found) -> dict[str, Any]:
     return {
         "case": found.case.name,
         "images": len(table),
-        "labelled": opinion.labelled,
+        "labelled": int(table.labelled.sum()),
         "k": found.k,
         "classes": len(set(found.case.truth)),
         "all": float(right[free].mean()),
-        "own_error": calibration_error(found.score[free], right[free]),
+        "own_error": calibration_error(found.score[free], alone[free]),
         "error": calibration_error(probability[free], right[free]),
         "mean_own": float(found.score[free].mean()),
         "mean": float(probability[free].mean()),
@@ -98,14 +96,10 @@ def of_one_class(found: Found, rows: np.ndarray, category: int) -> float:
     return float(np.unique(truth.astype(str), return_counts=True)[1].max() / len(truth))
 
 
-def mark(found: Found, probability: np.ndarray) -> np.ndarray:
-    """(N,) bool: the images that a discovery marks as doubtful."""
-    table = found.case.table
-    ids = [*table.known, *(f"new-{i}" for i in range(found.k - len(table.known)))]
-    paths = [str(path) for path in table.path]
-    return describe(
-        found.features, found.category, ids, table.known, list(table.label), probability, paths
-    ).doubtful
+def numbered(ids: Sequence[str], known: Sequence[str]) -> np.ndarray:
+    """(N,) categories by number, known classes first."""
+    number = {id: n for n, id in enumerate((*known, *sorted(set(ids) - set(known))))}
+    return np.array([number[id] for id in ids])
 
 
 def line(row: dict[str, Any]) -> str:
@@ -130,7 +124,8 @@ def main(words: Sequence[str] | None = None) -> int:
     print(" ".join(name.rjust(10) for name in COLUMNS))
     rows = []
     for word in given.case:
-        rows.append(measure(discovered(case_of(word, roots, given.work), given.work, given.device)))
+        found = discovered(case_of(word, roots, given.work), given.work, given.device)
+        rows.append(measure(found, Discovery.load(given.work / "runs" / word).images))
         print(line(rows[-1]), flush=True)
     write_record(given.out, "confidence.py", given_words(words), {"cases": rows}, given.device)
     return 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import confidence
 import numpy as np
+import pandas as pd
 import pytest
-from confidence import calibration_error, case_of, of_one_class
+from confidence import calibration_error, case_of, measure, numbered, of_one_class
 from samples import Case, Found
 from twenty import Collection
 
@@ -48,3 +49,26 @@ def test_two_categories_of_one_class_are_both_of_one_class(tmp_path) -> None:
     found = Found(Case("made", table, truth, "auto", 0), 3, category, np.ones(6), nothing, nothing)
     shares = [of_one_class(found, category == c, c) for c in range(3)]
     assert shares == pytest.approx([1.0, 1.0, 2 / 3])
+
+
+def test_what_the_discovery_wrote_is_judged_and_the_model_by_its_own_places() -> None:
+    """The model errs on one image, of which it is sure; the discovery does not."""
+    truth = np.array(["a", "a", "b", "b", "b", "b"], dtype=object)
+    paths = np.array([f"{i}.png" for i in range(6)], dtype=object)
+    table = Table(paths, np.array(["a", "", "", "", "", ""], dtype=object), ("a",))
+    nothing = np.zeros((6, 2), dtype=np.float32)
+    said = np.array([0, 1, 1, 1, 1, 1])
+    found = Found(Case("made", table, truth, "auto", 0), 2, said, np.ones(6), nothing, nothing)
+    images = pd.DataFrame(
+        {
+            "category_id": ["a", "a", "new-01", "new-01", "new-01", "new-01"],
+            "probability": [1.0, 0.9, 0.9, 0.9, 0.9, 0.9],
+            "doubtful": [False, True, False, False, False, False],
+        }
+    )
+    assert numbered(list(images["category_id"]), ("a",)).tolist() == [0, 0, 1, 1, 1, 1]
+    row = measure(found, images)
+    assert (row["all"], row["labelled"], row["categories"]) == (1.0, 1, 2)
+    assert row["own_error"] == pytest.approx(0.2)
+    assert row["error"] == pytest.approx(0.1)
+    assert (row["doubtful"], row["mistakes"]) == (pytest.approx(1 / 6), 0.0)
