@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from confidence import calibration_error, measure
 from labelling import ORDERS, Play, finite, mean_curve, needed, play
 from samples import Case, Found
 
+from holotype.categories.calibration import calibrate
 from holotype.data.table import Table
 
 
@@ -86,7 +88,12 @@ def test_the_calibration_error_is_that_of_the_book() -> None:
 
 
 def test_confidence_is_measured_against_the_truth() -> None:
-    row = measure(found())
+    one, table = found(), found().case.table
+    judged = calibrate(one.embedded, one.category, np.where(table.labelled, table.target, -1), one.k)
+    probability = np.where(table.labelled, 1.0, judged.probability)
+    ids = np.array([*table.known, *(f"new-{i}" for i in range(one.k))], dtype=object)[one.category]
+    doubtful = probability < np.quantile(probability, 0.2)
+    row = measure(one, pd.DataFrame({"category_id": ids, "probability": probability, "doubtful": doubtful}))
     assert row["error"] < row["own_error"]
     assert row["labelled"] == found().case.table.labelled.sum()
     assert 0 < row["doubtful"] < 0.3
