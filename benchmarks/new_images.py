@@ -41,7 +41,7 @@ import argparse
 import dataclasses
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,18 +119,23 @@ class Case:
             both[part] = (both[part] + shares(scores / opinion.heat)) / 2
         return both
 
-    def score(self, category: np.ndarray) -> float:
-        """The share of the images that are there and have no label which lie right."""
-        n_known, y = self.truth
-        free = ~self.of.table.labelled[self.there]
-        return clustering_accuracy(y[self.there][free], category[free], n_known).all
+    def right_there(self, category: np.ndarray) -> np.ndarray:
+        """(free,) bool, of the images that are there and have no label."""
+        return stand_for(self.stands(category), category[self.free], self.truth[1][self.there][self.free])
 
     def right(self, category: np.ndarray, placed: np.ndarray) -> np.ndarray:
         """(m,) bool, of later images `placed`, where those that are there lie as `category` (n,) says."""
+        return stand_for(self.stands(category), placed, self.truth[1][self.later])
+
+    def stands(self, category: np.ndarray) -> Mapping[int, int]:
+        """Category to the class that it stands for, where the images that are there lie so (n,)."""
         n_known, y = self.truth
-        free = ~self.of.table.labelled[self.there]
-        own = clustering_accuracy(y[self.there][free], category[free], n_known)
-        return stand_for(own.assignment, placed, y[self.later])
+        return clustering_accuracy(y[self.there][self.free], category[self.free], n_known).assignment
+
+    @property
+    def free(self) -> np.ndarray:
+        """(n,) bool: images that are there and have no label."""
+        return ~self.of.table.labelled[self.there]
 
     @property
     def truth(self) -> tuple[int, np.ndarray]:
@@ -176,9 +181,9 @@ def measure(case: Case) -> Row:
     both = case.beside(case.opinion(alone)).argmax(axis=1)
     weighed = np.where(case.target >= 0, case.target, both)
     row: Row = {
-        "there": case.score(case.category),
-        "one there": case.score(alone),
-        "one weighed": case.score(weighed),
+        "there": case.right_there(case.category).mean(),
+        "one there": case.right_there(alone).mean(),
+        "one weighed": case.right_there(weighed).mean(),
     }
     for name, category in (("", case.category), ("one ", alone), ("weighed ", weighed)):
         p = case.opinion(category).kept().shares(case.embedded[case.later])
@@ -196,14 +201,13 @@ def measure(case: Case) -> Row:
 
 def errors_of_one(case: Case, alone: np.ndarray, weighed: np.ndarray) -> Row:
     """Of the probabilities of the images that are there, after one training."""
-    free, (n_known, y) = ~case.of.table.labelled[case.there], case.truth
     found: Row = {}
     ways = ("there", alone, None), ("opinion", weighed, None), ("pooled", weighed, Word(case.word_there))
     for name, category, votes in ways:
-        own = clustering_accuracy(y[case.there][free], category[free], n_known)
-        right = stand_for(own.assignment, category[free], y[case.there][free])
         judged = calibrate(case.embedded[case.there], category, case.target, case.word.shape[1], votes=votes)
-        found[f"one {name} error"] = round(calibration_error(judged.probability[free], right), 4)
+        found[f"one {name} error"] = round(
+            calibration_error(judged.probability[case.free], case.right_there(category)), 4
+        )
     return found
 
 

@@ -6,10 +6,10 @@ Of |(u - m_c) W|^2 only the part that differs between categories matters, and it
 
 Such an image lies in the category c for which
 
-    q_c = (m_c + p_c) / 2
+    q_c = (v_c + p_c) / 2
 
-is largest, m_c being what the model says. A model knows the images that it was trained on better than others, and the
-frozen features know them all alike. docs/place-new-images.md has the figures.
+is largest, v_c being what the model says, in the place of votes (weighing.py). A model knows the images that it was
+trained on better than others, and the frozen features know them all alike. docs/place-new-images.md has the figures.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def predict(method: Method, features: np.ndarray) -> Said:
 
 
 def predict_beside(method: Method, features: np.ndarray, opinion: np.ndarray) -> Said:
-    """What both say: q_c = (m_c + p_c) / 2. opinion: (n, K) p."""
+    """What both say: q_c = (v_c + p_c) / 2. opinion: (n, K) p."""
     alone = predict(method, features)
     both = (word_of(method, features, alone) + opinion) / 2
     category = both.argmax(axis=1)
