@@ -89,12 +89,16 @@ def test_what_is_merged_into_a_known_class_carries_its_label() -> None:
     assert set(given.labels.values()) == {"a"}
 
 
-def test_the_two_halves_of_a_split_carry_two_labels() -> None:
+def test_a_split_labels_the_images_that_were_moved_and_no_other() -> None:
     given = after(("move", 4, "new-01", "odd"), ("move", 30, "new-03", "odd"), ("move", 2, "a", "odd"))
-    assert numbers(given, "odd") == [2, 4, 30]
-    assert numbers(given, "new-01") == [*range(5, 5 + TYPICAL)]
-    assert numbers(given, "new-03") == [28, 29, *range(31, 31 + TYPICAL - 2)]
-    assert numbers(given, "a") == numbers(given, "new-02") == []
+    assert given == Constraints({PATHS[n]: "odd" for n in (2, 4, 30)})
+
+
+def test_a_category_that_takes_others_in_after_a_split_is_labelled_by_the_merge_alone() -> None:
+    given = after(("move", 4, "new-01", "odd"), ("merge", None, "new-02", "odd"))
+    assert numbers(given, "odd") == [4, *range(16, 16 + TYPICAL)]
+    assert numbers(given, "new-01") == []
+    assert given.follow == {PATHS[n] for n in range(16, 16 + TYPICAL)}
 
 
 def test_split_merged_and_rejected_at_once() -> None:
@@ -201,19 +205,26 @@ def copies(*groups: tuple[int, ...], labels: dict[int, str] | None = None) -> Co
     )
 
 
-def test_what_was_said_of_a_copy_counts_more_than_what_follows_from_a_split_or_a_merge() -> None:
+def test_what_was_said_of_a_copy_counts_more_than_what_follows_from_a_merge() -> None:
     made, seen = found(), copies((4, 5), (6, 30), (7, 31), (8, 17), (9, 0), labels={0: "a", 1: "a"})
     rows = (
-        ("move", 4, "new-01", "odd"),  # out of what it leaves behind: a split
-        ("move", 30, "new-03", "new-02"),
+        ("merge", None, "new-02", "new-01"),
+        ("move", 4, "new-01", "odd"),
+        ("move", 30, "new-03", "a"),
         ("reject", 31, "new-03", ""),
-        ("confirm", 17, "new-02", "new-01"),  # the very label that would follow
+        ("confirm", 17, "new-01", "new-01"),  # the very label that would follow
     )
     given = Constraints().after(made, edits(made, *rows), seen)
     assert numbers(given, "odd") == [4]
-    assert numbers(given, "new-01") == [8, *range(10, 16), 17]  # 5, 6, 7 and 9 have copies of another mind
-    assert {PATHS[5], PATHS[6], PATHS[7], PATHS[9]}.isdisjoint(given.labels)
-    assert numbers(Constraints().after(made, edits(made, *rows)), "new-01") == [*range(5, 14), 17]
+    merged = [16, 17, *range(18, 26)]
+    assert numbers(given, "new-01") == [8, *range(10, 16), *merged]  # 5, 6, 7 and 9 have other copies
+    assert numbers(Constraints().after(made, edits(made, *rows)), "new-01") == [*range(5, 14), *merged]
+
+
+def test_a_split_says_nothing_of_a_copy_that_stayed() -> None:
+    made = found()
+    given = Constraints().after(made, edits(made, ("move", 4, "new-01", "odd")), copies((4, 5), (6, 30)))
+    assert given.labels == {PATHS[4]: "odd"}
 
 
 def test_what_is_said_later_of_a_copy_takes_a_label_back_that_only_followed() -> None:

@@ -34,15 +34,19 @@ def test_a_name_that_comes_late_is_in_the_words_of_the_round_after_it(tmp_path: 
 
 
 def test_a_round_knows_copies_by_the_content_that_it_saw(tmp_path: Path) -> None:
-    """What a person said of one of two copies is not contradicted by what follows from a split of the other's."""
+    """What a person said of one of two copies is not contradicted by what follows from a merge of the other's."""
     names = [Path(path).name for path in PATHS]
     same = {"05.png": "4"}
     seen = Collection("photos", {name: Seen("1", same.get(name, str(int(name[:2])))) for name in names})
     found = first()
     found.facts = replace(found.facts, root="photos")
     end_round(tmp_path, found, seen=seen)
-    append_edits(tmp_path, [edit("r-1", "move", PATHS[4], "new-01", "odd")])
-    assert play(tmp_path).given.labels == {"04.png": "odd", "06.png": "new-01", "07.png": "new-01"}
+    append_edits(
+        tmp_path,
+        [edit("r-1", "move", PATHS[4], "new-01", "odd"), edit("r-1", "merge", "", "new-02", "new-01")],
+    )
+    merged = dict.fromkeys(names[6:], "new-01")
+    assert play(tmp_path).given.labels == {"04.png": "odd"} | merged
 
 
 def test_an_edit_counts_again_when_the_label_that_overruled_it_is_taken_away(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from holotype.data.sources import load_table
 from holotype.discovery.estimator import Discoverer
 from holotype.discovery.workflow import discover_table
 from holotype.placing.assign import assign_images
+from tests.discovery.made_year import Pictures, homes
 
 REJECTED = ""
 
@@ -112,16 +113,16 @@ def first_edits(found: Discovery, held: Held) -> list[tuple[str, str, str, str]]
     a, b, c, d = (of(found, id) for id in (one, two, three, four))
     red, green = of(found, "red", labelled=True), of(found, "green", labelled=True)
     held.place |= dict.fromkeys([*a[1:8], *d[:3]], one)  # merged: the typical ones of both parts speak for it
-    held.place |= dict.fromkeys([b[0], b[1], red[2]], "odd ones") | dict.fromkeys(b[2:5], two)  # split
+    held.place |= dict.fromkeys([b[0], b[1], red[2]], "odd ones")  # split: of the others nothing is said
     held.place |= {a[0]: "green", green[0]: "red"}  # moved
     held.place |= {c[1]: three, red[1]: "red", green[1]: "green"}  # confirmed, and left alone
     held.place |= {c[0]: REJECTED, red[0]: REJECTED}
-    held.names |= {"red": "crimson", two: "=gold <b>"}
+    held.names |= {"red": "crimson", one: "=gold <b>"}
     held.gone |= {four}
     held.said = {"confirmed": c[1], "rejected": c[0], "split off": b[0]}
     return [
         ("rename", "", "red", "crimson"),
-        ("rename", "", two, "=gold <b>"),
+        ("rename", "", one, "=gold <b>"),
         ("merge", "", four, one),
         ("move", b[0], two, "odd ones"),
         ("move", b[1], two, "odd ones"),
@@ -194,6 +195,35 @@ def test_three_rounds_with_every_kind_of_edit(go, holotype, tmp_path, caplog) ->
     assert "limes" in set(
         Discoverer.load(run).place([p for p, id in held.place.items() if id == "limes"]).category
     )
+
+
+def test_a_split_leaves_the_rest_a_new_category(small, tmp_path) -> None:
+    """It keeps its id, its name and what can be done with it; labels are those of the images that were moved."""
+    pictures, run = Pictures(tmp_path / "photos", tmp_path / "away"), tmp_path / "run"
+    pictures.arrive(4, "{kind}", ("red", "green"))
+    pictures.arrive(16, kinds=("red", "green", "purple", "pink"))
+    table = load_table(pictures.root)
+
+    def go(k: int | str, *edits: tuple[str, str, str, str]) -> Discovery:
+        file = edits_of(run, *edits) if edits else None
+        return discover_table(table, small(method="kmeans", k=k), run, progress=False, edits=file)
+
+    first = go(3)
+    assert homes(first, pictures) == {"red": "red", "green": "green", "purple": "new-01", "pink": "new-01"}
+    moved = [path for path in of(first, "new-01") if pictures.kind()[path] == "pink"][:8]
+    moves = [("move", path, "new-01", "pinks") for path in moved]
+    second = go("auto", ("rename", "", "new-01", "plum"), *moves)
+    assert second.facts.k == 4
+    assert set(second.known) == {"red", "green", "pinks"}
+    images = second.images.set_index("path")
+    assert set(images.category_id[moved]) == {"pinks"}
+    assert set(images.index[images.label != ""]) == {*table.path[table.labelled], *moved}
+    assert homes(second, pictures) == {"red": "red", "green": "green", "purple": "new-01", "pink": "pinks"}
+    rest = second.category("new-01")
+    assert (rest.kind, rest.name) == ("novel", "plum")
+    third = go("auto", ("merge", "", "new-01", "pinks"))
+    assert third.facts.k == 3
+    assert "new-01" not in {category.id for category in third.categories}
 
 
 class Killed(BaseException):

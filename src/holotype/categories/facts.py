@@ -59,7 +59,7 @@ class Facts:
     earlier_runs: tuple[str, ...] = ()
     """Run ids of the rounds before."""
     confirmed_labels: int = 0
-    """Labels that edits have given: of confirmed and moved images, and of the parts of merged and split categories."""
+    """Labels that edits have given: of confirmed and moved images, and of the parts of merged categories."""
     seconds: dict[str, float] = field(default_factory=dict)
     """By step."""
     calibration: str = ""

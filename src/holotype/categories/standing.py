@@ -21,7 +21,7 @@ from holotype.categories.wording import call_anew, renamed_note
 
 MOVED, CONFIRMED, REJECTED = "moved by hand", "confirmed by hand", "rejected"
 """What the note of an image says after an edit; the next round reads it (discovery/constraints.py)."""
-FOLLOWS = "its label follows from a merge or a split"
+FOLLOWS = "its label follows from a merge"
 """Of a typical image of a part, which stands for the others: nobody has said what this one shows."""
 
 

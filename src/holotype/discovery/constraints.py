@@ -6,10 +6,10 @@ confirmed    a label: the id of the category, or the word that was given
 moved        a label: the id of the category that the image was moved to
 rejected     no label, and out of the round, until it is moved or confirmed again
 merged       the most typical images of each part carry one label, that of the category which took the others in
-split        the images that were taken out are moved ones; the most typical of those that stayed carry another label
+split        the images that were taken out are moved ones; nothing is said of those that stayed
 renamed      the id keeps its name
 
-A label that follows from a merge or a split gives way to what people have said of a copy of the image.
+A label that follows from a merge gives way to what people have said of a copy of the image.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from holotype.data.table import Table
 from holotype.discovery.collection import Collection
 
 TYPICAL = 9
-"""Images of a part of a merged or split category that become labels, at most."""
+"""Images of a part of a merged category that become labels, at most."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Constraints:
     names: dict[str, str] = field(default_factory=dict)
     """Id of a category to the name that people gave it."""
     follow: frozenset[str] = frozenset()
-    """Images with a label that nobody gave them: it follows from a merge or a split."""
+    """Images with a label that nobody gave them: it follows from a merge."""
 
     @property
     def binds(self) -> bool:
@@ -146,8 +146,6 @@ class _Edited:
         label, problem = images["label"].fillna(""), images["problem"].fillna("")
         self.free = ((label == "") & (problem == "")).to_numpy(bool)
         self.known = set(found.known)
-        self.novel = {c.id for c in corrected.categories if c.kind == "novel"}
-        self.made = self.novel - {category.id for category in found.categories}
         self.merged = corrected.facts.edits.merged
         names = relative(list(applied.confirmed), found.facts.root)
         self.confirmed = dict(zip(names, applied.confirmed.values(), strict=True))
@@ -171,9 +169,9 @@ class _Edited:
         return {path for path, now, note, before in rows if note == REJECTED != before and not now}
 
     def typical(self, copies: _Copies) -> dict[str, str]:
-        """Labels of the parts of merged categories, and of what was left of the split ones."""
+        """Labels of the parts of merged categories."""
         labels: dict[str, str] = {}
-        for part, whole in sorted({*self._joined(), *self._left()}):
+        for part, whole in sorted(self._joined()):
             rows = [row for row, was, now in self._stayed() if (was, now) == (part, whole) and self.free[row]]
             rows = [row for row in rows if not copies.are_said_otherwise(self.path[row], whole)]
             rows.sort(key=lambda row: (-self.typicality[row], self.path[row]))
@@ -191,9 +189,3 @@ class _Edited:
         pairs = {(was, now) for _, was, now in self._stayed()}
         wholes = {now for was, now in pairs if was != now}
         return {(was, now) for was, now in pairs if now in wholes and was not in self.known}
-
-    def _left(self) -> set[tuple[str, str]]:
-        """(part, whole) of the new categories out of which others were split."""
-        rows = zip(self.was, self.now, self.note, strict=True)
-        sources = {self.end(was) for was, now, note in rows if note == MOVED and now in self.made}
-        return {(was, now) for _, was, now in self._stayed() if now in sources & self.novel}

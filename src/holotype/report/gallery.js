@@ -209,7 +209,7 @@ function moveSelected() {
 
 function splitSelected() {
   if (!selected.size) return;
-  askName("New category", `${plural(selected.size, "image")} will be split off as a category of their own.`, "", (word) => {
+  askName("New category", `${plural(selected.size, "image")} will be split off as a category of their own. Nothing is said about the images that stay.`, "", (word) => {
     const taken = findCategory(word);
     done([...selected].map((i) => ({ action: "move", image: name(i), category: idOf(i), value: taken ? taken.id : word })),
       `${plural(selected.size, "image")} moved to ${word}.`);
