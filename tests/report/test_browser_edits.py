@@ -35,10 +35,10 @@ def test_edits_go_round_trip(page, tmp_path, capsys):
     tab.keyboard.press("r")
     tab.locator(".content > .gallery .tile").nth(1).click()
     tab.keyboard.press("m")
-    tab.locator(".choices").get_by_role("button", name="Sandal").click()
+    tab.locator(".choices").get_by_role("option", name="Sandal").click()
     page.open("category/new-02")
     tab.get_by_role("button", name="Merge").click()
-    tab.locator(".choices").get_by_role("button", name="new-03").click()
+    tab.locator(".choices").get_by_role("option", name="new-03").click()
     tab.reload()  # edits are kept by the browser
     tab.wait_for_selector("body[data-ready]")
     assert tab.locator("#edits-button").inner_text() == "6 edits"
@@ -133,7 +133,7 @@ def test_the_name_of_a_category_that_lost_its_images_is_free(page):
     tab = page.open("category/new-01")
     tab.get_by_role("button", name="Select all").click()
     tab.keyboard.press("m")
-    tab.locator(".choices").get_by_role("button", name="new-02").click()
+    tab.locator(".choices").get_by_role("option", name="new-02").click()
     page.open("category/new-02")
     tab.get_by_role("button", name="Rename").click()
     answer(tab, "new-01")
@@ -161,7 +161,7 @@ def test_what_an_image_could_also_be_follows_a_merge(browser, report):
     assert "or new-02?" in tab.locator("main").inner_text()
     page.open("category/new-02")
     tab.get_by_role("button", name="Merge").click()
-    tab.locator(".choices").get_by_role("button", name="Sandal").click()
+    tab.locator(".choices").get_by_role("option", name="Sandal").click()
     page.open("doubtful")
     text = tab.locator("main").inner_text()
     assert "or new-02?" not in text

@@ -107,7 +107,7 @@ def test_more_like_this_shows_the_nearest_whatever_their_category(placed):
     assert near.count() == 12
     tab.get_by_role("listbox", name="This image").locator(".tile").click()
     tab.keyboard.press("m")
-    tab.locator(".choices").get_by_role("button", name="new-02").click()
+    tab.locator(".choices").get_by_role("option", name="new-02").click()
     assert "10 are in the same" in tab.locator(".lead").inner_text()
     assert tab.locator("#edits-button").inner_text() == "1 edit"
     tab.reload()

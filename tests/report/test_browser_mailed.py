@@ -27,7 +27,7 @@ def test_it_is_corrected_elsewhere_and_the_edits_come_home(browser, report, tmp_
     tab.keyboard.press("Escape")
     tab.locator(".content > .gallery .tile").first.click()
     tab.keyboard.press("m")
-    tab.locator(".choices").get_by_role("button", name="Sandal").click()
+    tab.locator(".choices").get_by_role("option", name="Sandal").click()
     tab.click("#edits-button")
     assert "send the file to whoever sent you this report" in tab.locator("dialog").inner_text()
     with tab.expect_download() as download:

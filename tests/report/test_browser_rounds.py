@@ -40,7 +40,7 @@ def edit_some(page) -> None:
     for target in ("Sandal", "new-02", "new-04"):
         tab.locator(".content > .gallery .tile").first.click()
         tab.keyboard.press("m")
-        tab.locator(".choices").get_by_role("button", name=target).click()
+        tab.locator(".choices").get_by_role("option", name=target).click()
     assert tab.locator("#edits-button").inner_text() == "5 edits"
 
 

@@ -6,6 +6,26 @@ function alikeTo(i) {
   return list.slice(i * each, (i + 1) * each).filter((other) => other >= 0);
 }
 
+/**
+ * The categories, those first that look most like some images: which of them the second guesses and the nearest images
+ * name, then how near their signatures are to those of the images' own categories, then the alphabet.
+ */
+function byLikeness(list) {
+  const votes = new Map();
+  const vote = (c, n) => votes.set(c, (votes.get(c) ?? 0) + n);
+  for (const i of list) {
+    vote(secondOf(i)?.index, 1);
+    const near = alikeTo(i);
+    near.forEach((other) => vote(now.category[other], 1 / near.length));
+  }
+  const own = [...new Set(list.map((i) => now.categories[now.category[i]]?.signature ?? []))];
+  const apart = ({ signature }) => own.reduce((sum, other) => sum + (other.length && other.length === signature.length
+    ? Math.hypot(...signature.map((likeness, at) => (likeness ?? 0) - (other[at] ?? 0))) : Infinity), 0);
+  return alive().map((category) => ({ category, votes: votes.get(category.index) ?? 0, apart: apart(category) }))
+    .sort((a, b) => b.votes - a.votes || (a.apart < b.apart ? -1 : a.apart > b.apart ? 1 : a.category.name.localeCompare(b.category.name, "en", { numeric: true })))
+    .map(({ category }) => category);
+}
+
 const alikeLink = (i) => `#alike/${coded(images.path[i])}`;
 
 let numbers = null;

@@ -52,9 +52,11 @@ function addEdits(list, message) {
 function undo() {
   if (!edits.length) return toast("There is nothing to undo.");
   const time = edits[edits.length - 1].time;
+  const undone = edits.filter((edit) => edit.time === time).map((edit) => now.row.get(edit.image));
   edits = edits.filter((edit) => edit.time !== time);
   changed();
-  return toast("Undone.");
+  toast("Undone.");
+  return goOn({ undone });
 }
 
 /** bytes: of the file, since one that is not UTF-8 must not come in with its signs replaced. */

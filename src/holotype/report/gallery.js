@@ -2,7 +2,6 @@
 
 const selected = new Set();
 const CHUNK = 96;
-let lastTile = null; // where the keyboard was, to go on from there after an edit
 
 /** Thumbnails load when they come near the visible part of the page. */
 const nearby = new IntersectionObserver((entries) => {
@@ -54,17 +53,18 @@ function badge(i) {
   return null;
 }
 
-/** A grid of tiles. caption: image -> a line below its tile, or null. */
+/** A grid of tiles. caption: image -> a line below its tile, or null. id: stays when the title changes. */
 class Gallery {
-  constructor(list, { caption = null, title = "Images" } = {}) {
+  constructor(list, { caption = null, title = "Images", id = title } = {}) {
     this.list = list;
-    this.title = title;
+    this.id = id;
+    this.position = 0; // of the tile that had the focus last
     this.caption = caption;
     this.shown = 0;
     this.last = 0;
     this.grid = h("div", { class: "grid", role: "listbox", "aria-multiselectable": "true", "aria-label": title,
       onclick: (event) => this.click(event), ondblclick: (event) => this.open(this.at(event)),
-      onkeydown: (event) => this.key(event) });
+      onkeydown: (event) => this.key(event), onfocusin: (event) => this.enter(event) });
     this.end = h("div", { class: "end", "aria-hidden": "true" });
     this.element = h("div", { class: "gallery" }, this.grid, this.end);
     this.element.gallery = this;
@@ -116,11 +116,15 @@ class Gallery {
   focus(position) {
     this.more(Math.max(this.shown, Math.min(position + 1, this.list.length)));
     const tile = this.grid.children[position];
-    if (!tile) return;
-    lastTile = { title: this.title, position };
+    this.element.closest("details")?.setAttribute("open", "");
+    tile?.focus();
+  }
+
+  enter(event) {
+    cursor = this;
+    this.position = this.at(event);
     this.grid.querySelectorAll('[tabindex="0"]').forEach((other) => other.setAttribute("tabindex", "-1"));
-    tile.setAttribute("tabindex", "0");
-    tile.focus();
+    event.target.closest(".tile").setAttribute("tabindex", "0");
   }
 
   key(event) {
@@ -142,17 +146,6 @@ class Gallery {
   }
 }
 
-/** After an edit the view is made anew: put the keyboard back where it was. */
-function returnFocus() {
-  if (!lastTile || document.querySelector("dialog[open]")) return;
-  for (const { gallery } of document.querySelectorAll("main .gallery")) {
-    if (gallery.title === lastTile.title && gallery.list.length) {
-      gallery.focus(Math.min(lastTile.position, gallery.list.length - 1));
-      return;
-    }
-  }
-}
-
 function toggle(i) {
   if (selected.has(i)) selected.delete(i);
   else selected.add(i);
@@ -165,7 +158,7 @@ function showSelection() {
   const bar = document.getElementById("selection");
   bar.hidden = selected.size === 0;
   const first = [...selected].slice(0, 4);
-  bar.replaceChildren(
+  refill(bar, [
     h("span", { class: "few" }, first.map((i) => thumb(i, { cover: true, lazy: false }))),
     h("strong", {}, `${number(selected.size)} selected`),
     h("span", { class: "buttons" },
@@ -175,7 +168,7 @@ function showSelection() {
       h("button", { type: "button", onclick: confirmSelected, title: "They belong where they are: use as labels in the next round" }, "Confirm"),
       h("button", { type: "button", onclick: rejectSelected, title: "They belong to no category" }, "Reject"),
       h("button", { type: "button", class: "quiet", onclick: clearSelected }, "Clear")),
-  );
+  ]);
   if (typeof drawMap === "function") drawMap();
 }
 
@@ -194,45 +187,59 @@ function endSelection() {
 
 const idOf = (i) => now.categories[now.category[i]]?.id ?? "";
 
-function done(list, message) {
-  selected.clear();
-  addEdits(list, message);
+/** list: the images that the edits are about. */
+function done(list, edits, message) {
+  list.forEach((i) => selected.delete(i));
+  addEdits(edits, message);
   showSelection();
+  goOn({ edited: list });
+}
+
+/** Where a command asks for a name, what is typed next must not be read as commands, even if there is no image to name. */
+function noImage() {
+  dialogue("No image", "ask", h("form", { method: "dialog" }, h("p", {}, "Select images first, or go to one with the arrow keys."),
+    h("div", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, "OK"))));
 }
 
 function moveSelected() {
-  if (!selected.size) return;
-  pickCategory("Move to", { without: null }, (target) =>
-    done([...selected].map((i) => ({ action: "move", image: name(i), category: idOf(i), value: target.id })),
-      `${plural(selected.size, "image")} moved to ${target.name}.`));
+  const list = targets();
+  if (!list.length) return noImage();
+  const own = new Set(list.map((i) => now.categories[now.category[i]]));
+  pickCategory("Move to", { about: list, without: own.size === 1 ? [...own][0] : null }, (target) =>
+    done(list, list.map((i) => ({ action: "move", image: name(i), category: idOf(i), value: target.id })),
+      `${plural(list.length, "image")} moved to ${target.name}.`));
 }
 
 function splitSelected() {
-  if (!selected.size) return;
-  askName("New category", `${plural(selected.size, "image")} will be split off as a category of their own. Nothing is said about the images that stay.`, "", (word) => {
+  const list = targets();
+  if (!list.length) return noImage();
+  askName("New category", `${plural(list.length, "image")} will be split off as a category of their own. Nothing is said about the images that stay.`, "", (word) => {
     const taken = findCategory(word);
-    done([...selected].map((i) => ({ action: "move", image: name(i), category: idOf(i), value: taken ? taken.id : word })),
-      `${plural(selected.size, "image")} moved to ${word}.`);
+    done(list, list.map((i) => ({ action: "move", image: name(i), category: idOf(i), value: taken ? taken.id : word })),
+      `${plural(list.length, "image")} moved to ${word}.`);
   });
 }
 
+const confirmSelected = () => confirmImages(targets());
+
 /** They belong where they are. A new category needs a name first, since its name becomes the label. */
-function confirmSelected() {
-  const placed = [...selected].filter((i) => now.category[i] >= 0);
+function confirmImages(list) {
+  const placed = list.filter((i) => now.category[i] >= 0);
   if (!placed.length) return;
   const unnamed = placed.map((i) => now.categories[now.category[i]]).find((c) => c.kind === "novel" && UNNAMED.test(c.name));
   if (unnamed) {
     askName(`What is ${unnamed.name}?`, "Confirmed images become labels of a class in the next round, so it needs a name.", unnamed.suggested, (word) => {
-      if (addEdits([{ action: "rename", category: unnamed.id, value: word }])) confirmSelected();
+      if (addEdits([{ action: "rename", category: unnamed.id, value: word }])) confirmImages(list);
     });
     return;
   }
-  done(placed.map((i) => ({ action: "confirm", image: name(i), category: idOf(i), value: idOf(i) })),
+  done(list, placed.map((i) => ({ action: "confirm", image: name(i), category: idOf(i), value: idOf(i) })),
     `${plural(placed.length, "image")} confirmed; the next round learns from ${placed.length === 1 ? "it" : "them"}.`);
 }
 
 function rejectSelected() {
-  if (!selected.size) return;
-  done([...selected].map((i) => ({ action: "reject", image: name(i), category: idOf(i), value: "" })),
-    `${plural(selected.size, "image")} rejected.`);
+  const list = targets();
+  if (!list.length) return;
+  done(list, list.map((i) => ({ action: "reject", image: name(i), category: idOf(i), value: "" })),
+    `${plural(list.length, "image")} rejected.`);
 }

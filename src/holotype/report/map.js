@@ -13,7 +13,8 @@ function mapView() {
   map.canvas = h("canvas", { id: "map-canvas", tabindex: 0, role: "application", "aria-describedby": "map-help",
     "aria-label": "Map of the images. Arrow keys go from image to image, Space selects, Enter opens, plus and minus zoom." });
   map.note = h("p", { class: "sr", role: "status", "aria-live": "polite" });
-  Object.assign(map, { zoom: 1, dx: 0, dy: 0, hover: -1, keys: -1 });
+  map.hover = -1;
+  if (!shownAt?.startsWith("map/")) Object.assign(map, { zoom: 1, dx: 0, dy: 0, keys: -1 }); // an edit keeps the place
   Object.assign(lasso, { on: false, shape: null });
   map.touches.clear();
   map.canvas.addEventListener("pointermove", mapMove);

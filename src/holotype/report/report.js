@@ -15,7 +15,7 @@ const MENU = Object.keys(VIEWS).filter((key) => VIEWS[key][0]); // the others ar
 let toastTimer = 0;
 function toast(words, undoing = null) {
   const place = document.getElementById("toast");
-  place.replaceChildren(h("span", {}, words), undoing ? h("button", { type: "button", onclick: undoing }, "Undo") : "");
+  refill(place, [h("span", {}, words), undoing ? h("button", { type: "button", onclick: undoing }, "Undo") : ""]);
   place.classList.add("on");
   clearTimeout(toastTimer);
   toastTimer = setTimeout(() => place.classList.remove("on"), 7000);
@@ -35,52 +35,83 @@ const closer = () => h("button", { type: "button", class: "quiet close", "aria-l
 
 function askName(title, words, value, then) {
   const field = h("input", { type: "text", "aria-label": "Name", value, maxlength: 200, spellcheck: "false" });
-  const form = h("form", { method: "dialog", onsubmit: () => {
+  const form = h("form", { onsubmit: (event) => {
+    event.preventDefault();
+    element.close(); // first, so that the focus is on the page again when the edit is made
     if (field.value.trim()) then(field.value.trim());
   } }, h("h2", {}, title), h("p", {}, words), field,
   h("div", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, "Save"),
     h("button", { type: "button", class: "quiet", onclick: (event) => event.target.closest("dialog").close() }, "Cancel")));
-  dialogue(title, "ask", form);
+  const element = dialogue(title, "ask", form);
   field.focus();
   field.select();
 }
 
-function pickCategory(title, { without }, then) {
-  const rest = alive().filter((category) => category !== without);
-  const box = h("div", { class: "choices" });
-  const field = h("input", { type: "search", placeholder: "Find a category", "aria-label": "Find a category", oninput: () => list() });
-  const element = dialogue(title, "pick", closer(), h("h2", {}, title), field, box);
+/** A field that finds a category by its name, above the list of them. about: images; what looks most like them comes first. */
+function pickCategory(title, { about, without }, then) {
+  const rest = byLikeness(about).filter((category) => category !== without);
+  const box = h("div", { class: "choices", id: "choices", role: "listbox", "aria-label": "Categories" });
+  const hint = h("p", { class: "soft", role: "status" });
+  const field = h("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "choices", "aria-autocomplete": "list", autocomplete: "off",
+    spellcheck: "false", placeholder: "Find a category", "aria-label": "Find a category", oninput: () => list(), onkeydown: (event) => key(event) });
+  const element = dialogue(title, "pick", closer(), h("h2", {}, title), field, hint, box);
+  let shown = [];
+  let at = -1; // of the option that Enter takes
+  const mark = (to) => {
+    at = to;
+    [...box.children].forEach((option, n) => option.setAttribute("aria-selected", String(n === at)));
+    field.setAttribute("aria-activedescendant", at < 0 ? "" : `choice-${at}`);
+    box.children[at]?.scrollIntoView({ block: "nearest" });
+  };
+  const take = (category) => {
+    element.close();
+    then(category);
+  };
+  const key = (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step && shown.length) mark(at < 0 && step < 0 ? shown.length - 1 : (at + step + shown.length) % shown.length);
+    else if (event.key === "Enter" && at >= 0) take(shown[at]);
+    else return;
+    event.preventDefault();
+  };
   const list = () => {
     const word = field.value.trim().toLowerCase();
-    const shown = rest.filter((category) => category.name.toLowerCase().includes(word)).slice(0, 200);
-    box.replaceChildren(...shown.map((category) => h("button", { type: "button", onclick: () => {
-      element.close();
-      then(category);
-    } }, category.exemplars.slice(0, 1).map((i) => thumb(i, { cover: true, lazy: false })), glyph(category.kind),
-    h("span", { class: "who" }, category.name), h("span", { class: "n" }, number(category.n)))));
+    shown = rest.filter((category) => category.name.toLowerCase().includes(word)).slice(0, 200);
+    box.replaceChildren(...shown.map((category, n) => h("div", { role: "option", id: `choice-${n}`, onclick: () => take(category) },
+      category.exemplars.slice(0, 1).map((i) => thumb(i, { cover: true, lazy: false })), glyph(category.kind),
+      h("span", { class: "who" }, category.name), h("span", { class: "n" }, number(category.n)))));
+    hint.textContent = shown.length ? "The most alike first." : "No category has this in its name.";
+    mark(shown.length === 1 ? 0 : shown.findIndex((category) => category.name.toLowerCase() === word));
   };
   list();
   field.focus();
 }
 
-/** One image, large, with everything known about it. */
+/** One image, large, with everything known about it. It takes the keys of an edit and goes on through the list. */
 function showImage(list, position) {
-  const inside = h("div", { class: "picture" });
-  const element = dialogue("Image", "look", inside);
-  const turn = (step) => {
-    position = Math.max(0, Math.min(list.length - 1, position + step));
-    inside.replaceChildren(...closeLook(list[position], position, list.length, turn));
-  };
-  element.addEventListener("keydown", (event) => {
+  const inside = h("div", { class: "picture", tabindex: -1 });
+  const dialog = dialogue("Image", "look", inside);
+  const turn = (step) => closeUp.focus(closeUp.position + step);
+  closeUp = { list, position, element: inside, focus(at) {
+    this.position = Math.max(0, Math.min(list.length - 1, at));
+    refill(inside, closeLook(list[this.position], this.position, list.length, turn));
+  } };
+  dialog.addEventListener("close", () => {
+    if (cursor?.list === list) cursor.position = closeUp.position;
+    closeUp = null;
+    returnFocus();
+  });
+  dialog.addEventListener("keydown", (event) => {
     if (event.key === "ArrowRight") turn(1);
     else if (event.key === "ArrowLeft") turn(-1);
     else if (event.key === " " && event.target.tagName !== "BUTTON") {
       event.preventDefault();
-      toggle(list[position]);
+      toggle(list[closeUp.position]);
       showSelection();
       turn(0);
     }
   });
+  inside.focus();
   turn(0);
 }
 
@@ -128,9 +159,14 @@ function showEdits() {
     h("div", { class: "buttons" },
       h("button", { type: "button", class: "primary", disabled: !edits.length, onclick: exportCsv }, "Export edits.csv"),
       h("button", { type: "button", onclick: () => file.click() }, "Import…"), file,
-      h("button", { type: "button", disabled: !edits.length, onclick: () => { undo(); element.close(); showEdits(); } }, "Undo last")),
+      h("button", { type: "button", disabled: !edits.length, class: "undo", onclick: () => {
+        undo();
+        element.close();
+        showEdits().querySelector(".undo:enabled")?.focus();
+      } }, "Undo last")),
     data.log.length ? h("p", { class: "soft" }, `The log of this run holds ${plural(data.log.length, "edit")} made earlier.`) : null,
     h("ol", { class: "log" }, shortened.map(([edit, problem]) => h("li", {}, editWords(edit), problem ? h("em", {}, ` ${problem}`) : null))));
+  return element;
 }
 
 const editWords = (edit) => [h("strong", {}, edit.action), ` ${edit.image ? legible(edit.image.split(/[\\/]/).pop()) : edit.category}`, edit.value ? ` → ${edit.value}` : ""];
@@ -152,12 +188,15 @@ function show() {
   const main = document.getElementById("main");
   const key = `${view}/${view === "category" ? categoryAt(id)?.id ?? "" : id}`;
   const top = key === shownAt ? scrollY : 0;
-  if (shownAt !== null && key !== shownAt) endSelection();
+  if (key !== shownAt) {
+    cursor = null;
+    endSelection();
+  }
   map.canvas = null;
   document.getElementById("hover").hidden = true;
   const content = VIEWS[view][1](id);
   main.className = `view ${view}`;
-  main.replaceChildren(...[earlierPanel(), content].flat(3).filter(Boolean));
+  refill(main, [earlierPanel(), content].flat(3).filter(Boolean));
   navigation(view);
   followFind(view, id);
   const typing = view === "find" && document.activeElement === findField();
@@ -168,7 +207,7 @@ function show() {
 }
 
 function navigation(view) {
-  document.getElementById("nav").replaceChildren(...MENU.map((key) =>
+  refill(document.getElementById("nav"), MENU.map((key) =>
     h("a", { href: `#${key}`, "aria-current": key === view ? "page" : null }, VIEWS[key][0],
       key === "doubtful" ? h("span", { class: "n" }, number(onePerBurst(doubtful()).length)) : null)));
   document.querySelector("#nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
@@ -177,15 +216,18 @@ function navigation(view) {
   button.classList.toggle("some", edits.length > 0);
 }
 
-const SHORTCUTS = { m: moveSelected, n: splitSelected, c: confirmSelected, r: rejectSelected, b: selectBursts, u: undo, l: toggleLasso, "/": () => findField().focus(), Escape: escape };
+const EDITING = { m: moveSelected, n: splitSelected, c: confirmSelected, r: rejectSelected, u: undo };
+const SHORTCUTS = { ...EDITING, b: selectBursts, l: toggleLasso, "/": () => findField().focus(), Escape: escape };
 
 function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  if (event.target.closest("input, select, textarea")) return;
-  if (/^[1-9]$/.test(event.key) && MENU[event.key - 1]) location.hash = `#${MENU[event.key - 1]}`;
-  else if (Object.hasOwn(SHORTCUTS, event.key)) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, [contenteditable]")) return;
+  const dialog = [...document.querySelectorAll("dialog[open]")].at(-1);
+  if (dialog && !dialog.classList.contains("look")) return;
+  const keys = dialog ? EDITING : SHORTCUTS;
+  if (!dialog && /^[1-9]$/.test(event.key) && MENU[event.key - 1]) location.hash = `#${MENU[event.key - 1]}`;
+  else if (Object.hasOwn(keys, event.key)) {
     if (event.key !== "Escape") event.preventDefault(); // else the letter lands in the field that opens
-    SHORTCUTS[event.key]();
+    keys[event.key]();
   }
 }
 
@@ -201,7 +243,7 @@ function start() {
   loadEarlier();
   startFind();
   startPrint();
-  listeners.push(show, () => setTimeout(returnFocus)); // once the dialogue that made the edit has closed
+  listeners.push(show);
   document.getElementById("edits-button").addEventListener("click", showEdits);
   addEventListener("hashchange", show);
   addEventListener("keydown", onKey);

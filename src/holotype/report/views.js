@@ -137,7 +137,7 @@ function categoryView(id) {
   const category = categoryAt(id);
   if (!category) return h("p", {}, "There are no categories.");
   const list = sieved(now.members[category.index].filter(FILTERS[wish.filter][1])).sort(SORTS[wish.sort][1]);
-  const gallery = new Gallery(list, { title: `Images in ${category.name}` });
+  const gallery = new Gallery(list, { title: `Images in ${category.name}`, id: "category" });
   const choice = (key, table, label) => h("label", {}, label, h("select", { onchange: (event) => {
     wish[key] = event.target.value;
     if (key === "filter") endSelection();
@@ -190,7 +190,7 @@ function renameCategory(category) {
 }
 
 function mergeCategory(category) {
-  pickCategory(`Merge ${category.name} into`, { without: category }, (target) => {
+  pickCategory(`Merge ${category.name} into`, { about: now.members[category.index], without: category }, (target) => {
     if (addEdits([{ action: "merge", category: category.id, value: target.id }], `${category.name} was merged into ${target.name}.`)) location.hash = link(target);
   });
 }
