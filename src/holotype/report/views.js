@@ -261,6 +261,6 @@ const WORDS = {
 };
 const KEYS = [
   ["1 … 6", "go to a view"], ["arrow keys", "from image to image, in galleries and on the map"], ["Space", "select or unselect"],
-  ["Enter", "look closer"], ["s", "more like this image"], ["/", "find by file name"], ["l", "the lasso on the map"], ["m", "move the selected images"], ["n", "split them off as a new category"], ["c", "confirm them"],
+  ["Enter", "look closer"], ["s", "more like this image"], ["/", "find by file name"], ["l", "the lasso on the map"], ["m", "move the selected images, or else the one that has the focus"], ["n", "split them off as a new category"], ["c", "confirm them"],
   ["r", "reject them"], ...(images?.group ? [["b", "select the other frames of their bursts too"]] : []), ["Esc", "unselect, close"], ["u", "undo the last edit"], ["Ctrl P", "print, with pictures"],
 ];
