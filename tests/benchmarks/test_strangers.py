@@ -23,7 +23,7 @@ def test_what_is_left_out_is_left_out() -> None:
 
 
 def test_the_script_runs(tiny_backbone_file, squares_folder, capsys, monkeypatch) -> None:
-    monkeypatch.setattr("holotype.discovery.several.QUICK", ())  # one training, not fifteen
+    monkeypatch.setattr("holotype.discovery.several.TRAININGS", {})  # one training
     shares = main(["--steps", "2", "--backbone", str(tiny_backbone_file), "--others", str(squares_folder)])
     assert set(shares) == {"seen classes", "unseen class Ankle boot", "noise", squares_folder.name}
     assert all(0 <= share <= 1 for share in shares.values())

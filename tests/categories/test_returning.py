@@ -35,7 +35,8 @@ def test_a_category_says_how_often_it_comes_back() -> None:
 
 def test_those_that_do_not_are_named() -> None:
     assert summary(five_trainings()) == [
-        "Placed where 5 trainings agree (seeds 0 to 4). The model of the one with seed 2, which agrees on "
+        "5 trainings vote; --seeds changes it.",
+        "Images are placed where they agree (seeds 0 to 4). The model of the one with seed 2, which agrees on "
         "92 % of these, is kept for new images.",
         "New categories that come back in every training: 1 of 3.",
         "Not in more than half of them, so look twice: new-02 (2 of 5).",
@@ -45,14 +46,19 @@ def test_those_that_do_not_are_named() -> None:
 def test_methods_that_took_turns_are_told() -> None:
     found = five_trainings()
     facts = dataclasses.replace(found.facts, methods=("rpc", "uno"), method="rpc")
-    assert summary(dataclasses.replace(found, facts=facts))[0] == (
-        "Placed where 5 trainings agree (seeds 0 to 4; rpc and uno in turn). The model of rpc with seed 2, "
+    assert summary(dataclasses.replace(found, facts=facts))[1] == (
+        "Images are placed where they agree (seeds 0 to 4; rpc and uno in turn). The model of rpc with seed 2, "
         "which agrees on 92 % of these, is kept for new images."
     )
 
 
-def test_one_training_says_nothing() -> None:
-    assert summary(made_discovery("r", {"a": list(range(12))})) == []
+def test_one_training_is_no_vote() -> None:
+    found = made_discovery("r", {"a": list(range(12))})
+    of_train, of_discover = (
+        dataclasses.replace(found, facts=dataclasses.replace(found.facts, round=round)) for round in (0, 1)
+    )
+    assert summary(of_train) == []
+    assert [line for line in summary(of_discover) if "--seeds" in line] == summary(of_discover) != []
 
 
 def test_a_merged_category_is_another_one() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,10 +19,10 @@ from holotype.discovery.forecast import (
     forecast,
     in_words,
     measure,
-    n_trainings,
 )
 from holotype.machine.device import Compute
 from holotype.models.backbone import BackboneConfig, load_backbone
+from holotype.models.speed import fastest
 
 PACE = Pace(reading=0.01, trunk=0.1, tail=0.02)
 
@@ -55,24 +56,44 @@ def test_a_training_of_methods_in_turn_is_the_mean_of_theirs() -> None:
     assert each["rpc,uno"].shared == each["rpc"].shared > each["uno"].shared
 
 
-def test_as_many_trainings_as_time_allows() -> None:
-    def trainings(n: int = 1_000, tail: float = 0.02, method: str = "rpc", **settings) -> int:
-        config = DiscoverConfig(device="cpu", method=method, **settings)
-        return n_trainings(n, config, Pace(0.01, 0.1, tail), "cpu")
+@pytest.mark.parametrize("first", [0.01, 60.0])
+def test_a_slow_first_pass_does_not_count(first: float, squares_folder, monkeypatch) -> None:
+    """As on a GPU that was not used yet."""
+    clock = SlowClock(first)
+    monkeypatch.setattr("holotype.discovery.forecast.Encoder", lambda *_: clock)
+    monkeypatch.setattr("holotype.discovery.forecast.learn", clock.learn)
+    monkeypatch.setattr(
+        "holotype.discovery.forecast.fastest", lambda run, device: fastest(run, device, clock)
+    )
+    backbone = SimpleNamespace(image_size=32, dim=8)
+    pace = measure(load_table(squares_folder), backbone, Compute.on("cpu"), views=12)
+    assert pace.trunk == pytest.approx(0.01 / 8)
+    assert pace.tail == pytest.approx(0.01 / 12)
 
-    assert trainings(steps=2) == 15  # 7.7 seconds each
-    assert trainings(steps=3) == trainings(steps=7) == 9  # 12 and 27
-    assert trainings(steps=15) == 5  # 58
-    assert trainings(steps=20) == trainings(steps=31) == 3  # 77 and 119
-    assert trainings(steps=32) == 1
-    assert trainings(steps=32, seeds=4) == 4
-    assert trainings(n=99, steps=1) == 1  # a handful of images
-    assert trainings(method="kmeans") == 1  # nothing is trained
+
+class SlowClock:
+    """An encoder whose passes take 0.01 s by its own clock, the first of each part longer."""
+
+    def __init__(self, first: float) -> None:
+        self.now, self.seconds = 0.0, {"inputs": first, "learn": first}
+
+    def __call__(self) -> float:
+        return self.now
+
+    def inputs(self, images: torch.Tensor) -> torch.Tensor:
+        self.now += self.seconds["inputs"]
+        self.seconds["inputs"] = 0.01
+        return torch.zeros(len(images), 1, 8)
+
+    def learn(self, *_: object) -> None:
+        self.now += self.seconds["learn"]
+        self.seconds["learn"] = 0.01
 
 
 def test_the_words_name_several_trainings() -> None:
     told = Forecast(60.0, 240.0, "cpu", "embedded at 128 pixels", 5).words
     assert "embedding a minute, 5 trainings 4 minutes" in told
+    assert told.endswith("5 trainings vote; --seeds changes it.")
 
 
 def test_a_network_that_learns_as_a_whole_takes_longer() -> None:
@@ -84,13 +105,13 @@ def test_measuring_changes_nothing(squares_folder: Path, tiny_backbone_file: Pat
     before = {name: value.clone() for name, value in backbone.tail.state_dict().items()}
     state = torch.random.get_rng_state()
     table = load_table(squares_folder)
-    pace = measure(table, backbone, Compute.on("cpu"))
+    pace = measure(table, backbone, Compute.on("cpu"), views=12)
     assert min(pace.reading, pace.trunk, pace.tail) > 0
     assert torch.equal(state, torch.random.get_rng_state())
     assert all(torch.equal(before[name], value) for name, value in backbone.tail.state_dict().items())
     assert all(p.grad is None for p in backbone.tail.parameters())
-    told = forecast(table, DiscoverConfig(device="cpu", steps=1), copy.deepcopy(backbone))
-    assert told.device == "cpu"
+    told = forecast(table, DiscoverConfig(device="cpu", steps=1), copy.deepcopy(backbone), 3)
+    assert (told.device, told.trainings) == ("cpu", 3)
     assert told.network == "tiny at 32 pixels"
 
 
@@ -111,6 +132,6 @@ def test_time_in_words(seconds: float, words: str) -> None:
 def test_the_line() -> None:
     assert Forecast(60, 600, "cpu", "embedded at 128 pixels").words == (
         "Time on this CPU, roughly: 11 minutes (embedding a minute, training 10 minutes), "
-        "with the network embedded at 128 pixels."
+        "with the network embedded at 128 pixels. One training, so there is no vote; --seeds changes it."
     )
     assert "roughly: under a minute, with" in Forecast(3, 20, "cuda", "x at 32 pixels").words

@@ -12,8 +12,8 @@ from PIL import Image
 from holotype.data.sources import load_table
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.look import look, tell
+from holotype.discovery.round import Round
 from holotype.discovery.workflow import discover_table
-from holotype.models.backbone import BackboneConfig, load_backbone
 from tests.data.test_duplicates import picture
 from tests.discovery.made_round import edits_file
 
@@ -127,14 +127,13 @@ def test_a_collection_of_nothing_readable(tmp_path: Path) -> None:
 
 
 def test_a_discovery_begins_with_the_same_lines(
-    messy: Path, tiny_backbone_file: Path, caplog: pytest.LogCaptureFixture
+    messy: Path, round: Round, caplog: pytest.LogCaptureFixture
 ) -> None:
-    table, config = load_table(messy), DiscoverConfig(k=9, device="cpu")
-    backbone = load_backbone(BackboneConfig(str(tiny_backbone_file)))
+    table = load_table(messy)
     with caplog.at_level(logging.INFO, "holotype"):
-        tell(table, config, backbone, progress=False)
+        tell(round, table)
     *lines, time = caplog.messages
-    assert lines == look(table, config).lines
+    assert lines == look(table, round.config).lines
     assert time.startswith("Time on this CPU, roughly: ")
 
 

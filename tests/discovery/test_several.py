@@ -12,7 +12,8 @@ import pytest
 
 from holotype.categories.found import Discovery
 from holotype.data.sources import load_table
-from holotype.discovery.several import how_many, kept_seeds
+from holotype.discovery.forecast import Pace
+from holotype.discovery.several import choose_trainings, default_trainings, kept_seeds
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError, Stopped
 from holotype.placing.corrected import corrected
@@ -30,11 +31,42 @@ def three(squares_folder: Path, tiny_backbone_file: Path, tmp_path_factory) -> P
     return folder
 
 
-def test_the_clock_decides() -> None:
-    seconds = (1, 10, 11, 30, 31, 60, 61, 120, 121)
-    assert [how_many(s, 1_000) for s in seconds] == [15, 15, 9, 9, 5, 5, 3, 3, 1]
-    assert how_many(1, 99) == 1
-    assert how_many(0, 1_000) == 1  # nothing is trained
+def test_the_number_of_trainings_is_looked_up() -> None:
+    assert [default_trainings("cpu", n) for n in (99, 100, 127, 128, 1_500, 5_000)] == [1, 9, 9, 5, 5, 5]
+    assert [default_trainings("cuda:1", n) for n in (99, 100, 50_000, 200_000)] == [1, 3, 3, 1]
+    assert default_trainings("mps", 1_000) == 1
+
+
+def test_seeds_and_methods_that_do_not_train_come_before_the_table(tmp_path, small) -> None:
+    assert choose_trainings(tmp_path, small(), 1_000) == 5
+    assert choose_trainings(tmp_path, small(seeds=4), 1_000) == 4
+    assert choose_trainings(tmp_path, small(method="kmeans"), 1_000) == 1
+    assert choose_trainings(tmp_path, small(sample=110), 1_000) == 9
+
+
+@pytest.mark.parametrize("seconds", [1e-9, 1e3])
+def test_the_pace_of_the_machine_does_not_decide(
+    tmp_path, squares_folder, small, monkeypatch, caplog, seconds: float
+) -> None:
+    monkeypatch.setattr("holotype.discovery.several.TRAININGS", {"cpu": {64: 2}})
+    monkeypatch.setattr("holotype.discovery.forecast.measure", lambda *_: Pace(seconds, seconds, seconds))
+    table, run = load_table(squares_folder / "squares.csv"), tmp_path / "run"
+    with caplog.at_level(logging.INFO):
+        found = discover_table(table, small(steps=2), run, progress=False)
+    assert found.facts.trainings == (0, 1)
+    assert "2 trainings vote; --seeds changes it." in caplog.text
+    assert "2 trainings vote; --seeds changes it." in (run / "report" / "data.js").read_text(encoding="utf-8")
+
+
+def test_a_later_round_has_as_many_unless_the_settings_differ(run: Path, small, monkeypatch) -> None:
+    """The first round had one training, and the collection has grown since."""
+    assert kept_seeds(run / "rounds" / "1") == (0,)
+    assert choose_trainings(run, small(), 1_000) == 1
+    assert choose_trainings(run, small(steps=20, seed=3), 1_000) == 1
+    assert choose_trainings(run, small(method="rpc"), 1_000) == 5
+    assert choose_trainings(run, small(sample=500), 1_000) == 5
+    monkeypatch.setattr("holotype.discovery.several.pick_device", lambda _: "cuda")
+    assert choose_trainings(run, small(), 1_000) == 3
 
 
 def test_all_trainings_are_told_and_one_carries_the_model(three: Path) -> None:
@@ -81,14 +113,15 @@ def test_a_stopped_round_goes_on_with_as_many(run, squares_folder, small, three,
 
     with monkeypatch.context() as patch:
         patch.setattr("holotype.training.progress.StopRequest.__enter__", ended)
+        patch.setattr("holotype.discovery.several.TRAININGS", {"cpu": {2: 3}})
         with pytest.raises(Stopped) as stop:
-            discover_table(table, small(seeds=3, seed=5), run, progress=False)
+            discover_table(table, small(seed=5, sample=64), run, progress=False)
     assert stop.value.number == signal.SIGTERM
     own = run / "rounds" / "2"
     assert kept_seeds(own) == (5, 6, 7)
     assert all((own / "trainings" / str(seed) / "state.json").is_file() for seed in (5, 6, 7))
-    found = discover_table(table, small(seeds=3, seed=5), run, progress=False)
-    assert found.facts.round == 2
+    found = discover_table(table, small(seed=5, sample=64), run, progress=False)
+    assert (found.facts.round, found.facts.trainings) == (2, (5, 6, 7))
     whole = Discovery.load(three).images  # its categories may have other names
     named = dict(zip(found.images.category_id, whole.category_id, strict=True))
     assert list(found.images.category_id.map(named)) == list(whole.category_id)

@@ -12,7 +12,7 @@ import pytest
 
 from holotype.cli.cut import EDITS
 from holotype.cluster.unevenness import LEAST_LABELS, SPREAD
-from holotype.discovery.several import FEWEST, QUICK
+from holotype.discovery.several import TRAININGS
 
 TOP = Path(__file__).resolve().parents[2]
 PAGE = (TOP / "docs" / "stability.md").read_text(encoding="utf-8")
@@ -35,11 +35,11 @@ def cell(values: list[float]) -> str:
 
 
 def test_how_many_trainings_there_are() -> None:
-    words = ("10 seconds", "30 seconds", "a minute", "two minutes")
-    assert [seconds for seconds, _ in QUICK] == [10, 30, 60, 120]
-    for word, (_, n) in zip(words, QUICK, strict=True):
-        assert row(f"up to {word}") == [str(n)]
-    assert f"fewer than {FEWEST} images" in PAGE
+    for device, table in {"CPU": TRAININGS["cpu"], "NVIDIA GPU": TRAININGS["cuda"]}.items():
+        for least, n in table.items():
+            assert row(f"{device}, from {least:,} images") == [str(n)]
+    assert {min(table) for table in TRAININGS.values()} == {100}
+    assert "fewer than 100 images" in PAGE
 
 
 def test_the_rule_of_sizes() -> None:

@@ -11,6 +11,7 @@ HALF = 0.5
 """Share of the trainings in which a category must be found to be one that comes back."""
 NAMED = 6
 """Categories that a sentence names."""
+ONE = "One training, so there is no vote; --seeds changes it."
 
 
 def told(category: Category, trainings: int) -> str:
@@ -33,20 +34,26 @@ def methods_in_words(methods: Sequence[str]) -> str:
     return f"{', '.join(methods[:-1])} and {methods[-1]} in turn" if len(methods) > 1 else methods[0]
 
 
+def votes_in_words(trainings: int) -> str:
+    """How many trainings vote on where the images lie, and what changes that."""
+    return f"{trainings} trainings vote; --seeds changes it." if trainings > 1 else ONE
+
+
 def summary(found: Discovery) -> list[str]:
-    """Sentences on the trainings and on the categories that do not come back; none where there was one training."""
+    """Sentences on the trainings of a discovery and on the categories that do not come back."""
     facts = found.facts
     n = len(facts.trainings)
     if n < 2:
-        return []
+        return [ONE] if facts.round else []
     novel = [c for c in found.categories if c.kind == "novel" and math.isfinite(c.together)]
     faint = sorted((c for c in novel if not returns(c, n)), key=lambda c: (c.comes_back, c.id))
     best = facts.agreement[facts.trainings.index(facts.seed)] if facts.seed in facts.trainings else math.nan
     turns = f"; {methods_in_words(facts.methods)}" if len(facts.methods) > 1 else ""
     which = f"{facts.method} with seed {facts.seed}" if turns else f"the one with seed {facts.seed}"
     lines = [
-        f"Placed where {n} trainings agree (seeds {facts.trainings[0]} to {facts.trainings[-1]}{turns}). The model of "
-        f"{which}, which agrees on {round(100 * best)} % of these, is kept for new images."
+        votes_in_words(n),
+        f"Images are placed where they agree (seeds {facts.trainings[0]} to {facts.trainings[-1]}{turns}). The model "
+        f"of {which}, which agrees on {round(100 * best)} % of these, is kept for new images.",
     ]
     if not novel:
         return lines

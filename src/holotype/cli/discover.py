@@ -91,6 +91,7 @@ def first_look(table: Table, config: DiscoverConfig, asked: Namespace) -> int:
     from holotype.discovery.claim import check_still_labelled, find_folder
     from holotype.discovery.forecast import forecast
     from holotype.discovery.foresight import foresee
+    from holotype.discovery.several import choose_trainings
     from holotype.discovery.workflow import check_table, default_folder
     from holotype.machine.device import pick_device
 
@@ -104,7 +105,8 @@ def first_look(table: Table, config: DiscoverConfig, asked: Namespace) -> int:
         say("\n".join(since.lines))
     if since.trains:
         network = foresee_backbone(config.network, pick_device(config.device))
-        words = forecast(table, config, network, since.to_embed).words
+        trainings = choose_trainings(folder, config, len(table))
+        words = forecast(table, config, network, trainings, since.to_embed).words
         if speaks():
             say(words)
     return 0

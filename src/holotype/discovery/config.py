@@ -63,8 +63,8 @@ class DiscoverConfig:
     seed: Seed = 0
     """Seed of everything random."""
     seeds: Few | Literal["auto"] = "auto"
-    """Number of trainings with different seeds, which place the images together; auto: several if one takes a minute
-    or two."""
+    """Number of trainings with different seeds, which vote on the images; auto: by the kind of device and the number of
+    images (5 for hundreds of images on a CPU)."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda or mps."""
 

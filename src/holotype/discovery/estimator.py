@@ -68,7 +68,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
     long_tail: expect categories of very different sizes: "yes", "no" or "auto", by the labelled classes.
     bursts: "auto", "no", or the seconds between two frames of a burst, which counts as one image.
     seed: of everything random.
-    seeds: number of trainings with different seeds that place the images together; "auto": several if one is quick.
+    seeds: number of trainings with different seeds that vote on the images; "auto": by device and number of images.
     device: auto, cpu, cuda or mps.
     out: run folder with report; a run begun there is continued. None: a temporary one, deleted with the object.
     progress: show progress bars.

@@ -20,11 +20,10 @@ from holotype.data.sources import check_trainable
 from holotype.data.table import Table
 from holotype.discovery.bursting import check_enough, draws_itself, take_bursts
 from holotype.discovery.counting import choose_k
-from holotype.discovery.forecast import count_trainings
 from holotype.discovery.in_turn import fitting
 from holotype.discovery.plan import draw_sample, make_plan, methods_of, pick_preset, resolved, spread_epochs
 from holotype.discovery.round import Round
-from holotype.discovery.several import Outcome, clear, keep_seeds, kept_seeds, train
+from holotype.discovery.several import Outcome, clear, train
 from holotype.discovery.shots import Shots, take_shots
 from holotype.discovery.sizes import choose_sizes
 from holotype.discovery.taking_part import check_left, seen_classes, unread_labels
@@ -34,7 +33,6 @@ from holotype.models.backbone import BackboneConfig
 from holotype.runs.by_content import embed_by_content
 from holotype.runs.embed import Embeddings
 from holotype.runs.experiment import Experiment
-from holotype.runs.folder import IDENTITY
 from holotype.runs.outcome import Rest, Told
 from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
@@ -172,7 +170,7 @@ def train_round(round: Round, sample: Table, k: int, embedded: np.ndarray) -> Ou
     """Train on the images of the sample, with one seed or several. embedded: their features of the frozen backbone."""
     data, backbone, asked = Data(sample, k), round.chosen.backbone, methods_of(round.config)
     methods, remarks = fitting(asked, data, backbone, long_tail=round.long_tail)
-    seeds = choose_seeds(round, sample)
+    seeds = round.seeds
     if len(seeds) > 1 or asked[0] not in methods:  # else who does not take part would have had no turn
         for remark in remarks:
             log.info(remark)
@@ -181,23 +179,10 @@ def train_round(round: Round, sample: Table, k: int, embedded: np.ndarray) -> Ou
         turns = f", {methods_in_words(methods)}" if len(methods) > 1 else ""
         log.info(
             f"{len(seeds)} trainings with the seeds {seeds_in_words(seeds)}{turns}, side by side; images are placed "
-            "where they agree (--seeds 1 trains once)."
+            "where they agree (--seeds changes how many)."
         )
     experiments = [make_experiment(round, sample, k, method) for method in methods]
     return train(experiments, seeds, Shelf(data=data, backbone=backbone), sample, k, embedded)
-
-
-def choose_seeds(round: Round, sample: Table) -> tuple[int, ...]:
-    """Those that a round was begun with; else as many as were asked for, or as time allows."""
-    config = round.config
-    if (kept := kept_seeds(round.own)) is not None:
-        return kept
-    if (round.own / IDENTITY).is_file():  # begun by a version that trained once
-        return (config.seed,)
-    n = count_trainings(sample, config, round.chosen.backbone)
-    seeds = tuple(range(config.seed, config.seed + n))
-    keep_seeds(round.own, seeds)
-    return seeds
 
 
 def make_experiment(round: Round, sample: Table, k: int, method: str) -> Experiment:

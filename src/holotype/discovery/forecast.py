@@ -4,20 +4,23 @@ multiplied out. Good to a factor of two: steps of methods differ, and so do imag
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from holotype.categories.returning import votes_in_words
 from holotype.data.ingest import in_order
 from holotype.data.store import CROP_SHARE
 from holotype.data.table import Table
 from holotype.discovery.config import DiscoverConfig
-from holotype.discovery.plan import make_plan, methods_of, resolved
-from holotype.discovery.several import how_many
+from holotype.discovery.plan import VIEWS_OF_A_STEP, make_plan, methods_of, resolved
 from holotype.machine.device import Compute
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews
+from holotype.models.heads import Projector
+from holotype.models.speed import fastest
 from holotype.runs.settings import default_experiment
 from holotype.runs.views import drawn, stages_of
 from holotype.training.encode import Encoder
@@ -25,10 +28,8 @@ from holotype.training.encode import Encoder
 READ = 16
 """Images that are read to see how long it takes."""
 SENT = {"cpu": 8}
-"""Images that are sent through the network for the same reason."""
+"""Images that are sent through the trunk for the same reason; on a CPU more of them take as much longer."""
 SENT_ELSEWHERE = 128
-PASSES, PATIENCE = 3, 1.0
-"""How often they are sent, and the seconds that each time may take: a slow network gets fewer."""
 BRIEF = "under a minute"
 WHOLE_NETWORK = 3
 """Times a pass of the network that a view takes where gradients run through all of it."""
@@ -41,7 +42,7 @@ class Pace:
     reading: float
     trunk: float
     tail: float
-    """Forwards and backwards."""
+    """Forwards and backwards, with a head."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +63,20 @@ class Forecast:
         several = f"{self.trainings} trainings" if self.trainings > 1 else "training"
         parts = f"embedding {in_words(self.embedding)}, {several} {in_words(self.training)}"
         told = whole if whole == BRIEF else f"{whole} ({parts})"
-        return f"Time on {place}, roughly: {told}, with the network {self.network}."
+        votes = votes_in_words(self.trainings)
+        return f"Time on {place}, roughly: {told}, with the network {self.network}. {votes}"
 
 
 def forecast(
-    table: Table, config: DiscoverConfig, backbone: Backbone, to_embed: int | None = None
+    table: Table, config: DiscoverConfig, backbone: Backbone, trainings: int, to_embed: int | None = None
 ) -> Forecast:
     """Of a discovery from its beginning, or of a round. backbone: the one that will be taken, or one of the same shape.
     to_embed: images of which there are no features yet, where these are not all."""
     compute = Compute.on(config.device)
-    pace = measure(table, backbone, compute)
     device = compute.device.type
-    work, trainings = Work.of(len(table), config, pace, device), n_trainings(len(table), config, pace, device)
+    plan = make_plan(min(len(table), resolved(config)["sample"]), resolved(config)["steps"], device)
+    pace = measure(table, backbone, compute, plan.batch_size * VIEWS_OF_A_STEP)
+    work = Work.of(len(table), config, pace, device)
     return Forecast(
         embedding_seconds(len(table) if to_embed is None else to_embed, pace, device),
         work.shared + trainings * work.steps,
@@ -81,20 +84,6 @@ def forecast(
         f"{backbone.name} at {backbone.image_size} pixels",
         trainings,
     )
-
-
-def n_trainings(n: int, config: DiscoverConfig, pace: Pace, device: str) -> int:
-    """Of n images: as many as were asked for, or as time allows (several.py)."""
-    n = min(n, resolved(config)["sample"])
-    return how_many(Work.of(n, config, pace, device).steps, n) if config.seeds == "auto" else config.seeds
-
-
-def count_trainings(table: Table, config: DiscoverConfig, backbone: Backbone) -> int:
-    """The same, where nobody has measured the pace yet."""
-    if config.seeds != "auto":
-        return config.seeds
-    compute = Compute.on(config.device)
-    return n_trainings(len(table), config, measure(table, backbone, compute), compute.device.type)
 
 
 def embedding_seconds(n: int, pace: Pace, device: str) -> float:
@@ -143,8 +132,12 @@ def _of_view(whole: bool, cached: bool, pace: Pace) -> float:
     return pace.tail if cached else pace.trunk + pace.tail
 
 
-def measure(table: Table, backbone: Backbone, compute: Compute) -> Pace:
-    """Read some images from all over the table, and send some through the network. No weight is changed."""
+def measure(table: Table, backbone: Backbone, compute: Compute, views: int) -> Pace:
+    """Read some images from all over the table, and send some through the network. No weight is changed.
+
+    views: of a training step, which the tail sees at once. A first pass of each part warms up the device and does not
+    count, nor do passes that others who use the machine have slowed down.
+    """
     rows = np.unique(np.linspace(0, len(table) - 1, READ).astype(int))
     started = time.monotonic()
     for _ in in_order(
@@ -152,30 +145,25 @@ def measure(table: Table, backbone: Backbone, compute: Compute) -> Pace:
     ):
         pass
     reading = (time.monotonic() - started) / len(rows)
-    encoder = Encoder(backbone, compute)
-    size, most = backbone.image_size, SENT.get(compute.device.type, SENT_ELSEWHERE)
-    images = torch.zeros(most, 3, size, size, dtype=torch.uint8, device=compute.device)
-    first = max(sum(_pass(encoder, images[:1])), 1e-6)  # slower than those behind it
-    n = min(most, max(1, int(PATIENCE / first)))
-    passes = [_pass(encoder, images[:n]) for _ in range(PASSES)]
-    # the quickest: others may use the machine just now
-    return Pace(reading, min(trunk for trunk, _ in passes) / n, min(tail for _, tail in passes) / n)
+    encoder, device, size = Encoder(backbone, compute), compute.device, backbone.image_size
+    n = SENT.get(device.type, SENT_ELSEWHERE)
+    images = torch.zeros(n, 3, size, size, dtype=torch.uint8, device=device)
+    trunk = fastest(lambda: encoder.inputs(images), device) / n
+    tokens = encoder.inputs(images[:1]).repeat_interleave(views, dim=0)
+    with torch.random.fork_rng(devices=[]):
+        head = Projector(backbone.dim).to(device, compute.dtype)
+    return Pace(reading, trunk, fastest(lambda: learn(encoder, head, tokens), device) / views)
 
 
-def _pass(encoder: Encoder, images: torch.Tensor) -> tuple[float, float]:
-    """Seconds of the trunk, and of the tail with its gradients."""
-    started = time.monotonic()
-    prepared = encoder.inputs(images)
-    prepared.sum().item()  # waits for the device
-    between = time.monotonic()
-    learning = [p for p in encoder.tail.parameters() if p.requires_grad]
-    with torch.enable_grad(), encoder.compute.autocast():
-        features = encoder.tail.finish(prepared)
-    gradients = torch.autograd.grad(
-        features.float().sum(), learning, allow_unused=True
-    )  # leaves no .grad behind
-    next(g for g in gradients if g is not None).sum().item()
-    return between - started, time.monotonic() - between
+def learn(encoder: Encoder, head: Projector, tokens: torch.Tensor) -> Sequence[torch.Tensor | None]:
+    """Compute the gradients of the tail and a head, and leave none behind. Methods have such a head, and with a small
+    backbone it takes most of a step."""
+    learning = [p for p in (*encoder.tail.parameters(), *head.parameters()) if p.requires_grad]
+    with torch.enable_grad():
+        with encoder.compute.autocast():
+            features = encoder.tail.finish(tokens)
+        total = head(features.to(encoder.dtype)).sum()
+    return torch.autograd.grad(total, learning, allow_unused=True)
 
 
 def in_words(seconds: float) -> str:

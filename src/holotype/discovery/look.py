@@ -28,7 +28,6 @@ from holotype.errors import InputError
 
 if TYPE_CHECKING:
     from holotype.discovery.round import Round
-    from holotype.models.backbone import Backbone
 
 NAMED, CLASSES_NAMED = 3, 12
 """Examples of a line, and classes that are named with their size; the others are counted."""
@@ -71,11 +70,12 @@ def look(table: Table, config: DiscoverConfig, progress: bool = False) -> Look:
     return Look(readable, lines, _unread(told, gone), seen.shots)
 
 
-def tell(table: Table, config: DiscoverConfig, backbone: Backbone, progress: bool) -> None:
-    """The look and the time that a discovery will take, in the log."""
+def tell(round: Round, table: Table) -> None:
+    """The look and the time that a discovery will take, in the log. table: as it was read."""
     from holotype.discovery.forecast import forecast  # torch takes seconds, and a look does without
 
-    for line in (*look(table, config, progress).lines, forecast(table, config, backbone).words):
+    time = forecast(table, round.config, round.chosen.backbone, len(round.seeds)).words
+    for line in (*look(table, round.config, round.progress).lines, time):
         log.info(line)
 
 
@@ -88,7 +88,7 @@ def tell_again(round: Round, table: Table, to_embed: int) -> None:
 
     called, config = round.given.called(round.table), round.config
     result = _result(called, config, len(called.known), round.corrected)
-    time = forecast(table, config, round.chosen.backbone, to_embed).words
+    time = forecast(table, config, round.chosen.backbone, len(round.seeds), to_embed).words
     for line in (*result, *_names(called), *_label_files(table), time):
         log.info(line)
 

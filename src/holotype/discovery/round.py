@@ -31,6 +31,8 @@ class Round:
     own: Path
     """Of the round."""
     number: int
+    seeds: tuple[int, ...] = (0,)
+    """Of its trainings."""
     before: Discovery | None = None
     """What was known before, with edits."""
     withdrawn: frozenset[str] = frozenset()

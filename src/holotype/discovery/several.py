@@ -3,10 +3,9 @@ take turns step by step. Where there are several methods, the first seed is that
 second, and so on in turn. The images are placed where they agree (categories/agreement.py), and where a second opinion
 agrees with them (categories/weighing.py).
 
-`--seeds auto` asks the clock: fifteen where the steps of one training take ten seconds at most, nine where they take
-half a minute, five where they take a minute, three where they take two, else one. Collections of fewer than a hundred
-images have one, and so have methods that do not train. How many there are is written down when a round begins
-(rounds/N/trainings.json), so that one that was stopped goes on with as many.
+With `--seeds auto` the table TRAININGS says how many there are, by the kind of device and the number of images, never
+by the clock: the same command gives the same result, whatever else the machine does. The number is written down when a
+round begins (rounds/N/trainings.json), and later rounds with the same settings have as many.
 Each trains in a folder of its own (rounds/N/trainings/SEED) until all are done; then the one that agrees best with the
 outcome gives its model to the round, and the others are gone.
 """
@@ -24,7 +23,12 @@ from pathlib import Path
 import numpy as np
 
 from holotype.data.table import Table
+from holotype.discovery.asked import read_asked
+from holotype.discovery.config import DiscoverConfig
+from holotype.discovery.plan import methods_of, resolved
+from holotype.discovery.rounds import begun_rounds, round_folder
 from holotype.errors import InputError, Stopped
+from holotype.machine.device import pick_device
 from holotype.machine.files import write_text
 from holotype.machine.json_text import parsed
 from holotype.methods import Prediction
@@ -32,22 +36,56 @@ from holotype.runs.experiment import Experiment
 from holotype.runs.folder import IDENTITY, RunFolder
 from holotype.runs.prepared import Shelf
 from holotype.runs.run import CACHE, Run, begin
+from holotype.runs.settings import default_experiment
 from holotype.runs.trainings import Trainings
+from holotype.runs.views import stages_of
 from holotype.training.turns import train_in_turns
 
 FILE, FOLDER = "trainings.json", "trainings"
 METRICS = "metrics.jsonl"
-QUICK = ((10.0, 15), (30.0, 9), (60.0, 5), (120.0, 3))
-"""Seconds that the steps of one training may take, and how many trainings there are then."""
-FEWEST = 100
-"""Images below which there is one."""
+TRAININGS = {"cpu": {100: 9, 128: 5}, "cuda": {100: 3, 160_000: 1}}
+"""Number of trainings by kind of device, from so many images to train on; 1 for fewer, and on other devices.
+
+The numbers are odd, and keep the trainings of a round within about six minutes on the machines of docs/performance.md:
+
+- CPU, two cores, embedded backbone: 1,000 steps of 64 images take 74 s for RPC and about 48 s for two views, as UNO+
+  draws: 61 s in turn, so five take five minutes. The number of steps is fixed, so more images take no longer. Below 128
+  the batches are smaller than 32, half as long or less, and there is time for nine.
+- CUDA: 6,000 cached steps take 15 to 30 s on an H200; other cards are several times slower, so three. From about
+  160,000 images views are drawn anew (plan.pick_views): 33 ms a step, 200 s a training, so one. What votes are worth
+  after so many steps is not measured.
+- MPS has the 6,000 steps of a GPU, and nobody has timed them: one.
+"""
+SAME = ("seeds", "method", "sample")
+"""Settings with which a later round has as many trainings as the one before it, if the device is the same too."""
 
 
-def how_many(seconds: float, images: int) -> int:
-    """Trainings where nobody has said how many. seconds: that the steps of one take; 0 = it does not train."""
-    if images < FEWEST or not seconds:
+def default_trainings(device: str, images: int) -> int:
+    """Look up the number of trainings. device: as in --device; images: to train on."""
+    table = TRAININGS.get(device.partition(":")[0], {})
+    return next((n for least, n in sorted(table.items(), reverse=True) if images >= least), 1)
+
+
+def choose_trainings(folder: Path, config: DiscoverConfig, images: int) -> int:
+    """Return the number of trainings of the next round of the discovery in `folder`.
+
+    It is that of --seeds, or of the rounds before where the settings are the same, or of the table; one for methods
+    that do not train. images: of the collection.
+    """
+    if config.seeds != "auto":
+        return int(config.seeds)
+    if not any(stages_of(default_experiment(method, "images")) for method in methods_of(config)):
         return 1
-    return next((n for limit, n in QUICK if seconds <= limit), 1)
+    settings, device = resolved(config), pick_device(config.device)
+    for number in reversed(begun_rounds(folder)):
+        own = round_folder(folder, number)
+        seeds, asked = kept_seeds(own), read_asked(own)
+        if seeds is None or asked is None:  # stopped while it was begun
+            continue
+        if asked.device == device and all(asked.taken[name] == settings[name] for name in SAME):
+            return len(seeds)
+        break
+    return default_trainings(device, min(images, settings["sample"]))
 
 
 def kept_seeds(own: Path) -> tuple[int, ...] | None:

@@ -43,7 +43,7 @@ from holotype.discovery.rounds import (
     play,
     round_folder,
 )
-from holotype.discovery.several import clear
+from holotype.discovery.several import choose_trainings, clear, keep_seeds
 from holotype.discovery.shared import share_round
 from holotype.discovery.sizes import check_long_tail
 from holotype.discovery.taking_part import check_left, check_placeable, keep_refused, read_refused
@@ -156,6 +156,8 @@ def begin(folder: Path, now: Now, config: DiscoverConfig, chosen: Chosen, progre
     keep_corrected(folder, played)
     number = begin_round(folder, now.begun)
     RunFolder(folder).write_config(as_plain(config))
+    seeds = tuple(range(config.seed, config.seed + choose_trainings(folder, config, len(now.table))))
+    keep_seeds(round_folder(folder, number), seeds)
     return Round(
         table,
         config,
@@ -163,6 +165,7 @@ def begin(folder: Path, now: Now, config: DiscoverConfig, chosen: Chosen, progre
         folder,
         round_folder(folder, number),
         number,
+        seeds,
         before=played.applied.discovery if played.applied else None,
         withdrawn=now.difference.classes_gone - played.given.names.keys(),
         earlier_runs=played.runs,
@@ -181,7 +184,7 @@ def tell_of(round: Round, now: Now, table: Table) -> None:
     if now.last:
         tell_again(round, table, len(now.difference.new) + len(now.difference.repaired))
     else:
-        tell(now.table, round.config, round.chosen.backbone, round.progress)
+        tell(round, now.table)
     for line in now.played.told(round.number, now.here, round.folder):
         log.info(line)
     keep_refused(round.folder, now.played.account.left)
