@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from holotype.data.table import Table
@@ -23,7 +23,7 @@ TEXT = st.one_of(
 
 @st.composite
 def tables(draw: st.DrawFn) -> Table:
-    path = draw(st.lists(TEXT, unique=True, max_size=8))
+    path = draw(st.lists(st.one_of(st.just(""), TEXT), unique=True, max_size=8))
     known = draw(st.lists(TEXT, unique=True, min_size=1, max_size=4))
 
     def column(values: st.SearchStrategy[str]) -> np.ndarray:
@@ -33,7 +33,7 @@ def tables(draw: st.DrawFn) -> Table:
         path=np.array(path, dtype=object),
         label=column(st.sampled_from(["", *known])),
         known=tuple(known),
-        truth=column(TEXT) if draw(st.booleans()) else None,
+        truth=column(st.one_of(st.just(""), TEXT)) if draw(st.booleans()) else None,
         problem=column(st.one_of(st.just(""), TEXT)),
         name=draw(TEXT),
     )
@@ -51,6 +51,10 @@ def small(**change: object) -> Table:
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(table=small(problem=["", "\x85", " "]), suffix=".csv")
+@example(table=small(truth=["\u2028", "\x1c", "\t"]), suffix=".csv")
+@example(table=small(path=["\x85", "\xa0", " "], label=["", "", ""]), suffix=".csv")
+@example(table=small(path=["", "a", "b"], label=["", "", ""]), suffix=".csv")
 @given(table=tables(), suffix=st.sampled_from([".csv", ".parquet"]))
 def test_save_and_load_give_the_table_back(table: Table, suffix: str, tmp_path: Path) -> None:
     file = tmp_path / f"table{suffix}"

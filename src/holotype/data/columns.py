@@ -20,15 +20,16 @@ RISKY = (*FORMULA, "'")
 SEPARATORS = (",", ";", "\t")
 
 
-def read_columns(file: Path) -> dict[str, list[str]]:
+def read_columns(file: Path, exact: bool = False) -> dict[str, list[str]]:
     """Columns of a CSV, TSV or Parquet file as text, names in lower case.
 
     Nothing is guessed: "NA", "null" and "001" stay what they are; a missing Parquet value becomes "".
+    exact: blank cells and rows count too, as in a file that no spreadsheet has written.
     """
-    return read_lines(file)[0]
+    return read_lines(file, exact)[0]
 
 
-def read_lines(file: Path) -> tuple[dict[str, list[str]], list[int]]:
+def read_lines(file: Path, exact: bool = False) -> tuple[dict[str, list[str]], list[int]]:
     """The columns, and the line of the file that each row ends in; rows of a Parquet file count from 1."""
     if file.is_dir():
         raise InputError(f"{file} is a folder; give a CSV, TSV or Parquet file.")
@@ -37,12 +38,12 @@ def read_lines(file: Path) -> tuple[dict[str, list[str]], list[int]]:
     if file.suffix.lower() == ".parquet":
         columns = _read_parquet(file)
         return columns, list(range(1, 1 + len(next(iter(columns.values()), []))))
-    return _read_csv(file)
+    return _read_csv(file, exact)
 
 
-def _read_csv(file: Path) -> tuple[dict[str, list[str]], list[int]]:
+def _read_csv(file: Path, exact: bool) -> tuple[dict[str, list[str]], list[int]]:
     text = _read_text(file)
-    rows = _rows(file, text, separator(text, "\t" if file.suffix.lower() == ".tsv" else ","))
+    rows = _rows(file, text, separator(text, "\t" if file.suffix.lower() == ".tsv" else ","), exact)
     if not rows:
         raise InputError(f"{file} is empty; its first line must name the columns, for example path,label.")
     (_, header), *body = rows
@@ -72,15 +73,16 @@ def separator(text: str, usual: str) -> str:
     return max((usual, *SEPARATORS), key=header.count)
 
 
-def _rows(file: Path, text: str, separator: str) -> list[tuple[int, list[str]]]:
-    """Every row that is not empty, with the line that it ends in; blanks around quotes are dropped, and so are empty
-    cells at the end of a row: a spreadsheet writes as many of them as it likes, and rows of nothing else."""
+def _rows(file: Path, text: str, separator: str, exact: bool) -> list[tuple[int, list[str]]]:
+    """Every row that is not empty, with the line that it ends in; blanks around quotes are dropped, and so, unless
+    exact, are empty cells at the end of a row: a spreadsheet writes as many of them as it likes, and rows of nothing
+    else."""
     problem = None
     for strict in (True, False):
         lines = io.StringIO(text, newline="")
         reader = csv.reader(lines, delimiter=separator, strict=strict, skipinitialspace=True)
         try:
-            rows = [(reader.line_num, _without_empty_end(row)) for row in reader]
+            rows = [(reader.line_num, row if exact else _without_empty_end(row)) for row in reader]
             return [(line, row) for line, row in rows if row]
         except csv.Error as error:
             problem = problem or error

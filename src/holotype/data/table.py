@@ -188,7 +188,7 @@ class Table:
     def load(cls, file: Path | str) -> Table:
         """Read what save wrote. A CSV without its FILE.csv.json takes the sorted labels as classes."""
         file = Path(file)
-        columns = read_columns(file)
+        columns = read_columns(file, exact=True)
         if not {"path", "label"} <= set(columns):
             raise InputError(f"{file} is not a saved table: it has the columns {', '.join(columns)}.")
         arrays = {name: np.array(values, dtype=object) for name, values in columns.items()}
