@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from holotype.categories.found import Category, Discovery
 from holotype.cli.discover import MOST_LINES, category_lines, make_parser, summary
 from holotype.discovery import workflow
 from holotype.errors import Stopped
+from tests.data.cameras import photograph
 from tests.discovery.made_round import made_discovery
 
 
@@ -107,6 +109,16 @@ def test_a_dry_run_tells_and_writes_nothing(
     assert last.endswith("One training, so there is no vote; --seeds changes it.")
     assert list(tmp_path.iterdir()) == []
     assert sorted(squares_folder.rglob("*")) == before
+
+
+def test_a_folder_of_a_scanner_can_be_looked_at(
+    holotype, squares_folder, tiny_backbone_file, tmp_path
+) -> None:
+    folder = shutil.copytree(squares_folder, tmp_path / "scans")
+    photograph(folder / "unlabelled" / "scan.jpg", make="EPSON", model="V850")
+    outcome = holotype("discover", folder, "--dry-run", "--backbone", tiny_backbone_file, "--device", "cpu")
+    assert outcome.code == 0, outcome.err
+    assert "with which camera 1 of" in outcome.out
 
 
 def test_a_dry_run_refuses_what_a_discovery_would(holotype, squares, squares_folder) -> None:

@@ -48,7 +48,7 @@ def test_times_and_bursts(here: Path, holotype) -> None:
     outcome = holotype(*plain)
     assert outcome.code == 0, outcome.err
     assert (
-        "The files say when 72 of 72 images were taken (2024-05-01 to 2024-05-06), with which camera."
+        "The files say when 72 of 72 images were taken (2024-05-01 to 2024-05-06), with which camera 72 were."
         in outcome.err
     )
     assert (

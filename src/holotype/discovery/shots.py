@@ -42,20 +42,20 @@ class Shots:
     def words(self) -> str:
         """In one line, "" where no head says anything."""
         times = sorted(shot.taken for shot in self.each if shot.taken)
-        cameras = {shot.camera for shot in self.each if shot.camera}
         placed = sum(shot.latitude == shot.latitude for shot in self.each)
-        if not times and not cameras and not placed:
+        cameras = [shot.camera for shot in self.each if shot.camera]
+        different = len(set(cameras))
+        facts = {
+            "when": len(times),
+            "where": placed,
+            f"with which of {different:,} cameras" if different > 1 else "with which camera": len(cameras),
+        }
+        parts = [f"{what} {number:,} were" for what, number in facts.items() if number]
+        if not parts:
             return ""
-        told = [
-            f"when {len(times):,} of {len(self.each):,} images were taken ({times[0][:10]} to {times[-1][:10]})"
-        ]
-        parts = told if times else []
-        parts += [f"where {placed:,} were"] if placed else []
-        parts += (
-            [f"with which of {len(cameras):,} cameras" if len(cameras) > 1 else "with which camera"]
-            if cameras
-            else []
-        )
+        parts[0] = parts[0].removesuffix(" were") + f" of {len(self.each):,} images were taken"
+        if times:
+            parts[0] += f" ({times[0][:10]} to {times[-1][:10]})"
         return f"The files say {', '.join(parts)}."
 
 
