@@ -229,6 +229,8 @@ def summary(found: Discovery, folder: Path) -> str:
     from holotype.categories.bursts import in_words, occasions
     from holotype.categories.returning import summary as returning
     from holotype.categories.stands_for import whole_sizes
+    from holotype.cli.train import score_lines
+    from holotype.runs.folder import RunFolder
 
     images, facts, whole = found.images, found.facts, whole_sizes(found.images)
     unread = int((images.problem != "").sum())
@@ -255,6 +257,9 @@ def summary(found: Discovery, folder: Path) -> str:
     lines += ["", *category_lines(found.categories, times, whole)]
     if told := returning(found):
         lines += ["", *told]
+    if (record := RunFolder(folder).finished()) and record.scores.all is not None:
+        about = f"Against the truth of {several(record.scores.n, 'image')}, which training never saw, in per cent:"
+        lines += ["", about, *score_lines(record)]
     seconds = ", ".join(f"{step} {value:.0f} s" for step, value in facts.seconds.items())
     lines += [
         "",

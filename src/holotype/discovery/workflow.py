@@ -43,6 +43,7 @@ from holotype.discovery.rounds import (
     play,
     round_folder,
 )
+from holotype.discovery.scoring import score_round
 from holotype.discovery.several import choose_trainings, clear, keep_seeds
 from holotype.discovery.shared import share_round
 from holotype.discovery.sizes import check_long_tail
@@ -146,6 +147,7 @@ def discover_table(
             # a command that was killed at the end of its round has left what only an unfinished one needs
             tidy(RunFolder(round_folder(folder, now.last)))
             clear(round_folder(folder, now.last))
+            score_round(round_folder(folder, now.last), now.table)
         return write_result(folder, progress)
 
 
