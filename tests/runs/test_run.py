@@ -80,6 +80,16 @@ def test_a_trained_run_is_a_discovery_like_any_other(tiny, method) -> None:
     assert list(again.predict(list(free.path[:5]))) == list(free.category_id[:5])
 
 
+def test_a_run_that_could_not_begin_does_not_claim_its_folder(tiny) -> None:
+    """The advice is to lower --train.batch_size, and the same folder must take it."""
+    large = tiny()
+    large.train.batch_size = 128
+    with pytest.raises(InputError, match="batch_size"):
+        run_experiment(large)
+    assert not (large.folder / "identity.json").exists()
+    assert run_experiment(tiny()).scores.n == 48
+
+
 def test_new_categories_are_numbered_by_size(tiny) -> None:
     run_experiment(tiny("kmeans"))
     sizes = [c.n for c in Discovery.load(tiny().folder).categories if c.kind == "novel"]

@@ -47,6 +47,7 @@ from holotype.runs.record import Made, Record, Scores, count_placed, headline, s
 from holotype.runs.trained import save_trained
 from holotype.runs.views import drawn, tell_partial, views_needed, wanted_views
 from holotype.training.loop import Loop
+from holotype.training.rows import training_rows
 from holotype.training.state import clear_state
 
 CACHE = "cache.json"
@@ -113,12 +114,14 @@ def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) ->
         tell(folder.path, phase="preparing")
     images = prepared.images
     facts = describe(prepared.backbone, prepared.data.table, compute) | {"images": prepared.placed}
+    torch.manual_seed(experiment.seed)
+    method = make_method(experiment, prepared.data, prepared.backbone)
+    # before the folder is claimed, so that it takes the run with the setting that the refusal advises
+    training_rows(prepared.data.table, experiment.train, method.stages())
     if rank() == 0:
         folder.write_json(IDENTITY, identity.as_dict())
         folder.write_config(experiment.as_dict())
         folder.write_json("provenance.json", facts)
-    torch.manual_seed(experiment.seed)
-    method = make_method(experiment, prepared.data, prepared.backbone)
     if not keep_caches:
         prepared.release()
     if wanted is None and experiment.cache_views not in ("auto", "off"):

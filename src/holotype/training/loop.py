@@ -16,7 +16,7 @@ from holotype.data.table import Table
 from holotype.machine.device import Compute
 from holotype.machine.memory import ran_out
 from holotype.machine.plain import NotPlain
-from holotype.machine.processes import any_process, rank, world_size
+from holotype.machine.processes import any_process, rank
 from holotype.methods.base import Method, Moment, Prediction, Stage
 from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
@@ -28,7 +28,7 @@ from holotype.training.guard import Guard, LeftCourse
 from holotype.training.journal import Journal, Position, State
 from holotype.training.optimiser import build_sgd, rate_told, refresh, restore_momentum, set_rates
 from holotype.training.progress import StopRequest, TrainingBar, score_line
-from holotype.training.rows import index_rows
+from holotype.training.rows import training_rows
 from holotype.training.sources import Sources
 from holotype.training.step import Step, out_of_memory
 
@@ -82,9 +82,7 @@ class Loop:
         """(N, D) of every image after the last step, zeros for those that cannot be read; None before."""
         self.on_epoch: Callable[[int], None] | None = None
         """Called after each epoch of a stage with the number of those done, for whoever wants to look on."""
-        # a method that only clusters has no batches
-        batch, shards = (config.batch_size, config.shards) if self.stages else (world_size(), 0)
-        self.rows = index_rows(table, batch, shards)
+        self.rows = training_rows(table, config, self.stages)
         self.steps, self.gallery = self.rows.steps, Gallery(self.rows, compute)
         method.batch_size, method.steps = config.batch_size, self.steps
 

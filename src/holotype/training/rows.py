@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,8 @@ from holotype.data.bursts import first_frames, units
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.machine.processes import world_size
+from holotype.methods.base import Stage
+from holotype.training.config import TrainConfig
 from holotype.training.shards import Shards
 
 
@@ -43,6 +45,11 @@ class Rows:
         rows = torch.from_numpy(np.sort(first_frames(self.unit, order)))
         labelled = self.target[rows] >= 0
         return rows[labelled], rows[~labelled]
+
+
+def training_rows(table: Table, config: TrainConfig, stages: Sequence[Stage]) -> Rows:
+    """Those of a method with these stages; one that only clusters has no batches."""
+    return index_rows(table, *((config.batch_size, config.shards) if stages else (world_size(), 0)))
 
 
 def index_rows(table: Table, batch_size: int, shards: int = 0) -> Rows:
