@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from pathlib import Path
 
@@ -192,6 +193,15 @@ def test_the_summary_says_what_was_found_and_where(tmp_path: Path) -> None:
     assert (
         text.splitlines()[-1] == f"Report: {tmp_path / 'report.html'}"
     )  # what to do next is not to be looked for
+
+
+@pytest.mark.parametrize("count", [None, {"low": 2, "high": 4, "best": 3}])
+def test_the_summary_says_how_many_categories_are_in_use(tmp_path: Path, count: dict | None) -> None:
+    found = dataclasses.replace(small(), count=count)
+    assert "in use" not in summary(found, tmp_path)
+    found.facts = dataclasses.replace(found.facts, k=4, in_use=3)
+    (line,) = [line for line in summary(found, tmp_path).splitlines() if "in use" in line]
+    assert "trained with 4, 3 in use" in line.lower()
 
 
 def test_without_a_new_category_the_summary_says_what_to_try(tmp_path: Path) -> None:

@@ -117,6 +117,8 @@ def _count(k: int, known: int) -> dict:
 def _facts() -> Facts:
     caveat = "The embedded backbone is small; scores are comparable with each other only."
     return Facts(
+        k=12,
+        in_use=9,
         steps=1000,
         provenance={
             "backbone": {"name": "embedded", "caveat": caveat},

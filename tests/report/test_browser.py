@@ -45,6 +45,7 @@ def test_the_overview_says_what_was_found(page):
     assert tab.locator("h1").inner_text() == "90 images: 5 known classes and 4 new categories"
     assert tab.locator(".card.novel").count() == 4
     assert "8 to 11 categories" in tab.locator("#count").inner_text()
+    assert "9 in use" in tab.locator("#count").inner_text()
     card = tab.locator(".card.novel").first
     assert "closest to" in card.inner_text()
     assert card.locator(".bars li").count() == 4

@@ -80,6 +80,14 @@ def test_a_trained_run_is_a_discovery_like_any_other(tiny, method) -> None:
     assert list(again.predict(list(free.path[:5]))) == list(free.category_id[:5])
 
 
+def test_the_facts_count_the_categories_in_use(tiny) -> None:
+    experiment = tiny()
+    experiment.k = 40
+    run_experiment(experiment)
+    found = holotype.load(experiment.folder)
+    assert found.facts.in_use == len(found.categories) < found.facts.k == 40
+
+
 def test_a_run_that_could_not_begin_does_not_claim_its_folder(tiny) -> None:
     """The advice is to lower --train.batch_size, and the same folder must take it."""
     large = tiny()

@@ -51,7 +51,8 @@ def cut(found: Discovery, tree: Tree, k: int, at: str) -> Cut:
         ]
         discovery = dataclasses.replace(discovery, images=discovery.images.assign(note=note))
     steps: list[Merge | Split] = [*merges, *splits]
-    facts = dataclasses.replace(discovery.facts, k=k, title=f"{found.facts.title}, cut at {k}".lstrip(", "))
+    title = f"{found.facts.title}, cut at {k}".lstrip(", ")
+    facts = dataclasses.replace(discovery.facts, k=k, in_use=k, title=title)
     own = dataclasses.replace(discovery, run_id=f"{found.run_id}-at-{k}", facts=facts)
     return Cut(own, edits, [in_words(step, names) for step in steps])
 

@@ -45,6 +45,8 @@ class Facts:
     method: str = ""
     k: int = 0
     """Categories that were trained for, known and novel; some may have stayed empty."""
+    in_use: int = 0
+    """Those of them that hold an image, before any edit; 0 where nobody has counted."""
     seed: int = 0
     steps: int = 0
     """Training steps."""
@@ -81,6 +83,11 @@ class Facts:
     provenance: dict[str, Any] = field(default_factory=dict)
     """What provenance.json says: versions, hardware, backbone, table."""
     edits: Edited = field(default_factory=Edited)
+
+    @property
+    def training_size(self) -> str:
+        """How many categories were trained for, and how many are in use where some stayed empty."""
+        return f"trained with {self.k}" + (f", {self.in_use} in use" if 0 < self.in_use < self.k else "")
 
     @property
     def backbone(self) -> Mapping[str, Any]:

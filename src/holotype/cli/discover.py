@@ -247,8 +247,10 @@ def summary(found: Discovery, folder: Path) -> str:
     if count := found.count:
         lines.append(
             f"Number of categories: {count['low']} to {count['high']}, most likely {count['best']}; "
-            f"trained with {facts.k} (--k sets it)"
+            f"{facts.training_size} (--k sets it)"
         )
+    elif 0 < facts.in_use < facts.k:
+        lines.append(f"{facts.training_size.capitalize()} (--k sets it)")
     if not novel:
         lines.append(
             f"If you expect new categories: holotype cut {shlex.quote(str(folder))} shows what would split off, and "

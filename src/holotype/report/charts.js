@@ -66,12 +66,15 @@ function curve(count, line) {
 /** How many categories: the range in words, and a curve for each criterion. */
 function countPanel() {
   const count = data.count;
-  if (!count) return h("p", {}, "The number of categories was given, not estimated.");
+  const { k, in_use: used } = data.facts;
+  const empty = used && used < k ? h("p", { class: "lead" }, `Trained with ${k}, ${used} in use.`) : null;
+  if (!count) return [h("p", {}, "The number of categories was given, not estimated."), empty];
   const curves = LINES.map((line) => curve(count, line)).filter(Boolean);
   const range = count.low === count.high ? plural(count.low, "category", "categories") : `${count.low} to ${count.high} categories`;
   return [
     h("p", { class: "big" }, range, h("span", { class: "soft" }, `, best estimate ${count.best} (known classes included)`)),
     count.words ? h("p", { class: "lead" }, count.words) : null,
+    empty,
     h("div", { class: "curves" }, curves),
     curves.length ? h("p", { class: "soft" }, "Higher is better. The band is the range; the line marks the best estimate.") : null,
   ];

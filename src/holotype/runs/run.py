@@ -243,6 +243,7 @@ def write_outcome(run: Run, placed: Placed, told: Told, seconds: dict[str, float
         found.facts,
         method=run.experiment.method_name,
         k=placed.k,
+        in_use=len(found.categories),
         seed=run.experiment.seed,
         steps=loop.position.counter,
         epochs=made.epochs,
