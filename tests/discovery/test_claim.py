@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 from holotype.data.sources import load_table
+from holotype.discovery import best_backbone
 from holotype.discovery.claim import FORMAT, check_network, claim, find_folder, read_network
 from holotype.discovery.collection import look_at
+from holotype.discovery.round import Round
 from holotype.discovery.workflow import discover, discover_table
-from holotype.errors import InputError
+from holotype.errors import InputError, Stopped
 from holotype.models.backbone import BackboneConfig
 
 
@@ -116,3 +118,26 @@ def test_a_list_of_labels_that_was_forgotten_the_second_time_is_asked_for(
     look_at(table).save(run)
     with pytest.raises(InputError, match=r"No image of squares comes with a label, .* 16 did; .*--labels"):
         discover_table(bare, small(), run, progress=False)
+
+
+def test_who_chose_the_backbone_is_known_in_every_round(
+    small, squares_folder: Path, tiny_backbone_file: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """The hint at better ones is for whoever reads the report, of a later round or after a stop as well."""
+    load, tiny = best_backbone.load_backbone, BackboneConfig(str(tiny_backbone_file))
+    monkeypatch.setattr(best_backbone, "load_backbone", lambda config: load(tiny))
+    monkeypatch.setattr(best_backbone, "best_public", lambda *_: (None, False))
+    table, run, config = load_table(squares_folder), tmp_path / "run", small(backbone="auto", method="kmeans")
+
+    def stop(round: Round) -> None:
+        raise Stopped("the step of counting")
+
+    hint = f"--backbone {best_backbone.PUBLIC[0]}"
+    with monkeypatch.context() as stopped:
+        stopped.setattr("holotype.discovery.workflow.run_round", stop)
+        with pytest.raises(Stopped):
+            discover_table(table, config, run, progress=False)
+    for number, k in enumerate((4, 5), start=1):
+        found = discover_table(table, dataclasses.replace(config, k=k), run, progress=False)
+        assert found.facts.round == number
+        assert hint in found.facts.choice_of_backbone

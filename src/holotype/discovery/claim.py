@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +117,17 @@ def claim(
     if embedded is not None:
         embedded.check_network(network_facts(chosen.backbone))
     log.info(chosen.words)
-    RunFolder(folder).write_json(IDENTITY, {"format": FORMAT, "backbone": as_plain(chosen.config)})
+    content = {"format": FORMAT, "backbone": as_plain(chosen.config), "choice_of_backbone": chosen.words}
+    RunFolder(folder).write_json(IDENTITY, content)
     return config.with_network(chosen.config), chosen
+
+
+def reload_backbone(folder: Path, config: DiscoverConfig) -> Chosen:
+    """Load the backbone of a discovery that goes on, with the sentence of when it was chosen."""
+    chosen = choose_backbone(config.network, pick_device(config.device))
+    words = str(RunFolder(folder).read_json(IDENTITY).get("choice_of_backbone", ""))
+    log.info(words)
+    return replace(chosen, words=words)
 
 
 def begun_network(folder: Path, wanted: BackboneConfig) -> BackboneConfig | None:

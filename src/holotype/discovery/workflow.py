@@ -26,9 +26,9 @@ from holotype.data.detections import CONFIDENCE
 from holotype.data.readers.registry import folder_name
 from holotype.data.sources import check_trainable, load_table
 from holotype.data.table import Table
-from holotype.discovery.best_backbone import Chosen, choose_backbone
+from holotype.discovery.best_backbone import Chosen
 from holotype.discovery.changes import write_changes
-from holotype.discovery.claim import check_method, check_still_labelled, claim, find_folder
+from holotype.discovery.claim import check_method, check_still_labelled, claim, find_folder, reload_backbone
 from holotype.discovery.config import DiscoverConfig, by_name
 from holotype.discovery.finding import FEWEST, run_round
 from holotype.discovery.going_on import Now, catch_up
@@ -50,7 +50,6 @@ from holotype.discovery.sizes import check_long_tail
 from holotype.discovery.taking_part import check_left, check_placeable, keep_refused, read_refused
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
-from holotype.machine.device import pick_device
 from holotype.machine.files import refuse_links, sweep_tree
 from holotype.machine.heartbeat import beating
 from holotype.machine.locks import hold
@@ -139,7 +138,7 @@ def discover_table(
         for line in now.lines:
             log.info(line)
         if now.trains:
-            chosen = chosen or choose_backbone(config.network, pick_device(config.device))
+            chosen = chosen or reload_backbone(folder, config)
             round = begin(folder, now, config, chosen, progress)
             tell_of(round, now, table)
             run_round(dataclasses.replace(round, embedded=embedded))
