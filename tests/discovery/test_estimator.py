@@ -57,6 +57,20 @@ def test_scores_and_relations_have_a_row_each(fitted, squares) -> None:
     assert relations.loc["green", "green"] > relations.loc["green", "red"]
 
 
+def test_categories_go_by_the_names_that_people_gave(fitted, squares, tmp_path) -> None:
+    novel = next(category.id for category in fitted.categories_ if category.kind == "novel")
+    folder = fitted.save(tmp_path / "saved")
+    fitted.discovery_.called({novel: "watercress", "red": "crimson"}).save(folder)
+    named = Discoverer.load(folder)
+    new = {novel: "watercress", "red": "crimson"}
+    assert list(named.labels_) == [new.get(id, id) for id in fitted.labels_]
+    paths = list(squares.path)
+    assert list(named.predict(paths)) == list(named.place(paths)["category"])
+    assert {"watercress", "crimson"} <= set(named.predict(paths))
+    assert list(named.relations_.columns) == ["green", "crimson"]
+    assert list(named.relations_.index) == [category.name for category in named.categories_]
+
+
 def test_new_images_by_path_picture_and_array(fitted, squares) -> None:
     paths = list(squares.path[:6])
     pictures = [Image.open(path) for path in paths]

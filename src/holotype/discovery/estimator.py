@@ -75,7 +75,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    labels_: (n,) str, the category id of each image of `fit` (its label, if any); "" for one that could not be read.
+    labels_: (n,) str, name of each image's category in `fit` (its label, if any); "" for one that could not be read.
     categories_: list of Category, known classes first.
     scores_: frame with probability, known_score, typicality and doubtful of each image of `fit`.
     relations_: frame, a row per category and a column per known class: mean cosine with its prototype.
@@ -156,12 +156,12 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         return self._temporary.path
 
     def fit_predict(self, X: Iterable[Picture], y: Iterable[Any] | None = None, **_: Any) -> np.ndarray:
-        """Category ids (n,) of the images X."""
+        """Categories (n,) of the images X, by their names."""
         return self.fit(X, y).labels_
 
     def predict(self, X: Iterable[Picture]) -> np.ndarray:
-        """Category ids (n,) of new images; "" for one that cannot be read."""
-        return self.place(X)["category_id"].to_numpy(dtype=object)
+        """Categories (n,) of new images, by their names; "" for one that cannot be read."""
+        return self.place(X)["category"].to_numpy(dtype=object)
 
     def place(self, X: Iterable[Picture]) -> pd.DataFrame:
         """New images with category_id, category, kind, probability, known_score, typicality, fits and problem, in the
@@ -175,7 +175,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     @property
     def labels_(self) -> np.ndarray:
-        return self._found.images["category_id"].to_numpy(dtype=object)
+        return self._found.images["category"].to_numpy(dtype=object)
 
     @property
     def categories_(self) -> list[Category]:
@@ -189,7 +189,8 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
     def relations_(self) -> pd.DataFrame:
         found = self._found
         rows = [category.signature or [math.nan] * len(found.known) for category in found.categories]
-        return pd.DataFrame(rows, index=[c.id for c in found.categories], columns=list(found.known))
+        name = {category.id: category.name for category in found.categories}
+        return pd.DataFrame(rows, index=list(name.values()), columns=[name.get(id, id) for id in found.known])
 
     @property
     def _found(self) -> Discovery:
