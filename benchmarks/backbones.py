@@ -194,16 +194,16 @@ def times(name: str, size: int, blocks: int | None, pool: str) -> dict[str, floa
         prepared = tail.prepare(tokens)
     return {
         "network_ms": 1000 * network / BATCH,
-        "tail_ms": 1000 * step_seconds(tail, prepared, tail.finish) / BATCH,
-        "whole_ms": 1000 * step_seconds(whole, tokens, whole) / BATCH,
+        "tail_ms": 1000 * step_seconds(tail, prepared) / BATCH,
+        "whole_ms": 1000 * step_seconds(whole, tokens) / BATCH,
     }
 
 
-def step_seconds(module: nn.Module, given: Tensor, run: Any) -> float:
+def step_seconds(module: nn.Module, given: Tensor) -> float:
     def step() -> None:
         with torch.enable_grad():
             module.zero_grad()
-            run(given).sum().backward()
+            module(given).sum().backward()
 
     return fastest(step, torch.device("cpu"), time.process_time)
 

@@ -120,11 +120,11 @@ def random_cache(bench: Bench, n: int) -> TokenCache:
     world, backbone = bench.world, bench.backbone()
     tail: Any = backbone.tail
     image = torch.zeros(1, 3, world.image_size, world.image_size)
-    _, tokens, dim = tail.prepare(backbone.trunk(image)).shape
+    _, width = tail.prepare(backbone.trunk(image)).shape
     on_gpu = world.device.type == "cuda"
     generator = torch.Generator(world.device).manual_seed(0)
     content = torch.empty(
-        (n * VIEWS.entries, tokens, dim),
+        (n * VIEWS.entries, width),
         dtype=torch.bfloat16 if on_gpu else torch.float16,
         device=world.device,
     ).normal_(generator=generator)

@@ -7,6 +7,9 @@ whose features lie nearest to those of image i: both should fall into the same c
 Van Gansbeke et al. 2020). The mean-entropy term L_me keeps all K in use. From the top of the repository:
 
     PYTHONPATH=examples holotype train my_method:Mine fashion-sample --method.near 0.5 --train.epochs 20
+
+To change the network, write `build_encoder(trunk, tail)`: the features are `tail(inputs)` in a stage on tokens, as
+here, and `tail(trunk(images))` in one on images.
 """
 
 from dataclasses import dataclass

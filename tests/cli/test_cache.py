@@ -12,7 +12,7 @@ import torch
 from holotype.cli.cache import ago
 from holotype.models.cache import cache_file, keep_tokens, read_tokens
 
-SIZE = (6, 5, 4)
+SIZE = (6, 20)
 BYTES = 268
 """Of a file: tokens of 16 bits, and what they are checked by."""
 

@@ -16,7 +16,7 @@ from holotype.machine.kept import list_kept, remove_kept
 from holotype.machine.locks import NoLocks
 from holotype.models.cache import SUFFIX, cache_file, keep_tokens, read_tokens
 
-SIZE, CPU = (6, 5, 4), torch.device("cpu")
+SIZE, CPU = (6, 20), torch.device("cpu")
 
 
 @pytest.fixture

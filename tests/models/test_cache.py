@@ -30,7 +30,7 @@ from holotype.models.cache import (
     writing,
 )
 
-SIZE, HALF, CPU = (6, 5, 4), torch.float16, torch.device("cpu")
+SIZE, HALF, CPU = (6, 20), torch.float16, torch.device("cpu")
 
 
 def random_tokens() -> torch.Tensor:
@@ -54,7 +54,7 @@ def test_views_are_written_as_they_are_read():
 def test_entries_of_an_image_lie_side_by_side():
     views = CacheViews(2, 1)
     position = torch.tensor([1, -1, 0])  # image 1 was left out
-    cache = TokenCache(views, "host", torch.arange(8.0)[:, None, None].half(), position)
+    cache = TokenCache(views, "host", torch.arange(8.0)[:, None].half(), position)
     rows, view = torch.tensor([[0], [2]]), torch.tensor([[0, 1, views.centre]])
     entry = cache.entry(rows, view)
     assert entry.tolist() == [[4, 5, 7], [0, 1, 3]]
@@ -64,9 +64,9 @@ def test_entries_of_an_image_lie_side_by_side():
 
 
 def test_a_shape_knows_its_size():
-    shape = Shape(images=10, tokens=7, dim=3)
+    shape = Shape(images=10, width=21)
     tokens = empty_tokens(shape.size(CacheViews(4, 2)), HALF, "host", CPU)
-    assert tokens.shape == (70, 7, 3)
+    assert tokens.shape == (70, 21)
     assert tokens.numel() * tokens.element_size() == shape.nbytes(CacheViews(4, 2))
 
 
@@ -83,7 +83,7 @@ def test_a_kept_cache_is_read_again_and_cannot_be_changed_by_mistake(tmp_path):
     assert not is_whole(file, SIZE)
     keep_tokens(tokens, file, limit=10_000)
     assert is_whole(file, SIZE)
-    assert not is_whole(file, (6, 5, 5))
+    assert not is_whole(file, (6, 25))
     found = read_tokens(file, SIZE, HALF, "host", CPU)[0]
     assert torch.equal(found, tokens)
     found.zero_()
@@ -131,7 +131,7 @@ def test_the_cache_used_longest_ago_goes_first(tmp_path):
     assert make_room(tmp_path, 100, limit=320)
     assert {p.stem for p in tmp_path.glob("*.tokens")} == {"newest", "middle"}
     with pytest.raises(Broken):  # no cache in truth, and used now all the same
-        read_tokens(tmp_path / "middle.tokens", (1, 5, 10), HALF, "host", CPU)
+        read_tokens(tmp_path / "middle.tokens", (1, 50), HALF, "host", CPU)
     assert make_room(tmp_path, 100, limit=200)
     assert {p.stem for p in tmp_path.glob("*.tokens")} == {"middle"}
     assert not make_room(tmp_path, 300, limit=200)  # can never fit: nothing is deleted for it
@@ -144,7 +144,7 @@ import os, signal, sys
 from pathlib import Path
 import torch
 from holotype.models.cache import writing
-with writing(Path(sys.argv[1]), (6, 5, 4), torch.float16):
+with writing(Path(sys.argv[1]), (6, 20), torch.float16):
     os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -129,7 +129,7 @@ def test_a_prepared_token_gives_the_same_feature_and_gradients(family: str, trai
         for parameter in tail.parameters():  # an optimiser step
             parameter.add_(0.1 * torch.randn_like(parameter))
     learning = [p for p in tail.parameters() if p.requires_grad]
-    out, expected = tail.finish(prepared), tail(tokens)
+    out, expected = tail(prepared), tail(tokens)
     close(out, expected)
     cotangent = torch.randn_like(out)
     ours = torch.autograd.grad(out, learning, cotangent, allow_unused=True)
@@ -143,7 +143,7 @@ def test_a_prepared_token_gives_the_same_feature_and_gradients(family: str, trai
 def test_the_absorbed_tail_keeps_the_cls_row_beside_the_standardised_tokens() -> None:
     trunk, tail = split(small("plain"), 1)
     tokens = trunk(pictures(trunk))
-    prepared = tail.prepare(tokens)
+    prepared = tail.prepare(tokens).unflatten(1, (-1, 48))
     assert prepared.shape[1] == tokens.shape[1] + 1
     assert torch.equal(prepared[:, 0], tokens[:, 0])
     close(prepared[:, 1:].mean(-1), torch.zeros_like(tokens[..., 0]))

@@ -56,21 +56,25 @@ def draw_squares(folder: Path) -> Table:
     )
 
 
-def tiny_backbone(train_blocks: int = 1) -> Backbone:
+def whole_network() -> torch.nn.Module:
     """A random ViT of 2 blocks, 32 pixels, 32 features."""
     from holotype.machine import torchvision_cure as _torchvision
 
     _torchvision.cure()
     import timm
 
-    from holotype.models.tails import split
-
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
-        model = timm.create_model(
+        return timm.create_model(
             "vit_tiny_patch16_224", img_size=32, embed_dim=32, depth=2, num_heads=2, num_classes=0
-        )
-    trunk, tail = split(model, train_blocks)
+        ).eval()
+
+
+def tiny_backbone(train_blocks: int = 1) -> Backbone:
+    """The same in two parts."""
+    from holotype.models.tails import split
+
+    trunk, tail = split(whole_network(), train_blocks)
     return Backbone(trunk, tail, 32, 32, (0.5,) * 3, (0.5,) * 3, "tiny", "0" * 64, "")
 
 

@@ -137,9 +137,7 @@ class FollowsATeacher(Method):
 
     def encode(self, stage, inputs, now):
         tokens = inputs.flatten(0, 1)
-        with torch.no_grad():
-            teacher = self.teacher[0].finish(tokens)
-        return torch.stack([self.encoder.finish(tokens), teacher], dim=1).unflatten(0, inputs.shape[:2])
+        return torch.stack([self.encoder(tokens), self.teacher(tokens)], dim=1).unflatten(0, inputs.shape[:2])
 
     def loss(self, batch, now):
         self.momentum.copy_(now["momentum"])
@@ -228,11 +226,8 @@ class Prompted(nn.Module):
         self.trunk, self.tail = trunk, tail
         self.prompt = nn.Parameter(0.1 * torch.randn(3, 1, 1))
 
-    def finish(self, prepared):
-        return self.tail.finish(prepared)
-
-    def forward(self, images):
-        return self.tail(self.trunk(images + self.prompt))
+    def forward(self, x):
+        return self.tail(self.trunk(x + self.prompt) if x.ndim == 4 else x)
 
 
 class TokensThenImages(Method):

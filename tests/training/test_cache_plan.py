@@ -11,7 +11,7 @@ from holotype.methods import Views
 from holotype.models.cache import CacheViews, Shape
 from holotype.training.cache_plan import fit_to_needs, plan_cache, shrinking
 
-SHAPE = Shape(images=100, tokens=10, dim=10)  # 20 kB per view of all images
+SHAPE = Shape(images=100, width=100)  # 20 kB per view of all images
 NEEDS = Views(weak=2, strong=1)
 WANTED = CacheViews(16, 8)
 VIEW = 100 * 10 * 10 * 2

@@ -49,7 +49,7 @@ def test_a_cache_is_built_once_and_read_again(world, tmp_path, passes, caplog):
     assert passes == [48]
     assert torch.equal(first.tokens, second.tokens)
     assert first.tokens.dtype == torch.float16
-    assert first.tokens.shape == (48 * 7, 6, 32)  # 5 tokens and the CLS row beside them
+    assert first.tokens.shape == (48 * 7, 6 * 32)  # 5 tokens and the CLS row beside them
     assert (first.level, first.mode) == ("host", "cached 4+2")
     built, read = [record.getMessage() for record in caplog.records]
     assert built.startswith("Token cache: 4+2 views of 48 images, 129.0 kB in host memory, built in")
@@ -232,7 +232,7 @@ def test_the_bound_of_the_folder_is_kept(world, tmp_path):
         build(world, tmp_path, views=CacheViews(weak, 2), disk_gb=320e-6)
     kept = [file.stat().st_size for file in (tmp_path / "tokens").iterdir()]
     assert sum(kept) <= 320_000
-    assert file_bytes((48 * 9, 6, 32)) in kept  # the newest is among them
+    assert file_bytes((48 * 9, 6 * 32)) in kept  # the newest is among them
 
 
 def test_on_a_gpu_nothing_is_kept_unless_a_folder_is_named():

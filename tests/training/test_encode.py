@@ -7,13 +7,17 @@ import torch
 from torch import nn
 
 from holotype.data.views import normalise
+from holotype.errors import InputError
 from holotype.machine.device import Compute
-from holotype.methods import Prediction
+from holotype.methods import Method, Prediction, Stage, Task
+from holotype.models.teacher import Teacher
 from holotype.training import encode
 from holotype.training.encode import Encoder, place
 
-from .conftest import tiny_backbone
-from .stubs import OwnEncoder, TokensThenImages
+from .conftest import tiny_backbone, whole_network
+from .stubs import Empty, OwnEncoder, TokensThenImages
+
+TASK = Task(n_known=2, k=4, dim=32, n_images=8, n_labelled=2)
 
 
 def fp32() -> Compute:
@@ -60,6 +64,53 @@ def test_prepared_tokens_give_the_features_of_the_images():
     assert torch.equal(encoder.embed(encoder.inputs(images)), exact)  # to the bit: exact mode prepares, too
     rounded = encoder.embed(encoder.inputs(images).half())
     torch.testing.assert_close(rounded, exact, atol=5e-3, rtol=5e-3)
+
+
+class Checked(Method):
+    """As a plug-in writes it: the tail and its teacher, called with what each stage gives."""
+
+    Config = Empty
+
+    def build_encoder(self, trunk, tail):
+        self.trunk, self.teacher = trunk, Teacher(tail)
+        return tail
+
+    def stages(self):
+        return [Stage("tokens"), Stage("images", needs="images")]
+
+    def encode(self, stage, inputs, now):
+        x = inputs.flatten(0, 1)
+        x = self.trunk(x) if stage.needs == "images" else x
+        return torch.stack([self.encoder(x), self.teacher(x)]).unflatten(1, inputs.shape[:2])
+
+
+@pytest.mark.parametrize("train_blocks", [1, 2])
+@pytest.mark.parametrize("number", [0, 1])
+def test_one_call_of_the_tail_is_the_network_in_a_stage_of_either_kind(number, train_blocks):
+    encoder = Encoder(tiny_backbone(train_blocks), fp32(), Checked(Empty(), TASK))
+    stage, images = encoder.method.stages()[number], pictures(6)
+    inputs = encoder.inputs(images, stage.needs).unflatten(0, (2, 3))
+    expected = whole_network()(normalise(images, encoder.mean, encoder.std, torch.float32))
+    for found in encoder.encode(stage, inputs, {}):
+        torch.testing.assert_close(found.flatten(0, 1), expected)
+
+
+@pytest.mark.parametrize("train_blocks", [1, 2])
+def test_the_tail_refuses_what_no_stage_gives(train_blocks):
+    encoder = Encoder(tiny_backbone(train_blocks), fp32())
+    prepared, x = encoder.inputs(pictures(4)), encoder.inputs(pictures(4), "images")
+    tokens = encoder.trunk(x)
+    wrong = {
+        "views not flattened": prepared.unflatten(0, (2, 2)),
+        "images": x,
+        "features": encoder.tail(tokens),
+        "other width": tokens[..., 1:],
+    }
+    for what, given in wrong.items():
+        with pytest.raises(InputError):
+            raise AssertionError(f"{what}: {encoder.tail(given).shape}")
+    with pytest.raises(InputError):  # twice
+        encoder.tail.prepare(prepared)
 
 
 def test_a_method_with_an_encoder_of_its_own_gets_the_images(world):

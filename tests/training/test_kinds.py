@@ -200,7 +200,7 @@ def test_the_source_switches_with_the_stage_and_the_record_names_both(world, tmp
     start = weights(loop)
     trunk = {name: p.clone() for name, p in loop.encoder.trunk.state_dict().items()}
     loop.fit()
-    tokens = ("tokens", (2, 16, 6, 32))  # CLS as it is, then CLS and four patches, standardised
+    tokens = ("tokens", (2, 16, 6 * 32))  # CLS as it is, then CLS and four patches, standardised
     seen = [(stage, shape) for stage, shape in seen if shape[1] == 16]  # not the passes that are only timed
     assert seen == [tokens] * 4 * loop.steps + [("prompt", (2, 16, 3, 32, 32))] * 2 * loop.steps
     assert not torch.equal(start["tail.prompt"], weights(loop)["tail.prompt"])

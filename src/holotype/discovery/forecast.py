@@ -161,7 +161,7 @@ def learn(encoder: Encoder, head: Projector, tokens: torch.Tensor) -> Sequence[t
     learning = [p for p in (*encoder.tail.parameters(), *head.parameters()) if p.requires_grad]
     with torch.enable_grad():
         with encoder.compute.autocast():
-            features = encoder.tail.finish(tokens)
+            features = encoder.tail(tokens)
         total = head(features.to(encoder.dtype)).sum()
     return torch.autograd.grad(total, learning, allow_unused=True)
 

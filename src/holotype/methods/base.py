@@ -9,6 +9,8 @@ file or logger. Four rules make capture, resume and several processes work toget
 3. The loop gathers the features of all processes; every process computes the loss of the whole batch. `encode` sees
    the rows of one process alone, so that whatever learns in it belongs to the encoder.
 4. Losses use masks, never boolean indexing, so that shapes stay static.
+
+The features of a stage's inputs are `tail(inputs)` on tokens and `tail(trunk(images))` on images (`build_encoder`).
 """
 
 from __future__ import annotations
@@ -197,7 +199,8 @@ class Method(nn.Module):
     def build_encoder(self, trunk: Any, tail: Any) -> nn.Module:
         """What is trained and saved under `tail.`; by default the tail itself.
 
-        trunk: images -> tokens, frozen and shared by runs: call it, never register it. tail: tokens -> features.
+        trunk: images -> tokens, frozen and shared by runs: call it, never register it. `tail(inputs)` in a stage on
+        tokens and `tail(trunk(images))` in one on images are the features (n, D); the tail refuses any other shape.
         """
         encoder: nn.Module = tail
         return encoder
@@ -205,17 +208,16 @@ class Method(nn.Module):
     def encode(self, stage: Stage, inputs: Tensor, now: Now) -> Tensor:
         """(V, b, ...) inputs of the rows of one process -> (V, b, D) or (V, b, P, D), with gradient.
 
-        inputs: prepared tokens (V, b, M, D), or normalised images (V, b, 3, S, S), as `stage.needs` says.
+        inputs: prepared tokens (V, b, M D), one row a view, or normalised images (V, b, 3, S, S), as `stage.needs`
+        says.
         """
-        return self._encoded(stage, inputs.flatten(0, 1)).unflatten(0, inputs.shape[:2])
+        features: Tensor = self.encoder(inputs.flatten(0, 1))
+        return features.unflatten(0, inputs.shape[:2])
 
     def embed(self, stage: Stage, inputs: Tensor) -> Tensor:
         """(n, ...) inputs as in `encode` -> (n, D): how an image is seen when it is placed. After training, `stage`
         is the last one; its `needs` decides what the inputs of new images are."""
-        return self._encoded(stage, inputs)
-
-    def _encoded(self, stage: Stage, inputs: Tensor) -> Tensor:
-        features: Tensor = (self.encoder.finish if stage.needs == "tokens" else self.encoder)(inputs)
+        features: Tensor = self.encoder(inputs)
         return features
 
     # -- training ---------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ class SPTNet(SimGCD):
     def encode(self, stage: Stage, inputs: Tensor, now: Now) -> Tensor:
         """(2, b, ...) -> (2, b, D). On images, the turn decides which two views there are and who learns."""
         if stage.needs == "tokens":
-            return super().encode(stage, inputs, now)
+            return self.embed(stage, inputs.flatten(0, 1)).unflatten(0, inputs.shape[:2])
         learns_model = bool(
             now["model_turn"]
         )  # the host must know: one side is not to have a gradient at all
@@ -171,6 +171,10 @@ class SPTNet(SimGCD):
             self.encoder.of_model(inputs[0]) if learns_model else self.encoder.of_prompt(inputs.flatten(0, 1))
         )
         return features.unflatten(0, (2, -1))
+
+    def embed(self, stage: Stage, inputs: Tensor) -> Tensor:
+        features: Tensor = (self.encoder.tail if stage.needs == "tokens" else self.encoder)(inputs)
+        return features
 
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
         self.model_steps += now["model_turn"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Needs = Literal["tokens", "images"]
-"""What a stage hands to the encoder: the trunk's tokens as `tail.prepare` returned them, or normalised images."""
+"""What a stage hands to the encoder: prepared tokens for `tail(inputs)`, or normalised images for `tail(trunk(images))`."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 An approximation, always marked as such: instead of a fresh crop, a step draws one of M weak and S strong views
 that every image has. One more entry per image holds its centre view, for evaluation. Tokens lie in one
-tensor of (entries, tokens, D), on the device, in host memory or in a memory-mapped file, in 16 bits: float16, or
+tensor of (entries, tokens * D), on the device, in host memory or in a memory-mapped file, in 16 bits: float16, or
 bfloat16 where the trunk computes in it, so that a cached view is to the bit what the trunk would return. Files
 are kept for later runs under the hash of all that decides their content, with a checksum of each entry
 (entry_checks.py); they can be deleted at any time.
@@ -42,8 +42,8 @@ BYTES = 2
 SUFFIX = ".tokens"
 WRITTEN_AT_ONCE = 1 << 24
 """Bytes of a file that is written out because its space cannot be reserved."""
-Size = tuple[int, int, int]
-"""Of the tensor of a cache: entries, tokens, D."""
+Size = tuple[int, int]
+"""Of the tensor of a cache: entries, numbers in each."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class TokenCache:
     views: CacheViews
     level: Level
     tokens: Tensor
-    """(images * entries, tokens, D) of 16 bits."""
+    """(images * entries, tokens * D) of 16 bits."""
     position: Tensor
     """(N,) int64 on the CPU: place of each row of the table among the images cached here; -1 for one left out."""
     seconds: float = 0.0
@@ -116,7 +116,7 @@ class TokenCache:
         return self.position[rows] * self.views.entries + view
 
     def take(self, entry: Tensor) -> Tensor:
-        """(n,) entries, where the tokens lie -> (n, tokens, D). InputError where one is not what was written."""
+        """(n,) entries, where the tokens lie -> (n, tokens * D). InputError where one is not what was written."""
         if self.checks is not None:
             self.checks.look(entry)
         return self.tokens.index_select(0, entry)
@@ -127,15 +127,14 @@ class Shape:
     """What a cache of n images takes."""
 
     images: int
-    tokens: int
-    """Tokens of a view as prepared for the tail."""
-    dim: int
+    width: int
+    """Numbers of a view as prepared for the tail."""
 
     def nbytes(self, views: CacheViews) -> int:
-        return self.images * views.entries * self.tokens * self.dim * BYTES
+        return self.images * views.entries * self.width * BYTES
 
     def size(self, views: CacheViews) -> Size:
-        return (self.images * views.entries, self.tokens, self.dim)
+        return (self.images * views.entries, self.width)
 
 
 def key_digest(facts: dict[str, Any]) -> str:
@@ -222,8 +221,8 @@ def reserve(stream: BinaryIO, nbytes: int) -> None:
 
 def keep_tokens(tokens: Tensor, file: Path, limit: int) -> None:
     """Write a cache for later runs, unless it is larger than all of them together may be."""
-    entries, n_tokens, dim = tokens.shape
-    nbytes = file_bytes((entries, n_tokens, dim))
+    entries, width = tokens.shape
+    nbytes = file_bytes((entries, width))
     if not make_room(file.parent, nbytes, limit):
         log.info(
             "The token cache is not kept for later runs: %s are more than the %s for all of them.",
@@ -232,7 +231,7 @@ def keep_tokens(tokens: Tensor, file: Path, limit: int) -> None:
         )
         return
     try:
-        with writing(file, (entries, n_tokens, dim), tokens.dtype) as kept:
+        with writing(file, (entries, width), tokens.dtype) as kept:
             kept.copy_(tokens)
     except OSError as error:
         log.warning("The token cache could not be kept for later runs: %s.", error.strerror or error)

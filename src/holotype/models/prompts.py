@@ -65,10 +65,6 @@ class PixelPrompted(nn.Module):
         super().__init__()
         self.trunk, self.tail, self.prompt = trunk, tail, prompt
 
-    def finish(self, prepared: Tensor) -> Tensor:
-        """The features (n, D) of tokens of plain images, as `tail.prepare` returned them."""
-        return self.tail.finish(prepared)
-
     def forward(self, images: Tensor) -> Tensor:
         features: Tensor = self.tail(self.trunk(self.prompt(images)))
         return features

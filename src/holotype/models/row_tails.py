@@ -27,7 +27,7 @@ class RowTail(WholeTail):
         """The CLS row of the block's attention branch before the output projection. (B, N, D) -> (B, D)."""
         raise NotImplementedError  # abstract: the three forms below
 
-    def forward(self, tokens: Tensor) -> Tensor:
+    def from_tokens(self, tokens: Tensor) -> Tensor:
         *whole, last = self.trained()
         x = tokens
         for i, block in enumerate(whole):
@@ -44,18 +44,18 @@ class RowTail(WholeTail):
 class StandardisedTail(RowTail):
     """Splits the learnt part of the first norm off, so that a cache can keep standardised tokens."""
 
-    def prepare(self, tokens: Tensor) -> Tensor:
+    def standardise(self, tokens: Tensor) -> Tensor:
         """The CLS row as it is, then all tokens standardised; with one trained block (B, N, D) -> (B, N + 1, D)."""
         if not self._standardises():
             return tokens
         return torch.cat([tokens[:, :1], _standardised(self.trained()[0].norm1, tokens)[0]], dim=1)
 
-    def finish(self, prepared: Tensor) -> Tensor:
+    def from_standardised(self, x: Tensor) -> Tensor:
         if not self._standardises():
-            return super().finish(prepared)
+            return super().from_standardised(x)
         block = self.trained()[0]
-        attended = self.attend_standardised(block, prepared[:, 1:], *_gain_and_shift(block.norm1, prepared))
-        return self.after_attention(block, prepared[:, 0], attended)
+        attended = self.attend_standardised(block, x[:, 1:], *_gain_and_shift(block.norm1, x))
+        return self.after_attention(block, x[:, 0], attended)
 
     def _standardises(self) -> bool:
         """Whether the learnt part of the first norm can be split off: only where no block runs before it."""

@@ -1,6 +1,6 @@
 """The trained end of a backbone: its last block(s), then the model's own norm and pool.
 
-Five tails behind one call, `tail(tokens (B, N, D)) -> features (B, D)`; trunk + tail = the model:
+Five tails behind one call, `tail(trunk(images))` -> features (B, D); trunk + tail = the model:
 
 - AbsorbedTail: plain attention and the CLS token as feature. Attention runs on the normalised tokens themselves,
   and keys and values are never formed.
@@ -12,8 +12,9 @@ Five tails behind one call, `tail(tokens (B, N, D)) -> features (B, D)`; trunk +
 Outputs and gradients equal those of the whole blocks. The modules inside are timm's own, under their names
 (`blocks.11.attn.qkv.weight`, `norm.weight`, ...). Tokens come in the parameters' type, or under autocast.
 
-A token cache keeps `tail.prepare(tokens)`, all of the tail that does not learn, and training then runs
-`tail.finish(prepared)`: finish(prepare(tokens)) = tail(tokens).
+A token cache keeps `tail.prepare(tokens)`, all of the tail that does not learn, which are the inputs of a stage on
+tokens. The same call takes them: tail(prepare(tokens)) = tail(tokens). They are flat, one row (M D) an image, so that
+their shape tells them from tokens; any other shape is refused.
 """
 
 from __future__ import annotations

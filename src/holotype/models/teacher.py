@@ -13,7 +13,8 @@ class Teacher(nn.Module):
 
     Its weights are buffers: they are saved with the method that owns it, and no optimiser sees them. It is always in
     evaluation mode. `teacher[0]` is the copy of the first module, `teacher(x)` calls it; both give no gradient to the
-    teacher's weights. Features of a teacher belong into the output of `Method.encode`, as one more of its P.
+    teacher's weights. A teacher of the tail takes the inputs of every stage, as the tail does. Features of a teacher
+    belong into the output of `Method.encode`, as one more of its P.
     """
 
     def __init__(self, *students: nn.Module) -> None:

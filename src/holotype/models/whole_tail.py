@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from holotype.errors import InputError
+
 Model = Any
 """A timm VisionTransformer or Eva with num_classes=0; timm has no types that a checker could use."""
 Block = Any
@@ -26,6 +28,7 @@ class WholeTail(nn.Module):
 
         blocks = dict(enumerate(model.blocks))
         self.blocks = nn.ModuleDict({str(i): block for i, block in blocks.items() if i >= first})
+        self.width = int(model.embed_dim)
         self.norm = model.norm
         self.attn_pool = model.attn_pool
         self.fc_norm = model.fc_norm
@@ -55,15 +58,40 @@ class WholeTail(nn.Module):
         return block(x, rope=self.rope[index] if self.rope_per_block else self.rope)
 
     def prepare(self, tokens: Tensor) -> Tensor:
-        """What is worth keeping of the trunk's output, free of anything that learns. (B, N, D) -> (B, M, D)."""
+        """All that does not learn: trunk(images) (B, N, D) -> (B, M D), flat so that it is never taken for tokens."""
+        if not self._is_tokens(tokens):
+            raise self._refusal("tail.prepare", tokens)
+        return self.standardise(tokens).flatten(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features (B, D) of the inputs of a stage on tokens (B, M D), or of trunk(images) (B, N, D)."""
+        if self._is_tokens(x):
+            return self.from_tokens(x)
+        if x.ndim == 2 and x.shape[1] > self.width and x.shape[1] % self.width == 0:
+            return self.from_standardised(x.unflatten(1, (-1, self.width)))
+        raise self._refusal("tail", x)
+
+    def _is_tokens(self, x: Tensor) -> bool:
+        return x.ndim == 3 and x.shape[2] == self.width
+
+    def _refusal(self, function: str, x: Tensor) -> InputError:
+        flat = "" if function == "tail.prepare" else f", or stage inputs (B, M * {self.width})"
+        return InputError(
+            f"{function} takes tokens (B, N, {self.width}) as trunk(images) returns them{flat}, not "
+            f"{tuple(x.shape)}; flatten the views of a stage with inputs.flatten(0, 1), and send images through the "
+            "trunk first."
+        )
+
+    def standardise(self, tokens: Tensor) -> Tensor:
+        """What `prepare` keeps: (B, N, D) -> (B, M, D)."""
         return tokens
 
-    def finish(self, prepared: Tensor) -> Tensor:
-        """The features (B, D) of what `prepare` returned."""
-        features: Tensor = self(prepared)
-        return features
+    def from_standardised(self, x: Tensor) -> Tensor:
+        """The features (B, D) of what `standardise` returned."""
+        return self.from_tokens(x)
 
-    def forward(self, tokens: Tensor) -> Tensor:
+    def from_tokens(self, tokens: Tensor) -> Tensor:
+        """The features (B, D) of the trunk's output."""
         x = tokens
         for i, block in enumerate(self.trained()):
             x = self.run(i, block, x)

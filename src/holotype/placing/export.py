@@ -101,7 +101,7 @@ class Exported(nn.Module):
         features = self.method.embed(self.stage, tokens if on_tokens else pixels)
         logits = self.method.logits(features)
         if self.frozen is not None:
-            logits = self.beside(logits, self.frozen.finish(tokens))
+            logits = self.beside(logits, self.frozen(tokens))
         return features, logits
 
     def beside(self, logits: Tensor, frozen: Tensor) -> Tensor:

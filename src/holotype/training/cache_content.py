@@ -29,7 +29,7 @@ def fill(
 ) -> None:
     """Run every view of the images `usable[held]` through the trunk.
 
-    tokens: (images * entries, tokens, D), written here. Views are drawn for all usable images, so that a part is as it
+    tokens: (images * entries, tokens * D), written here. Views are drawn for all usable images, so that a part is as it
     is in the whole.
     """
     by_image = tokens.unflatten(0, (len(held), views.entries))

@@ -264,7 +264,7 @@ def _shape(store: ImageStore, encoder: Encoder, n: int, first: Tensor) -> Shape:
     """Sizes of n images, found by encoding the first. first: (1,) its row."""
     crops = centre_crops(store.height[first], store.width[first], store.size)
     prepared = encoder.inputs(store.crop(first, crops).to(encoder.device))
-    return Shape(n, *prepared.shape[1:])
+    return Shape(n, prepared.shape[1])
 
 
 def _keeps(device: torch.device, memory: MemoryConfig) -> bool:

@@ -75,7 +75,7 @@ class Encoder:
     # -- inputs -----------------------------------------------------------------------------------
 
     def inputs(self, images: Tensor, needs: Needs = "tokens") -> Tensor:
-        """(n, 3, S, S) uint8 on the device -> prepared tokens (n, M, D), or normalised images; without gradient."""
+        """(n, 3, S, S) uint8 on the device -> prepared tokens (n, M D), or normalised images; without gradient."""
         if needs == "images":
             return normalise(images, self.mean, self.std, self.dtype)
         parts = [self._tokens(part) for part in images.split(self.chunk)]
@@ -112,7 +112,7 @@ class Encoder:
             inputs = torch.cat([inputs, inputs[:1].expand(self.chunk - n, -1, -1, -1)])
         with self.compute.autocast():
             if self.method is None:
-                features: Tensor = self.tail.finish(inputs)
+                features: Tensor = self.tail(inputs)
             else:
                 features = self._run(self.method.embed, stage, inputs)
         return features[:n].to(self.dtype)
