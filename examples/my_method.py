@@ -8,6 +8,7 @@ Van Gansbeke et al. 2020). The mean-entropy term L_me keeps all K in use. From t
 
     PYTHONPATH=examples holotype train my_method:Mine fashion-sample --method.near 0.5 --train.epochs 20
 
+An edited file is another method: its runs start anew, in another `--out`.
 To change the network, write `build_encoder(trunk, tail)`: the features are `tail(inputs)` in a stage on tokens, as
 here, and `tail(trunk(images))` in one on images.
 """

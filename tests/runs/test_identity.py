@@ -200,7 +200,8 @@ def test_a_changed_algorithm_has_another_hash(method: str, monkeypatch) -> None:
 def test_a_method_of_ones_own_has_a_revision_too() -> None:
     name = "tests.training.stubs:TwoStages"
     experiment = resolve(name, "cub")
-    assert identity_of(experiment).method == {"name": name, "revision": 1, "settings": {}}
+    told = {"name": name, "revision": 1, "settings": {}, "code": find_method(name).code_digest}
+    assert identity_of(experiment).method == told
     assert METHODS["rpc"].revision > 1  # it drew its first weights otherwise once
     assert find_method("simgcd").revision == 1
 

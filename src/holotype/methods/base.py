@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from holotype.errors import InputError
+from holotype.machine.source_digest import source_digest
 from holotype.methods.stages import Moment, Needs, Pace, Rate, Stage, Views
 
 Now = dict[str, Tensor]
@@ -148,7 +149,11 @@ class Method(nn.Module):
     Config: ClassVar[type[Any]]
     revision: ClassVar[int] = 1
     """Raised whenever the method draws or computes otherwise than before with the same settings: results of different
-    revisions are results of different methods, and are never taken for each other."""
+    revisions are results of different methods, and are never taken for each other. A method outside this package
+    needs none: its source counts (`code_digest`)."""
+    code_digest: ClassVar[str] = ""
+    """Digest of the source of a method outside this package, found when the class is made; a run of other code is
+    another run."""
     scores_early: ClassVar[bool] = True
     """Whether `predict` means something before `finish`; False for a method that clusters at the end."""
     presets: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}
@@ -171,6 +176,7 @@ class Method(nn.Module):
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
+        cls.code_digest = source_digest(cls)
         for name in {"needs", "capturable"} & vars(cls).keys():
             raise InputError(
                 f"The method {cls.__name__} sets {name}, which each of its stages says now: write Stage({name}=...)."

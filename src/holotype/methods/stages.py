@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Needs = Literal["tokens", "images"]
-"""What a stage hands to the encoder: prepared tokens for `tail(inputs)`, or normalised images for `tail(trunk(images))`."""
+"""What a stage gives to the encoder: prepared tokens, or normalised images."""
 
 
 @dataclass(frozen=True)

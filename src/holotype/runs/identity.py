@@ -1,8 +1,8 @@
 """What decides the result of a run, and the hash that names it.
 
 Two runs of equal identity end with equal weights; everything else (where files lie, how often scores are taken, what a
-row is called) is left out. A changed algorithm has another identity too: a method counts its `revision`, and `ENGINE`
-counts those of the code that all methods share.
+row is called) is left out. A changed algorithm has another identity too: a method counts its `revision`, `ENGINE`
+counts those of the code that all methods share, and the source of a plug-in is a part of it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Identity:
     seed: int
     engine: int
     method: dict[str, Any]
-    """name, revision, settings."""
+    """name, revision, settings; of a method outside this package also code, the digest of its source."""
     data: dict[str, Any]
     """name, table (digest of paths, labels and known classes), k."""
     backbone: dict[str, Any]
@@ -96,6 +96,12 @@ class Identity:
         mine, theirs = flat(self.as_dict()), flat(other.as_dict())
         for key in mine | theirs:
             if mine.get(key) != theirs.get(key):
+                if key == "method.code":
+                    raise InputError(
+                        f"{where} holds a run of {self.method['name']} with other code: its source, or what it imports "
+                        "from beside it, has changed since; choose another folder with --out, or delete this one to "
+                        "start anew."
+                    )
                 raise InputError(
                     f"{where} holds a run with {key} = {theirs.get(key)!r}, not {mine.get(key)!r}; "
                     "choose another folder with --out, or delete this one to start anew."
@@ -122,11 +128,13 @@ def identify(experiment: Experiment, data: Data, backbone: Backbone, views: Cach
 
 
 def _method(experiment: Experiment) -> dict[str, Any]:
-    return {
+    kind = find_method(experiment.method_name)
+    told = {
         "name": experiment.method_name,
-        "revision": find_method(experiment.method_name).revision,
+        "revision": kind.revision,
         "settings": plain(_told(experiment.method)),
     }
+    return told | ({"code": kind.code_digest} if kind.code_digest else {})
 
 
 def _train(experiment: Experiment) -> dict[str, Any]:
