@@ -1,7 +1,6 @@
 """Small copies of the official layouts, three or four classes each, for the tests of the loaders."""
 
 import os
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -142,29 +141,6 @@ def binary(file: Path, seed: int, labels: list[tuple[int, ...]]) -> None:
     file.write_bytes(b"".join(records))
 
 
-def cifar10_python(root: Path) -> ClassSplit:
-    base = root / "cifar-10-batches-py"
-    batch(base / "batches.meta", {b"label_names": [name.encode() for name in CIFAR_CLASSES]})
-    for seed in range(5):
-        batch(base / f"data_batch_{seed + 1}", {b"data": cifar_pixels(seed), b"labels": [2, 0, 1]})
-    batch(base / "test_batch", {b"data": cifar_pixels(9), b"labels": [1, 1, 2]})
-    return ClassSplit(known=(0, 1), novel=(2,))
-
-
-def cifar100_python(root: Path) -> ClassSplit:
-    base = root / "cifar-100-python"
-    batch(base / "meta", {b"fine_label_names": [name.encode() for name in CIFAR_CLASSES]})
-    fine = {b"coarse_labels": [19, 7, 7], b"fine_labels": [2, 0, 1]}
-    batch(base / "train", {b"data": cifar_pixels(0), **fine})
-    batch(base / "test", {b"data": cifar_pixels(1), b"fine_labels": [1, 1, 2]})
-    return ClassSplit(known=(0, 1), novel=(2,))
-
-
-def batch(file: Path, content: dict) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(pickle.dumps(content, protocol=3))
-
-
 MINIATURES = {
     "cub": ("cub", cub),
     "scars": ("scars", scars),
@@ -174,9 +150,7 @@ MINIATURES = {
     "cifar100-200": ("cifar100-200", cifar100_200),
     "scars-8137": ("scars-8137", scars),
     "cifar10, binary": ("cifar10", cifar10_binary),
-    "cifar10, python": ("cifar10", cifar10_python),
     "cifar100, binary": ("cifar100", cifar100_binary),
-    "cifar100, python": ("cifar100", cifar100_python),
 }
 """Case -> benchmark, and the function that writes it and returns a split that fits it."""
 

@@ -1,7 +1,5 @@
-"""Images inside containers: which paths name one, their pixels, and that no pickle runs code."""
+"""Images inside containers: which paths name one, and their pixels."""
 
-import pickle
-import struct
 import threading
 from pathlib import Path
 
@@ -9,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holotype.data.containers import file_of, image_exists, read_cifar_pickle, split_container
+from holotype.data.containers import file_of, image_exists, split_container
 from holotype.data.decode import ImageProblem, read_image
 
 
@@ -41,11 +39,11 @@ def test_paths_that_are_no_containers(path: str) -> None:
 
 
 def test_only_files_of_a_known_kind_are_containers(tmp_path: Path) -> None:
-    names = ("x.npz", "data_batch_1", "test_batch", "train", "train.bin", "notes.txt", "photo", "roll")
+    names = ("x.npz", "data_batch_1", "train", "train.bin", "notes.txt", "photo", "roll")
     for name in names:
         (tmp_path / name).write_bytes(b"x")
     split = [name for name in names if split_container(f"{tmp_path / name}#3") == (str(tmp_path / name), 3)]
-    assert split == ["x.npz", "data_batch_1", "test_batch", "train", "train.bin"]
+    assert split == ["x.npz", "train.bin"]
     assert not image_exists(f"{tmp_path}/roll#3")
 
 
@@ -112,99 +110,6 @@ def test_cifar_binary(name: str, header: int, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"".join(records)[:-1])
     with pytest.raises(ImageProblem, match="cut off"):
         read(f"{tmp_path}/{name}#0")
-
-
-def python2_pickle(images: np.ndarray, labels: list[int]) -> bytes:
-    """The opcodes that Python 2 wrote for CIFAR: byte strings, and arrays through numpy.core.multiarray."""
-
-    def text(value: bytes) -> bytes:
-        return b"U" + bytes([len(value)]) + value  # SHORT_BINSTRING
-
-    raw = images.transpose(0, 3, 1, 2).tobytes()
-    number = b"".join(b"K" + bytes([c]) for c in labels)
-    shape = b"K" + bytes([len(images)]) + b"M\x00\x0c\x86"  # (n, 3072)
-    dtype = b"cnumpy\ndtype\n" + text(b"u1") + b"K\x00K\x01\x87R" + b"(K\x03" + text(b"|") + b"NNN"
-    dtype += b"J\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
-    array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + text(b"b") + b"\x87R"
-    array += b"(K\x01" + shape + dtype + b"\x89T" + struct.pack("<i", len(raw)) + raw + b"tb"
-    items = (
-        text(b"data") + array + text(b"labels") + b"](" + number + b"e" + text(b"batch_label") + text(b"x")
-    )
-    return b"\x80\x02}(" + items + b"u."
-
-
-def test_cifar_pickles_of_python_2_and_3(tmp_path: Path) -> None:
-    images = np.random.default_rng(3).integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)
-    flat = images.transpose(0, 3, 1, 2).reshape(4, 3072)
-    (tmp_path / "data_batch_1").write_bytes(python2_pickle(images, [3, 1, 4, 1]))
-    (tmp_path / "data_batch_2").write_bytes(
-        pickle.dumps({b"data": flat, b"labels": [3, 1, 4, 1]}, protocol=3)
-    )
-    for name in ("data_batch_1", "data_batch_2"):
-        content = read_cifar_pickle(tmp_path / name)
-        assert content["labels"] == [3, 1, 4, 1]
-        assert np.array_equal(content["data"], flat)
-        assert np.array_equal(read(f"{tmp_path}/{name}#2"), images[2])
-    # that the hand-written opcodes are what NumPy itself would read
-    theirs = pickle.loads(python2_pickle(images, [3, 1, 4, 1]), encoding="bytes")
-    assert np.array_equal(theirs[b"data"], flat)
-
-
-class Calls:
-    """Pickles as a call of `function` with `arguments`."""
-
-    def __init__(self, function: object, *arguments: object) -> None:
-        self.call = (function, arguments)
-
-    def __reduce__(self) -> tuple:
-        return self.call
-
-
-def hostile(mark: Path) -> dict[str, bytes]:
-    """Pickles that would create the file `mark` if anything in them ran."""
-    import os
-
-    code = f"open({str(mark)!r}, 'w')"
-    touch = f"touch {mark}".encode()
-    inner = f"import os; os.system('touch {mark}')"
-    return {
-        "os.system": pickle.dumps({b"data": Calls(os.system, f"touch {mark}")}),
-        "posix": b"cposix\nsystem\n(S'" + touch + b"'\ntR.",
-        "eval": pickle.dumps({b"data": Calls(eval, code)}),
-        "builtins exec, text protocol": b'c__builtin__\nexec\n(S"' + inner.encode() + b'"\ntR.',
-        "getattr": pickle.dumps(Calls(getattr, Calls(__import__, "os"), "system")),
-        "dotted name": b"\x80\x04\x8c\x05numpy\x8c\x0fndarray.tofile\x93.",
-        "dotted gadget": b"\x80\x04\x8c\x05numpy\x8c\x0ef2py.os.system\x93.",
-        "numpy gadget": b'cnumpy.testing._private.utils\nrunstring\n(S"' + inner.encode() + b'"\n}tR.',
-        "numpy load": b"cnumpy\nload\n(S'x'\ntR.",
-        "inst opcode": b"(S'" + touch + b"'\nios\nsystem\n.",
-        "object array": pickle.dumps({b"data": np.array([Calls(eval, code)], dtype=object)}, protocol=3),
-        "state for a class": b"cnumpy\nndarray\n}(S'x'\nK\x01ub.",
-        "persistent id": b"Pabc\n.",
-        "extension": b"\x82\x01.",
-        "no dictionary": pickle.dumps([1, 2]),
-        "empty": b"",
-        "cut off": python2_pickle(np.zeros((2, 32, 32, 3), np.uint8), [0, 1])[:-40],
-        "wrong size": python2_pickle(np.zeros((2, 32, 32, 3), np.uint8), [0, 1]).replace(
-            b"M\x00\x0c", b"M\x01\x0c"
-        ),
-    }
-
-
-@pytest.mark.parametrize("case", sorted(hostile(Path("x"))))
-def test_hostile_pickles_are_refused(case: str, tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    (tmp_path / "data_batch_1").write_bytes(hostile(mark)[case])
-    with pytest.raises(ImageProblem, match="data_batch_1"):
-        read(f"{tmp_path}/data_batch_1#0")
-    assert not mark.exists()
-
-
-@pytest.mark.parametrize("case", ["os.system", "posix", "eval", "inst opcode", "object array"])
-def test_the_hostile_pickles_would_bite(case: str, tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    pickle.loads(hostile(mark)[case])
-    assert mark.exists()
 
 
 def test_containers_from_several_threads(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import ast
 import csv
 import io
 import os
-import pickle
 import sys
 import zipfile
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 
 from holotype.categories.edits import Edit, append_edits, read_log, to_csv
-from holotype.data.containers import ContainerProblem, read_array, read_cifar_pickle
+from holotype.data.containers import ContainerProblem, read_array
 from holotype.data.decode import ImageProblem, read_image
 from holotype.data.sources import from_folder, load_table
 from holotype.data.walk import walk
@@ -87,13 +86,6 @@ def test_an_archive_of_arrays_is_not_unpickled(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.array([Runs(tmp_path / "owned")], dtype=object), allow_pickle=True)
     with pytest.raises(ContainerProblem):
         read_array(str(tmp_path / "a.npz"), 0)
-    assert not (tmp_path / "owned").exists()
-
-
-def test_a_cifar_batch_runs_nothing(tmp_path: Path) -> None:
-    (tmp_path / "data_batch_1").write_bytes(pickle.dumps({"data": Runs(tmp_path / "owned")}))
-    with pytest.raises(ContainerProblem, match="it asks for"):
-        read_cifar_pickle(tmp_path / "data_batch_1")
     assert not (tmp_path / "owned").exists()
 
 

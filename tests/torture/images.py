@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 import random
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -74,11 +73,9 @@ def _containers() -> dict[str, bytes]:
     noise, packed = np.random.default_rng(1), io.BytesIO()
     np.savez_compressed(packed, x=noise.integers(0, 255, (3, 20, 30, 3), dtype=np.uint8))
     records = noise.integers(0, 255, (3, 3074), dtype=np.uint8)
-    batch = {b"data": records[:, 2:].copy(), b"labels": [1, 2, 3]}
     return {
         "pack.npz": packed.getvalue(),
         "train.bin": records.tobytes(),
-        "data_batch_1": pickle.dumps(batch, protocol=2),
     }
 
 

@@ -1,20 +1,12 @@
-"""Images inside a larger file, written "file#index": CIFAR's two archives and .npz arrays.
-
-CIFAR's Python archive is a pickle, and a pickle can run any code. Ours is read by an unpickler that
-knows three names, and hands out stand-ins for them, so that not even NumPy's own code sees the bytes
-before they were checked.
-"""
+"""Images inside a larger file, written "file#index": CIFAR's binary archive and .npz arrays."""
 
 from __future__ import annotations
 
 import os
-import pickle
-import re
 import zipfile
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,10 +16,6 @@ from holotype.data.stores import stamp_of
 
 CIFAR_PIXELS = 3 * 32 * 32
 CONTAINER_ENDINGS = (".npz", ".bin")
-CIFAR_BATCH = re.compile(r"data_batch_\d+|test_batch|train|test")
-"""Files of CIFAR's Python archive, which have no ending."""
-
-
 LARGE, MOST_PACKED = 500_000_000, 50
 """Bytes from which on an archive is looked at more closely, and how many of them may come from one packed byte."""
 
@@ -44,9 +32,7 @@ def split_index(path: str) -> tuple[str, int] | None:
     file, mark, index = path.rpartition("#")
     if not mark or not (index.isascii() and index.isdigit()):
         return None
-    name = os.path.basename(file).lower()
-    is_container = name.endswith(CONTAINER_ENDINGS) or CIFAR_BATCH.fullmatch(name)
-    return (file, int(index)) if is_container else None
+    return (file, int(index)) if file.lower().endswith(CONTAINER_ENDINGS) else None
 
 
 def split_container(path: str) -> tuple[str, int] | None:
@@ -85,7 +71,7 @@ def read_array(file: str, index: int) -> np.ndarray:
     if file.lower().endswith(".bin"):
         return _read_binary(file, index, stat.st_size)
     with _lock:  # threads ask for neighbouring images: one of them reads the file for all
-        images = _whole(file, stat.st_mtime_ns, stat.st_size)
+        images = _read_npz(file, stat.st_mtime_ns, stat.st_size)
     if index >= len(images):
         raise ContainerProblem(f"{file} holds {len(images)} images, so there is no image {index}.")
     return images[index]
@@ -95,17 +81,11 @@ _lock = Lock()
 
 
 @lru_cache(maxsize=2)
-def _whole(file: str, mtime: int, size: int) -> np.ndarray:
-    """(N, H, W[, 3]) uint8: all images of an .npz or of a CIFAR pickle.
+def _read_npz(file: str, mtime: int, size: int) -> np.ndarray:
+    """(N, H, W[, 3]) uint8: all images of an .npz.
 
     mtime and size are there for the cache: a file that changed is read again.
     """
-    if file.lower().endswith(".npz"):
-        return _read_npz(file)
-    return cifar_images(read_cifar_pickle(Path(file)), file)
-
-
-def _read_npz(file: str) -> np.ndarray:
     try:
         with zipfile.ZipFile(file) as packed:
             part = packed.getinfo("x.npy")
@@ -153,84 +133,3 @@ def _read_binary(file: str, index: int, size: int) -> np.ndarray:
 def _planes_to_image(pixels: np.ndarray) -> np.ndarray:
     """(..., 3072) red, green and blue planes -> (..., 32, 32, 3)."""
     return np.moveaxis(pixels.reshape(*pixels.shape[:-1], 3, 32, 32), -3, -1)
-
-
-def cifar_images(content: dict[str, Any], file: str) -> np.ndarray:
-    """(N, 32, 32, 3) uint8 from what read_cifar_pickle returned."""
-    data = content.get("data")
-    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape[1:] != (CIFAR_PIXELS,):
-        raise ContainerProblem(f"{file} is not a CIFAR batch: it holds no (N, 3072) uint8 array `data`.")
-    return _planes_to_image(data)
-
-
-def read_cifar_pickle(file: Path) -> dict[str, Any]:
-    """The dictionary in a file of CIFAR's Python archive: str keys, arrays, lists of int or str."""
-    try:
-        with file.open("rb") as stream:
-            content = _CifarUnpickler(stream, encoding="bytes").load()
-    except Exception as error:  # a hostile or broken pickle may fail in any way
-        raise ContainerProblem(f"{file} was refused: it is not a plain CIFAR pickle ({error}).") from error
-    if not isinstance(content, dict):
-        raise ContainerProblem(f"{file} is not a CIFAR batch: it holds no dictionary.")
-    return {_plain(key): _plain(value) for key, value in content.items()}
-
-
-def _plain(value: Any) -> Any:
-    """Stand-ins -> arrays, bytes (strings of Python 2) -> str."""
-    if isinstance(value, _Array):
-        return value.array
-    if isinstance(value, bytes):
-        return value.decode("latin1")
-    return [_plain(v) for v in value] if isinstance(value, list) else value
-
-
-class _Name:
-    """Stand-in for numpy.ndarray, which such pickles only mention by name."""
-
-    def __setstate__(self, state: object) -> None:
-        raise pickle.UnpicklingError("state for a class")
-
-
-class _Dtype:
-    """Stand-in for numpy.dtype; admits bytes and integers."""
-
-    allowed: ClassVar[frozenset[str]] = frozenset({"u1", "i4", "i8"})
-
-    def __init__(self, code: bytes | str, *_: object) -> None:
-        self.code = code.decode("ascii") if isinstance(code, bytes) else code
-        if self.code not in self.allowed:
-            raise pickle.UnpicklingError(f"array of type {self.code!r}")
-
-    def __setstate__(self, state: tuple) -> None:
-        if state[1] not in ("|", "<", b"|", b"<"):
-            raise pickle.UnpicklingError("array of a foreign byte order")
-
-
-class _Array:
-    """Stand-in for numpy's _reconstruct; keeps the array once its state was checked."""
-
-    def __init__(self, *_: object) -> None:
-        self.array = np.empty(0, dtype=np.uint8)
-
-    def __setstate__(self, state: tuple) -> None:
-        _, shape, dtype, column_major, raw = state
-        if not isinstance(dtype, _Dtype) or not isinstance(raw, bytes):
-            raise pickle.UnpicklingError("array without plain bytes")
-        flat = np.frombuffer(raw, dtype="<" + dtype.code)
-        self.array = flat.reshape(shape, order="F" if column_major else "C")
-
-
-class _CifarUnpickler(pickle.Unpickler):
-    """Knows the names in CIFAR's files and no other."""
-
-    names: ClassVar[dict[tuple[str, str], type]] = {
-        ("numpy.core.multiarray", "_reconstruct"): _Array,
-        ("numpy._core.multiarray", "_reconstruct"): _Array,  # its name since NumPy 2
-        ("numpy", "ndarray"): _Name,
-        ("numpy", "dtype"): _Dtype,
-    }
-
-    def find_class(self, module: str, name: str) -> type:
-        if (module, name) not in self.names:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-        return self.names[module, name]
