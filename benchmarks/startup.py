@@ -19,9 +19,7 @@ from pathlib import Path
 
 CHILD = """
 import os, sys, time
-from holotype.machine.imports import importing
-with importing():  # as the command line does
-    from holotype.training import step
+from holotype.training import step
 def first(self, drawn):
     busy = os.times()
     print(f"FIRST {time.time() - float(os.environ['STARTED']):.3f} {busy.user + busy.system:.3f}", flush=True)

@@ -136,4 +136,4 @@ def test_a_console_that_is_not_utf8_is_no_error() -> None:
         check=False,
         env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"Grosse x ?\n", b"")
+    assert (done.returncode, done.stdout, done.stderr) == (0, rb"Gr\xf6\xdfe \xd7 \u9ce5" + b"\n", b"")

@@ -74,7 +74,8 @@ def main(words: Sequence[str] | None = None) -> int:
     asked = {flag for flag in FLAGS if flag in map(_dashed, words)}
     words = [word for word in words if _dashed(word) not in asked]
     quiet, no_color = "--quiet" in asked, "--no-color" in asked
-    with lasting_streams() as out, plain_characters(), habits(quiet=quiet, no_color=no_color):
+    plain_characters()
+    with lasting_streams() as out, habits(quiet=quiet, no_color=no_color):
         if quiet and "--verbose" in asked:
             return _say("--quiet and --verbose contradict each other; leave out one.", BAD_INPUT)
         code = _run(words, asked)
@@ -134,15 +135,13 @@ def _dispatch(words: list[str], asked: set[str]) -> int:
         hint = f"did you mean {close[0]}?" if close else "holotype --help lists those there are."
         raise InputError(f"There is no command {name!r}; {hint}")
     from holotype.cli.words import allows_code, messages
-    from holotype.machine.imports import importing
     from holotype.machine.named_code import allowing_code
 
     try:
         os.getcwd()
     except FileNotFoundError as error:
         raise InputError("The folder that you are in was deleted; change to one that is there.") from error
-    with importing():
-        module = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}")
+    module = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}")
     levels = {"--quiet": logging.WARNING, "--verbose": logging.DEBUG}
     level = next((levels[flag] for flag in levels if flag in asked), logging.INFO)
     with messages(level), allowing_code(allows_code(words)):

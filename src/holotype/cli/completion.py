@@ -19,11 +19,7 @@ HOW = {
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    from holotype.machine.imports import importing
-
-    with importing():
-        entries = read_entries()
-    say(SCRIPTS[given.shell](entries))
+    say(SCRIPTS[given.shell](read_entries()))
     return 0
 
 

@@ -11,10 +11,8 @@ from holotype.cli.words import Parser, say, say_json
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     from holotype.cli import DONE, NOT_WELL
-    from holotype.machine.imports import importing
+    from holotype.discovery.checkup import examine
 
-    with importing():
-        from holotype.discovery.checkup import examine
     facts = examine(paths=given.paths)
     if given.json:
         say_json(facts)

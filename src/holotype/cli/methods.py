@@ -23,10 +23,8 @@ BELOW = (
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    from holotype.machine.imports import importing
+    from holotype.runs.cards import about
 
-    with importing():
-        from holotype.runs.cards import about
     say(listing() if given.name is None else card_text(about(given.name)))
     return 0
 

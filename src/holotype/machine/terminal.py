@@ -3,10 +3,8 @@ in characters that the console has."""
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import sys
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,14 +13,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Place = Literal["terminal", "notebook", "pipe"]
-REPLACES = "holotype.plain"
-"""Name under which Python finds `_plain`."""
-PLAIN = {
-    "–": "-", "—": "-", "−": "-", "━": "-", "‘": "'", "’": "'", "“": '"', "”": '"', "«": '"', "»": '"',
-    "×": "x", "·": ".", "•": "*", "→": "->", "←": "<-", "≤": "<=", "≥": ">=", "≈": "~", "±": "+-",
-    "°": " deg", "µ": "u", "ß": "ss", "æ": "ae", "Æ": "AE", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L",
-}  # fmt: skip
-"""What Unicode itself does not take apart."""
 
 
 @dataclass
@@ -75,42 +65,8 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-# -- characters that a console does not have ----------------------------------------------------------
-
-
-@contextlib.contextmanager
-def plain_characters() -> Iterator[None]:
-    """What stdout and stderr cannot encode is written in plain letters instead of ending the command."""
-    codecs.register_error(REPLACES, _plain)
-    changed = []
-    for stream in (sys.stdout, sys.stderr):
-        before = getattr(stream, "errors", None)
-        # surrogateescape gives the bytes of odd file names back, and whoever chose another handler meant it
-        if before in ("strict", "backslashreplace") and hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors=REPLACES)
-            changed.append((stream, before))
-    try:
-        yield
-    finally:
-        for stream, before in changed:
-            _restore(stream, before)
-
-
-def _restore(stream: Any, errors: str) -> None:
-    with contextlib.suppress(ValueError, OSError):  # closed meanwhile, or its reader is gone
-        stream.reconfigure(errors=errors)
-
-
-def _plain(error: UnicodeError) -> tuple[str, int]:
-    """The handler: each character as the letters it is made of, else as a question mark."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    wrong = error.object[error.start : error.end]
-    return "".join(_letters(character) for character in wrong), error.end
-
-
-def _letters(character: str) -> str:
-    if character in PLAIN:
-        return PLAIN[character]
-    apart = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
-    return apart.strip() or (" " if character.isspace() else "?")
+def plain_characters() -> None:
+    """Write characters that stdout cannot encode as escapes, as stderr does, instead of ending the command."""
+    # surrogateescape gives the bytes of odd file names back, and whoever chose another handler meant it
+    if getattr(sys.stdout, "errors", None) == "strict" and hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")

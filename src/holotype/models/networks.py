@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import pickle
 import re
+import warnings
 import zipfile
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +17,6 @@ import torch
 from torch import nn
 
 from holotype.errors import InputError
-from holotype.machine.imports import importing
 from holotype.models.config import RGB
 from holotype.models.hub_client import asking_hub, brief, why_not_fetched
 from holotype.models.licences import has_strings
@@ -35,10 +35,12 @@ KEPT_AS = (
 
 def import_timm() -> ModuleType:
     """timm, which takes seconds to import."""
-    with importing():
-        from holotype.machine import torchvision_cure as _torchvision
+    from holotype.machine import torchvision_cure as _torchvision
 
-        _torchvision.cure()  # timm imports torchvision
+    _torchvision.cure()  # timm imports torchvision
+    with warnings.catch_warnings():
+        # tqdm's remark in a notebook without ipywidgets; none of its bars is shown
+        warnings.filterwarnings("ignore", message="IProgress not found")
         import timm
 
     return timm
