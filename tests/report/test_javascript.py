@@ -233,6 +233,8 @@ TEXTS = {
     "quotes within a cell": f'{HEAD}\nr,t,rename,,a,"b"c"d"\nr,t,rename,,a,e"f"\nr,t,rename,,a,""g\n',
     "cells that guard themselves": f"{HEAD}\nr,t,rename,,a,'=b\nr,t,rename,,a,'b\nr,t,rename,,a,''b\n",
     "an action unheard of": f"{HEAD}\nr,t,toString,,a,b\n",
+    "a cell that is unheard of": f"{HEAD}\nr,t,rename,,a,Owl, snowy\n",
+    "an empty cell more": f"{HEAD}\nr,t,rename,,a,Owl,\n",
     "a column is missing": "run_id,time,action,image,category\nr,t,reject,,a\n",
     "nothing": "",
     "no edits": HEAD + "\n",

@@ -171,9 +171,7 @@ def test_lines_that_are_not_ours_are_dropped(tmp_path):
     metrics.append(kind="epoch", counter=1)
     whole = metrics.path.read_bytes()
     with metrics.path.open("ab") as file:
-        file.write(
-            b'5\n[1]\nnull\n{"counter": "two"}\n{"counter": null}\n\xff\xfe\n' + b"[" * 100_000 + b"\n"
-        )
+        file.write(b'5\n[1]\nnull\n{"counter": "two"}\n{"counter": null}\n\xff\xfe\n[\n')
     metrics.rewind(6)
     assert metrics.path.read_bytes() == whole
 

@@ -104,14 +104,13 @@ def invariants(name: str, world: World) -> Iterator[str]:
 
 def on_disk(edits: list[Edit], found: Discovery, folder: Path) -> Iterator[str]:
     """Edits and discovery are the same after they were written and read."""
-    from holotype.categories.edits import log_text, read_edits, read_log, to_csv
+    from holotype.categories.edits import read_edits, to_csv
     from holotype.categories.found import Discovery
 
     file = folder / "edits.csv"
-    for write, read in ((to_csv, lambda: read_edits(file)), (log_text, lambda: read_log(folder))):
-        file.write_text(write(edits), encoding="utf-8", newline="")
-        if read() != edits:
-            yield "the file does not hold what was written to it"
+    file.write_text(to_csv(edits), encoding="utf-8", newline="")
+    if read_edits(file) != edits:
+        yield "the file does not hold what was written to it"
     found.save(folder / "saved")
     if told(Discovery.load(folder / "saved")) != told(found):
         yield "what is loaded is not what was saved"

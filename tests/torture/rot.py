@@ -26,8 +26,9 @@ WORDS = (
     "config.yaml",
     "metrics.jsonl",
     "changes.csv",
+    "edits.csv",
 )
-"""Files that are written for people and that nothing is computed from."""
+"""Files for people: nothing is computed from them, or, as edits.csv, people write them too."""
 
 
 def _bits(world: World, seed: int) -> Iterator[Case]:

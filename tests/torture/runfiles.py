@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +37,7 @@ RENAMED = {
     **{("edited", command): "run" for command in ON_DISCOVERIES},
 }
 """Where a kept folder has to lie for a command to find it, if not under its own name."""
-ODD = ("a folder", "a pipe", "a link to itself", "a device", "nothing")
+ODD = ("a folder", "a link to itself", "nothing")
 """What may lie where a file should."""
 
 
@@ -143,10 +142,8 @@ def replace(path: Path, what: str) -> None:
     path.unlink()
     if what == "a folder":
         path.mkdir()
-    elif what == "a pipe":
-        os.mkfifo(path)
     elif what != "nothing":
-        path.symlink_to(path.name if what == "a link to itself" else "/dev/zero")
+        path.symlink_to(path.name)
 
 
 READ = Campaign(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,18 +20,14 @@ from pathlib import Path
 from holotype.data.columns import bare, csv_text, guarded
 from holotype.errors import InputError
 from holotype.machine.files import write_text
-from holotype.machine.json_text import parsed
 from holotype.machine.locks import waiting_for
-from holotype.machine.regular import read_bytes
 
 LOG = "edits.csv"
 """The log in a run folder. Lines are added and never changed."""
 FORMAT = 1
 """Raised when a column changes its meaning. It stands in a column of its own; a file without it is of format 1."""
-CHECK = "check"
-"""The last column of the log, the digest of the line: what people said is not to change by itself. Files that people
-write or a report exports have none, and neither has the log of an older version."""
 COLUMNS = ("run_id", "time", "action", "image", "category", "value")
+SURPLUS = "more cells than columns"
 ACTIONS = ("rename", "merge", "move", "reject", "confirm")
 BLANK_ENDS = re.compile(r"\A[\s\ufeff]+|[\s\ufeff]+\Z")
 """Not str.strip, since the report must strip the same signs, and JavaScript has its own idea of a space."""
@@ -63,11 +60,7 @@ class Edit:
 
 def read_edits(path: Path | str) -> list[Edit]:
     """The edits in a CSV file, in its order; a spreadsheet may have saved it with semicolons and a BOM."""
-    return _read(Path(path), own=False)
-
-
-def _read(path: Path, *, own: bool) -> list[Edit]:
-    """own: of a log, which has no columns but ours; one that has lost a line to its first one has."""
+    path = Path(path)
     if not path.is_file():
         raise InputError(f"{path} is not a file; export edits.csv from the report and name that file.")
     try:
@@ -75,18 +68,12 @@ def _read(path: Path, *, own: bool) -> list[Edit]:
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text; save it as CSV UTF-8.") from error
     head = text.split("\n", 1)[0]
-    rows = csv.DictReader(
-        io.StringIO(text, newline=""), delimiter=";" if head.count(";") > head.count(",") else ","
-    )
+    delimiter = ";" if head.count(";") > head.count(",") else ","
+    rows = csv.DictReader(io.StringIO(text, newline=""), restkey=SURPLUS, delimiter=delimiter)
     missing = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
     if missing:
         raise InputError(
             f"{path} has no column {missing[0]!r}; an edits file has the columns {', '.join(COLUMNS)}."
-        )
-    odd = sorted({*(rows.fieldnames or ())} - {*COLUMNS, "format", CHECK})
-    if own and odd:
-        raise InputError(
-            f"{path}, line 1, cannot be read (a column {odd[0]!r}); restore the file from a copy."
         )
     try:
         return [_edit(row, path, rows.line_num) for row in rows if any(row.get(name) for name in COLUMNS)]
@@ -95,6 +82,10 @@ def _read(path: Path, *, own: bool) -> list[Edit]:
 
 
 def _edit(row: dict[str, str | None], path: Path, line: int) -> Edit:
+    if any(row.get(SURPLUS) or ()):
+        raise InputError(
+            f"{path}, line {line}, has more cells than columns; put a text with a comma in quotation marks."
+        )
     version = stripped(row.get("format") or "")
     if version not in ("", str(FORMAT)):
         raise InputError(
@@ -105,11 +96,6 @@ def _edit(row: dict[str, str | None], path: Path, line: int) -> Edit:
     if edit.action not in ACTIONS:
         raise InputError(
             f"{path}, line {line}: there is no action {edit.action!r}; the actions are {', '.join(ACTIONS)}."
-        )
-    if (row.get(CHECK) or edit.digest) != edit.digest:
-        raise InputError(
-            f"{path}, line {line}, cannot be read (it does not match its checksum: something has changed it since it "
-            f"was written); restore the file from a copy, or put the line right and empty its column {CHECK}."
         )
     return edit
 
@@ -125,18 +111,12 @@ def to_csv(edits: Iterable[Edit]) -> str:
     return csv_text(rows + [[*map(guarded, astuple(edit)), str(FORMAT)] for edit in edits])
 
 
-def log_text(edits: Iterable[Edit]) -> str:
-    """The same for the log of a run folder, each line with its checksum."""
-    rows = [[*COLUMNS, "format", CHECK]]
-    return csv_text(rows + [[*map(guarded, astuple(edit)), str(FORMAT), edit.digest] for edit in edits])
-
-
 # -- the log of a run folder ------------------------------------------------------------------------------
 
 
 def read_log(folder: Path) -> list[Edit]:
     """The edits that a run folder has accepted so far, oldest first."""
-    return _read(folder / LOG, own=True) if (folder / LOG).is_file() else []
+    return read_edits(folder / LOG) if (folder / LOG).is_file() else []
 
 
 def append_edits(folder: Path, edits: Sequence[Edit]) -> list[Edit]:
@@ -145,7 +125,7 @@ def append_edits(folder: Path, edits: Sequence[Edit]) -> list[Edit]:
     with log_locked(folder):
         log = read_log(folder)
         if new := not_held(log, edits):
-            write_text(folder / LOG, log_text([*log, *new]))
+            write_text(folder / LOG, to_csv([*log, *new]))
     return new
 
 
@@ -179,7 +159,7 @@ def log_locked(folder: Path) -> Iterator[None]:
 def run_ids(folder: Path) -> list[str]:
     """Of the discovery in a folder, then of its earlier rounds; empty where there is none that can be read."""
     try:
-        content = parsed(read_bytes(folder / "discovery.json"))
+        content = json.loads((folder / "discovery.json").read_bytes())
         return [content["run_id"], *content["facts"].get("earlier_runs", [])]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []

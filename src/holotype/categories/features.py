@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from holotype.machine.files import write_bytes
-from holotype.machine.regular import check_file
 
 FEATURES = "features.npy"
 """(N, D) float16 of every image after training; NaN for those that cannot be read."""
@@ -38,7 +37,6 @@ def read_features(folder: Path, n: int) -> np.ndarray | None:
 def whole_features(file: Path) -> np.ndarray | None:
     """What the file holds; None where there is none, or it was damaged, which is said."""
     try:
-        check_file(file)
         features: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
         whole = _is_whole(file, features)
     except FileNotFoundError:

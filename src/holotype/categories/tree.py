@@ -26,7 +26,6 @@ from holotype.categories.relations import CHUNK, finite_rows, unit
 from holotype.categories.standing import CONFIRMED, MOVED
 from holotype.errors import InputError
 from holotype.machine.files import write_text
-from holotype.machine.json_text import parsed
 from holotype.machine.plain import NotPlain, as_plain, from_plain
 
 FILE = "tree.json"
@@ -100,7 +99,7 @@ def read_tree(folder: Path) -> Tree | None:
     if not file.is_file():
         return None
     try:
-        content: Any = parsed(file.read_text(encoding="utf-8"))
+        content: Any = json.loads(file.read_text(encoding="utf-8"))
         if content.pop("format") == FORMAT:
             return from_plain(Tree, content)
     except (OSError, ValueError, KeyError, AttributeError, NotPlain):

@@ -9,6 +9,7 @@ COCO          {"images": [{"id": ..., "file_name": ...}], "annotations": [{"imag
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holotype.errors import InputError
-from holotype.machine.json_text import parsed
 from holotype.machine.meant import meant_path
 
 OURS = "categories found by Holotype"
@@ -106,7 +106,7 @@ def _read(file: Path) -> Any:
     if not file.is_file():
         raise InputError(f"The file {file} of boxes does not exist{meant_path(file)}; check its name.")
     try:
-        return parsed(file.read_text(encoding="utf-8-sig"))
+        return json.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise InputError(f"{file} is not readable JSON ({str(error)[:100]}); export it again.") from error
 

@@ -22,7 +22,6 @@ from holotype.data.boxes import split_box
 from holotype.data.paths import Paths, relative
 from holotype.errors import InputError
 from holotype.machine.files import beside
-from holotype.machine.regular import check_file
 
 PLAN = "plan.parquet"
 LARGEST = 4096
@@ -82,7 +81,6 @@ def is_plan(file: Path, planned: Planned, root: str, each: int) -> bool:
 
     counted, sizes = _Counted(root), []
     try:
-        check_file(file)
         with pq.ParquetFile(file, page_checksum_verification=True) as opened:
             for number in range(opened.num_row_groups):
                 some = opened.read_row_group(number).column("path").to_pylist()
@@ -98,7 +96,6 @@ def read_slice(file: Path, number: int) -> list[str]:
     import pyarrow as pa
 
     try:
-        check_file(file)
         stat = os.stat(file)
         opened = _opened(str(file), stat.st_mtime_ns, stat.st_size)
         paths: list[str] = opened.read_row_group(number).column("path").to_pylist()

@@ -26,7 +26,6 @@ from holotype.data.views import Crops
 from holotype.errors import InputError
 from holotype.machine.device import processors
 from holotype.machine.files import write_beside
-from holotype.machine.json_text import parsed
 from holotype.machine.memory import Level
 
 CROP_SHARE = 0.875
@@ -259,6 +258,6 @@ def _sparse(text: np.ndarray) -> str:
 def _dense(text: str, n: int) -> np.ndarray:
     """The inverse of `_sparse` for n rows."""
     result = np.full(n, "", dtype=object)
-    for row, entry in parsed(text).items():
+    for row, entry in json.loads(text).items():
         result[int(row)] = entry
     return result

@@ -21,7 +21,6 @@ from holotype.data.columns import is_utf8, read_columns
 from holotype.data.paths import relative
 from holotype.errors import InputError
 from holotype.machine.files import write_beside, write_text
-from holotype.machine.json_text import parsed
 
 if TYPE_CHECKING:  # pandas takes half a second to import, and most commands never need a frame
     import pandas as pd
@@ -254,7 +253,7 @@ def _read_meta(file: Path) -> dict[str, Any]:
     if stored is None:
         return {}
     try:
-        meta = parsed(stored)
+        meta = json.loads(stored)
         return {key: meta[key] for key in ("known", "name", "root")}
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"What {file} says of its classes cannot be read; save it again.") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,6 @@ from typing import Literal
 
 from holotype.data.columns import is_utf8
 from holotype.data.kinds import IMAGE_EXTENSIONS, what_to_install
-from holotype.machine.json_text import parsed
 
 SORTED = ".holotype-folders.json"
 """In a folder that `holotype write --folders` made: which file was made of which image."""
@@ -162,7 +162,7 @@ def is_own(folder: str, names: Sequence[str]) -> bool:
     for name in names:
         if name in OWN:
             try:
-                content = parsed(Path(folder, name).read_bytes())
+                content = json.loads(Path(folder, name).read_bytes())
             except (OSError, ValueError):
                 continue
             if isinstance(content, dict) and OWN[name] in content:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from holotype.errors import InputError
-from holotype.machine.json_text import parsed
 from holotype.machine.sealed_table import OURS, write_table
 
 KIND = "sample"
@@ -48,7 +47,7 @@ def sample_facts(file: Path) -> dict[str, Any] | None:
     import pyarrow.parquet as pq
 
     try:
-        told = parsed((pq.read_schema(file).metadata or {}).get(OURS, b"{}"))
+        told = json.loads((pq.read_schema(file).metadata or {}).get(OURS, b"{}"))
     except (OSError, ValueError, pa.ArrowException):
         return None
     found = told.get(KIND) if isinstance(told, dict) else None

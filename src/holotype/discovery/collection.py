@@ -16,7 +16,6 @@ from holotype.data.paths import relative
 from holotype.data.stamps import stamps
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.json_text import parsed
 from holotype.machine.sealed_table import read_table, write_table
 
 FILE = "collection.parquet"
@@ -89,7 +88,7 @@ def read_collection(folder: Path) -> Collection | None:
         return None
     try:
         table = read_table(file)
-        told = parsed((table.schema.metadata or {})[META_KEY])
+        told = json.loads((table.schema.metadata or {})[META_KEY])
         rows = zip(*(table[name].to_pylist() for name in COLUMNS), strict=True) if table.num_rows else ()
         return Collection(str(told["root"]), {path: Seen(*rest) for path, *rest in rows}, dict(told["means"]))
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -5,13 +5,12 @@ Older versions wrote them bare, without version and checksum.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holotype.machine.json_text import parsed
 from holotype.machine.plain import NotPlain, from_value
-from holotype.machine.regular import read_bytes
 from holotype.machine.sealed import Form
 
 GIVEN = Form(2, "restore it from a copy, or run holotype discover with another --out")
@@ -36,7 +35,7 @@ def read_given(path: Path, kind: type[T]) -> T:
 def _bare(path: Path) -> Any:
     """What an older version wrote; None where the file says its version, or cannot be read."""
     try:
-        content = parsed(read_bytes(path))
+        content = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
     told = isinstance(content, dict) and isinstance(content.get("format"), int)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.categories.edits import LOG, Edit, log_text, read_log
+from holotype.categories.edits import LOG, Edit, read_log, to_csv
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Category, Discovery
 from holotype.data.addresses import is_address
@@ -80,7 +80,7 @@ def follow(folder: Path, rounds: Sequence[Path], root: str, where: Moves) -> Non
                 _elsewhere(edit, where.file(edit.image, root)) if edit.image in known else edit
                 for edit in read_log(folder)
             ]
-            write_text(part / LOG, log_text(edits))
+            write_text(part / LOG, to_csv(edits))
         write_given(part / EARLIER, _with_moves(read_earlier(folder), where.moves))
     settle(folder)
 

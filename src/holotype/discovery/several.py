@@ -30,7 +30,6 @@ from holotype.discovery.rounds import begun_rounds, round_folder
 from holotype.errors import InputError, Stopped
 from holotype.machine.device import pick_device
 from holotype.machine.files import write_text
-from holotype.machine.json_text import parsed
 from holotype.methods import Prediction
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import IDENTITY, RunFolder
@@ -94,7 +93,7 @@ def kept_seeds(own: Path) -> tuple[int, ...] | None:
     if not file.is_file():
         return None
     try:
-        seeds = parsed(file.read_text(encoding="utf-8"))["seeds"]
+        seeds = json.loads(file.read_text(encoding="utf-8"))["seeds"]
         return tuple(int(seed) for seed in seeds)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(

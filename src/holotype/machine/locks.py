@@ -25,8 +25,6 @@ from datetime import datetime
 from pathlib import Path
 
 from holotype.errors import InputError
-from holotype.machine.json_text import parsed
-from holotype.machine.regular import read_bytes
 
 log = logging.getLogger(__name__)
 
@@ -255,7 +253,7 @@ class Holder:
 def read_holder(folder: Path) -> Holder | None:
     """Who has signed the lock of a folder; None where nobody has. The lock itself is not touched."""
     try:
-        return _holder(read_bytes(folder / LOCK)[: 1 << 16])
+        return _holder((folder / LOCK).read_bytes()[: 1 << 16])
     except (OSError, ValueError):
         return None
 
@@ -263,7 +261,7 @@ def read_holder(folder: Path) -> Holder | None:
 def _holder(text: bytes) -> Holder:
     """Raises ValueError where somebody else has written it, or nobody yet."""
     try:
-        facts = parsed(text)
+        facts = json.loads(text)
         found = Holder(int(facts["pid"]), str(facts["host"]), str(facts["command"]), str(facts["time"]))
         datetime.fromisoformat(found.time)
         return found

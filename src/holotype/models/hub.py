@@ -5,6 +5,7 @@ Only what is needed is fetched, and what lies in the client's cache is not fetch
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -13,7 +14,6 @@ from typing import Any
 import yaml
 
 from holotype.errors import InputError
-from holotype.machine.json_text import parsed
 from holotype.models.hub_client import asking_hub, brief, why_not_fetched
 from holotype.models.networks import is_of_the_network, outline_of
 from holotype.models.origins import Origin, file_digest, read_metadata
@@ -119,7 +119,7 @@ class Repository:
         if file is None:
             return {}
         try:
-            found = parsed(file.read_text(encoding="utf-8"))
+            found = json.loads(file.read_text(encoding="utf-8"))
         except ValueError as error:
             raise InputError(
                 f"{name} of {self.name} is no JSON ({error}); delete {file} and run again."

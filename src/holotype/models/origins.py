@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from holotype.errors import InputError
-from holotype.machine.json_text import parsed
 from holotype.machine.meant import meant_path
 from holotype.models.config import (
     DINOV2_NATIVE,
@@ -130,7 +130,7 @@ def _described(said: Mapping[str, str], path: Path) -> tuple[int | None, RGB | N
 def _settings(said: Mapping[str, str], path: Path) -> dict[str, Any]:
     """Settings of timm's network that a file's metadata names; they belong to the network that it names."""
     try:
-        found = parsed(said.get("settings", "{}"))
+        found = json.loads(said.get("settings", "{}"))
     except ValueError:
         found = None
     if not isinstance(found, dict):

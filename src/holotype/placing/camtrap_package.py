@@ -5,6 +5,7 @@ Only what is known is written. What the standard asks for besides, people fill i
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -14,7 +15,6 @@ from typing import Any
 from holotype import __version__
 from holotype.categories.found import UNNAMED, Category
 from holotype.errors import InputError
-from holotype.machine.json_text import parsed
 from holotype.placing.written import Results
 
 VERSION = "1.0.2"
@@ -88,7 +88,7 @@ def read_package(file: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        content = parsed(file.read_text(encoding="utf-8-sig"))
+        content = json.loads(file.read_text(encoding="utf-8-sig"))
         lists = [content.get(key, []) for key in ("resources", "sources", "taxonomic")]
         if isinstance(content.get("project", {}), dict) and all(
             isinstance(one, list) and all(isinstance(item, dict) for item in one) for one in lists

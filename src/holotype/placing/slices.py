@@ -21,7 +21,6 @@ from holotype.data.slices import PLAN, part_file, read_slice
 from holotype.data.stamps import stamps
 from holotype.errors import InputError
 from holotype.machine.files import refuse_links
-from holotype.machine.json_text import parsed
 from holotype.machine.named_code import allowing_code
 from holotype.machine.sealed_table import OURS, read_table, write_table
 from holotype.placing.assign import BOXES, COLUMNS, Assigned, placed, schema_of
@@ -121,7 +120,7 @@ def _kept(file: Path, paths: Sequence[str], stamp: str) -> pa.Table | None:
     """The part that is there, where it is whole and of the same files."""
     try:
         table = read_table(file)
-        told = parsed((table.schema.metadata or {})[OURS])["stamps"]
+        told = json.loads((table.schema.metadata or {})[OURS])["stamps"]
         same = told == stamp and table["path"].to_pylist() == list(paths)
     except FileNotFoundError:
         return None

@@ -18,7 +18,6 @@ from holotype.categories.bursts import about
 from holotype.categories.found import TEXTS, Discovery, write_csv
 from holotype.data.boxes import split_box
 from holotype.errors import InputError
-from holotype.machine.regular import read_bytes
 from holotype.placing.ours import check_own, write_own
 from holotype.placing.written import BOM
 from holotype.report.build import read_data, script_of
@@ -75,7 +74,7 @@ def write_zip(run: Path, file: Path) -> Zipped:
                 out.writestr(entry, content, how)
 
             put("README.txt", _readme(found, data["title"], tables).encode())
-            put("report.html", read_bytes(run / "report.html"))
+            put("report.html", (run / "report.html").read_bytes())
             put("report/data.js", script_of(mailed(data, hide)).encode("ascii"))
             for name, content in tables.items():
                 put(name, content)
@@ -129,7 +128,7 @@ def _content(file: Path) -> bytes:
     """Of a file of the run, which is no link: else a file from anywhere could be mailed in its place."""
     if file.is_symlink():
         raise InputError(f"{file} is a symbolic link, and what it leads to is not mailed; delete it.")
-    return read_bytes(file)
+    return file.read_bytes()
 
 
 def _csv(frame: pd.DataFrame, texts: Sequence[str]) -> bytes:

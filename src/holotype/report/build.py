@@ -24,7 +24,6 @@ from holotype.categories.found import Discovery
 from holotype.categories.returning import summary
 from holotype.categories.tree import keep_tree
 from holotype.machine.files import write_text
-from holotype.machine.regular import read_bytes
 from holotype.report.data import Chosen, choose, page_data, title, totals
 from holotype.report.mailed import hider, nameless
 from holotype.report.neighbours import alike
@@ -119,7 +118,7 @@ def script_of(data: object) -> str:
 
 def read_data(folder: Path) -> dict[str, Any]:
     """The data of the report in a run folder, as `build_report` wrote them."""
-    text = read_bytes(folder / "report" / "data.js").decode("ascii")
+    text = (folder / "report" / "data.js").read_bytes().decode("ascii")
     data: dict[str, Any] = json.loads(text.removeprefix(START).removesuffix(END))
     return data
 

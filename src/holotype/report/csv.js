@@ -46,6 +46,9 @@ function readEdits(text) {
   if (missing) return none(`This is not an edits file: it has no column ${missing}.`);
   const cellOf = (row, column) => row[head.lastIndexOf(column)] ?? "";
   const told = rows.filter((row) => COLUMNS.some((column) => cellOf(row, column) !== ""));
+  if (told.some((row) => row.slice(head.length).some((cell) => cell !== ""))) {
+    return none("A line has more cells than columns; put a text with a comma in quotation marks.");
+  }
   const other = told.map((row) => stripped(cellOf(row, "format"))).find((format) => format !== "" && format !== EDITS_FORMAT);
   if (other !== undefined) return none(`This file is of format ${other}, and this page reads format ${EDITS_FORMAT}.`);
   const edits = told.map((row) => Object.fromEntries(COLUMNS.map((column) => [column, bare(cellOf(row, column))])));

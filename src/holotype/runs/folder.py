@@ -24,7 +24,6 @@ from typing import Any
 from holotype.data.columns import bare, csv_text, guarded
 from holotype.errors import InputError
 from holotype.machine.files import write_text
-from holotype.machine.regular import only_a_file
 from holotype.machine.sealed import Broken, read_sealed, sealed
 from holotype.runs.identity import Identity
 from holotype.runs.record import Record
@@ -78,7 +77,7 @@ class RunFolder:
 def read_per_class(path: Path) -> list[dict[str, Any]]:
     """What `write_per_class` wrote; a class without a category has None."""
     try:
-        with open(path, encoding="utf-8", newline="", opener=only_a_file) as file:
+        with open(path, encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
         return [
             {

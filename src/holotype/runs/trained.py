@@ -32,7 +32,6 @@ from holotype.machine.bars import counting
 from holotype.machine.device import Compute
 from holotype.machine.files import TemporaryFolder, write_bytes, write_text
 from holotype.machine.plain import from_plain
-from holotype.machine.regular import read_bytes
 from holotype.machine.sealed import sealed
 from holotype.methods import Method, check_named, find_method
 from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
@@ -246,7 +245,7 @@ def _as_it_was(backbone: Backbone, compute: Compute) -> Encoder:
 
 
 def _read_weights(folder: Path, digest: str) -> dict[str, Tensor]:
-    content = read_bytes(folder / WEIGHTS)
+    content = (folder / WEIGHTS).read_bytes()
     if hashlib.sha256(content).hexdigest() != digest:
         raise ValueError(f"{WEIGHTS} is not the one that {FILE} was written with")
     return dict(load(content))

@@ -16,10 +16,8 @@ from torch import Tensor
 from holotype.errors import InputError
 from holotype.machine.files import not_a_link, write_text
 from holotype.machine.heartbeat import SECONDS, tell
-from holotype.machine.json_text import parsed
 from holotype.machine.plain import NotPlain, from_plain
 from holotype.machine.processes import found_by_first, rank
-from holotype.machine.regular import read_bytes
 from holotype.training.state import FACTS, STATE, load_tensors, read_facts, save_state
 
 log = logging.getLogger("holotype")
@@ -69,9 +67,9 @@ class Metrics:
         if not self.path.exists():
             return
         kept: list[str] = []
-        for line in read_bytes(self.path).decode(errors="replace").splitlines():
+        for line in self.path.read_bytes().decode(errors="replace").splitlines():
             try:
-                entry = parsed(line)
+                entry = json.loads(line)
                 restarts -= entry.get("kind") == RESTART
                 if restarts < 0:
                     break

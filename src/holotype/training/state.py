@@ -17,7 +17,6 @@ from torch import Tensor
 
 from holotype.errors import InputError
 from holotype.machine.files import write_bytes
-from holotype.machine.regular import read_bytes
 from holotype.machine.sealed import Form
 
 FACTS = "state.json"
@@ -80,7 +79,7 @@ def load_tensors(folder: Path, facts: dict[str, Any]) -> dict[str, Tensor]:
     """The tensors that belong to `facts`."""
     path = folder / facts["tensors"]
     try:
-        content = read_bytes(path)
+        content = path.read_bytes()
         if digest_of(content) != facts.get("digest", digest_of(content)):
             raise ValueError(f"it is not the file that {FACTS} was written with")
         tensors: dict[str, Tensor] = load(content)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 from bisect import bisect_right
 from collections import OrderedDict
@@ -28,7 +29,6 @@ from holotype.data.paths import Paths
 from holotype.data.stores import StoreProblem, random_access, stamp_of
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.json_text import parsed
 
 NAMES = ("image", "img", "images", "picture", "photo", "bytes", "jpg", "jpeg", "png")
 """Columns of plain bytes that are images; under another name, the only column of bytes is."""
@@ -248,7 +248,7 @@ def _text(value: object, names: Sequence[str] | None) -> str:
 def _class_names(schema: Any) -> dict[str, list[str]]:
     """Columns of class numbers and the names of their classes, as Hugging Face writes them into a file."""
     try:
-        told = parsed((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        told = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         return {
             str(name): [str(one) for one in kind["names"]]
             for name, kind in told.items()

@@ -6,6 +6,7 @@ from head to head, to learn where its images lie; each is then read from its pla
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import tarfile
@@ -22,7 +23,6 @@ from holotype.data.readers.parquet import common_root
 from holotype.data.stores import StoreProblem, from_the_start, read_part, stamp_of
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.json_text import parsed
 
 LABELS = (".cls", ".json", ".txt")
 """Files beside an image that may hold its label; the first that does counts."""
@@ -175,7 +175,7 @@ def _text(content: bytes, ending: str, where: str) -> str | None:
     try:
         text = content.decode("utf-8").strip()
         if ending == ".json":
-            told = parsed(text)
+            told = json.loads(text)
             told = told.get("label", "") if isinstance(told, dict) else ""
             return "" if told is None or isinstance(told, dict | list) else str(told).strip()
     except (UnicodeDecodeError, ValueError) as error:
