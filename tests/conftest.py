@@ -26,9 +26,7 @@ EACH = 16
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--write-golden", action="store_true", help="write tests/training/golden_weights.json anew"
-    )
+    parser.addoption("--regenerate-goldens", action="store_true", help="write the files of tests/golden anew")
 
 
 def pytest_configure(config: pytest.Config) -> None:
