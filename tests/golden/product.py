@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 from torch import Tensor
@@ -27,7 +30,7 @@ from holotype.training.caching import open_cache
 from holotype.training.config import TrainConfig
 from holotype.training.loop import Loop
 
-__all__ = ["METHODS", "World", "draw_world", "keyed_generator", "now_called"]
+__all__ = ["METHODS", "Task", "World", "draw_world", "find_method", "keyed_generator", "now_called"]
 
 RENAMED: dict[str, str] = {}
 """Name of a parameter, a buffer or a part of it in the golden files -> its name now, as in {"tail": "encoder"}.
@@ -150,3 +153,10 @@ def draw_world(folder: Path) -> World:
     columns = {"path": path, "label": label, "truth": truth, "problem": [""] * len(path)}
     arrays = {name: np.array(values, dtype=object) for name, values in columns.items()}
     return World(Table(**arrays, known=known, name="squares"), ImageStore.decode(path, SIZE, progress=False))
+
+
+def watch_keys(patch: pytest.MonkeyPatch, noted: Callable[..., torch.Generator]) -> None:
+    """Put `noted` in the place of keyed_generator wherever it was imported."""
+    for module in [module for name, module in sys.modules.items() if name.startswith("holotype")]:
+        if vars(module).get(keyed_generator.__name__) is keyed_generator:
+            patch.setattr(module, keyed_generator.__name__, noted)
