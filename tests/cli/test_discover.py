@@ -30,7 +30,17 @@ def test_flags_reach_the_settings(holotype, squares_folder, tmp_path, monkeypatc
         "--method",
         "simgcd",
     ]
-    more = ("--device", "cpu", "--long-tail", "--no-progress", "--out", tmp_path, "--edits", "edits.csv")
+    more = (
+        "--device",
+        "cpu",
+        "--long-tail",
+        "yes",
+        "--no-progress",
+        "--out",
+        tmp_path,
+        "--edits",
+        "edits.csv",
+    )
     assert holotype("discover", squares_folder, *flags, *more).code == 0
     ((config, folder, progress, edits),) = asked
     assert (config.k, config.steps, config.sample, config.seed, config.long_tail) == (7, 20, 30, 3, "yes")
@@ -48,22 +58,6 @@ def test_images_are_named_once(holotype, squares_folder) -> None:
         outcome = holotype("discover", *words)
         assert outcome.code == 2
         assert "by IMAGES or by --table, one of the two" in outcome.err
-
-
-def test_long_tail_may_stand_alone_or_have_an_answer() -> None:
-    from holotype.cli.discover import answered, make_parser
-
-    for words, answer in (
-        (["photos", "--long-tail"], "yes"),
-        (["--long-tail", "photos"], "yes"),
-        (["--long_tail", "no", "photos"], "no"),
-        (["photos", "--long-tail", "auto", "--k", "7"], "auto"),
-        (["photos", "--long-tail", "--k", "7"], "yes"),
-        (["photos", "--long-tail=no"], "no"),
-        (["photos"], "auto"),
-    ):
-        given = make_parser().parse_args(answered(words))
-        assert (given.images, given.long_tail) == ("photos", answer)
 
 
 @pytest.mark.parametrize(

@@ -29,13 +29,12 @@ if TYPE_CHECKING:
     from holotype.data.table import Table
     from holotype.discovery.config import DiscoverConfig
 
-ANSWERS = ("auto", "yes", "no")
 MOST_LINES = 40
 """Categories that are listed on the terminal; the report shows all."""
 
 
 def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(answered(argv))
+    given = make_parser().parse_args(argv)
     if (given.images is None) == (given.table is None):
         raise InputError(
             "holotype discover takes images by IMAGES or by --table, one of the two; holotype discover --help says "
@@ -155,15 +154,6 @@ def make_parser() -> Parser:
     return parser
 
 
-def answered(argv: Sequence[str]) -> list[str]:
-    """The words with an answer behind --long-tail, which stood alone once and may still."""
-    words = list(argv)
-    for at in reversed([i for i, word in enumerate(words) if word in ("--long-tail", "--long_tail")]):
-        if words[at + 1 : at + 2] not in ([answer] for answer in ANSWERS):
-            words.insert(at + 1, "yes")
-    return words
-
-
 def add_settings(parser: Parser, settings: type, skip: set[str]) -> None:
     """A flag for each field of a dataclass whose fields have a sentence under them; the help says what it may be."""
     from holotype.runs.casting import describe_type
@@ -177,9 +167,6 @@ def add_settings(parser: Parser, settings: type, skip: set[str]) -> None:
         shown = "" if one.default is None else f"; default {one.default}"
         kind = describe_type(without_none(kinds[one.name]), rules=True)
         text = f"{help} [{kind}{shown}]"
-        if one.name == "long_tail":  # which stood alone once, and may still
-            parser.add_argument(flag, nargs="?", const="yes", default="auto", metavar="ANSWER", help=text)
-            continue
         parser.add_argument(flag, default=one.default, metavar=one.name.upper(), help=text)
 
 
