@@ -78,6 +78,7 @@ COVERED = {
     "machine/rules.py": "runs/test_casting.py",
     "methods/base.py": "training/test_kinds.py",
     "methods/rpc_config.py": "methods/test_rpc.py",
+    "models/origins.py": "models/test_backbone.py",
     "models/row_tails.py": "models/test_tails.py",
     "models/whole_tail.py": "models/test_tails.py",
     "placing/manifest.py": "placing/test_kept_folders.py",

@@ -33,10 +33,3 @@ def test_every_flipped_bit_is_noticed_and_said(tmp_path, caplog) -> None:
         (tmp_path / FEATURES).write_bytes(flipped)
         assert read_features(tmp_path, 2) is None
         assert f"{FEATURES} was damaged" in caplog.text
-
-
-def test_features_of_before_there_were_checksums_are_read(tmp_path) -> None:
-    np.save(tmp_path / FEATURES, np.ones((2, 3), np.float16))
-    found = read_features(tmp_path, 2)
-    assert found is not None
-    assert found.tolist() == [[1, 1, 1], [1, 1, 1]]

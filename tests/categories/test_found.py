@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import json
 
-import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from holotype.categories.facts import Facts
 from holotype.categories.found import COLUMNS, FILE, FORMAT, Category, Discovery, category_name
 from holotype.errors import InputError
 from holotype.machine.sealed import read_sealed
+from holotype.machine.sealed_table import write_table
 from tests.discovery.made_round import made_discovery
 
 ODD = ["=cmd()", "<script>alert(1)</script>", 'a "quoted", name', "Käfer ✓"]
@@ -120,20 +121,6 @@ def test_a_file_of_another_kind_is_one_sentence(tmp_path, change, says):
     assert "\n" not in str(told.value)
 
 
-def test_a_run_from_before_calibration_is_read(tmp_path):
-    small().save(tmp_path)
-    content = read_sealed(tmp_path / FILE)
-    for category in content["categories"]:
-        for name in ("purity", "purity_low", "purity_high"):
-            del category[name]
-    del content["facts"]["calibration"], content["facts"]["calibration_curve"]
-    del content["facts"]["edits"]["came_from"]
-    (tmp_path / FILE).write_text(json.dumps(content))
-    found = Discovery.load(tmp_path)
-    assert np.isnan([category.purity for category in found.categories]).all()
-    assert (found.facts.calibration, found.facts.calibration_curve) == ("", ())
-
-
 @pytest.mark.parametrize("content", ["{", "[]", "3", "{}"])
 def test_damage_is_one_sentence(tmp_path, content):
     small().save(tmp_path)
@@ -145,7 +132,7 @@ def test_damage_is_one_sentence(tmp_path, content):
 def test_assignments_that_lack_a_column_are_told(tmp_path):
     found = small()
     found.save(tmp_path)
-    found.images.drop(columns="note").to_parquet(tmp_path / "assignments.parquet")
+    write_table(tmp_path / "assignments.parquet", pa.Table.from_pandas(found.images.drop(columns="note")))
     with pytest.raises(InputError, match=r"assignments\.parquet has no column note"):
         Discovery.load(tmp_path)
     (tmp_path / "assignments.parquet").unlink()

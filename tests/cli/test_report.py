@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from holotype.categories.found import Discovery
 from holotype.categories.queue import FILE as QUEUE
 from holotype.categories.queue import write_queue
 from holotype.cli.report import command
+from holotype.discovery.given import write_given
 from holotype.discovery.rounds import play
 from holotype.errors import InputError
 from holotype.machine.locks import hold
@@ -96,9 +96,9 @@ def first_round(tmp_path) -> tuple[Path, Discovery]:
     first.facts = dataclasses.replace(first.facts, round=1)
     for folder in (run / "rounds" / "1", run):
         first.save(folder)
-    begin = {"labels.json": "{}", "rejected.json": "[]", "scores.json": "{}"}
-    for name, content in begin.items():
-        (run / "rounds" / "1" / name).write_text(content)
+    write_given(run / "rounds" / "1" / "labels.json", {})
+    write_given(run / "rounds" / "1" / "rejected.json", [])
+    (run / "rounds" / "1" / "scores.json").write_text("{}")
     return run, first
 
 
@@ -129,8 +129,8 @@ def test_labels_are_said_to_count_in_the_next_round_where_they_do(tmp_path, caps
     assert command([str(run), "--edits", file]) == 0
     assert "1 label and 1 rejected image count in the next round" in capsys.readouterr().out
     given = play(run).given
-    (run / "rounds" / "1" / "labels.json").write_text(json.dumps(given.labels))
-    (run / "rounds" / "1" / "rejected.json").write_text(json.dumps(sorted(given.rejected)))
+    write_given(run / "rounds" / "1" / "labels.json", given.labels)
+    write_given(run / "rounds" / "1" / "rejected.json", sorted(given.rejected))
     assert command([str(run), "--edits", file]) == 0
     said = capsys.readouterr().out
     assert "3 edits, applied already;" in said

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +25,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert read_asked(tmp_path) == one
     for content in ("{", "[]", '{"settings": 1}'):
         (tmp_path / FILE).write_text(content)
-        with pytest.raises(InputError, match=r"begun\.json cannot be read"):
+        with pytest.raises(InputError, match=r"begun\.json"):
             read_asked(tmp_path)
 
 
@@ -39,39 +38,6 @@ def test_settings_that_differ_are_told_as_flags() -> None:
         "--steps as usual (was 7)",
         "--long-tail auto (was yes)",
     ]
-
-
-def test_a_round_of_an_older_version_was_asked_the_usual(tmp_path: Path) -> None:
-    """It knew --long-tail as a flag, and no number of trainings: today's usual settings are no difference."""
-    for tail, said in ((False, []), (True, ["--long-tail auto (was yes)"])):
-        asked().save(tmp_path)
-        content = json.loads((tmp_path / FILE).read_text())
-        del content["check"], content["format"]  # of before there were any
-        for part in ("settings", "taken"):
-            content[part]["long_tail"] = tail
-            del content[part]["seeds"], content[part]["bursts"]
-        (tmp_path / FILE).write_text(json.dumps(content))
-        older = read_asked(tmp_path)
-        assert older is not None
-        assert asked().others(older) == said
-        assert asked(seeds=3).others(older) == [*said, "--seeds 3 (was auto)"]
-
-
-def test_another_default_method_is_no_reason_for_another_round(tmp_path: Path) -> None:
-    """Before format 2 the default was written as if somebody had asked for it."""
-    asked().save(tmp_path)
-    content = json.loads((tmp_path / FILE).read_text())
-    del content["check"]
-    for part in ("settings", "taken"):
-        content[part]["method"] = "rpc"
-    for version, told in ((1, []), (2, ["--method as usual (was rpc)"])):
-        (tmp_path / FILE).write_text(json.dumps(content | {"format": version}))
-        before = read_asked(tmp_path)
-        assert before is not None
-        assert asked().others(before) == told
-        assert asked(method="uno").others(before) == [
-            f"--method uno (was {'as usual' if version == 1 else 'rpc'})"
-        ]
 
 
 def test_what_comes_to_the_same_is_no_difference() -> None:
@@ -98,11 +64,3 @@ def test_groups_are_known_by_the_content_of_their_images(tmp_path: Path) -> None
     assert asked(bursts="no").others(one) == ["--bursts no (was auto)"]
     one.save(tmp_path)
     assert read_asked(tmp_path) == one
-    content = json.loads((tmp_path / FILE).read_text())
-    del content["groups"], content["check"]  # of before they were written down
-    (tmp_path / FILE).write_text(json.dumps(content))
-    older = read_asked(tmp_path)
-    assert older is not None
-    assert one.others(older) == []
-    assert one.is_that_of(older)
-    assert not one.is_that_of(asked())

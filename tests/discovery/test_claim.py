@@ -42,18 +42,6 @@ def test_what_is_not_said_of_a_network_stays() -> None:
         check_network(Path("run"), BackboneConfig("auto", image_size=98), begun)
 
 
-def test_a_network_of_an_older_version_goes_on_as_it_was() -> None:
-    begun = read_network(
-        Path("run"), {"backbone": {"name": "vit_base_patch14_dinov2.lvd142m", "image_size": None}}
-    )
-    assert (begun.image_size, begun.pool) == (518, "auto")
-    begun = read_network(Path("run"), {"backbone": {"name": "vit_base_patch16_dinov3.lvd1689m"}})
-    assert begun.pool == "mean"
-    assert check_network(Path("run"), BackboneConfig("auto"), begun) == begun
-    with pytest.raises(InputError, match="pool = 'mean', not 'token'"):
-        check_network(Path("run"), BackboneConfig("auto", pool="token"), begun)
-
-
 def test_a_folder_of_another_kind_is_refused(small, squares_folder: Path, tmp_path: Path) -> None:
     table = load_table(squares_folder)
     for content in ({"format": 1, "backbone": {}}, [], {"format": FORMAT, "backbone": {"name": 3}}):

@@ -39,7 +39,7 @@ def test_the_name_of_a_category_means_it() -> None:
 def test_accents_that_a_mac_writes_apart_are_the_same_letters() -> None:
     apart = unicodedata.normalize("NFD", "é")
     assert meant(look("a", "a", "é"), look("a", "a", ""), new_01=apart) == Words({"é": "new-01"})
-    assert meant(look("a", "é"), look("a", apart)) == Words({"é": apart})  # the id of an older version
+    assert meant(look("a", "é"), look("a", apart)) == Words({"é": apart})  # the id comes from an edit
     assert meant(look("a", "é"), look(apart, "é")) == Words()  # two classes then
 
 

@@ -117,7 +117,7 @@ def test_what_cannot_be_loaded_is_one_sentence(fitted, tmp_path) -> None:
     with pytest.raises(InputError, match="holds no run"):
         Discoverer.load(tmp_path)
     fitted.save(tmp_path)
-    (tmp_path / "estimator.json").write_text(json.dumps({"nonsense": 1}))
+    (tmp_path / "estimator.json").write_text(json.dumps({"format": 1, "nonsense": 1}))
     with pytest.raises(InputError, match="cannot be read"):
         Discoverer.load(tmp_path)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -15,11 +14,9 @@ from PIL import Image
 import holotype.runs.embed as module
 from holotype.categories.found import Discovery
 from holotype.data.sources import load_table
-from holotype.discovery.collection import look_at
 from holotype.discovery.foresight import foresee
 from holotype.discovery.workflow import default_folder, discover_table
 from holotype.errors import InputError
-from holotype.machine.sealed import read_sealed
 from tests.conftest import COLOURS
 from tests.discovery.made_round import edits_file
 
@@ -268,25 +265,7 @@ def test_a_moved_folder_in_which_images_were_renamed_too(go, photos, tmp_path, c
     assert {str(Path(path).parent.parent) for path in found.images.path} == {str(elsewhere)}
 
 
-def test_a_run_of_the_version_before_goes_on(run, squares_folder, small, caplog) -> None:
-    """It knew sizes and times of files alone, and told settings in its identity."""
-    table, own = load_table(squares_folder / "squares.csv"), run / "rounds" / "1"
-    (own / "stamps.json").write_text(
-        json.dumps({path: seen.stamp for path, seen in look_at(table).images.items()})
-    )
-    asked = read_sealed(own / "begun.json")
-    identity = read_sealed(run / "identity.json")
-    taken = {**asked["taken"], "method": "rpc"}  # the usual one of that version
-    (run / "identity.json").write_text(json.dumps({**identity, **taken, "format": 2}))
-    for file in (own / "begun.json", own / "collection.parquet", run / "collection.parquet"):
-        file.unlink()
-    caplog.set_level("INFO", "holotype")
-    discover_table(table, small(), run, progress=False)
-    assert "Nothing has changed since round 1" in caplog.text
-    found = discover_table(table.take(range(62)), small(method="kmeans"), run, progress=False)
-    assert "Since round 1: 2 images gone." in caplog.text
-    assert "Settings that differ from round 1: --method kmeans (was as usual)." in caplog.text
-    assert found.facts.round == 2
-    (run / "rounds" / "2" / "collection.parquet").unlink()
+def test_a_round_that_does_not_know_its_images_is_told(run, squares_folder, small) -> None:
+    (run / "rounds" / "1" / "collection.parquet").unlink()
     with pytest.raises(InputError, match="does not say which images"):
-        discover_table(table, small(), run, progress=False)
+        discover_table(load_table(squares_folder / "squares.csv"), small(), run, progress=False)

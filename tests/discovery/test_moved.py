@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from holotype.categories.corrections import apply_log
 from holotype.categories.edits import Edit, append_edits, read_log
 from holotype.categories.found import Discovery
 from holotype.discovery.collection import Collection, Seen, read_collection
-from holotype.discovery.given import read_given
+from holotype.discovery.given import read_given, write_given
 from holotype.discovery.moved import MOVING, Moves, at_home, follow, read_earlier, settle
 from tests.discovery.made_round import made_discovery
 
@@ -33,8 +32,8 @@ def run(tmp_path: Path) -> Path:
     own = tmp_path / "rounds" / "1"
     found_in("/photos").save(own)
     found_in("/photos").save(tmp_path)
-    (own / "labels.json").write_text(json.dumps({"04.png": "a"}))
-    (own / "rejected.json").write_text(json.dumps(["05.png"]))
+    write_given(own / "labels.json", {"04.png": "a"})
+    write_given(own / "rejected.json", ["05.png"])
     Collection("/photos", {"04.png": Seen("1-1", "4"), "05.png": Seen("1-1", "5")}).save(own)
     append_edits(tmp_path, [Edit("r-1", "t", "move", PATHS[4], "new-01", "a")])
     append_edits(tmp_path, [Edit("r-1", "t", "rename", "", "new-01", "hats")])
@@ -123,7 +122,7 @@ def test_edits_made_in_an_old_report_find_their_images() -> None:
         Edit("r-1", "t", "move", image, "", "a")
         for image in ("/before/photos/04.png", PATHS[5], "nowhere.png", "/before/photos/older.png")
     ]
-    earlier = {"older.png": ["old.png"], "old.png": ["06.png"]}
+    earlier = {"older.png": ["gone.png", "06.png"]}
     assert [edit.image for edit in at_home(edits, [found], earlier)] == [
         PATHS[4],
         PATHS[5],

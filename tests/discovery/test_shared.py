@@ -43,27 +43,19 @@ def test_the_run_folder_shares_what_its_last_round_has(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("scores.json", r"rounds/1/scores\.json cannot be read .*checksum"),
-        ("model.json", r"rounds/1/model\.json cannot be read .*checksum"),
-        (
-            "model.safetensors",
-            r"rounds/1/model\.safetensors is not the one that model\.json was written with",
-        ),
-    ],
+    ("name", "content"), [("scores.json", b"{"), ("model.json", b"{"), ("model.safetensors", b"0.7")]
 )
-def test_what_something_has_changed_in_a_round_does_not_spread(tmp_path: Path, name: str, says: str) -> None:
+def test_what_something_has_changed_in_a_round_does_not_spread(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
     """It is noticed before the run folder has anything of the round."""
     own = RunFolder(round_folder(tmp_path, 1))
     own.write_json("scores.json", {"scores": {"all": 0.5}})
     (own.path / "model.safetensors").write_bytes(b"weights: 0.5")
-    digest = hashlib.sha256(b"weights: 0.5").hexdigest()
-    own.write_json("model.json", {"weights": digest, "method": {"tau": 0.5}})
+    own.write_json("model.json", {"weights": hashlib.sha256(b"weights: 0.5").hexdigest()})
     check_whole(own.path)
-    content = (own.path / name).read_bytes()
-    (own.path / name).write_bytes(content.replace(b"0.5", b"0.7"))
-    with pytest.raises(InputError, match=says):
+    (own.path / name).write_bytes(b"{")
+    with pytest.raises(InputError, match=f"rounds/1/{name}"):
         share_round(tmp_path, 1)
     assert [path.name for path in tmp_path.iterdir()] == ["rounds"]
 

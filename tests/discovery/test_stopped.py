@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pandas as pd
 import pytest
 
@@ -11,6 +9,7 @@ from holotype.data.sources import load_table
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError, Stopped
 from holotype.machine.locks import hold
+from holotype.training.state import save_state
 from tests.cli.test_bad_input import pressed
 from tests.discovery.made_round import edits_file
 
@@ -40,7 +39,7 @@ def test_a_half_deleted_round_does_not_go_on_with_old_weights(run, squares_folde
     own = run / "rounds" / "2"
     for name in ("scores.json", "identity.json"):
         (own / name).unlink()
-    (own / "state.json").write_text(json.dumps({"counter": 1, "tensors": "state-00000001.safetensors"}))
+    save_state(own, {}, {"counter": 1, "identity": "another"})
     with pytest.raises(InputError, match="training state of another run"):
         discover_table(table, small(), run, progress=False)
     (own / "state.json").unlink()

@@ -72,7 +72,6 @@ def test_a_model_runs_no_code(
     run, data = tmp_path / "run", squares_folder / "squares.csv"
     assert holotype("train", "kmeans", data, *tiny_flags, "--out", run).code == 0
     sheet = json.loads((run / "model.json").read_text())
-    sheet.pop("check", None)
     (run / "model.json").write_text(json.dumps(sheet | {"method_name": "stranger:Mine"}))
     words = (
         "assign",

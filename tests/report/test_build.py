@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from holotype.categories.facts import Facts
+from holotype.categories.features import write_features
 from holotype.categories.found import Discovery
 from holotype.report import build_report
 from report.made import KNOWN, make_discovery
@@ -136,7 +137,7 @@ def test_features_of_the_folder_give_second_guesses(tmp_path):
     import numpy as np
 
     found = make_discovery(tmp_path, 20)
-    np.save(tmp_path / "features.npy", np.random.default_rng(0).normal(size=(20, 4)).astype(np.float16))
+    write_features(tmp_path, np.random.default_rng(0).normal(size=(20, 4)))
     assert min(read(build_report(found, tmp_path))["images"]["second"]) >= 0
     (tmp_path / "features.npy").write_bytes(b"cut off")
     assert set(read(build_report(found, tmp_path))["images"]["second"]) == {-1}

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from holotype.errors import InputError
-from holotype.machine.sealed import sealed
 from holotype.report.data import (
     Chosen,
     _absolute,
@@ -150,12 +149,11 @@ def test_scores_come_from_the_scores_alone(tmp_path):
         assert read_scores(tmp_path) == {}
 
 
-@pytest.mark.parametrize("spoil", [lambda text: text.replace("0.697", "0.797"), lambda text: text[:-9]])
-def test_scores_that_something_has_changed_are_not_shown(tmp_path: Path, spoil) -> None:
+def test_scores_that_something_has_changed_are_not_shown(tmp_path: Path) -> None:
     """Nor left out in silence: the file is named, and what to do about it."""
     write_scores(tmp_path)
     file = tmp_path / "scores.json"
-    file.write_text(spoil(sealed(json.loads(file.read_text()))))
+    file.write_text(file.read_text()[:-9])
     with pytest.raises(
         InputError, match=r"scores\.json cannot be read .*; restore it .*report without scores\."
     ):

@@ -136,11 +136,11 @@ def test_a_damaged_list_is_made_again(content, tmp_path):
     assert make_thumbs(["a", "b"], files, folder, progress=False).cell.tolist() == [0, 1]
 
 
-def test_a_list_that_something_has_changed_is_named(tmp_path, caplog):
+def test_a_list_that_cannot_be_read_is_named(tmp_path, caplog):
     files, folder = paint(tmp_path, 2), tmp_path / "thumbs"
     make_thumbs(["a", "b"], files, folder, progress=False)
     manifest = folder / "thumbs.json"
-    manifest.write_text(manifest.read_text().replace('"a":', '"c":'))
+    manifest.write_text("{")
     assert make_thumbs(["a", "b"], files, folder, progress=False).cell.tolist() == [0, 1]
     assert f"{manifest} cannot be read (" in caplog.text
     caplog.clear()

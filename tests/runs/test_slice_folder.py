@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from pathlib import Path
 
@@ -74,17 +73,6 @@ def test_moved_images_get_a_new_plan_and_keep_their_parts(tmp_path: Path) -> Non
     assert moved.root == "/elsewhere"
     assert read_slice(tmp_path / PLAN, 0)[0] == "/elsewhere/0.png"
     assert all(part_file(tmp_path, number).exists() for number in range(4))
-
-
-def test_an_older_version_is_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "part-00000.parquet").touch()
-    told = {"format": 2, "network": "tiny", "images_per_shard": 5, "images": "", "n": 10, "root": "/p"}
-    (tmp_path / "manifest.json").write_text(json.dumps(told))
-    with caplog.at_level("INFO", "holotype"):
-        folder = prepare(tmp_path, wanted(older=(2,)))
-    assert folder.each == 3
-    assert "made again" in caplog.text
-    assert not (tmp_path / "part-00000.parquet").exists()
 
 
 def test_odd_manifests_are_one_sentence(tmp_path: Path) -> None:

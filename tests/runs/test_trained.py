@@ -151,7 +151,7 @@ def test_images_lie_where_the_mean_of_both_is_largest(with_opinion) -> None:
         model.place(seen(read.features))
 
 
-def test_a_model_of_an_older_version_places_alone(with_opinion, tmp_path) -> None:
+def test_a_model_without_a_second_opinion_places_alone(with_opinion, tmp_path) -> None:
     folder, run, _, _ = with_opinion
     for file in (FILE, WEIGHTS):
         shutil.copy(folder / file, tmp_path / file)

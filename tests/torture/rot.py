@@ -14,17 +14,13 @@ from tests.torture.runfiles import ON, files, place, rewrite, watched
 from tests.torture.tally import Campaign, Case
 from tests.torture.world import World
 
-DECIDES = (".safetensors", ".parquet", ".npy", ".json", ".jsonl", ".tokens", ".csv")
+DECIDES = (".safetensors", ".parquet", ".npy", ".tokens", ".csv")
 NOTICED = ("cannot be read", "was damaged")
 """What is said of a file that is not used, or made anew."""
 WORDS = (
     "queue.csv",
-    "provenance.json",
     "assignments.csv",
-    "data.js",
     "per_class.csv",
-    "config.yaml",
-    "metrics.jsonl",
     "changes.csv",
     "edits.csv",
 )

@@ -155,13 +155,6 @@ def test_the_copy_is_not_moved_by_training_and_survives_a_file():
     assert (third.restarts, third.slowed) == (other.restarts, 0.5)
 
 
-def test_a_state_of_before_there_was_a_guard_is_gone_back_to():
-    guard, state = Guard(), State(Position(1, 2, 1, 9, True), 1.0, {"w": torch.ones(1)})
-    assert guard.unpack(state) is state
-    found = guard.go_back(LeftCourse({}), "train", Position(1, 2, 3, 11, True), 0.1)
-    assert (found.position, guard.restarts[0].back_to) == (state.position, 2)
-
-
 @pytest.mark.parametrize(
     "guard",
     [

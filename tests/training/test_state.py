@@ -1,7 +1,6 @@
 """The state on disk survives full disks, kills between two writes, and damage is reported."""
 
 import errno
-import json
 import os
 import shutil
 
@@ -87,26 +86,17 @@ def test_damage_is_reported_in_a_sentence(tmp_path):
         read_facts(tmp_path)
 
 
-def test_every_flipped_bit_of_a_state_is_noticed_or_changes_nothing(tmp_path):
-    """In both files; the sentence names the file and says what to do."""
-    save_state(tmp_path, {"a": torch.arange(4.0)}, {"counter": 3, "identity": "one", "seconds": 0.5})
-    facts = read_facts(tmp_path, "one")
-    for name in ("state.json", facts["tensors"]):
-        whole, said = (tmp_path / name).read_bytes(), []
-        for place in range(len(whole)):
-            flipped = bytearray(whole)
-            flipped[place] ^= 1 << place % 8
-            (tmp_path / name).write_bytes(flipped)
-            try:
-                found = read_facts(tmp_path, "one")
-                assert {key: found[key] for key in facts} == facts
-                assert load_tensors(tmp_path, found)["a"].tolist() == [0, 1, 2, 3]
-            except InputError as told:
-                said.append(str(told))
-        (tmp_path / name).write_bytes(whole)
-        assert len(said) > (len(whole) * 3) // 4
-        assert all(name in sentence and "from the start" in sentence for sentence in said)
-    assert len(said) == len(whole)  # of the tensors, every one
+def test_every_flipped_bit_of_the_tensors_is_noticed(tmp_path):
+    save_state(tmp_path, {"a": torch.arange(4.0)}, {"counter": 3})
+    facts = read_facts(tmp_path)
+    file = tmp_path / facts["tensors"]
+    whole = file.read_bytes()
+    for place in range(len(whole)):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << place % 8
+        file.write_bytes(flipped)
+        with pytest.raises(InputError, match=file.name):
+            load_tensors(tmp_path, facts)
 
 
 def test_tensors_of_another_state_are_refused(tmp_path):
@@ -122,14 +112,6 @@ def test_tensors_of_another_state_are_refused(tmp_path):
         load_tensors(mine, facts)
     with safe_open(theirs / others["tensors"], "pt") as file:
         assert file.metadata()["identity"] == "theirs"
-
-
-def test_a_state_of_before_there_were_checksums_is_gone_on_from(tmp_path):
-    save(tmp_path, 1)
-    facts = read_facts(tmp_path)
-    old = {key: value for key, value in facts.items() if key != "digest"}
-    (tmp_path / "state.json").write_text(json.dumps(old, indent=1))
-    assert loaded(tmp_path) == (1.0, 1)
 
 
 @pytest.mark.parametrize(

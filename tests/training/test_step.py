@@ -13,7 +13,6 @@ from holotype.methods.simgcd import SimGCD
 from holotype.training import step as module
 from holotype.training.capture import WARM_UP, undone
 from holotype.training.progress import Stopped
-from holotype.training.state import load_tensors, read_facts, save_state
 from holotype.training.step import Step
 
 from .conftest import assert_equal_weights, fit_and_watch
@@ -125,16 +124,3 @@ def test_captures_are_told_stage_by_stage_also_by_a_run_that_was_stopped_between
     second = world.loop("sptnet", out=tmp_path)
     second.fit()
     assert second.captured == {"simgcd": True, "prompts": False}
-
-
-def test_a_state_of_before_captures_were_kept_is_gone_on_from(world, tmp_path):
-    first = world.loop("simgcd", out=tmp_path)
-    interrupt_after(first, 1)
-    with pytest.raises(Stopped):
-        first.fit()
-    facts = read_facts(tmp_path, first.journal.identity)
-    tensors = load_tensors(tmp_path, facts)
-    save_state(tmp_path, tensors, {name: told for name, told in facts.items() if name != "captured"})
-    second = world.loop("simgcd", out=tmp_path)
-    second.fit()
-    assert second.captured == {"train": False}

@@ -14,7 +14,7 @@ from holotype.machine.files import write_bytes
 FEATURES = "features.npy"
 """(N, D) float16 of every image after training; NaN for those that cannot be read."""
 MARK = b"holotype"
-"""Between the array and the checksum of both; NumPy reads no further than the array. Older files end with it."""
+"""Between the array and the checksum of both; NumPy reads no further than the array."""
 
 log = logging.getLogger(__name__)
 
@@ -56,4 +56,4 @@ def _is_whole(file: Path, features: np.ndarray) -> bool:
         content = memoryview(stream.read())
     start = getattr(features, "offset", 0)
     own, tail = content[: start + features.nbytes], bytes(content[start + features.nbytes :])
-    return not tail or tail == MARK + zlib.crc32(own).to_bytes(4, "little")
+    return tail == MARK + zlib.crc32(own).to_bytes(4, "little")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,23 +39,6 @@ OPTIONAL = ("taken", "latitude", "longitude", "camera", "group", "file", "box", 
 """Columns that are there where something is known: what the heads of the files say (data/exif.py), the burst that an
 image is a frame of (data/bursts.py), the picture and the part of it that the image is (data/boxes.py), and how many
 images of a larger collection it stands for (data/weighed.py)."""
-ADDED = {
-    "purity": math.nan,
-    "purity_low": math.nan,
-    "purity_high": math.nan,
-    "comes_back": 0,
-    "together": math.nan,
-}
-"""Of a category: what files of this format did not always have. The same of the facts:"""
-ADDED_FACTS = {
-    "calibration": "",
-    "calibration_curve": [],
-    "trainings": [],
-    "methods": [],
-    "agreement": [],
-    "sizes": "",
-}
-ADDED_EDITS: dict[str, Any] = {"came_from": {}}
 TEXTS = ("path", "label", "category", "category_id", "problem", "note", "camera", "group", "file")
 """Those that hold whatever users called things."""
 
@@ -172,7 +154,7 @@ class Discovery:
             content = read_sealed(path)
             version = content.pop("format")
             if version == FORMAT:
-                told = from_plain(_Told, _with_added(content))
+                told = from_plain(_Told, content)
                 return cls(
                     told.run_id, told.known, _read_images(folder), told.categories, told.count, told.facts
                 )
@@ -200,18 +182,6 @@ class _Told:
     facts: Facts
 
 
-def _with_added(content: dict[str, Any]) -> dict[str, Any]:
-    """The content of discovery.json with what it lacks because it is older; what is wrong in it stays so."""
-    categories, facts = content.get("categories"), content.get("facts")
-    if isinstance(categories, list):
-        categories = [ADDED | one if isinstance(one, dict) else one for one in categories]
-    if isinstance(facts, dict):
-        facts = {**ADDED_FACTS, **facts}
-        if isinstance(edits := facts.get("edits"), dict):
-            facts["edits"] = {**ADDED_EDITS, **edits}
-    return {**content, "categories": categories, "facts": facts}
-
-
 def _write_images(file: Path, frame: pd.DataFrame) -> None:
     import pyarrow as pa
 
@@ -234,7 +204,7 @@ def _why_not(folder: Path) -> str:
         return f"There is no folder {folder}{meant_path(folder)}; give the folder of a run."
     if (folder / "identity.json").is_file():
         return (
-            f"The run in {folder} is not finished, or was made by an older version (no {FILE}); run its command again, "
+            f"The run in {folder} is not finished (no {FILE}); run its command again, "
             "with another --out if that does not help."
         )
     return f"{folder} holds no run (no {FILE}); make one with holotype discover or holotype train."

@@ -47,12 +47,12 @@ def _embed_slices(given: Any, folder: Path) -> int:
     from holotype.machine.engine import share
     from holotype.models.config import lasting
     from holotype.runs.slice_folder import Wanted, prepare
-    from holotype.runs.slices import OLDER, EmbedSlice, Tally, embed_facts, embed_told
+    from holotype.runs.slices import EmbedSlice, Tally, embed_facts, embed_told
 
     source, paths = stream_of(given)
     chosen = choose(given)
     backbone = chosen.backbone
-    wanted = Wanted(embed_facts(backbone), embed_told(), source, paths, slice_size(given), OLDER)
+    wanted = Wanted(embed_facts(backbone), embed_told(), source, paths, slice_size(given))
     planned = prepare(folder, wanted, share(given.only) if given.only else None)
     job = EmbedSlice(
         str(folder.resolve()),

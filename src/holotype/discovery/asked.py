@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,7 @@ from holotype.machine.plain import as_plain
 from holotype.machine.sealed import Form
 
 FILE = "begun.json"
-BEGUN = Form(2, "restore it from a copy, or run holotype discover with another --out", older=(1, None))
-USUAL_METHOD = "rpc"
-"""What was written before format 2 where nobody had asked for a method."""
+BEGUN = Form(2, "restore it from a copy, or run holotype discover with another --out")
 
 
 @dataclass(frozen=True)
@@ -33,8 +31,8 @@ class Asked:
     device: str = ""
     title: str = ""
     """What the collection is called."""
-    groups: str | None = None
-    """Digest of the bursts that people have told (`told_groups`), "" = none; None where nobody knows."""
+    groups: str = ""
+    """Digest of the bursts that people have told (`told_groups`), "" = none."""
 
     @classmethod
     def of(cls, config: DiscoverConfig, title: str, groups: str = "") -> Asked:
@@ -51,15 +49,7 @@ class Asked:
         ]
         if self.taken["bursts"] == NO or before.taken.get("bursts") == NO:
             return settings  # nobody has asked for groups, or that is said already
-        return [*settings, *(["other groups"] if self.groups != before.known_groups(self) else [])]
-
-    def is_that_of(self, before: Asked) -> bool:
-        """Is it the very same?"""
-        return self == replace(before, groups=before.known_groups(self))
-
-    def known_groups(self, other: Asked) -> str | None:
-        """Where nobody knows, those of another one."""
-        return other.groups if self.groups is None else self.groups
+        return [*settings, *(["other groups"] if self.groups != before.groups else [])]
 
     def save(self, folder: Path) -> None:
         BEGUN.write(folder / FILE, as_plain(self))
@@ -78,29 +68,9 @@ def told_groups(table: Table, digests: Sequence[str]) -> str:
 
 
 def read_asked(folder: Path) -> Asked | None:
-    """Of the round in `folder`; None where an older version has written it."""
+    """Of the round in `folder`; None where it was stopped before that was written."""
     file = folder / FILE
-    if not file.is_file():
-        return None
-    version, asked = BEGUN.make_of_version(file, Asked, every=False)
-    settings = of_today(asked.settings)
-    if version != BEGUN.format:
-        settings = as_usual(settings)
-    return replace(asked, settings=settings, taken=of_today(asked.taken))
-
-
-def of_today(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings as an older version wrote them, in the words of today: --long-tail was there or not, and nobody asked
-    for bursts or a number of trainings."""
-    told = {"bursts": "auto", "seeds": "auto"} | settings
-    tail = told.get("long_tail")
-    return told | {"long_tail": "yes" if tail else "auto"} if isinstance(tail, bool) else told
-
-
-def as_usual(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings of before format 2, with a method only if it was not the usual one: a newer default alone is no reason
-    for another round."""
-    return settings | ({"method": None} if settings.get("method") == USUAL_METHOD else {})
+    return BEGUN.make(file, Asked) if file.is_file() else None
 
 
 def _flag(name: str, value: Any) -> str:

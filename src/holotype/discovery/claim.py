@@ -27,7 +27,6 @@ from holotype.machine.device import pick_device
 from holotype.machine.plain import NotPlain, as_plain, from_plain
 from holotype.machine.sealed import read_sealed
 from holotype.models.backbone import BackboneConfig
-from holotype.models.origins import meant_before
 from holotype.runs.embed import network_facts
 from holotype.runs.embedded import Parts
 from holotype.runs.folder import IDENTITY, RunFolder
@@ -35,8 +34,6 @@ from holotype.runs.parts import Data
 
 FORMAT = 3
 """Of the run folder as a whole."""
-READ = (2, FORMAT)
-"""Those that can be gone on with; in format 2 the identity told settings, images and labels as well."""
 
 SAME = 0.5
 """Share of the images of a discovery, by path and size, that make a folder of another name the one that it was of."""
@@ -134,7 +131,7 @@ def begun_network(folder: Path, wanted: BackboneConfig) -> BackboneConfig | None
     """The backbone that the discovery in a folder was begun with, None where there is none; InputError where another
     one is wanted, or where the folder holds something else."""
     begun = RunFolder(folder).read_json(IDENTITY) if (folder / IDENTITY).is_file() else {}
-    if begun and (not isinstance(begun, dict) or begun.get("format") not in READ):
+    if begun and (not isinstance(begun, dict) or begun.get("format") != FORMAT):
         raise InputError(
             f"{folder} holds a run of another kind or version (no discovery of format {FORMAT}); "
             "choose another folder with --out, or delete this one to start anew."
@@ -164,7 +161,7 @@ def check_network(folder: Path, wanted: BackboneConfig, begun: BackboneConfig) -
 def read_network(folder: Path, identity: dict[str, Any]) -> BackboneConfig:
     """The backbone that a discovery began with."""
     try:
-        return from_plain(BackboneConfig, meant_before(identity.get("backbone")), every=False)
+        return from_plain(BackboneConfig, identity.get("backbone"))
     except NotPlain as problem:
         raise InputError(
             f"{folder / IDENTITY} cannot be read (backbone: {problem}); choose another folder with --out."

@@ -54,7 +54,9 @@ def understand(
     categories = found.categories if found is not None else []
     ids |= {category.id for category in categories}
     named = {composed(category.name): category.id for category in categories if category.name not in ids}
-    named |= {composed(id): id for id in ids if composed(id) not in ids}  # as an older version read folders
+    named |= {
+        composed(id): id for id in ids if composed(id) not in ids
+    }  # edits keep letters as they were typed
     known = {label: means[label] for label in labels if label in means}
     known |= {label: named[label] for label in labels if label not in known and label in named}
     unheard = {label for label in labels if label not in known and label not in ids}

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 FILE = "estimator.json"
 """Beside a saved model: the parameters of the estimator."""
-PARAMETERS = Form(1, "save the model again", older=(None,))
+PARAMETERS = Form(1, "save the model again")
 MODEL, WEIGHTS = "model.json", "model.safetensors"
 SAVED = (MODEL, WEIGHTS, "discovery.json", "assignments.parquet", "assignments.csv", "features.npy", FILE)
 """What `save` takes along; images, embeddings and the training state stay behind."""

@@ -7,16 +7,26 @@ from pathlib import Path
 
 from holotype.categories.edits import check_run
 from holotype.data.table import Table
+from holotype.discovery.asked import read_asked
 from holotype.discovery.claim import begun_network
 from holotype.discovery.classes import understand
 from holotype.discovery.collection import look_at, read_collection
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.corrected_number import foreseen
 from holotype.discovery.difference import compare, compare_labels, with_marks
-from holotype.discovery.going_on import Changed, among, asked_now, asked_of, check_same, outcome_of, seen_by
+from holotype.discovery.going_on import Changed, among, asked_now, check_same, outcome_of, seen_by
 from holotype.discovery.look import words_of_room
 from holotype.discovery.moved import Moves, moved
-from holotype.discovery.rounds import Begun, Played, edits_in, given_to, last_round, next_number, play
+from holotype.discovery.rounds import (
+    Begun,
+    Played,
+    edits_in,
+    given_to,
+    last_round,
+    next_number,
+    play,
+    round_folder,
+)
 from holotype.discovery.taking_part import check_placeable
 
 
@@ -44,7 +54,7 @@ def foresee(
         return Foreseen([])
     known = read_collection(folder)
     now = look_at(table, known, progress)
-    before = seen_by(folder, last, now)
+    before = seen_by(folder, last)
     difference = compare(before, now)
     check_same(folder, table, before, now, difference)
     means = known.means if known else {}
@@ -54,7 +64,7 @@ def foresee(
     table = words.spoken(table)
     labels = dict(zip(now.images, table.label, strict=True))
     compare_labels(difference, before, with_marks(now, labels, frozenset()))
-    played, then = played.moved(difference.moves), asked_of(folder, last)
+    played, then = played.moved(difference.moves), read_asked(round_folder(folder, last))
     asked = asked_now(config, table, now)
     told, here = played.without(played.overruled(difference.relabelled, labels)), now.images.keys()
     changed = Changed(

@@ -15,16 +15,14 @@ from pathlib import Path
 from holotype.categories.edits import Edit, append_edits, run_ids
 from holotype.categories.found import Discovery
 from holotype.data.boxes import split_box
-from holotype.data.paths import relative
 from holotype.data.table import Table
-from holotype.discovery.asked import Asked, as_usual, of_today, read_asked, told_groups
+from holotype.discovery.asked import Asked, read_asked, told_groups
 from holotype.discovery.classes import Words, understand
-from holotype.discovery.collection import Collection, Seen, look_at, read_collection
+from holotype.discovery.collection import Collection, look_at, read_collection
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.difference import Difference, compare, compare_labels, shown, with_marks
-from holotype.discovery.given import read_given
-from holotype.discovery.moved import STAMPS, Moves, follow, settle
+from holotype.discovery.moved import Moves, follow, settle
 from holotype.discovery.rounds import (
     Begun,
     Played,
@@ -37,8 +35,6 @@ from holotype.discovery.rounds import (
     take_edits,
 )
 from holotype.errors import InputError
-from holotype.machine.sealed import read_sealed
-from holotype.runs.folder import IDENTITY
 
 
 @dataclass
@@ -87,7 +83,7 @@ def catch_up(
     last = last_round(folder)
     known = read_collection(folder)
     now = look_at(table, known, progress)
-    before = seen_by(folder, last, now) if last else Collection(table.root)
+    before = seen_by(folder, last) if last else Collection(table.root)
     difference = compare(before, now)
     if last:
         check_same(folder, table, before, now, difference)
@@ -95,7 +91,7 @@ def catch_up(
     if edits is not None:
         take_edits(folder, edits)
     means = known.means if known else {}
-    played, then = play(folder, labels=now.labels(means)), asked_of(folder, last)
+    played, then = play(folder, labels=now.labels(means)), read_asked(round_folder(folder, last))
     words = understand(now, before, difference.then, means, outcome_of(played))
     if words.names:
         played = call_otherwise(folder, played, words, now.labels(means))
@@ -249,50 +245,17 @@ class Changed:
 # -- what a round was begun with ----------------------------------------------------------------------------
 
 
-def seen_by(folder: Path, number: int, now: Collection) -> Collection:
-    """The images as a round saw them. An older version wrote sizes and times alone; files in which neither has changed
-    hold what they held then."""
+def seen_by(folder: Path, number: int) -> Collection:
+    """The images as a round saw them."""
     own = round_folder(folder, number)
     if (seen := read_collection(own)) is not None:
         return seen
-    found, given = Discovery.load(own), given_to(folder, number)
-    paths = relative([str(path) for path in found.images["path"]], found.facts.root)
-    stamp = read_stamps(own)
-    images = {}
-    for path, label in zip(paths, found.images["label"].fillna(""), strict=True):
-        here = now.images.get(path, Seen("", ""))
-        by_hand = path in given.labels or path in given.rejected
-        same = here.stamp == stamp.get(path, "")
-        images[path] = Seen(
-            stamp.get(path, ""), here.digest if same else "", here.label if by_hand else str(label)
-        )
-    return Collection(found.facts.root, images)
-
-
-def read_stamps(own: Path) -> dict[str, str]:
-    if not (own / STAMPS).is_file():
-        raise InputError(
-            f"{own} does not say which images it was begun with (no collection.parquet); restore it from a copy, or "
-            "run holotype discover with another --out."
-        )
-    return read_given(own / STAMPS, dict[str, str])
+    raise InputError(
+        f"{own} does not say which images it was begun with (no collection.parquet); restore it from a copy, or run "
+        "holotype discover with another --out."
+    )
 
 
 def asked_now(config: DiscoverConfig, table: Table, now: Collection) -> Asked:
     """now: the images of the table."""
     return Asked.of(config, table.name, told_groups(table, [seen.digest for seen in now.images.values()]))
-
-
-def asked_of(folder: Path, number: int) -> Asked | None:
-    """What was asked of a round; None where nobody knows."""
-    if not number:
-        return None
-    if (asked := read_asked(round_folder(folder, number))) is not None:
-        return asked
-    try:
-        content = read_sealed(folder / IDENTITY)
-        names = ("k", "steps", "sample", "method", "long_tail", "seed")
-        taken = of_today({name: content[name] for name in names})
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return Asked(as_usual(taken), taken)

@@ -33,16 +33,12 @@ if TYPE_CHECKING:  # pandas takes half a second to import
 MOVING = "moving"
 """Folder in that of the run: files that are about to take their places."""
 EARLIER = "earlier.json"
-"""Paths that images had to those that they have now, as seen from the root: files of edits may still name them. Older
-versions wrote those that came next, by which the way goes on from path to path."""
+"""Paths that images had to those that they have now, as seen from the root: files of edits may still name them."""
 Earlier = dict[str, list[str]]
 """The content of that file."""
-STAMPS = "stamps.json"
-"""Of a round of an older version: size and time of every image file, by path from the root."""
 LISTS: dict[str, type[dict[str, str]] | type[list[str]]] = {
     "labels.json": dict[str, str],
     "rejected.json": list[str],
-    STAMPS: dict[str, str],
 }
 """What a round was given, by path from the root, and its type."""
 
@@ -204,8 +200,8 @@ class _Home:
             return self.by_short_name[image]
         whole = os.path.isabs(image) or is_address(image)  # else it is a short name, which starts at the root
         places = [relative([image], root)[0] for root in self.roots] if whole else [image]
-        for place in places:  # grows while it is walked through
-            if place in self.by_place:
-                return self.by_place[place]
-            places += [then for then in reversed(self.earlier.get(place, [])) if then not in places]
+        for place in places:
+            for now in (place, *reversed(self.earlier.get(place, []))):
+                if now in self.by_place:
+                    return self.by_place[now]
         return image

@@ -97,7 +97,7 @@ class Begun:
         same = (given.labels, given.rejected) == (self.given.labels, self.given.rejected)
         if not same or asked is None or seen is None:
             return False
-        return self.asked.is_that_of(asked) and _trained(seen) == _trained(self.seen)
+        return self.asked == asked and _trained(seen) == _trained(self.seen)
 
 
 def _trained(seen: Collection) -> list[tuple[str, str, str]]:
@@ -134,8 +134,8 @@ def given_to(folder: Path, number: int) -> Constraints:
 
 
 def _given_in(own: Path) -> Constraints:
-    rejected = read_given(own / REJECTED, list[str]) if (own / REJECTED).is_file() else []
-    return Constraints(labels=read_given(own / LABELS, dict[str, str]), rejected=frozenset(rejected))
+    labels, rejected = read_given(own / LABELS, dict[str, str]), read_given(own / REJECTED, list[str])
+    return Constraints(labels=labels, rejected=frozenset(rejected))
 
 
 # -- what is known before a round ---------------------------------------------------------------------------

@@ -12,13 +12,11 @@ from typing import Any
 from holotype.errors import InputError
 from holotype.machine.meant import meant_path
 from holotype.models.config import (
-    DINOV2_NATIVE,
     IMAGENET_MEAN,
     IMAGENET_STD,
     RGB,
     BackboneConfig,
     as_rgb,
-    makers_pool,
 )
 from holotype.models.networks import check_name, licence_of, licence_of_files, normalisations
 
@@ -172,26 +170,3 @@ def read_metadata(path: Path) -> dict[str, str]:
 def file_digest(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def meant_before(content: Any) -> Any:
-    """Settings of a backbone, as an older version wrote them, with what they meant then.
-
-    Before there was a pool, a network had timm's; DINOv2 saw 518 pixels, and a network without a tag was normalised as
-    timm's first weights of it.
-    """
-    if not isinstance(content, Mapping) or "pool" in content or not isinstance(content.get("name"), str):
-        return content
-    path = _file_of(content["name"])
-    said = read_metadata(path) if path is not None and path.is_file() else {}
-    made = MADE.get(path.stem) if path is not None else None
-    arch = str(content.get("arch") or said.get("timm") or (made.arch if made else content["name"]))
-    told: dict[str, Any] = {**content, "pool": "mean" if makers_pool(arch) else "auto"}
-    if "dinov2" in arch and not (content.get("image_size") or "image_size" in said or made):
-        told["image_size"] = DINOV2_NATIVE
-    described = made is not None or {"mean", "std"} <= said.keys()
-    if path is not None and path.is_file() and not described:
-        found = normalisations(arch)
-        if len(found) > 1:
-            told["mean"], told["std"] = (list(one) for one in next(iter(found)))
-    return told

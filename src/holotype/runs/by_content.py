@@ -106,24 +106,24 @@ def _facts(backbone: Backbone) -> dict[str, Any]:
 
 
 def _agree(folder: Path, wanted: dict[str, Any]) -> None:
-    """Write the manifest, or check that the one there is of the same network; what an older version wrote goes."""
+    """Write the manifest, or check that the one there is of the same network."""
     path = folder / MANIFEST
     try:
-        there = read_sealed(path) if is_begun(folder) else {}
+        if not is_begun(folder):
+            write_text(path, sealed(wanted))
+            return
+        there = read_sealed(path)
     except (Broken, OSError) as error:
         raise InputError(f"{path} cannot be read ({error}); remove {folder} and run again.") from error
-    if isinstance(there, dict) and there.get("format") == FORMAT:
-        if any(there.get(key) != wanted.get(key) for key in DECIDE):
-            raise InputError(
-                f"{folder} holds embeddings of {there.get('backbone')} with other weights, or of another image size, "
-                "pool or normalisation; choose another folder with --out."
-            )
-        return
-    if there:
-        log.info(f"The embeddings in {folder} are those of an older version, and are made again.")
-    for file in folder.glob("part-*.parquet"):
-        file.unlink()
-    write_text(path, sealed(wanted))
+    if not isinstance(there, dict) or there.get("format") != FORMAT:
+        raise InputError(
+            f"{path} was written by another version (not format {FORMAT}); remove {folder} and run again."
+        )
+    if any(there.get(key) != wanted.get(key) for key in DECIDE):
+        raise InputError(
+            f"{folder} holds embeddings of {there.get('backbone')} with other weights, or of another image size, "
+            "pool or normalisation; choose another folder with --out."
+        )
 
 
 @dataclass(frozen=True)

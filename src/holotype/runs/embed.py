@@ -175,10 +175,7 @@ def network_facts(backbone: Backbone) -> dict[str, Any]:
 
 
 def _agree(folder: Path, wanted: dict[str, Any]) -> int:
-    """Write the manifest, or check that the one there is of the same images and network; returns images per shard.
-
-    What an older version wrote is embedded anew.
-    """
+    """Write the manifest, or check that the one there is of the same images and network; returns images per shard."""
     path = folder / MANIFEST
     if not is_begun(folder):
         write_text(path, sealed(wanted))
@@ -190,12 +187,6 @@ def _agree(folder: Path, wanted: dict[str, Any]) -> int:
         reason = str(error) if isinstance(error, Broken) else repr(error)
         raise InputError(f"{path} cannot be read ({reason}); remove {folder} and embed again.") from error
     differs = [told for key, told in TOLD.items() if there.get(key) != wanted.get(key)]
-    if differs == [TOLD["format"]] and there["format"] == FORMAT - 1:
-        log.info(f"The embeddings in {folder} are those of an older version, and are made again.")
-        for file in folder.glob("part-*.parquet"):
-            file.unlink()
-        write_text(path, sealed(wanted))
-        return int(wanted["images_per_shard"])
     if differs or each < 1:
         raise InputError(
             f"{folder} holds embeddings of something else (not the same: "

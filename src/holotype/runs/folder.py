@@ -61,11 +61,9 @@ class RunFolder:
         write_text(self.path / "config.yaml", write_yaml(config))
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
-        """With a checksum."""
         write_text(self.path / name, sealed(content))
 
     def read_json(self, name: str) -> Any:
-        """Without it, once it was compared."""
         try:
             return read_sealed(self.path / name)
         except (Broken, OSError) as error:

@@ -52,7 +52,7 @@ from holotype.training.state import clear_state
 
 CACHE = "cache.json"
 """Names the views that a run trains on, so that a resumed run takes the same."""
-VIEWS = Form(1, "restore it from a copy, or choose another --out", older=(None,))
+VIEWS = Form(1, "restore it from a copy, or choose another --out")
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ from holotype.machine.plain import as_plain, from_plain
 from holotype.machine.sealed import read_sealed
 from holotype.methods import Task
 from holotype.models.backbone import BackboneConfig
-from holotype.models.origins import meant_before
 
 FORMAT = 1
 """Raised when a file of an older version can no longer be read."""
@@ -47,13 +46,8 @@ class Sheet:
 
     @classmethod
     def from_dict(cls, content: Any) -> Sheet:
-        """Raises NotPlain, which says what is missing or of another type.
-
-        Settings that came later have their default.
-        """
-        if isinstance(content, dict):
-            content = {**content, "backbone": meant_before(content.get("backbone"))}
-        return from_plain(cls, content, every=False)
+        """Raises NotPlain, which says what is missing or of another type."""
+        return from_plain(cls, content)
 
     @classmethod
     def read(cls, folder: Path) -> Sheet:

@@ -45,8 +45,6 @@ class Wanted:
     """Begins a new stream of the images each time."""
     each: int
     """Images of a slice, where the folder is new."""
-    older: tuple[Any, ...] = ()
-    """Formats of older versions, whose parts are made anew."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +163,7 @@ def _begin(folder: Path, wanted: Wanted, each: int) -> dict[str, Any]:
 
 
 def _read(folder: Path, wanted: Wanted) -> dict[str, Any] | None:
-    """The manifest, once it was compared; None where there is none, or an older version's, whose parts are removed."""
+    """The manifest, once it was compared; None where there is none."""
     path = folder / MANIFEST
     if not is_begun(folder):
         return None
@@ -176,12 +174,6 @@ def _read(folder: Path, wanted: Wanted) -> dict[str, Any] | None:
         reason = str(error) if isinstance(error, Broken) else repr(error)
         raise InputError(f"{path} cannot be read ({reason}); remove {folder} and run it again.") from error
     differs = [told for key, told in wanted.told.items() if there.get(key) != wanted.facts.get(key)]
-    if there.get("format") in wanted.older and len(differs) == 1:  # the format itself
-        log.info(f"The embeddings in {folder} are those of an older version, and are made again.")
-        for file in folder.glob("part-*.parquet"):
-            file.unlink()
-        path.unlink()
-        return None
     _compare(folder, differs if each >= 1 else [*differs, "the size of a shard"])
     return dict(there)
 

@@ -28,7 +28,6 @@ from holotype.training.encode import Encoder
 
 FORMAT = 3
 """Of the folder: raised when parts of an older version can no longer be used."""
-OLDER = (1, 2)
 BEYOND = "its feature has numbers beyond 16 bits, which were cut"
 
 log = logging.getLogger("holotype")

@@ -193,7 +193,7 @@ class Guard:
         return dataclasses.replace(state, tensors=state.tensors | tensors, guard=facts)
 
     def unpack(self, state: State, stages: int | None = None) -> State:
-        """Go on from what `pack` made; a state of before there was a guard counts as sound itself.
+        """Go on from what `pack` made.
 
         stages: that the run has. Raises NotPlain where the state holds something else.
         """
@@ -203,7 +203,7 @@ class Guard:
             raise NotPlain(f"there is no step {at.step} in epoch {at.epoch} of stage {at.stage}")
         facts = from_plain(_Packed, state.guard, every=False)
         self.restarts = facts.restarts
-        self.course = facts.course or Course(state.position.stage)
+        self.course = facts.course
         if self.restarts:
             self._sound = None
         elif facts.sound is not None:
@@ -219,8 +219,8 @@ class Guard:
 class _Packed:
     """What a state says of its guard."""
 
-    course: Course | None = None
-    restarts: list[Restart] = field(default_factory=list)
+    course: Course
+    restarts: list[Restart]
     sound: tuple[Position, Course] | None = None
     """Where the sound state lies, where that is another one, and the course up to there."""
 

@@ -163,7 +163,7 @@ class Journal:
         try:
             own = {name: facts[name] for name in vars(Position()) if name in facts}
             beside = {name: facts[name] for name in ("seconds", "guard", "captured") if name in facts}
-            told = from_plain(_Told, beside, every=False)
+            told = from_plain(_Told, beside)
             position = from_plain(Position, own)
         except NotPlain as problem:
             raise self.broken(problem) from problem
@@ -179,5 +179,5 @@ class _Told:
     """What state.json says beside the position."""
 
     seconds: float
-    guard: dict[str, Any] = field(default_factory=dict)
-    captured: dict[str, bool] = field(default_factory=dict)
+    guard: dict[str, Any]
+    captured: dict[str, bool]

@@ -20,8 +20,7 @@ from holotype.machine.files import write_bytes
 from holotype.machine.sealed import Form
 
 FACTS = "state.json"
-STATE = Form(2, "restore it from a copy, or delete it to train from the start", older=(None,))
-"""States without a version hold no checksums."""
+STATE = Form(2, "restore it from a copy, or delete it to train from the start")
 
 
 def save_state(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
@@ -48,9 +47,8 @@ def read_facts(folder: Path, identity: str | None = None) -> dict[str, Any] | No
     path = folder / FACTS
     if not path.exists():
         return None
-    version, facts = STATE.believed(path)
-    kinds = {"counter": int, "tensors": str} | ({"digest": str} if version else {})
-    for key, kind in kinds.items():
+    facts = STATE.read(path)
+    for key, kind in {"counter": int, "tensors": str, "digest": str}.items():
         if type(facts.get(key)) is not kind:
             raise STATE.broken(path, f"it is no training state: {key} is {facts.get(key)!r}")
     if Path(facts["tensors"]).name != facts["tensors"]:
@@ -80,7 +78,7 @@ def load_tensors(folder: Path, facts: dict[str, Any]) -> dict[str, Tensor]:
     path = folder / facts["tensors"]
     try:
         content = path.read_bytes()
-        if digest_of(content) != facts.get("digest", digest_of(content)):
+        if digest_of(content) != facts["digest"]:
             raise ValueError(f"it is not the file that {FACTS} was written with")
         tensors: dict[str, Tensor] = load(content)
     except Exception as error:  # safetensors raises its own error class for damaged files
