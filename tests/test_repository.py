@@ -65,8 +65,6 @@ COVERED = {
     "cli/words.py": "cli/test_bad_input.py",
     "data/columns.py": "data/test_sources.py",
     "data/layouts/cifar.py": "data/test_layouts.py",
-    "machine/json_text.py": "machine/test_sealed.py",
-    "machine/regular.py": "machine/test_sealed.py",
     "data/layouts/fine_grained.py": "data/test_layouts.py",
     "data/layouts/folders.py": "data/test_layouts.py",
     "data/layouts/listing.py": "data/test_benchmarks.py",
