@@ -13,52 +13,34 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "experiments"))  # the
 
 from harness import Record, method, pipeline, short, size, table
 
-METHODS_NOTE = (
-    "Every method with its default settings. DCCL's steps see 128 images beside the batch; its search for concepts is "
-    "in the start and in no step. GPU memory: with the images and the token cache that lie there."
-)
-STAGES_NOTE = (
-    "These stages send both views of every image through the whole network, back through it as well unless SPTNet's "
-    "network learns. There prompt and network learn in turns, and are timed apart. GPU memory: with the images that "
-    "lie there, without a token cache."
-)
-CLUSTERING_NOTE = (
-    "Of made features, half of the classes known and half of their images labelled. Communities: the graph of 15 "
-    "neighbours, and the median of 3 searches in it."
-)
-
 
 def methods_table(rows: Sequence[Record]) -> str:
-    head = ["every method", "method", "ms a step", "images/s", "start, s", *memory_head(rows)]
-    body = [[pipeline(row), method(row), *step_cells(row), *memory_cells(row, rows)] for row in rows]
+    head = ["every method", "method", "ms a step", memory_head(rows)]
+    body = [[pipeline(row), method(row), short(row["ms"]), memory_cell(row, rows)] for row in rows]
     return table(head, body)
 
 
 def stages_table(rows: Sequence[Record]) -> str:
-    head = ["on images", "stage", "ms a step", "images/s", "start, s", *memory_head(rows)]
+    head = ["on images", "stage", "ms a step", memory_head(rows)]
     body = [
-        [pipeline(row), f"{method(row)}, {row['stage']}", *step_cells(row), *memory_cells(row, rows)]
+        [pipeline(row), f"{method(row)}, {row['stage']}", short(row["ms"]), memory_cell(row, rows)]
         for row in rows
     ]
     return table(head, body)
 
 
-def step_cells(row: Record) -> list[str]:
-    return [short(row["ms"]), f"{row['images_per_second']:,.0f}", f"{row['start_seconds']:.1f}"]
+def memory_head(rows: Sequence[Record]) -> str:
+    return "GPU memory" if any("device_bytes" in row for row in rows) else "host memory"
 
 
-def memory_head(rows: Sequence[Record]) -> list[str]:
-    return [*(["GPU memory"] if any("device_bytes" in row for row in rows) else []), "host memory"]
-
-
-def memory_cells(row: Record, rows: Sequence[Record]) -> list[str]:
-    """As memory_head names them; empty where a row has no such figure."""
-    names = ["device_bytes", "host_bytes"] if len(memory_head(rows)) == 2 else ["host_bytes"]
-    return [size(row[name]) if name in row else "" for name in names]
+def memory_cell(row: Record, rows: Sequence[Record]) -> str:
+    """As memory_head names it; empty where a row has no such figure."""
+    name = "device_bytes" if memory_head(rows) == "GPU memory" else "host_bytes"
+    return size(row[name]) if name in row else ""
 
 
 def clustering_table(rows: Sequence[Record]) -> str:
-    head = ["clustering", "where", "rows", "width", "K", "of which graph, s", "seconds", *memory_head(rows)]
+    head = ["clustering", "where", "rows", "width", "K", "of which graph, s", "seconds", memory_head(rows)]
     body = [
         [
             f"{row['what']}, {row['detail']}",
@@ -68,7 +50,7 @@ def clustering_table(rows: Sequence[Record]) -> str:
             f"{row['k']:,}",
             short(row["graph_seconds"]) if "graph_seconds" in row else "",
             short(row["seconds"]),
-            *memory_cells(row, rows),
+            memory_cell(row, rows),
         ]
         for row in rows
     ]
@@ -99,25 +81,26 @@ def section(record: Record) -> str:
     parts = record["parts"]
     blocks = [f"### {title(record)}", conditions(record)]
     if rows := [row for name in ("reference", "exact", "cached") for row in parts.get(name, [])]:
-        blocks += [steps_table(rows, record["costs"]), SECONDS_NOTE]
+        blocks.append(steps_table(rows, record["costs"]))
     if record["costs"]:
         blocks.append(costs_table(record["costs"]))
     if "ceilings" in parts:
         blocks.append(ceiling_line(parts["ceilings"]))
-    if "images" in parts:
+    grows = record.get("device") == "cuda"  # a CPU grows alike, and takes the room of three tables
+    if grows and "images" in parts:
         blocks.append(images_table(parts["images"]))
-    if "batch" in parts:
+    if grows and "batch" in parts:
         blocks.append(growth_table(parts["batch"], "batch", "Batch"))
-    if "k" in parts:
+    if grows and "k" in parts:
         blocks.append(growth_table(parts["k"], "k", "K"))
     if "together" in parts:
         blocks.append(together_table(parts["together"]))
     if "methods" in parts:
-        blocks += [methods_table(parts["methods"]), METHODS_NOTE]
+        blocks.append(methods_table(parts["methods"]))
     if "image_stages" in parts:
-        blocks += [stages_table(parts["image_stages"]), STAGES_NOTE]
+        blocks.append(stages_table(parts["image_stages"]))
     if "clustering" in parts:
-        blocks += [clustering_table(parts["clustering"]), CLUSTERING_NOTE]
+        blocks.append(clustering_table(parts["clustering"]))
     return "\n\n".join(blocks)
 
 
@@ -139,14 +122,6 @@ def sees_images(record: Record) -> bool:
     return list(record["parts"]) != ["clustering"]
 
 
-SECONDS_NOTE = (
-    "A step: the median over blocks of steps. Times faster: reference style's step over this one. 200 epochs: "
-    "**extrapolated**, start + 200 x (images // batch) x the mean step, with decoding and caching added where the "
-    "pipeline has them, without scoring. Start: what the first steps took beyond steady ones (compilation, capture, "
-    "first reads; for RPC's own rows also one pass over all images for its prototypes)."
-)
-
-
 def conditions(record: Record) -> str:
     """What stands beside the figures."""
     commands = list(dict.fromkeys(record["commands"].values())) or [record["command"]]
@@ -163,8 +138,6 @@ def conditions(record: Record) -> str:
             f"{'its weights' if record['arch'] == 'embedded' else 'random weights'}; batch {record['batch']}, "
             f"K = {record['k']}",
         ]
-    if record.get("load") is not None:
-        lines.append(f"- load average of the machine before the start: {record['load']}")
     if record.get("quick"):
         lines.append("- measured with `--quick`: rough")
     return "\n".join(lines)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +99,26 @@ def computes(found: About) -> Iterator[str]:
         yield f"```text\n{found.computes}\n```"
 
 
+@cache
+def told_of(name: str) -> set[tuple[str, str, str]]:
+    return {(row.key, row.value, row.help) for row in about(name).settings}
+
+
 def settings_part(found: About) -> Iterator[str]:
     """Defaults with their help, then what data sets and presets change."""
     yield "## Settings"
-    rows = [[f"`{row.key}`", f"`{row.value}`", row.help] for row in found.settings]
-    yield words(["Setting", "Default", "What it is"], rows)
+    shared: dict[str, list[str]] = {}
+    rows = []
+    for row in found.settings:
+        first = next(name for name in METHODS if (row.key, row.value, row.help) in told_of(name))
+        if first == found.name:
+            rows.append([f"`{row.key}`", f"`{row.value}`", row.help])
+        else:
+            shared.setdefault(first, []).append(f"`{row.key}`")
+    if rows:
+        yield words(["Setting", "Default", "What it is"], rows)
+    for first, keys in shared.items():
+        yield f"As on [the card of {first}]({first}.md#settings): {', '.join(keys)}."
     yield f"Those of training are in `holotype train {found.name} DATASET --help`."
     if found.recipes:
         yield "Values that data sets change:"
@@ -209,8 +225,11 @@ def published(name: str) -> Iterator[str]:
     if not rows:
         yield "Nothing is printed of it in the table that the other methods are compared by."
         return
-    body = [[row.dataset, *published_cells(row.scores), published_cell(row.progress)] for row in rows]
-    yield words(["Data set", "All", "Old", "New", "p"], body)
+    each = [
+        f"{row.dataset} {'/'.join(published_cells(row.scores))} ({published_cell(row.progress)})"
+        for row in rows
+    ]
+    yield f"All/Old/New (p): {', '.join(each)}."
     absent = [dataset for dataset in content["main"]["cells"] if dataset not in {row.dataset for row in rows}]
     missing = f" Not printed: {', '.join(absent)}." if absent else ""
     yield f"From [RPC's paper]({READING}#published-scores).{missing} {PROGRESS}"

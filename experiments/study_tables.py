@@ -34,8 +34,8 @@ from holotype.runs.sweep import select
 from holotype.runs.tables import SCORES, Row, make_row, mean_and_std, published_cells
 
 KINDS = ("study", "comparison", "progress", "ablation", "seeds", "each")
-PLAIN = ("study", "each")
-"""Kinds without published scores."""
+PLAIN = ("study", "each", "progress")
+"""Kinds without columns of published scores."""
 FACTS = {"mode": "Mode", "epochs": "Epochs", "backbone": "Backbone", "train_blocks": "Blocks"}
 """Facts of a run that become columns where they differ within a table, and stand below it where they do not."""
 
@@ -151,9 +151,11 @@ def progress_notes(facts: Page) -> list[str]:
     told = [f"[p]({facts.choice.reading}#p) is 0 at k-means and 1 at SimGCD."]
     dataset = facts.lines[0].found.facts["dataset"]
     if printed_on(dataset) != dataset:
-        told.append(
-            f"Published scores and p are those of {printed_on(dataset)}, of which {dataset} is a part."
-        )
+        told.append(f"Published p is that of {printed_on(dataset)}, of which {dataset} is a part.")
+    methods = [line.found.facts["method"] for line in facts.lines]
+    printed = [published_progress(method, printed_on(dataset)) for method in methods]
+    if not all(one is None or one.lawful for one in printed):
+        told.append(rf"\* [cannot be right as printed]({facts.choice.reading}#published-scores).")
     if absent := [name for name in (FLOOR, MARK) if name not in facts.ends]:
         told.append(f"Without p of ours: no results of {' and '.join(absent)} here.")
     return told
