@@ -117,7 +117,7 @@ def test_tables_of_the_front_rooms_fit_a_laptop(browser: Any, site: Path) -> Non
         "findings",
         "methods",
         "experiments",
-        "studies/20-weight-by-count",
+        "studies/reading",
         "faq",
     ):
         tab.goto((site / f"{name}.html").as_uri())
