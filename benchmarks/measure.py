@@ -44,8 +44,8 @@ from harness import command as command
 from harness import facts as facts
 from harness import has_record as has_record
 from harness import one_sentence as one_sentence
-from harness import read_every as read_every
 from harness import read_record as read_record
+from harness import read_records as read_records
 from harness import write_record as write_record
 
 EPOCHS = 200

@@ -41,8 +41,8 @@ from measure import (
     has_record,
     make_photographs,
     one_sentence,
-    read_every,
     read_record,
+    read_records,
     write_record,
 )
 from parts import PARTS
@@ -121,7 +121,7 @@ def main(words: Sequence[str] | None = None) -> int:
     given = make_parser().parse_args(words)
     if not given.table:
         return measure(given, command("benchmarks/speed.py", words))
-    text = tables([record for path in given.table for record in read_every(path, KEYS, "speed.py")])
+    text = tables([record for path in given.table for record in read_records(path, KEYS, "speed.py")])
     print(text)
     if given.into:
         insert(text, given.into)

@@ -34,9 +34,9 @@ from harness import (
     find_case,
     find_collection,
     is_right,
-    made_by,
     one_sentence,
     roots_of,
+    run_facts,
     write_record,
 )
 from holotype.categories.found import Discovery
@@ -130,7 +130,7 @@ def main(words: Sequence[str] | None = None) -> int:
         found = discovered(case_of(word, roots, given.work), given.work, given.device)
         rows.append(measure(found, Discovery.load(given.work / "runs" / word).images))
         print(line(rows[-1]), flush=True)
-    made = made_by("experiments/confidence.py", words, given.device, backbone="embedded", steps=STEPS)
+    made = run_facts("experiments/confidence.py", words, given.device, backbone="embedded", steps=STEPS)
     write_record(given.out, made | {"cases": rows})
     return 0
 

@@ -53,10 +53,10 @@ from harness import (
     find_collection,
     given_words,
     interval_of,
-    made_by,
     one_sentence,
     read_record,
     roots_of,
+    run_facts,
     with_truth,
     write_record,
 )
@@ -478,7 +478,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def write(given: argparse.Namespace, words: Sequence[str] | None, rows: Sequence[dict[str, Any]]) -> None:
     """The record of the runs so far."""
-    made = made_by("experiments/corrections.py", nameless(words), given.device) | {
+    made = run_facts("experiments/corrections.py", nameless(words), given.device) | {
         "backbone": Path(given.backbone).name,
         "steps": given.steps,
         "k": given.k,

@@ -66,10 +66,10 @@ from harness import (
     find_collection,
     in_words,
     interval_of,
-    made_by,
     one_sentence,
     read_rows,
     roots_of,
+    run_facts,
     write_record,
 )
 from holotype.categories.agreement import Training, agree
@@ -254,7 +254,7 @@ def main(words: Sequence[str] | None = None) -> int:
     roots = roots_of(given)
     network, device = BackboneConfig(given.backbone), pick_device(given.device)
     backbone = load_backbone(network)
-    made = made_by("experiments/folders.py", words, given.device)
+    made = run_facts("experiments/folders.py", words, given.device)
     made |= {"backbone": backbone.name, "steps": given.steps, "seeds": given.seeds}
     there = {(row["collection"], row["method"]) for row in rows}
     for word in given.collection:
@@ -333,7 +333,7 @@ def mix(given: argparse.Namespace, words: Sequence[str] | None) -> int:
     roots = roots_of(given)
     for word in () if given.table else given.collection:
         rows[word] = measure_mix(find_collection(word, roots, given.work), given.work)
-        made = made_by("experiments/folders.py", words, methods=IN_TURN, draws=DRAWS)
+        made = run_facts("experiments/folders.py", words, methods=IN_TURN, draws=DRAWS)
         write_record(given.out, made | {"rows": rows})
     print(mix_table(rows))
     return 0

@@ -327,7 +327,7 @@ def read_lines(file: Path) -> dict[str, dict[str, Any]]:
     return {line["name"]: line for line in lines}
 
 
-def read_every(path: Path, keys: Sequence[str], script: str) -> list[dict[str, Any]]:
+def read_records(path: Path, keys: Sequence[str], script: str) -> list[dict[str, Any]]:
     """Read a record, or every line of a JSON-lines file; figures of a GPU come first."""
     named = [path] if path.suffix != ".jsonl" else [Path(f"{path}#{name}") for name in read_lines(path)]
     records = [read_record(one, keys, script) for one in named]
@@ -441,7 +441,7 @@ def command(script: str, words: Sequence[str] | None) -> str:
     return shlex.join(["python", script, *told])
 
 
-def made_by(script: str, words: Sequence[str] | None, device: str = "cpu", **more: Any) -> dict[str, Any]:
+def run_facts(script: str, words: Sequence[str] | None, device: str = "cpu", **more: Any) -> dict[str, Any]:
     """Return what stands beside every figure of a study: command, commit and machine."""
     machine = hardware(Compute.on(device).device)
     return {"command": command(script, words), "commit": commit(), "hardware": machine, **more}

@@ -34,8 +34,8 @@ from harness import (
     discovered,
     find_case,
     is_right,
-    made_by,
     one_sentence,
+    run_facts,
     write_record,
 )
 from holotype.categories.calibration import calibrate
@@ -224,7 +224,7 @@ def main(words: Sequence[str] | None = None) -> int:
     summary = [{"case": "mean", "score": score, **needed(every, score)} for score in SCORES]
     tell("mean", every)
     content = {"seeds": given.seeds, "needed": finite(summary), "rows": every}
-    made = made_by("experiments/labelling.py", words, backbone="embedded", steps=STEPS)
+    made = run_facts("experiments/labelling.py", words, backbone="embedded", steps=STEPS)
     write_record(given.out, made | content)
     return 0
 

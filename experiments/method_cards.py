@@ -100,7 +100,7 @@ def computes(found: About) -> Iterator[str]:
 
 
 @cache
-def told_of(name: str) -> set[tuple[str, str, str]]:
+def settings_index(name: str) -> set[tuple[str, str, str]]:
     return {(row.key, row.value, row.help) for row in about(name).settings}
 
 
@@ -110,7 +110,7 @@ def settings_part(found: About) -> Iterator[str]:
     shared: dict[str, list[str]] = {}
     rows = []
     for row in found.settings:
-        first = next(name for name in METHODS if (row.key, row.value, row.help) in told_of(name))
+        first = next(name for name in METHODS if (row.key, row.value, row.help) in settings_index(name))
         if first == found.name:
             rows.append([f"`{row.key}`", f"`{row.value}`", row.help])
         else:

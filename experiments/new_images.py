@@ -56,10 +56,10 @@ from harness import (
     calibration_error,
     find_collection,
     in_words,
-    made_by,
     one_sentence,
     read_rows,
     roots_of,
+    run_facts,
     stand_for,
     write_record,
 )
@@ -285,7 +285,7 @@ def main(words: Sequence[str] | None = None) -> int:
     given = parser.parse_args(words)
     rows: dict[str, Row] = read_rows(given.out, "new_images.py")
     roots = roots_of(given)
-    made = made_by("experiments/new_images.py", words, given.device)
+    made = run_facts("experiments/new_images.py", words, given.device)
     for word in () if given.table else given.collection:
         of = find_collection(word, roots, given.work)
         embedded = embed(of, load_backbone(BackboneConfig("embedded")), given.device, given.work)

@@ -66,9 +66,9 @@ from harness import (
     Judge,
     add_roots,
     find_collection,
-    made_by,
     one_sentence,
     roots_of,
+    run_facts,
     write_record,
 )
 from holotype.categories.agreement import Training, agree, returns
@@ -380,7 +380,7 @@ def main(words: Sequence[str] | None = None) -> int:
     for name, one in told.items():
         print(f"{name}: {one['mean']} ± {one['deviation']} (n = {one['n']})")
     out = given.out or RESULTS / f"stability.jsonl#{given.way}"
-    made = made_by("experiments/stability.py", words, given.device) | {
+    made = run_facts("experiments/stability.py", words, given.device) | {
         "way": given.way,
         "seeds": given.seeds,
         "together": given.together,

@@ -60,10 +60,10 @@ from harness import (
     calibration_error,
     find_collection,
     in_words,
-    made_by,
     one_sentence,
     read_rows,
     roots_of,
+    run_facts,
     write_record,
 )
 from holotype.categories.agreement import Agreement, Training, Votes, agree
@@ -240,7 +240,7 @@ def main(words: Sequence[str] | None = None) -> int:
     given = parser.parse_args(words)
     rows: dict[str, Row] = read_rows(given.out, "votes.py")
     roots = roots_of(given)
-    made = made_by("experiments/votes.py", words)
+    made = run_facts("experiments/votes.py", words)
     for word in () if given.table else given.collection:
         of, (said, k) = find_collection(word, roots, given.work), voices(given.work, word)
         of = replace(of, k=k)

@@ -62,7 +62,7 @@ def test_a_record_is_a_line_of_a_file(tmp_path: Path) -> None:
     assert [line[:11] for line in file.read_text().splitlines()] == ['{"name":"a"', '{"name":"b"']
     assert harness.read_rows(Path(f"{file}#b"), "this.py") == {"x": 3}
     assert harness.read_rows(Path(f"{file}#c"), "this.py") == {}
-    assert len(harness.read_every(file, ["rows"], "this.py")) == 2
+    assert len(harness.read_records(file, ["rows"], "this.py")) == 2
     with pytest.raises(InputError, match="lacks other"):
         harness.read_record(Path(f"{file}#a"), ["other"], "this.py")
 
