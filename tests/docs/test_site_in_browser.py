@@ -14,13 +14,13 @@ import pytest
 from report.browser import browsing, chromium
 
 TOP = Path(__file__).resolve().parents[2]
-PAGES = ("index", "findings", "experiments", "studies/11-parts", "results", "methods/rpc", "api", "faq")
+PAGES = ("index", "findings", "experiments", "studies/rpc-parts", "results", "methods/rpc", "api", "faq")
 """One of each kind: start, figure and tables, index, study, wide tables, card, reference, plain text."""
 DRAWN = (
     *("architecture", "methods", "gcd", "findings", "methods/rpc"),
-    *("studies/01-known-classes", "studies/11-parts", "studies/13-loss-weights", "studies/14-features"),
+    "studies/rpc-parts",
 )
-"""The pages with drawings; of the cards one, since all of them are drawn to one width (test_method_drawings.py)."""
+"""The pages with drawings; of the cards one, since all of them are drawn to one width."""
 SMALLEST = 7
 """Pixels of the least letter in a drawing, an index below the line included."""
 AA = 4.5
@@ -117,7 +117,7 @@ def test_tables_of_the_front_rooms_fit_a_laptop(browser: Any, site: Path) -> Non
         "findings",
         "methods",
         "experiments",
-        "studies/20-weight-by-count",
+        "studies/reading",
         "faq",
     ):
         tab.goto((site / f"{name}.html").as_uri())
