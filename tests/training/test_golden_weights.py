@@ -22,7 +22,7 @@ PUBLISHED_HEADS = True
 FILE = Path(__file__).with_name("golden_weights.json")
 AS_THEN: dict[str, dict[str, object]] = {
     "simgcd": {"memax_weight": 1.0},
-    "debgcd": {"memax_weight": 1.0, "arch": "debgcd"},
+    "debgcd": {"memax_weight": 1.0},
     "rpc": {"memax_weight": 1.0, "base": "simgcd"},
 }
 """The defaults of the time."""
