@@ -13,7 +13,7 @@ round 1      as it was found
 corrected    with the edits, before any training: merged categories are one
 round 2      after training with them
 everything   the same over all of them: an image that was moved is where it was moved to, a rejected one is wrong
-For each figure, categories are matched to classes once, over its images. Images that a merge or a split has made labels
+For each figure, categories are matched to classes once, over its images. Images that a merge has made labels
 (the nine most typical, right or wrong) count as untouched, since nobody has said anything of them.
 
 Round 1 with its five seeds is the control, since round 2 is a fresh training with more labels. It is a strict one:

@@ -24,7 +24,7 @@ RUN_ID = "small-1"
 
 
 def set_dotted(experiment: Experiment, key: str, value: Any) -> None:
-    """Set `train.epochs`, `method.ova.arch`, ... of an experiment that is there, unchecked."""
+    """Set `train.epochs`, `method.pairing.filter`, ... of an experiment that is there, unchecked."""
     *parents, last = key.split(".")
     target: Any = experiment
     for parent in parents:

@@ -230,7 +230,7 @@ def test_rows_that_are_the_same_experiment_are_refused(holotype, tiny, tmp_path,
 
 def test_rows_with_equal_data_train_together_in_the_order_of_the_file(tiny, tmp_path) -> None:
     rows = (
-        "z: {method: rpc, settings: {method.ova.arch: debgcd}}, y: {method: simgcd}, "
+        "z: {method: rpc, settings: {method.pairing.filter: none}}, y: {method: simgcd}, "
         "w: {method: rpc, settings: {backbone.train_blocks: 2}}, x: {method: debgcd, settings: {train.epochs: 5}}"
     )
     planned = plan(experiments(tiny(rows)), tmp_path)

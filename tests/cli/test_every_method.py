@@ -21,7 +21,7 @@ from tests.conftest import EACH
 from .test_bad_input import assert_sentence
 
 PRESET = {name: next((p for p in CHEAPER if p in kind.presets), "default") for name, kind in METHODS.items()}
-LIGHT = ["uno:method.heads=2", "debgcd:method.arch=compact"]
+LIGHT = ["uno:method.heads=2"]
 """Heads as large as the published ones only cost time here."""
 
 

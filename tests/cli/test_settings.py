@@ -46,7 +46,7 @@ def test_help_shows_the_defaults_of_method_and_data_set(holotype) -> None:
     assert "a pseudo-label counts (thr). [a number (from 0 to 1); default 0.65]" in text.replace(
         "pseudo- label", "pseudo-label"
     )
-    assert "--method.ova.arch" in holotype("train", "rpc", "--help").out
+    assert "--method.ova.weight" in holotype("train", "rpc", "--help").out
     outcome = holotype("train", "rpc", "cub", "--preset", "reading", "--help")
     told = " ".join(outcome.out.partition("--method.new.sharpen")[2].split())
     assert "[a number (at least 0 and at most 1e+30); default 1.0]" in told
@@ -62,10 +62,10 @@ def test_defaults_are_those_of_method_preset_and_recipe(method: str, preset: str
 
 
 def test_flags_change_what_they_name_and_nothing_else() -> None:
-    words = "--seed 3 rpc --train.epochs=5 cub --method.ova.arch debgcd --method.alpha 0.4"
+    words = "--seed 3 rpc --train.epochs=5 cub --method.pairing.filter none --method.alpha 0.4"
     words += " --k 30 --out 2024 --no-progress"
     expected = default_experiment("rpc", "cub")
-    expected.seed, expected.train.epochs, expected.method.ova.arch = 3, 5, "debgcd"
+    expected.seed, expected.train.epochs, expected.method.pairing.filter = 3, 5, "none"
     expected.method.alpha, expected.k, expected.out, expected.progress = 0.4, 30, "2024", False
     assert read(*words.split()) == expected
     assert read("rpc", "cub", "--progress", "false").progress is False

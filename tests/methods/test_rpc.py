@@ -5,17 +5,26 @@ import dataclasses
 import pytest
 import torch
 import torch.nn.functional as F
+from experiments.rpc_variants import (
+    Coupled,
+    FeatureSpace,
+    HardPrototypes,
+    SampleAnchors,
+    StrongLabelled,
+    StrongUnlabelled,
+)
 
 from holotype.methods import Batch, Images, Moment, Task
 from holotype.methods.debgcd import DebGCD, DebGCDConfig, confidence_of_lead
 from holotype.methods.rpc import LEAD, RPC, debiasing
 from holotype.methods.rpc_config import DebiasConfig, RPCConfig
+from holotype.models.heads import DetectorOVA
 from holotype.runs.settings import default_experiment, resolve
 
 TASK = Task(n_known=5, k=9, dim=16, n_images=100, n_labelled=25)
 
 
-def make(task=TASK, **settings):
+def make(kind=RPC, **settings):
     config = RPCConfig()
     for key, value in settings.items():
         *parents, last = key.split("__")
@@ -24,7 +33,7 @@ def make(task=TASK, **settings):
             target = getattr(target, parent)
         setattr(target, last, value)
     torch.manual_seed(0)
-    return RPC(config, task).double()
+    return kind(config, TASK).double()
 
 
 def make_batch(method, n=32, views=3, seed=0):
@@ -58,12 +67,10 @@ def begin(method, seed=3):
 def test_the_reading_preset_is_the_table_of_the_specification_key_for_key():
     c = default_experiment("rpc", "cub", "reading").method
     assert (c.lambda_1, c.lambda_2, c.alpha) == (0.5, 0.3, 0.3)
-    assert (c.ova.decouple_grad, c.ova.arch) == (True, "compact")
-    assert c.prototypes == "soft_ema"
     assert c.prototype_momentum == 0.99
     assert (c.pairing.mu, c.pairing.filter) == (7, "none")
-    assert (c.new.tau, c.new.sharpen, c.new.space) == (0.07, 1.0, "signature")
-    assert (c.ramp_epochs, c.base, c.strong_for) == (30, "simgcd", "all")
+    assert (c.new.tau, c.new.sharpen) == (0.07, 1.0)
+    assert (c.ramp_epochs, c.base) == (30, "simgcd")
     assert default_experiment("rpc", "cub", "reading").backbone.train_blocks == 1
     assert c.ova.weight == 0.005
 
@@ -76,21 +83,16 @@ def test_the_presets_differ_in_the_three_keys_that_the_docstring_names():
     assert {k for k in default["new"] if default["new"][k] != reading["new"][k]} == {"sharpen"}
 
 
+VARIANTS = (FeatureSpace, SampleAnchors, HardPrototypes, StrongLabelled, StrongUnlabelled, Coupled)
 SWITCHES = [
     {},
     {"base": "simgcd"},
     {"debias__waits": False},
     {"debias__threshold": 0.1},
     {"pairing__filter": "none", "pairing__mu": 3},
-    {"prototypes": "ema_mean"},
-    {"ova__arch": "debgcd"},
-    {"ova__decouple_grad": False},
     {"new__sharpen": 1.0},
-    {"new__space": "feature"},
-    {"prototypes": "samples"},
-    {"strong_for": "unlabelled"},
-    {"strong_for": "labelled"},
     {"ramp_epochs": 0},
+    *({"kind": k} for k in VARIANTS),
 ]
 
 
@@ -108,10 +110,10 @@ def test_every_switch_gives_a_finite_loss_and_gradient(settings):
     assert terms["new"] > 0
 
 
-@pytest.mark.parametrize("kind", ["soft_ema", "samples"])
+@pytest.mark.parametrize("kind", [RPC, SampleAnchors])
 def test_a_class_without_a_readable_image_stands_for_nobody_elses(kind):
     """Its prototype is none, instead of the first image of the collection."""
-    method = make(prototypes=kind)
+    method = make(kind)
     features = torch.randn(20, 16, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     label = torch.tensor([-1, 0, 1, 3, 4, *[-1] * 15])  # of class 2 none can be read
     images = Images(torch.arange(20), label, 20, torch.Generator(), lambda: features)
@@ -233,7 +235,7 @@ def test_rho_starts_at_the_balanced_prior_is_held_and_then_follows_the_scores():
 
 
 def test_the_decoupled_gradient_is_scaled_on_its_way_into_the_features_only():
-    coupled, decoupled = begin(make(ova__decouple_grad=False)), begin(make())
+    coupled, decoupled = begin(make(Coupled)), begin(make())
     grads = []
     for method in (coupled, decoupled):
         batch = make_batch(method)
@@ -251,14 +253,18 @@ def test_a_setting_that_does_not_exist_is_named():
 
 
 def test_without_its_own_terms_rpc_is_debgcd_weight_for_weight():
-    """The same first weights and the same loss: what RPC is compared with differs in RPC's terms alone."""
+    """The same first weights and the same loss: what RPC is compared with differs in RPC's terms and heads alone."""
+
+    class DebGCDHeads(Coupled):
+        ova_head = DetectorOVA
+
     torch.manual_seed(5)
     debgcd = DebGCD(DebGCDConfig(sdl=0.005), TASK).double()
     config = RPCConfig(base="debgcd", lambda_1=0, lambda_2=0)
-    config.ova.arch, config.ova.decouple_grad, config.ova.weight = "debgcd", False, 0.005
+    config.ova.weight = 0.005
     config.debias.threshold, config.debias.adl, config.debias.waits = 0.85, 1.0, False
     torch.manual_seed(5)
-    rpc = begin(RPC(config, TASK).double())
+    rpc = begin(DebGCDHeads(config, TASK).double())
     for name, weight in debgcd.named_parameters():
         assert torch.equal(weight, rpc.get_parameter(name))
     batch = make_batch(rpc)

@@ -54,7 +54,7 @@ def test_tuples_within_tuples_come_back_as_well(tmp_path):
         ("backbone.digest", "another"),
         ("method.name", "simgcd"),
         ("method.revision", 1),
-        ("method.settings.ova.arch", "debgcd"),
+        ("method.settings.pairing.filter", "none"),
         ("method.settings.ova.weight", 0.3),
         ("train.lr", 2e-5),
         ("train.added", True),

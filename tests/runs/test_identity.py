@@ -282,7 +282,7 @@ def test_each_part_must_be_there_and_of_its_kind(field: str, wrong: Any) -> None
 def test_another_run_is_refused_by_the_name_of_what_differs() -> None:
     mine = identity_of(resolve("rpc", "cub"))
     mine.check_same(mine, "folder")
-    theirs = identity_of(resolve("rpc", "cub", overrides={"method.ova.arch": "debgcd"}))
-    words = r"folder holds a run with method\.settings\.ova\.arch = 'debgcd', not 'compact'"
+    theirs = identity_of(resolve("rpc", "cub", overrides={"method.pairing.filter": "none"}))
+    words = r"folder holds a run with method\.settings\.pairing\.filter = 'none', not 'pseudo_match'"
     with pytest.raises(InputError, match=words):
         mine.check_same(theirs, "folder")

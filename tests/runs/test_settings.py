@@ -32,10 +32,10 @@ def test_the_later_one_wins() -> None:
 
 
 def test_settings_by_name_typed_or_as_text() -> None:
-    typed = {"seed": 4, "train.lr": 1e-4, "method.ova.arch": "debgcd", "k": None, "progress": False}
+    typed = {"seed": 4, "train.lr": 1e-4, "method.pairing.filter": "none", "k": None, "progress": False}
     found = resolve("rpc", "cub", overrides=typed)
     assert found == resolve("rpc", "cub", overrides={key: as_text(value) for key, value in typed.items()})
-    assert (found.seed, found.train.lr, found.method.ova.arch, found.k) == (4, 1e-4, "debgcd", None)
+    assert (found.seed, found.train.lr, found.method.pairing.filter, found.k) == (4, 1e-4, "none", None)
     unchanged = dataclasses.replace(
         found, seed=0, progress=True, train=default_experiment("rpc", "cub").train, method=None
     )
@@ -86,7 +86,7 @@ def test_names_may_stand_among_the_overrides_if_they_say_the_same() -> None:
         ("train.lrr", "train.lr"),
         ("epochs", "train.epochs"),
         ("method.sharpen", "method.new.sharpen"),
-        ("method.ova.arc", "method.ova.arch"),
+        ("method.pairing.filtr", "method.pairing.filter"),
         ("train.cache-views", "cache_views"),
         ("k.lr", "train.lr"),
         ("train.lr.x", "train.lr"),

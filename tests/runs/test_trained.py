@@ -173,7 +173,7 @@ def test_settings_within_settings_come_back() -> None:
     import dataclasses
 
     config = METHODS["rpc"].Config()
-    config.ova.arch, config.pairing.mu = "debgcd", 5
+    config.pairing.filter, config.pairing.mu = "none", 5
     stored = json.loads(json.dumps(dataclasses.asdict(config)))
     assert from_plain(METHODS["rpc"].Config, stored, every=False) == config
 

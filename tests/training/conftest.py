@@ -25,7 +25,6 @@ N_CLASSES, PER_CLASS, N_KNOWN = 4, 12, 2
 SMALL = {
     **{key: {"proj_out": 64, "n_init": 3} for key in ("gcd", "promptcal", "dccl")},
     "sptnet": {"prompt_epochs": 2.0, "turn": 2},
-    "debgcd": {"arch": "compact"},
     "uno": {"heads": 2},
 }
 """Settings of which the published values only cost time here."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -27,9 +27,7 @@ from holotype.losses.ova import certainty, detector_loss, known_score
 from holotype.machine.rules import Share, Weight
 from holotype.methods.base import Batch, Card, Now, Prediction, Task
 from holotype.methods.simgcd import AS_RUN, RECIPES, Recipes, SimGCD, SimGCDConfig, joined
-from holotype.models.heads import CompactOVA, CosineClassifier, DetectorOVA
-
-OVA_HEADS = {"compact": CompactOVA, "debgcd": DetectorOVA}
+from holotype.models.heads import CosineClassifier, DetectorOVA
 
 
 class Debiasing(Protocol):
@@ -45,12 +43,8 @@ class Debiasing(Protocol):
 
 @dataclass
 class DebGCDConfig(SimGCDConfig):
-    """Settings of DebGCD; the last four differ between data sets (see the recipes)."""
+    """Settings of DebGCD; the last three differ between data sets (see the recipes)."""
 
-    arch: Literal["debgcd", "compact"] = "debgcd"
-    """Detector: the published five-layer head, or the small one that RPC's parameter count implies."""
-    decouple_grad: bool = False
-    """True: the detector learns at full weight and only its gradient into the backbone is scaled by sdl."""
     pseudo_share: Share = 0.5
     """Share of the debiased loss that comes from pseudo-labels; the rest comes from labels."""
     threshold: Share = 0.85
@@ -58,7 +52,7 @@ class DebGCDConfig(SimGCDConfig):
     adl: Weight = 1.0
     """Weight of the auxiliary debiased loss."""
     sdl: Weight = 0.01
-    """Weight of the detector's loss (for `decouple_grad`, of its gradient into the backbone)."""
+    """Weight of the detector's loss."""
 
 
 class Script(NamedTuple):
@@ -115,16 +109,16 @@ class DebGCD(SimGCD):
     def __init__(self, config: DebGCDConfig, task: Task) -> None:
         super().__init__(config, task)
         self.debiased = CosineClassifier(task.dim, task.k)
-        self.ova = OVA_HEADS[config.arch](task.dim, task.n_known)
+        self.ova = DetectorOVA(task.dim, task.n_known)
 
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
         c, f = self.config, batch.features[:2]
         q = self.classifier(f)
-        p_in, l_sdl = detector_terms(self.ova, f, batch, c.sdl, c.decouple_grad)
+        p_in, l_sdl = detector_terms(self.ova, f, batch)
         return {
             **self.baseline(self.projector(f), q, batch, now),
             "adl": auxiliary_loss(self.debiased(f), q, p_in, batch, c, c.tau),
-            "sdl": l_sdl,
+            "sdl": c.sdl * l_sdl,
         }
 
     def predict(self, features: Tensor) -> Prediction:
@@ -155,20 +149,12 @@ def confidence_of_lead(lead: float, k: int, tau: float = 0.1) -> float:
     return 1 / (1 + (k - 1) * math.exp(-lead / tau))
 
 
-def detector_terms(
-    ova: torch.nn.Module, f: Tensor, batch: Batch, weight: float, decouple: bool
-) -> tuple[Tensor, Tensor]:
-    """p_in (2, B, C) of the two weak views, and the weighted detector loss.
-
-    Coupled: weight * L_sdl. Decoupled: L_sdl at full weight for the head, while the gradient that enters
-    the features is scaled by `weight`, so that a throttled backbone does not mean an untrained head.
-    """
-    entering = scale_gradient(f, weight) if decouple else f
-    logits = ova(entering)
+def detector_terms(ova: torch.nn.Module, f: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """p_in (2, B, C) of the two weak views, and L_sdl."""
+    logits = ova(f)
     p_in = logits.sigmoid()
     # p_out from the logits, since 1 - p_in rounds to 0 for a head that is surely wrong
-    l_sdl = detector_loss(p_in, batch.label, batch.labelled, p_out=(-logits).sigmoid())
-    return p_in, l_sdl if decouple else weight * l_sdl
+    return p_in, detector_loss(p_in, batch.label, batch.labelled, p_out=(-logits).sigmoid())
 
 
 def scale_gradient(x: Tensor, scale: float) -> Tensor:

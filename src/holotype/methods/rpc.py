@@ -29,7 +29,6 @@ L_new exactly as printed overflows (one pair weighs up to 1.6 million); it stays
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -43,13 +42,13 @@ from holotype.losses.ova import known_score
 from holotype.losses.precision import unit
 from holotype.losses.relational import relational_consistency, signature
 from holotype.methods.base import Batch, Card, Images, Moment, Now, Prediction, Stage, Task, Views
-from holotype.methods.debgcd import OVA_HEADS, auxiliary_loss, confidence_of_lead, detector_terms
+from holotype.methods.debgcd import auxiliary_loss, confidence_of_lead, detector_terms, scale_gradient
 from holotype.methods.pairing import draw_pairs, gather_rows
 from holotype.methods.prototypes import class_means, soft_update
 from holotype.methods.rpc_config import READING, RPCConfig
 from holotype.methods.schedule import ramp
 from holotype.methods.simgcd import AS_RUN, Recipes, SimGCD
-from holotype.models.heads import CosineClassifier
+from holotype.models.heads import CompactOVA, CosineClassifier
 
 LEAD = 0.6
 """How far a pseudo-label must lie before the other categories, in cosine."""
@@ -86,6 +85,8 @@ class RPC(SimGCD):
             "of six. The preset reading takes these three back.",
         ),
     )
+    ova_head: ClassVar[type[torch.nn.Module]] = CompactOVA
+    """The small head that the paper's parameter count implies, and not DebGCD's five layers."""
     prototypes: Tensor
     rho: Tensor
 
@@ -94,7 +95,7 @@ class RPC(SimGCD):
         # in DebGCD's order, so that a seed gives both methods the same first weights and runs can be compared in pairs
         if config.base == "debgcd":
             self.debiased = CosineClassifier(task.dim, task.k)
-        self.ova = OVA_HEADS[config.ova.arch](task.dim, task.n_known)
+        self.ova = self.ova_head(task.dim, task.n_known)
         prior = (task.n_images * task.n_known / task.k - task.n_labelled) / max(task.n_unlabelled, 1)
         self.debiasing = debiasing(config, task.k)
         self.register_buffer("rho", torch.tensor(min(max(prior, RHO_RANGE[0]), RHO_RANGE[1])))
@@ -117,14 +118,10 @@ class RPC(SimGCD):
 
     def before_epoch(self, stage: Stage, epoch: int, images: Images) -> None:
         """Start the prototypes at the labelled class means."""
-        label, n_known = images.label, self.task.n_known
-        if self.config.prototypes == "samples":
-            own = (label == torch.arange(n_known, device=label.device)[:, None]).int()
-            self.prototypes.copy_(unit(images.features())[own.argmax(1)] * own.amax(1, keepdim=True))
-        elif epoch == 0:
+        if epoch == 0:
             # over all rows of the table, images that cannot be read as zeros: sums keep their order
-            f, label = images.spread(images.features()), images.spread(label, -1)
-            self.prototypes.copy_(class_means(unit(f), label, label >= 0, n_known))
+            f, label = images.spread(images.features()), images.spread(images.label, -1)
+            self.prototypes.copy_(class_means(unit(f), label, label >= 0, self.task.n_known))
 
     # -- the loss ---------------------------------------------------------------------------------
 
@@ -132,12 +129,11 @@ class RPC(SimGCD):
         c = self.config
         f = batch.features[:2]
         q = self.classifier(f)
-        p_in, l_sdl = detector_terms(self.ova, f, batch, c.ova.weight, c.ova.decouple_grad)
+        p_in, l_sdl = self.detect(f, batch)
         w_old = self.known_weight(p_in, batch)
         self.update_rho(w_old, batch, now)
         self.update_prototypes(f, q, w_old, batch, now)
         partner, weight = self.groups(q, w_old, batch)
-        batch = self.with_strong_views(batch)
         z = self.projector(batch.features)
         terms = self.baseline(z[:2], q, batch, now)
         if c.base == "debgcd":
@@ -148,13 +144,12 @@ class RPC(SimGCD):
         terms["new"] = now["ramp"] * c.lambda_2 * self.discover(f, w_old, batch)
         return terms
 
-    def with_strong_views(self, batch: Batch) -> Batch:
-        """The batch in which only the rows that `strong_for` names have a strong third view."""
-        if self.config.strong_for == "all":
-            return batch
-        strong = batch.labelled if self.config.strong_for == "labelled" else ~batch.labelled
-        third = torch.where(strong[:, None], batch.features[2], batch.features[1])
-        return dataclasses.replace(batch, features=torch.cat([batch.features[:2], third[None]]))
+    def detect(self, f: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """p_in (2, B, C) and L_sdl: the heads learn at full weight, what enters the features is scaled.
+
+        So a throttled backbone does not mean untrained heads.
+        """
+        return detector_terms(self.ova, scale_gradient(f, self.config.ova.weight), batch)
 
     def align(self, z: Tensor, partner: Tensor, weight: Tensor, batch: Batch) -> Tensor:
         """L_align (R4) over groups [l_i, u_i1, ..., u_iM] fused by (R3). z: (2, B, D), weak and strong view."""
@@ -170,7 +165,7 @@ class RPC(SimGCD):
         c = self.config.new
         rows = f.flatten(0, 1)
         return relational_consistency(
-            signature(rows, self.prototypes) if c.space == "signature" else unit(rows),
+            signature(rows, self.prototypes),
             rows,
             self.novel_weight(w_old).repeat(2),
             batch.image.repeat(2),
@@ -199,13 +194,9 @@ class RPC(SimGCD):
 
     @torch.no_grad()
     def update_prototypes(self, f: Tensor, q: Tensor, w_old: Tensor, batch: Batch, now: Now) -> None:
-        c = self.config
-        if c.prototypes == "samples":
-            return
-        p_known = (q / c.tau).softmax(-1)[..., : self.task.n_known]
+        p_known = (q / self.config.tau).softmax(-1)[..., : self.task.n_known]
         p_known = p_known / p_known.sum(-1, keepdim=True).clamp_min(1e-12)
-        soft = (now["ramp"] >= 1) if c.prototypes == "soft_ema" else torch.zeros_like(now["ramp"])
-        membership = (w_old * ~batch.labelled)[None, :, None] * p_known * soft
+        membership = (w_old * ~batch.labelled)[None, :, None] * p_known * (now["ramp"] >= 1)
         self.prototypes.copy_(
             soft_update(
                 self.prototypes,
@@ -213,7 +204,7 @@ class RPC(SimGCD):
                 batch.label.repeat(2),
                 batch.labelled.repeat(2),
                 membership.flatten(0, 1),
-                c.prototype_momentum,
+                self.config.prototype_momentum,
             )
         )
 

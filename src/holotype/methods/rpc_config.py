@@ -13,12 +13,8 @@ from holotype.methods.simgcd import SimGCDConfig
 class OVAConfig:
     """The one-vs-all heads behind w_old."""
 
-    arch: Literal["compact", "debgcd"] = "compact"
-    """Head: the small one that the paper's parameter count implies, or DebGCD's five layers."""
-    decouple_grad: bool = True
-    """True: the heads learn at full weight and only their gradient into the backbone is scaled by `weight`."""
     weight: Weight = 0.005
-    """Weight beta of the heads' loss (decoupled: of its gradient into the backbone)."""
+    """Weight beta of the gradient that the heads send into the backbone; they themselves learn at full weight."""
 
 
 @dataclass
@@ -57,8 +53,6 @@ class NewConfig:
     sharpen: Weight = 6.0
     """Power of w_new: an image that may be known counts little, so that L_new cannot pull it off its class; 1 as
     printed."""
-    space: Literal["signature", "feature"] = "signature"
-    """What is to be alike: how images stand to the prototypes, or their features themselves (for comparison)."""
 
 
 @dataclass
@@ -75,13 +69,8 @@ class RPCConfig(SimGCDConfig):
     """Strength of the embedding fusion."""
     ramp_epochs: Natural = 30
     """Epochs over which lambda_1 and lambda_2 rise from 0 to their values; 0 for at once."""
-    prototypes: Literal["soft_ema", "ema_mean", "samples"] = "soft_ema"
-    """What signatures are measured against: moving class means with soft unlabelled members; for comparison, without
-    them, or one labelled image of each class."""
     prototype_momentum: Share = 0.99
-    """Momentum of the moving class means."""
-    strong_for: Literal["all", "labelled", "unlabelled"] = "all"
-    """Whose strong view is strong (for comparison): the other rows' is their second weak one."""
+    """Momentum of the moving class means that signatures are measured against."""
     ova: OVAConfig = field(default_factory=OVAConfig)
     """The one-vs-all heads."""
     debias: DebiasConfig = field(default_factory=DebiasConfig)
@@ -98,15 +87,10 @@ READING: dict[str, Any] = {
     "lambda_2": 0.3,
     "alpha": 0.3,
     "ramp_epochs": 30,
-    "prototypes": "soft_ema",
     "prototype_momentum": 0.99,
-    "strong_for": "all",
-    "ova.arch": "compact",
-    "ova.decouple_grad": True,
     "pairing.mu": 7,
     "pairing.filter": "none",
     "new.tau": 0.07,
     "new.sharpen": 1.0,
-    "new.space": "signature",
 }
 """The paper's text, read as literally as can be trained."""

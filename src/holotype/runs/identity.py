@@ -30,7 +30,7 @@ from holotype.runs.views import drawn, stages_of
 
 FORMAT = 1
 """Of the file identity.json and of identities inside records."""
-ENGINE = 1
+ENGINE = 2
 """Raised when loop, samplers, views, token cache or schedules draw or compute otherwise than before."""
 NO_PART = ("eval_every", "save_seconds", "eager")
 """Settings of training that do not change the weights."""
