@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from holotype.data.table import Table
@@ -51,6 +51,7 @@ def small(**change: object) -> Table:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(table=small(truth=["x", "y", "\r"]), suffix=".csv")
 @given(table=tables(), suffix=st.sampled_from([".csv", ".parquet"]))
 def test_save_and_load_give_the_table_back(table: Table, suffix: str, tmp_path: Path) -> None:
     file = tmp_path / f"table{suffix}"
