@@ -3,41 +3,37 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-DOCS_READY := $(VENV)/.ready-docs
 # Tests run in parallel processes: more threads than cores in each only makes them wait for each other.
 export OMP_NUM_THREADS ?= 1
 # Of what is installed a sixth is ever imported: it is compiled then, and kept for the many processes that tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test torture exhibits docs lint clean
+.PHONY: demo test test-newest test-oldest test-more torture exhibits docs lint clean
 
-# LOCK=requirements.lock installs exactly what is locked there, files checked by their hashes: Linux, x86-64, Python 3.11,
-# where pip finds the CPU build of torch. Without it pip takes the newest versions that the package allows.
-LOCK ?=
-
-$(READY): pyproject.toml constraints.txt $(LOCK)
+$(READY): pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Holotype needs Python 3.11 or newer; name one with make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-ifeq ($(LOCK),)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
-else
-	.ci/install $(LOCK) $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-build-isolation -e .
-endif
+	.ci/install $(BIN)/python
 	touch $(READY)
-
-$(DOCS_READY): $(READY)
-ifeq ($(LOCK),)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[docs]'
-endif
-	touch $(DOCS_READY)
 
 demo: $(READY)  ## discover the categories of the embedded sample, and score them
 	env -u OMP_NUM_THREADS $(BIN)/python -m holotype demo
 
 # A process that breaks down ends the run, and is told: pytest-xdist 3.8 waits for ever after it has replaced one.
+PYTEST := -m pytest -n 2 --dist loadfile --max-worker-restart 0
 test: $(READY)  ## the whole test suite
-	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0
+	$(BIN)/python $(PYTEST)
+
+# By hand, before a release. The environments of the first two are kept for the next time.
+test-newest: VERSIONS = --upgrade --upgrade-strategy eager
+test-oldest: VERSIONS = -c oldest.txt
+test-newest test-oldest: test-%:  ## the tests with the newest, or oldest, versions that pyproject.toml allows
+	test -x $(VENV)-$*/bin/python || $(PYTHON) -m venv $(VENV)-$*
+	$(VENV)-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(VERSIONS) -e '.[dev,docs]'
+	$(VENV)-$*/bin/python $(PYTEST)
+
+test-more: $(READY)  ## the tests in another order, property tests with 20 times the examples and other seeds
+	$(BIN)/python $(PYTEST) --hypothesis-profile more --shuffle "$$(date +%s)"
 
 MINUTES ?= 5
 torture: $(READY)  ## try to break it for MINUTES=5 minutes; the record goes to torture.json
@@ -46,7 +42,7 @@ torture: $(READY)  ## try to break it for MINUTES=5 minutes; the record goes to 
 exhibits: $(READY)  ## rebuild the tables of the documents from experiments/results/
 	$(BIN)/python experiments/exhibits.py
 
-docs: $(DOCS_READY)  ## the documentation as a site that opens from disk: site/index.html
+docs: $(READY)  ## the documentation as a site that opens from disk: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 lint: $(READY)  ## style and types
@@ -55,4 +51,4 @@ lint: $(READY)  ## style and types
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-newest $(VENV)-oldest site .mypy_cache .ruff_cache .pytest_cache

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import gc
 import json
+import random
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +17,10 @@ import pytest
 from hypothesis import settings
 from PIL import Image
 
-# how long an example takes says nothing on a machine that others share
-settings.register_profile("holotype", deadline=None)
+# `make test` tries the same examples every day, and `make test-more` others and more of them. How long an example takes
+# says nothing on a machine that others share.
+settings.register_profile("holotype", max_examples=60, derandomize=True, database=None, deadline=None)
+settings.register_profile("more", max_examples=20 * 60, database=None, deadline=None, print_blob=True)
 settings.load_profile("holotype")
 
 COLOURS = {"red": (200, 40, 40), "green": (40, 180, 60), "blue": (40, 60, 200), "yellow": (220, 200, 40)}
@@ -27,6 +31,7 @@ EACH = 16
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate-goldens", action="store_true", help="write the files of tests/golden anew")
+    parser.addoption("--shuffle", metavar="SEED", help="run the tests in a random order")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,10 +43,25 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     from .long_files import turn
 
-    items.sort(key=lambda item: turn(item.path))
+    seed = config.getoption("shuffle")
+    if seed is None:
+        items.sort(key=lambda item: turn(item.path))
+    else:
+        random.Random(seed).shuffle(items)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What was skipped and why, in one table."""
+    reports = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports)
+    if reasons:
+        terminalreporter.section("skipped tests, and why")
+        for reason, n in reasons.most_common():
+            terminalreporter.line(f"{n:5}  {reason}")
 
 
 def pytest_collection_finish() -> None:

@@ -142,10 +142,19 @@ def test_the_workflow_runs_what_lands() -> None:
     assert flow["jobs"]["macos"]["runs-on"].startswith("macos")
 
 
-def test_the_gate_runs_documents_wheel_and_tests() -> None:
+def test_the_gate_begins_with_the_two_commands_of_the_readme() -> None:
     gate = (TOP / ".ci" / "run").read_text(encoding="utf-8")
-    for line in ("make lint", "make docs", ".ci/wheel", "make demo", "make test"):
-        assert re.search(rf"^{re.escape(line)}( &)?$", gate, re.MULTILINE), line
+    commands = re.findall(r"^(?:make|\.ci/)[\w /]+", gate, re.MULTILINE)
+    assert [one.strip() for one in commands] == [
+        "make demo",
+        "make test",
+        "make lint",
+        "make docs",
+        ".ci/wheel",
+    ]
+    assert (
+        re.findall(r"\bexport\b|^\w+=(?!\$!)", gate, re.MULTILINE) == []
+    )  # nothing is set that strangers lack
     beside = re.findall(r" &\n(\w+)=\$!$", gate, re.MULTILINE)
     assert len(beside) == gate.count(" &\n")
     for name in beside:  # what runs beside others and fails makes it fail as well
@@ -179,6 +188,15 @@ def test_the_lock_holds_all_that_development_installs() -> None:
         version, _ = lock[canonicalize_name(wanted.name)]
         assert wanted.specifier.contains(version), f"{wanted}: .ci/lock makes the lock anew"
     assert "://" not in (TOP / "requirements.lock").read_text(encoding="utf-8")
+
+
+def test_the_constraints_are_the_locked_versions() -> None:
+    """The lock does not fit every system: elsewhere the same versions are installed, and those of torch for CUDA."""
+    lines = (TOP / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    beside = {name: pins.pop(name) for name in list(pins) if re.match("cuda|nvidia|triton", name)}
+    assert pins == {name: version for name, (version, _) in locked().items()}, ".ci/lock makes them anew"
+    assert "triton" in beside
 
 
 def test_the_oldest_versions_are_the_lower_bounds() -> None:

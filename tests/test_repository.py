@@ -50,7 +50,8 @@ FORBIDDEN = {
         "|".join(("index" + "-url", "trusted" + "-host", "artifact" + "ory")), re.I
     ),
     "a private host": re.compile(r"://[^/\s\"'`]*(\." + r"(internal|corp|lan|local)\b|@)"),
-    "a private address": re.compile(r"\b(10\.\d+|192\.168|172\.(1[6-9]|2\d|3[01]))" + r"\.\d+\.\d+\b"),
+    # "==" stands before a version of four numbers
+    "a private address": re.compile(r"(?<!==)\b(10\.\d+|192\.168|172\.(1[6-9]|2\d|3[01]))" + r"\.\d+\.\d+\b"),
 }
 
 MAX_LINES, MAX_FUNCTION = 800, 60
@@ -175,6 +176,8 @@ def test_forbidden_words_are_recognised() -> None:
     assert not host.search("https://github.com/zalandoresearch/fashion-mnist")
     assert address.search("10.1" + ".2.3")
     assert not address.search("torch 2.13.0, All 10.1")
+    assert address.search("HOST=10.1" + ".2.3")
+    assert not address.search("nvidia-curand==10.4" + ".0.35")
 
 
 # -- rules of size and of place -----------------------------------------------------------------------

@@ -7,7 +7,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from categories.golden import CASES, GOLDEN, NAMES, case_edits, golden_discovery, outcome, random_edit
@@ -17,7 +17,6 @@ from holotype.categories.facts import Facts
 from holotype.categories.found import Category, Discovery
 from tests.discovery.made_round import made_discovery
 
-FEW = settings(max_examples=60)
 IMAGES = [row["path"] for row in GOLDEN["discoveries"]["shoes"]["images"]]
 
 
@@ -55,7 +54,6 @@ def told(result: dict) -> dict:
 # -- laws -------------------------------------------------------------------------------------------------
 
 
-@FEW
 @given(edit_lists())
 def test_every_image_is_in_one_category_or_none_and_known_classes_stay(edits):
     found = golden_discovery("shoes")
@@ -76,7 +74,6 @@ def test_every_image_is_in_one_category_or_none_and_known_classes_stay(edits):
     assert {c.id for c in after.categories if c.kind == "known"} == set(found.known)
 
 
-@FEW
 @given(edit_lists())
 def test_what_is_confirmed_in_a_category_is_in_it(edits):
     found = golden_discovery("shoes")
@@ -90,7 +87,6 @@ def test_what_is_confirmed_in_a_category_is_in_it(edits):
             assert where[path] == value
 
 
-@FEW
 @given(edit_lists())
 def test_applying_twice_is_applying_once(edits):
     found = golden_discovery("shoes")
@@ -103,7 +99,6 @@ def test_applying_twice_is_applying_once(edits):
     assert (doubled.count, told(outcome(doubled))) == (once.count, told(outcome(once)))
 
 
-@FEW
 @given(edit_lists(), st.integers(0, 14))
 def test_it_does_not_matter_when_one_stops_for_the_day(edits, stop):
     found = golden_discovery("shoes")
@@ -114,7 +109,6 @@ def test_it_does_not_matter_when_one_stops_for_the_day(edits, stop):
     assert morning.count + evening.count == whole.count
 
 
-@FEW
 @given(st.data(), st.randoms(use_true_random=False))
 def test_the_order_of_edits_on_different_images_does_not_matter(data, rng: random.Random):
     target = st.sampled_from(["Sandal", "Boot", "new-01", "new-02", "new-03", "Owl"])

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -44,15 +43,6 @@ def test_words_that_make_no_sense_are_refused_before_anything_heavy_is_loaded(wo
     loaded = set(run.stdout.split("\n"))
     assert "holotype.cli.train" in loaded
     assert not loaded & HEAVY
-
-
-def test_help_comes_at_once() -> None:
-    seconds = []
-    for _ in range(3):
-        started = time.monotonic()
-        subprocess.run([sys.executable, "-m", "holotype", "--help"], capture_output=True, check=True)
-        seconds.append(time.monotonic() - started)
-    assert min(seconds) < 0.5
 
 
 def test_help_names_every_command(holotype) -> None:

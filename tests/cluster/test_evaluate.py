@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holotype.cluster.evaluate import (
@@ -35,7 +35,6 @@ labels = st.integers(1, 40).flatmap(
 
 
 @given(labels, st.integers(0, 6))
-@settings(max_examples=60)
 def test_all_is_the_best_of_all_permutations(both, n_known) -> None:
     true, predicted = both
     result = clustering_accuracy(true, predicted, n_known)  # its constructor checks All = r Old + (1 - r) New
@@ -47,7 +46,6 @@ def test_all_is_the_best_of_all_permutations(both, n_known) -> None:
 
 
 @given(labels, st.permutations(range(9)))
-@settings(max_examples=40)
 def test_names_of_categories_do_not_matter(both, names) -> None:
     true, predicted = both
     renamed = clustering_accuracy(true, [names[p] for p in predicted], 3)

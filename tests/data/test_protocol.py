@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holotype.data.benchmarks import Benchmark, load_benchmark
@@ -37,7 +37,6 @@ def test_golden_draws(key: str) -> None:
     assert sorted(position[table.labelled].tolist()) == sorted(GOLDEN[key].tolist())
 
 
-@settings(max_examples=80)
 @given(
     label=st.lists(st.sampled_from("abcdef"), min_size=1, max_size=40),
     n_known=st.integers(1, 6),

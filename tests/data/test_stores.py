@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -178,10 +177,8 @@ def test_an_address_that_answers_nothing(tmp_path: Path, holotype, monkeypatch) 
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         query = f"scheme=http&region=us-east-1&endpoint_override=127.0.0.1:{silent.getsockname()[1]}"
-        began = time.monotonic()
         said = refused(holotype("embed", f"s3://bucket/photos?{query}", "--out", tmp_path / "out"))
     assert "does not answer" in said
-    assert time.monotonic() - began < 30
     with closed_port() as closed:
         query = f"scheme=http&region=us-east-1&endpoint_override=127.0.0.1:{closed}"
         assert "does not answer" in refused(holotype("embed", f"s3://bucket/photos?{query}"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import socket
 
 import pytest
 
@@ -81,13 +81,16 @@ def test_nothing_is_fetched_to_foresee(monkeypatch) -> None:
         foresee_backbone(BackboneConfig("vit_tiny_patch16_225"), "cpu")
 
 
-def test_a_hub_out_of_reach_is_found_out_quickly(monkeypatch) -> None:
+def test_a_hub_that_is_silent_or_out_of_reach_is_given_up(monkeypatch) -> None:
     from huggingface_hub import constants
 
+    with socket.socket() as silent:  # takes connections, and says nothing
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        assert not hub_answers(0.05)
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    started = time.monotonic()
     assert not hub_answers()
-    assert time.monotonic() - started < 5
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert not hub_answers()
     assert not in_cache("vit_nobody_has.this")

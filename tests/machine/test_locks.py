@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -36,14 +36,13 @@ except InputError as error:
 """
 
 CROWD = """
-import os, sys, time
+import os, sys
 from pathlib import Path
 from holotype.errors import InputError
 from holotype.machine.locks import hold
 folder, inside = Path(sys.argv[1]), Path(sys.argv[2])
 held = 0
-end = time.monotonic() + 2
-while time.monotonic() < end:
+while held < 30:
     try:
         with hold(folder):
             os.close(os.open(inside, os.O_CREAT | os.O_EXCL))
@@ -51,7 +50,6 @@ while time.monotonic() < end:
             os.unlink(inside)
     except InputError:
         pass
-print(held)
 """
 
 
@@ -76,10 +74,14 @@ def holder(tmp_path):
 
 
 def test_of_two_processes_exactly_one_runs(tmp_path):
-    both = [start(tmp_path / "run", 2) for _ in range(2)]
-    said = [process.communicate(timeout=60)[0] for process in both]
-    assert sorted(process.returncode for process in both) == [0, 2]
-    assert sorted("held" in words for words in said) == [False, True]
+    both = [start(tmp_path / "run") for _ in range(2)]
+    said = [first_line(process) for process in both]
+    assert sorted(words == "held" for words in said) == [False, True]
+    holder, refused = sorted(both, key=lambda process: said[both.index(process)] != "held")
+    assert refused.wait(timeout=60) == 2
+    holder.kill()
+    for process in both:
+        process.communicate()
 
 
 def test_the_holder_is_named(holder, tmp_path):
@@ -91,9 +93,9 @@ def test_the_holder_is_named(holder, tmp_path):
     )
     assert f"(-c {tmp_path / 'run'} 60)" in words
     assert words.endswith("; wait for it to end, or use another folder.")
-    assert time.strftime("%H:") in words or time.strftime("%M") < "02"
     facts = json.loads((tmp_path / "run" / LOCK).read_text())
     assert facts.keys() == {"pid", "host", "command", "time"}
+    assert f"{datetime.fromisoformat(facts['time']).astimezone():%H:%M}" in words
 
 
 def test_a_holder_of_another_day_is_named_with_its_date(holder, tmp_path):
@@ -126,9 +128,8 @@ def test_a_crowd_takes_turns(tmp_path):
     crowd = [
         subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)
     ]
-    said = [process.communicate(timeout=60) for process in crowd]
+    said = [process.communicate(timeout=300) for process in crowd]
     assert [process.returncode for process in crowd] == [0] * 4, said
-    assert sum(int(out) for out, _ in said) > 100
     assert not list(tmp_path.rglob(LOCK))
 
 

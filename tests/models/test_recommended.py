@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holotype.models.licences import has_strings
-from holotype.models.networks import import_timm, licence_of, outline_of
+from holotype.models.networks import licence_of, outline_of
 from holotype.models.recommended import RECOMMENDED, USES
 
 
@@ -13,11 +13,9 @@ def test_every_use_has_a_list_that_begins_without_strings() -> None:
 
 
 def test_networks_and_licences_are_timms() -> None:
-    known = set(import_timm().list_pretrained())
     for one in {one for several in RECOMMENDED.values() for one in several}:
         outline = outline_of(one.arch)
         assert one.image_size % outline.patch_embed.feat_ratio() == 0
         if ":" not in one.name and one.name != "embedded":
-            assert one.name in known
             assert one.name.partition(".")[0] == one.arch
             assert one.licence == licence_of(one.name)

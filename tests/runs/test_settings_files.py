@@ -102,7 +102,7 @@ def changes(experiment: Experiment) -> st.SearchStrategy[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("method", "preset"), EVERY)
-@tried(max_examples=20)  # of each of two dozen methods and presets
+@tried(max_examples=tried.default.max_examples // 3)  # of each of two dozen methods and presets
 @given(data=st.data())
 def test_text_and_files_give_back_every_setting(method: str, preset: str, data, tmp_path_factory) -> None:
     asked = data.draw(changes(default_experiment(method, "cub", preset)))

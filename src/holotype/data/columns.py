@@ -92,7 +92,7 @@ def _rows(file: Path, text: str, separator: str, exact: bool) -> list[tuple[int,
 
 
 def _without_empty_end(row: list[str]) -> list[str]:
-    filled = [place for place, cell in enumerate(row, start=1) if cell.strip()]
+    filled = [place for place, cell in enumerate(row, start=1) if cell]
     return row[: max(filled, default=0)]
 
 
