@@ -70,7 +70,16 @@ def test_a_cut_that_was_corrected_is_not_written_over(holotype, made_run) -> Non
     assert (again.code, "a cut that was corrected" in again.err) == (2, True)
     assert Discovery.load(own).category("new-04").name == "kites"
     other = made_run.parent / "other"
-    assert holotype("cut", made_run, "--k", 6, "--out", other, "--no-progress").code == 0
+    words = ("cut", made_run, "--k", 6, "--out", other, "--no-progress")
+    assert [holotype(*words).code, holotype(*words).code, holotype(*words, "--overwrite").code] == [0, 2, 0]
+
+
+def test_a_folder_of_somebody_else_is_not_written_into(holotype, made_run, tmp_path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "assignments.csv").write_text("mine")
+    words = ("cut", made_run, "--k", 6, "--out", tmp_path / "mine", "--no-progress", "--overwrite")
+    assert holotype(*words).code == 2
+    assert (tmp_path / "mine" / "assignments.csv").read_text() == "mine"
 
 
 def test_the_number_that_there_is_already_changes_nothing_and_says_so(holotype, made_run) -> None:

@@ -47,7 +47,7 @@ def test_labels_from_a_list_or_none(holotype, embeddings: Path, tmp_path: Path) 
     frame = pd.read_parquet(out)
     assert set(frame.label) == {"", "owl"}
     assert frame.path[frame.label == "owl"].tolist() == [str(tmp_path / "unlabelled" / "100.jpg")]
-    assert holotype(*words, "--no-labels").code == 0
+    assert holotype(*words, "--no-labels", "--overwrite").code == 0
     assert set(pd.read_parquet(out).label) == {""}
 
 
@@ -71,7 +71,7 @@ def test_more_than_there_are(holotype, embeddings: Path, tmp_path: Path) -> None
         (["--labels", "absent.csv"], "absent.csv does not exist"),
         (["--labels", "wrong.csv"], "are not among the embeddings"),
         (["--labels", "wrong.csv", "--no-labels"], "contradict each other"),
-        (["--out", "photo.parquet"], "is no sample"),
+        (["--out", "photo.parquet"], "--overwrite"),
     ],
 )
 def test_bad_input(

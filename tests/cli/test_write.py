@@ -10,7 +10,7 @@ import pytest
 
 from holotype.categories.found import Discovery
 from holotype.cli.write import sorted_words
-from holotype.placing.kept_folders import Sorted
+from holotype.placing.folders import Sorted
 from placing.made_results import edit, made_run, paths
 
 FORMS = {"--folders": "sorted", "--labels": "labels.csv", "--coco": "coco.json", "--camtrap-dp": "dp"}
@@ -25,7 +25,7 @@ def test_it_says_what_was_written(run, tmp_path, holotype) -> None:
     said = {flag: holotype("write", run, flag, tmp_path / name) for flag, name in FORMS.items()}
     assert {flag: outcome.code for flag, outcome in said.items()} == dict.fromkeys(FORMS, 0)
     assert "40 images in 9 folders" in said["--folders"].out
-    assert "New: 40 hard links." in said["--folders"].out
+    assert "40 hard links." in said["--folders"].out
     labelled = int((Discovery.load(run).images.label != "").sum())
     assert said["--labels"].out.startswith(f"{labelled} labels of 5 classes: ")
     assert "Next: holotype discover IMAGES --labels" in said["--labels"].out
@@ -37,27 +37,39 @@ def test_it_says_what_was_written(run, tmp_path, holotype) -> None:
     assert "The standard also asks for: latitude and longitude" in said["--camtrap-dp"].out
 
 
-def test_a_second_call_brings_everything_up_to_date(run, tmp_path, holotype) -> None:
+def test_a_second_call_replaces_everything_with_overwrite_alone(run, tmp_path, holotype) -> None:
     for flag, name in FORMS.items():
         holotype("write", run, flag, tmp_path / name)
     one, *_ = paths(run, "new-01")
     gone = paths(run, "new-03")[0]
     Path(gone).unlink()
     edit(run, ("rename", "", "new-02", "Lynx lynx"), ("confirm", one, "", "new-02"))
-    said = {flag: holotype("write", run, flag, tmp_path / name) for flag, name in FORMS.items()}
-    assert {flag: outcome.err for flag, outcome in said.items()} == dict.fromkeys(FORMS, "")
-    moved = Discovery.load(run).category("new-02").n
-    assert f"{moved} moved" in said["--folders"].out
+    for flag, name in FORMS.items():
+        refused = holotype("write", run, flag, tmp_path / name)
+        assert (refused.code, "--overwrite" in refused.err) == (2, True)
+    said = {
+        flag: holotype("write", run, flag, tmp_path / name, "--overwrite")
+        for flag, name in FORMS.items()
+        if flag != "--folders"
+    }
+    assert {outcome.err for outcome in said.values()} == {""}
+    refused = holotype("write", run, "--folders", tmp_path / "sorted", "--overwrite")
+    assert (refused.code, "would be lost" in refused.err) == (
+        2,
+        True,
+    )  # it holds what is left of the one that is gone
+    shutil.rmtree(tmp_path / "sorted" / "new-03")
+    again = holotype("write", run, "--folders", tmp_path / "sorted", "--overwrite")
+    assert "1 image left out" in again.out
+    assert (tmp_path / "sorted" / "Lynx lynx").is_dir()
     assert "Lynx lynx" in (tmp_path / "labels.csv").read_text(encoding="utf-8-sig")
     assert "1 image left out" in said["--coco"].out
     assert "Used as scientific names: Lynx lynx." in said["--camtrap-dp"].out
     assert "1 image left out: the files are gone." in said["--camtrap-dp"].out
-    again = holotype("write", run, "--folders", tmp_path / "sorted")
-    assert "Nothing had to be changed." in again.out
 
 
 def test_copies(run, tmp_path, holotype) -> None:
-    assert "New: 40 copies." in holotype("write", run, "--folders", tmp_path / "a", "--copy").out
+    assert "40 copies." in holotype("write", run, "--folders", tmp_path / "a", "--copy").out
     said = holotype("write", run, "--camtrap-dp", tmp_path / "b", "--copy").out
     assert f"40 images are in {tmp_path / 'b' / 'media'}." in said
 
@@ -118,7 +130,7 @@ def test_images_inside_a_container(holotype, tiny_flags, tmp_path) -> None:
     outcome = holotype("write", run, "--folders", tmp_path / "sorted")
     assert outcome.code == 0, outcome.err
     n = len(Discovery.load(run).images)
-    assert f"New: {n:,} copies." in outcome.out
+    assert f"{n:,} copies." in outcome.out
     assert len(list((tmp_path / "sorted").rglob("*.png"))) == n
     outcome = holotype("write", run, "--coco", tmp_path / "coco.json")
     assert outcome.code == 0, outcome.err

@@ -56,7 +56,7 @@ def test_what_a_run_has_sorted_into_no_category_is_no_class(tmp_path: Path) -> N
     """A folder of `holotype write --folders` as the collection of another discovery."""
     touch(tmp_path, "fox/1.jpg", "_rejected/2.jpg", "_unreadable/3.jpg", "fox/_rejected/4.jpg")
     assert "_rejected/2.jpg" in images(tmp_path)  # anybody may call a folder so
-    (tmp_path / ".holotype-folders.json").write_text('{"folders": 1}')
+    (tmp_path / ".holotype-folders.json").write_text('{"files": {}}')
     assert images(tmp_path) == ["fox/1.jpg", "fox/_rejected/4.jpg"]
     assert walk(tmp_path).words() == "Skipped: the folders _rejected and _unreadable."
 

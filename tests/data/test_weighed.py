@@ -25,7 +25,9 @@ def test_written_and_known_again(tmp_path: Path) -> None:
         "cell": [0, 3],
     }
     assert sample_facts(file) == {"seed": 4}
-    check_target(file)  # one sample may follow another
+    with pytest.raises(InputError, match="--overwrite"):
+        check_target(file)
+    check_target(file, overwrite=True)
 
 
 def test_a_column_weight_alone_makes_no_sample(tmp_path: Path) -> None:
@@ -33,8 +35,6 @@ def test_a_column_weight_alone_makes_no_sample(tmp_path: Path) -> None:
     file = tmp_path / "animals.parquet"
     pd.DataFrame({"path": ["a.jpg"], "label": [""], "weight": [12.0]}).to_parquet(file)
     assert sample_facts(file) is None
-    with pytest.raises(InputError, match="is no sample"):
-        check_target(file)
     (tmp_path / "broken.parquet").write_bytes(b"nothing")
     assert sample_facts(tmp_path / "broken.parquet") is None
     assert sample_facts(tmp_path / "absent.parquet") is None

@@ -22,6 +22,7 @@ from holotype.machine.files import (
     sweep,
     sweep_tree,
     write_beside,
+    write_output,
     write_text,
 )
 
@@ -224,6 +225,47 @@ def test_of_two_who_make_a_folder_one_is_first(tmp_path):
         (theirs / "theirs.png").write_text("")
     assert names(tmp_path) == ["images"]
     assert names(tmp_path / "images") == ["theirs.png"]
+
+
+def test_a_folder_is_replaced_whole_where_that_is_wanted(tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "old.png").write_text("")
+    with folder_beside(tmp_path / "images", replace=True) as part:
+        (part / "new.png").write_text("")
+        assert names(tmp_path / "images") == ["old.png"]
+    assert names(tmp_path / "images") == ["new.png"]
+    assert names(tmp_path) == ["images"]
+
+
+def test_a_file_that_a_user_names_is_replaced_with_overwrite_alone(tmp_path):
+    def write(part):
+        part.write_text("new")
+
+    file = tmp_path / "a.txt"
+    write_output(file, write)
+    file.write_text("mine")
+    with pytest.raises(InputError, match="--overwrite"):
+        write_output(file, write)
+    assert file.read_text() == "mine"
+    write_output(file, write, overwrite=True)
+    assert file.read_text() == "new"
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    with pytest.raises(InputError, match="--overwrite"):
+        write_output(link, write)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match="is not a file"):
+        write_output(tmp_path / "folder", write, overwrite=True)
+
+
+def test_a_file_that_somebody_makes_meanwhile_stays(tmp_path):
+    def slow(part):
+        (tmp_path / "a.txt").write_text("mine")
+
+    with pytest.raises(InputError, match="--overwrite"):
+        write_output(tmp_path / "a.txt", slow)
+    assert (tmp_path / "a.txt").read_text() == "mine"
+    assert names(tmp_path) == ["a.txt"]
 
 
 def test_a_folder_that_was_left_goes_and_one_behind_a_link_stays(tmp_path):

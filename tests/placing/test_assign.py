@@ -14,7 +14,7 @@ from PIL import Image
 from holotype.cli.assign import command
 from holotype.errors import InputError
 from holotype.machine.sealed import read_sealed, sealed
-from holotype.placing.assign import COLUMNS, UNFIT, assign_images
+from holotype.placing.assign import COLUMNS, UNFIT, assign_images, default_output
 from holotype.runs.trained import load_trained
 from small_run import small_discovery
 
@@ -79,21 +79,39 @@ def test_parquet_holds_the_same_in_several_parts(run, images, tmp_path, monkeypa
     assert parquet.fits.dtype == bool
 
 
-def test_a_file_of_somebody_else_is_not_replaced(run, images, tmp_path) -> None:
-    out = tmp_path / "notes.csv"
+def test_a_file_and_a_folder_that_exist_are_replaced_with_overwrite_alone(run, images, tmp_path) -> None:
+    out, folder = tmp_path / "notes.csv", tmp_path / "sorted"
     out.write_text("my,own\nnotes,here\n")
-    with pytest.raises(InputError, match=r"notes\.csv is there already"):
+    with pytest.raises(InputError, match=r"notes\.csv.*--overwrite"):
         assign_images(run, images, out=out, device="cpu")
     assert out.read_text() == "my,own\nnotes,here\n"
-    fresh = tmp_path / "placed.csv"
-    assign_images(run, images, out=fresh, device="cpu")
-    before = fresh.read_bytes()
-    assign_images(run, images, out=fresh, device="cpu")  # it is ours, and is brought up to date
-    assert fresh.read_bytes() == before
-    fresh.write_bytes(before + b"a line of my own\n")
-    with pytest.raises(InputError, match="changed since"):
-        assign_images(run, images, out=fresh, device="cpu")
-    assert fresh.read_bytes().endswith(b"a line of my own\n")
+    assign_images(run, images, out=out, copy_to=folder, overwrite=True, device="cpu")
+    assert len(pd.read_csv(out)) == 7
+    with pytest.raises(InputError, match=r"sorted.*--overwrite"):
+        assign_images(run, images, copy_to=folder, device="cpu")
+    assert not (run / "assigned").exists()  # that was said before the work
+    assign_images(run, images, copy_to=folder, overwrite=True, device="cpu")
+    (folder / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"mine\.txt"):
+        assign_images(run, images, copy_to=folder, overwrite=True, device="cpu")
+    assert len(list(folder.rglob("*.png"))) == 6
+
+
+def test_the_default_table_belongs_to_the_source_whose_images_it_lists(tmp_path) -> None:
+    """Whatever else lies under that name stays."""
+    (tmp_path / "new").mkdir()
+    first, listed = tmp_path / "assigned" / "new.csv", ["/photos/a.jpg", "/photos/b.jpg"]
+    assert default_output(tmp_path, str(tmp_path / "new"), listed) == first
+    first.parent.mkdir()
+    first.write_text("path,category\n/photos/b.jpg,fox\n")
+    assert default_output(tmp_path, str(tmp_path / "new"), listed) == first
+    for other in ("path,category\n/May/b.jpg,fox\n", "mine", "", "path\n\udc80"):
+        first.write_bytes(other.encode("utf-8", "surrogateescape"))
+        assert default_output(tmp_path, str(tmp_path / "new"), listed).name == "new (2).csv"
+    assert (
+        default_output(tmp_path, "s3://bucket/2025/new", ["s3://bucket/2025/new/a.jpg"]).name == "new (2).csv"
+    )
+    assert default_output(tmp_path, str(tmp_path / "list.parquet"), listed).name == "list.csv"
 
 
 def test_one_image_and_a_table_of_paths(run, images, tmp_path) -> None:
@@ -128,13 +146,11 @@ def test_the_file_and_the_folders_have_the_present_names(run, images, tmp_path) 
     placed = frame[frame.problem == ""]
     shown = [f"'=it's <{id}>/x" for id in placed.category_id]  # with the apostrophe nothing is computed
     assert list(placed.category) == shown
-    linked = [path for path in (tmp_path / "sorted").rglob("*") if path.is_file()]
+    linked = list((tmp_path / "sorted").rglob("*.png"))
     assert len(linked) == 6  # both files called =cmd().png are there
     assert {path.parent.name for path in linked} <= {f"=it's _{id}__x" for id in trained.ids} | {UNFIT}
     for path in linked:
         assert any(os.path.samefile(path, image) for image in images.rglob("*.png"))
-    assign_images(run, images, copy_to=tmp_path / "sorted", device="cpu")
-    assert len([path for path in (tmp_path / "sorted").rglob("*") if path.is_file()]) == 6
 
 
 # -- the command ------------------------------------------------------------------------------------------
@@ -156,7 +172,7 @@ def test_the_command_sums_up(run, images, tmp_path, capsys) -> None:
         (["{run}", "{tmp}/absent"], "does not exist"),
         (["{tmp}", "{images}"], "holds no trained model"),
         (["{run}", "{images}", "--out", "x.txt"], "must end in .csv or .parquet"),
-        (["{run}", "{images}", "--copy-to", "{images}/sorted"], "lies inside"),
+        (["{run}", "{images}", "--copy-to", "{images}", "--overwrite"], "holds other files"),
         (["{run}", "{run}"], "There is no image in"),
         (["{run}"], "NEW_IMAGES"),
     ],

@@ -15,7 +15,6 @@ import pytest
 
 from holotype.categories.found import Discovery
 from holotype.errors import InputError
-from holotype.placing import camtrap
 from holotype.placing.camtrap import MEDIA, OBSERVATIONS, address, write_camtrap
 from holotype.placing.deployments import COLUMNS as DEPLOYMENTS
 from placing.made_results import edit, made_run, paths
@@ -137,9 +136,8 @@ def test_a_second_call_keeps_what_people_filled_in(run, tmp_path) -> None:
     content["contributors"] = [{"title": "A. Person"}]
     content["project"] |= {"samplingDesign": "opportunistic", "captureMethod": ["activityDetection"]}
     (folder / "datapackage.json").write_text(json.dumps(content))
-    (folder / "notes.txt").write_text("mine")
     edit(run, ("rename", "", "new-01", "Sus scrofa"))
-    again = write_camtrap(run, folder)
+    again = write_camtrap(run, folder, overwrite=True)
     assert again.missing == []
     assert_valid(folder)
     (row,) = table(folder, "deployments")
@@ -148,7 +146,6 @@ def test_a_second_call_keeps_what_people_filled_in(run, tmp_path) -> None:
     assert content["spatial"] == {"type": "Point", "coordinates": [4.7, -51.5]}
     assert content["contributors"] == [{"title": "A. Person"}]
     assert content["taxonomic"] == [{"scientificName": "Sus scrofa"}]
-    assert (folder / "notes.txt").read_text() == "mine"
 
 
 def test_what_others_made_or_changed_is_not_replaced(run, tmp_path) -> None:
@@ -156,15 +153,14 @@ def test_what_others_made_or_changed_is_not_replaced(run, tmp_path) -> None:
     (tmp_path / "mine" / "media.csv").write_text("mine")
     with pytest.raises(InputError, match="holds other files"):
         write_camtrap(run, tmp_path / "mine")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="is a file"):
-        write_camtrap(run, tmp_path / "file")
     write_camtrap(run, tmp_path / "dp")
+    with pytest.raises(InputError, match="--overwrite"):
+        write_camtrap(run, tmp_path / "dp")
     with (tmp_path / "dp" / "observations.csv").open("a") as stream:
         stream.write("one of my own\n")
     before = {file.name: file.read_bytes() for file in (tmp_path / "dp").iterdir()}
-    with pytest.raises(InputError, match=r"observations\.csv is there already"):
-        write_camtrap(run, tmp_path / "dp")
+    with pytest.raises(InputError, match=r"would be lost.*observations\.csv"):
+        write_camtrap(run, tmp_path / "dp", overwrite=True)
     assert {file.name: file.read_bytes() for file in (tmp_path / "dp").iterdir()} == before
 
 
@@ -176,27 +172,8 @@ def test_images_can_be_part_of_the_package(run, tmp_path) -> None:
     for row in table(folder, "media"):
         assert row["filePath"].startswith("media/my pictures/")
         assert (folder / row["filePath"]).is_file()
-    assert write_camtrap(run, folder).copied == 0
-    assert not list((folder / "media").rglob("*.png"))  # unchanged copies, whose originals are there
-
-
-def test_a_package_that_was_stopped_among_its_images_goes_on(run, tmp_path, monkeypatch) -> None:
-    folder = tmp_path / "dp"
-
-    def killed(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(camtrap, "_write_table", killed)
-        with pytest.raises(KeyboardInterrupt):
-            write_camtrap(run, folder, copy=True)
-    (folder / ".media.csv.0123456789abcdef.part").write_text("half of it")
-    assert write_camtrap(run, folder, copy=True).copied == 40
-    assert_valid(folder)
-    (tmp_path / "theirs" / "media").mkdir(parents=True)
-    (tmp_path / "theirs" / "media" / "mine.png").write_text("mine")
-    with pytest.raises(InputError, match="holds other files"):
-        write_camtrap(run, tmp_path / "theirs", copy=True)
+    assert write_camtrap(run, folder, overwrite=True).copied == 0
+    assert not (folder / "media").exists()  # unchanged copies, whose originals are there
 
 
 def test_images_inside_a_container_always_are(run, tmp_path) -> None:

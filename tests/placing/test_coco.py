@@ -103,14 +103,14 @@ def test_bad_input_is_one_sentence(tmp_path) -> None:
     with pytest.raises(InputError, match=r"written as \.json"):
         write_coco(run, tmp_path / "coco.txt")
     (tmp_path / "mine.json").write_text("{}")
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="--overwrite"):
         write_coco(run, tmp_path / "mine.json")
     assert (tmp_path / "mine.json").read_text() == "{}"
     write_coco(run, tmp_path / "coco.json")
     shutil.rmtree(tmp_path / "my pictures")
     before = (tmp_path / "coco.json").read_bytes()
     with pytest.raises(InputError, match="is where it was"):
-        write_coco(run, tmp_path / "coco.json")
+        write_coco(run, tmp_path / "coco.json", overwrite=True)
     assert (tmp_path / "coco.json").read_bytes() == before
 
 

@@ -1,20 +1,120 @@
-"""Folders of links: names made safe, nothing overwritten, a copy where no link can be made."""
+"""Folders of images: a new one, or one in place of ours; nothing of anybody else's is lost."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
+import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from holotype.categories.found import Discovery
+from holotype.data.sources import from_folder, load_table
 from holotype.errors import InputError
-from holotype.placing.folders import LONGEST, Folders, safe_name
+from holotype.machine import files
+from holotype.machine.files import sweep
+from holotype.placing import folders
+from holotype.placing.folders import (
+    COPY,
+    HARD,
+    LONGEST,
+    MARKER,
+    REJECTED,
+    SYMBOLIC,
+    UNREADABLE,
+    Sorted,
+    Wanted,
+    new_folder,
+    safe_name,
+    sort_images,
+    write_folders,
+)
+from placing.made_results import edit, made_run, paths
 
 ODD = ["a/b", "a\\b", "a_b", "A/B", "..", ".", ".hidden", "", "  ", "CON", "nul.txt", 'he said "hi"', "=cmd()",
        "<script>alert(1)</script>", "Käfer ✓", "end. ", "x" * 500, "ü" * 500, "line\nbreak", "-rf"]  # fmt: skip
+
+
+def picture(path: Path, value: int = 0) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full((4, 4, 3), value, dtype=np.uint8)).save(path)
+    return str(path)
+
+
+@pytest.fixture
+def images(tmp_path) -> list[str]:
+    return [picture(tmp_path / "photos" / f"{i}.png", i) for i in range(4)]
+
+
+def sort(root: Path, images: list[str], names: str = "cat cat dog dog", **how) -> Sorted:
+    """names: folders, one word per image."""
+    return sort_images(root, "r1", [Wanted(*pair) for pair in zip(images, names.split(), strict=True)], **how)
+
+
+def tree(root: Path) -> dict[str, int]:
+    """Grey value of every image."""
+    found = sorted(root.rglob("*.png"))
+    return {file.relative_to(root).as_posix(): int(np.asarray(Image.open(file))[0, 0, 0]) for file in found}
+
+
+TREE = {"cat/0.png": 0, "cat/1.png": 1, "dog/2.png": 2, "dog/3.png": 3}
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise OSError(errno.EPERM, "no links here")
+
+
+# -- what is written ------------------------------------------------------------------------------------
+
+
+def test_a_new_folder_holds_links(tmp_path, images) -> None:
+    done = sort(tmp_path / "deep" / "out", images)
+    assert tree(tmp_path / "deep" / "out") == TREE
+    assert (done.images, done.folders, done.made, done.gone) == (4, 2, {HARD: 4}, 0)
+    assert done.file == list(TREE)
+    assert os.path.samefile(tmp_path / "deep" / "out" / "cat" / "0.png", images[0])
+    marker = json.loads((tmp_path / "deep" / "out" / MARKER).read_text())
+    assert (marker["run_id"], set(marker["files"])) == ("r1", set(TREE))
+    assert os.listdir(tmp_path / "deep") == ["out"]
+
+
+def test_symbolic_links_and_copies_where_hard_links_fail(tmp_path, images, monkeypatch) -> None:
+    monkeypatch.setattr(os, "link", refuse)
+    assert sort(tmp_path / "sym", images).made == {SYMBOLIC: 4}
+    assert (tmp_path / "sym" / "cat" / "0.png").is_symlink()
+    monkeypatch.setattr(os, "symlink", refuse)
+    assert sort(tmp_path / "copies", images).made == {COPY: 4}
+    assert tree(tmp_path / "sym") == tree(tmp_path / "copies") == TREE
+    copy = tmp_path / "copies" / "cat" / "1.png"
+    assert not copy.is_symlink()
+    assert copy.stat().st_mtime_ns == os.stat(images[1]).st_mtime_ns
+
+
+def test_a_fault_of_the_disk_makes_no_copy_of_a_link(tmp_path, images, monkeypatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "the disk fails")
+
+    monkeypatch.setattr(os, "link", fail)
+    with pytest.raises(InputError, match="the disk fails"):
+        sort(tmp_path / "out", images)
+    assert os.listdir(tmp_path) == ["photos"]
+
+
+def test_images_inside_a_container_and_boxes_are_written(tmp_path, images) -> None:
+    np.savez(tmp_path / "pack.npz", x=np.arange(2 * 5 * 5, dtype=np.uint8).reshape(2, 5, 5))
+    parts = [f"{tmp_path / 'pack.npz'}#1", f"{images[3]}#xywh=percent:0,0,50,50"]
+    assert sort(tmp_path / "out", parts, "cat cat").made == {COPY: 2}
+    assert tree(tmp_path / "out") == {"cat/3 box 0-0-50-50.png": 3, "cat/pack.npz-1.png": 25}
+
+
+def test_images_whose_files_are_gone_are_counted(tmp_path, images) -> None:
+    done = sort(tmp_path / "out", [*images, str(tmp_path / "never.png")], "cat cat dog dog emu")
+    assert (done.images, done.folders, done.gone, done.file[-1]) == (4, 2, 1, "")
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -26,150 +126,238 @@ def test_safe_names(name) -> None:
     assert not safe.endswith((".", " "))
     assert len(safe.encode()) <= LONGEST + 1
     assert safe.upper() != "CON"
-    assert safe_name("Sneaker 2 (red)") == "Sneaker 2 (red)"
 
 
-def test_names_that_look_alike_on_disk_stay_apart(tmp_path) -> None:
-    folders = Folders(tmp_path)
-    made = [folders.folder(name) for name in ODD]
-    assert len({path.name.casefold() for path in made}) == len(ODD)
-    assert all(path.parent == tmp_path for path in made)
-    assert folders.folder("a/b") == made[0]
+def test_names_differ_whatever_their_spelling(tmp_path) -> None:
+    same = [picture(tmp_path / "photos" / sub / name, i) for i, (sub, name) in enumerate(
+        (("a", "IMG.png"), ("b", "img.PNG"), ("c", "IMG.png"), ("d", "a:b?.png"), ("e", "con.png"), ("f", "x..y.png"))
+    )]  # fmt: skip
+    done = sort(tmp_path / "out", same, "A_B a/b A_B a/b A_B a/b")
+    assert done.file == ["A_B/IMG.png", "a_b (2)/img.PNG", "A_B/IMG (2).png",
+                         "a_b (2)/a_b_.png", "A_B/_con.png", "a_b (2)/x_y.png"]  # fmt: skip
+    taken = [picture(tmp_path / "more" / name) for name in ("0/x.png", "1/x (2).png", "2/x.png")]
+    assert sort(tmp_path / "more out", taken, "c c c").file == ["c/x.png", "c/x (2).png", "c/x (3).png"]
+    odd = sort_images(tmp_path / "odd", "r1", [Wanted(same[0], name) for name in ODD])
+    assert odd.folders == len({name.partition("/")[0].casefold() for name in odd.file}) == len(ODD)
 
 
-def picture(path: Path, value: int = 0) -> str:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(np.full((4, 4, 3), value, dtype=np.uint8)).save(path)
-    return str(path)
+def test_links_inside_a_collection_are_no_further_images(tmp_path, images) -> None:
+    sort(tmp_path / "photos" / "sorted", images)
+    assert list(from_folder(tmp_path / "photos").path) == images
+    assert set(from_folder(tmp_path / "photos" / "sorted").known) == {"cat", "dog"}
 
 
-def test_links_overwrite_nothing_and_are_made_once(tmp_path) -> None:
-    one, two = picture(tmp_path / "x" / "same name.png", 1), picture(tmp_path / "y" / "same name.png", 2)
+# -- where it is written --------------------------------------------------------------------------------
+
+
+def test_a_folder_of_somebody_else_is_refused_with_and_without_overwrite(tmp_path, images) -> None:
+    (tmp_path / "out" / "sub").mkdir(parents=True)
+    (tmp_path / "out" / "sub" / "mine.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "absent")
+    for name in ("out", "file", "nowhere"):
+        for overwrite in (False, True):
+            with pytest.raises(InputError):
+                sort(tmp_path / name, images, overwrite=overwrite)
+    for marker in ("{", "[]", '{"files": 1}', '{"files": {"a": 1}}'):
+        (tmp_path / "out" / MARKER).write_text(marker)
+        with pytest.raises(InputError, match="holds other files"):
+            sort(tmp_path / "out", images, overwrite=True)
+    assert (tmp_path / "out" / "sub" / "mine.txt").read_text() == "mine"
+    assert not (tmp_path / "absent").exists()
+
+
+def test_an_empty_folder_is_filled(tmp_path, images) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / ".DS_Store").touch()
+    (tmp_path / "out").symlink_to(tmp_path / "disk")  # the folder that is named may be a link
+    sort(tmp_path / "out", images)
+    assert (tmp_path / "out").is_symlink()
+    assert tree(tmp_path / "disk") == TREE
+
+
+@pytest.mark.parametrize("copy", [False, True])
+def test_ones_own_is_replaced_whole_with_overwrite_alone(tmp_path, images, copy) -> None:
     out = tmp_path / "out"
-    (out / "cat").mkdir(parents=True)
-    (out / "cat" / "same name.png").write_text("somebody's own")
-    folders = Folders(out)
-    first, second = folders.add(one, "cat"), folders.add(two, "cat")
-    assert (first.name, second.name) == ("same name (2).png", "same name (3).png")
-    assert os.path.samefile(first, one)
-    assert os.path.samefile(second, two)
-    assert (out / "cat" / "same name.png").read_text() == "somebody's own"
-    again = Folders(out)
-    assert [again.add(one, "cat"), again.add(two, "cat")] == [first, second]
-    assert len(list((out / "cat").iterdir())) == 3
+    sort(out, images, copy=copy)
+    with pytest.raises(InputError, match="--overwrite"):
+        sort(out, images, "cat emu emu emu")
+    assert tree(out) == TREE
+    (out / "dog" / "Thumbs.db").touch()
+    os.replace(picture(tmp_path / "new.png", 99), images[0])  # it was edited by a program that renames
+    done = sort(out, images, "cat emu emu emu", copy=copy, overwrite=True)
+    assert tree(out) == {"cat/0.png": 99, "emu/1.png": 1, "emu/2.png": 2, "emu/3.png": 3}
+    assert done.made == {COPY if copy else HARD: 4}
+    assert sorted(os.listdir(out)) == [MARKER, "cat", "emu"]
+    assert sorted(os.listdir(tmp_path)) == ["out", "photos"]
 
 
-def refuse(*_: object, **__: object) -> None:
-    raise OSError(errno.EPERM, "no links here")
+def _add_file(out: Path, images: list[str]) -> None:
+    (out / "cat" / "notes.txt").write_text("mine")
 
 
-def test_a_fault_of_the_disk_makes_no_copy_of_a_link(tmp_path, monkeypatch) -> None:
-    """Else the copy would stay one for good: it is the same image."""
-    image = picture(tmp_path / "a.png", 7)
+def _add_link(out: Path, images: list[str]) -> None:
+    (out / "cat" / "elsewhere").symlink_to(out.parent / "photos")
 
-    def fail(*_: object) -> None:
-        raise OSError(errno.EIO, "the disk fails")
+
+def _change_copy(out: Path, images: list[str]) -> None:
+    picture(out / "cat" / "1.png", 88)
+
+
+def _remove_original(out: Path, images: list[str]) -> None:
+    Path(images[1]).unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "copy", "lost"),
+    [
+        (_add_file, False, "cat/notes.txt"),
+        (_add_link, False, "cat/elsewhere"),
+        (_change_copy, True, "cat/1.png"),
+        (_remove_original, True, "cat/1.png"),
+        (_remove_original, False, "cat/1.png"),  # the link is the last one
+    ],
+)
+def test_what_would_be_lost_is_named_and_stays(tmp_path, images, change, copy, lost) -> None:
+    out = tmp_path / "out"
+    sort(out, images, copy=copy)
+    change(out, images)
+    before = sorted((file, file.stat().st_ino) for file in out.rglob("*"))
+    with pytest.raises(InputError, match=f"would be lost.*{lost}"):
+        sort(out, images, overwrite=True)
+    assert sorted((file, file.stat().st_ino) for file in out.rglob("*")) == before
+
+
+def test_what_somebody_adds_while_it_is_written_stays(tmp_path, images, monkeypatch) -> None:
+    out, real = tmp_path / "out", folders.place
+    sort(out, images)
+
+    def slow(*words, **how) -> str:
+        (out / "notes.txt").write_text("mine")
+        return real(*words, **how)
+
+    monkeypatch.setattr(folders, "place", slow)
+    with pytest.raises(InputError, match=r"notes\.txt"):
+        sort(out, images, overwrite=True)
+    assert (out / "notes.txt").read_text() == "mine"
+
+
+def test_a_moved_collection_may_be_written_again(tmp_path, images) -> None:
+    """Its hard links have content that lies elsewhere as well."""
+    sort(tmp_path / "out", images)
+    (tmp_path / "photos").rename(tmp_path / "archive")
+    images = [path.replace("photos", "archive") for path in images]
+    assert sort(tmp_path / "out", images, overwrite=True).images == 4
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_stop_leaves_what_was_there(tmp_path, images, monkeypatch, overwrite) -> None:
+    out = tmp_path / "out"
+    if overwrite:
+        sort(out, images)
+
+    def stop(*_: object, **__: object) -> str:
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "link", fail)
-        with pytest.raises(InputError, match=r"could not be linked .*the disk fails"):
-            Folders(tmp_path / "out").add(image, "cat")
-    assert list((tmp_path / "out" / "cat").iterdir()) == []
-    assert os.path.samefile(Folders(tmp_path / "out").add(image, "cat"), image)
+        patch.setattr(folders, "place", stop)
+        with pytest.raises(KeyboardInterrupt):
+            sort(out, images, overwrite=overwrite)
+    assert sorted(os.listdir(tmp_path)) == [*(["out"] if overwrite else []), "photos"]
+    assert sort(out, images, overwrite=overwrite).images == 4
 
 
-def test_symbolic_links_and_copies_where_hard_links_fail(tmp_path, monkeypatch) -> None:
-    image = picture(tmp_path / "a.png", 7)
-    monkeypatch.setattr(os, "link", refuse)
-    link = Folders(tmp_path / "sym").add(image, "cat")
-    assert link.is_symlink()
-    assert link.read_bytes() == Path(image).read_bytes()
-    monkeypatch.setattr(os, "symlink", refuse)
-    copy = Folders(tmp_path / "copy").add(image, "cat")
-    assert not copy.is_symlink()
-    assert copy.read_bytes() == Path(image).read_bytes()
+def test_what_a_kill_left_beside_it_is_swept_away(tmp_path, images) -> None:
+    left = tmp_path / ".out.0123456789abcdef.part"
+    (left / "cat").mkdir(parents=True)
+    sweep(tmp_path, again=True)
+    assert not left.exists()
+    assert sort(tmp_path / "out", images).images == 4
 
 
-def test_an_image_inside_a_container_is_written(tmp_path) -> None:
-    np.savez(tmp_path / "pack.npz", x=np.arange(2 * 5 * 5, dtype=np.uint8).reshape(2, 5, 5))
-    target = Folders(tmp_path / "out").add(f"{tmp_path / 'pack.npz'}#1", "cat")
-    assert target.name == "pack.npz-1.png"
-    assert np.asarray(Image.open(target))[0, 0, 0] == 25
+def test_a_rename_that_fails_brings_back_what_was_there(tmp_path, images, monkeypatch) -> None:
+    out, rename = tmp_path / "out", os.rename
+    sort(out, images)
+
+    def fail(here: Path, there: Path) -> None:
+        if Path(there) == out and Path(here).suffix == ".part":
+            raise OSError(errno.EIO, "the disk fails")
+        rename(here, there)
+
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(InputError, match="the disk fails"):
+        sort(out, images, "a a a a", overwrite=True)
+    assert tree(out) == TREE
+    assert sorted(os.listdir(tmp_path)) == ["out", "photos"]
 
 
-def test_nothing_is_put_through_a_link_to_another_folder(tmp_path) -> None:
-    (tmp_path / "precious").mkdir()
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "cat").symlink_to(tmp_path / "precious")
-    with pytest.raises(InputError, match="cat is a link to another folder"):
-        Folders(tmp_path / "out")
-    assert not list((tmp_path / "precious").iterdir())
+def test_a_kill_between_the_two_renames_loses_nothing(tmp_path, images) -> None:
+    """What people have written into a package comes back before the next one takes it over."""
+    out = tmp_path / "out"
+    sort(out, images)
+    out.rename(files._name_before(out))
+    with new_folder(out, "r1", overwrite=True) as new:
+        assert tree(out) == TREE
+        new.add([Wanted(images[0], "emu")])
+    assert tree(out) == {"emu/0.png": 0}
+    assert sorted(os.listdir(tmp_path)) == ["out", "photos"]
 
 
-def test_the_folder_that_is_named_may_be_a_link(tmp_path) -> None:
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "out").symlink_to(tmp_path / "disk")
-    image = picture(tmp_path / "a.png")
-    Folders(tmp_path / "out").add(image, "cat")
-    assert [path.name for path in (tmp_path / "disk" / "cat").iterdir()] == ["a.png"]
+# -- of a run -------------------------------------------------------------------------------------------
 
 
-def test_a_file_in_the_way_is_one_sentence(tmp_path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="is a file, not a folder"):
-        Folders(tmp_path / "file")
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "cat").write_text("")
-    with pytest.raises(InputError, match="could not be linked"):
-        Folders(tmp_path / "out").add(picture(tmp_path / "a.png"), "cat")
+def sizes(root: Path) -> Counter[str]:
+    """Images by folder."""
+    return Counter(file.parent.name for file in root.rglob("*.png"))
 
 
-def test_copies_and_boxes_are_made_once_too(tmp_path, monkeypatch) -> None:
-    """Two pictures of one name and one content are two files, however often the same command is typed."""
-    monkeypatch.setattr(os, "link", refuse)
-    monkeypatch.setattr(os, "symlink", refuse)
-    one, two = picture(tmp_path / "x" / "fox.png", 1), picture(tmp_path / "y" / "fox.png", 1)
-    images = [one, two, f"{one}#xywh=percent:0,0,50,50", f"{one}#xywh=percent:50,50,50,50"]
-    made = []
-    for _ in range(2):
-        folders = Folders(tmp_path / "out")
-        made.append([folders.add(image, "cat") for image in images])
-    assert made[0] == made[1]
-    assert len({*made[0]}) == len(list((tmp_path / "out" / "cat").iterdir())) == 4
+def test_every_image_lies_in_its_category_and_moves_with_corrections(tmp_path) -> None:
+    run, out = made_run(tmp_path), tmp_path / "sorted"
+    first = write_folders(run, out)
+    found = Discovery.load(run)
+    assert first.images == len(found.images) == sum(sizes(out).values())
+    assert sizes(out)["_script_alert(1)__script_"] == found.category("<script>alert(1)</script>").n
+    assert sizes(out)["Käfer ✓"] == found.category("Käfer ✓").n
+    one, other = paths(run, "Bag")[:2]
+    edit(
+        run,
+        ("rename", "", "new-01", "a/b: c?"),
+        ("merge", "", "new-03", "new-02"),
+        ("move", one, "", "_rejected"),
+        ("reject", other, "", ""),
+    )
+    write_folders(run, out, overwrite=True)
+    found = Discovery.load(run)
+    named = sizes(out)
+    assert named["a_b_ c_"] == found.category("new-01").n
+    assert named["new-02"] == found.category("new-02").n
+    assert named["_rejected (2)"] == 1  # the category of that name
+    assert [file.name for file in (out / REJECTED).iterdir()] == [Path(other).name.replace('"', "_")]
+    assert "new-03" not in named
+    assert sum(named.values()) == len(found.images)
+    # as a collection of its own: what was rejected comes back neither as a class nor among the rest
+    read = load_table(out)
+    assert len(read) == len(found.images) - 1
+    assert not [name for name in read.known if name == REJECTED]
 
 
-def test_a_new_image_of_the_same_name_makes_no_others_anew(tmp_path) -> None:
-    """Cameras call their first picture alike; a further folder of them comes first in the order of paths."""
-    old = [picture(tmp_path / f"camera {n}" / "IMG_0001.png", n) for n in (2, 3)]
-    folders = Folders(tmp_path / "out")
-    before = [folders.add(image, "fox") for image in old]
-    new = picture(tmp_path / "camera 1" / "IMG_0001.png", 1)
-    folders = Folders(tmp_path / "out")
-    assert folders.add(new, "fox").name == "IMG_0001 (3).png"
-    assert [folders.add(image, "fox") for image in old] == before
-    assert len(list((tmp_path / "out" / "fox").iterdir())) == 3
+def test_what_cannot_be_read_lies_apart_and_is_left_out_where_it_is_no_file(tmp_path) -> None:
+    run = made_run(tmp_path)
+    found = Discovery.load(run)
+    (tmp_path / "pack.npz").write_bytes(b"cut off")
+    columns = ["path", "category", "category_id", "kind", "problem"]
+    found.images.loc[5, columns[1:]] = ["", "", "", "cut off"]
+    found.images.loc[6, columns] = [f"{tmp_path / 'pack.npz'}#1", "", "", "", "cut off"]
+    found.save(run)
+    assert write_folders(run, tmp_path / "sorted").images == len(found.images) - 1
+    (file,) = (tmp_path / "sorted" / UNREADABLE).iterdir()
+    assert file.name == Path(found.images.path[5]).name
+    assert not (tmp_path / "sorted" / REJECTED).exists()
 
 
-def test_the_same_command_at_the_same_time_makes_nothing_twice(tmp_path, monkeypatch) -> None:
-    """Between the look at what is there and the link, the other one makes it."""
-    images = [tmp_path / "a" / "1.png", tmp_path / "b" / "1.png"]
-    for image in images:
-        image.parent.mkdir()
-        Image.new("RGB", (4, 4)).save(image)
-    other, link = Folders(tmp_path / "out"), os.link
-
-    def too_late(source: str, target: Path) -> None:
-        monkeypatch.setattr(os, "link", link)
-        other.add(source, "cat")
-        link(source, target)
-
-    mine = Folders(tmp_path / "out")
-    placed = []
-    for image in images:
-        monkeypatch.setattr(os, "link", too_late)
-        placed.append(mine.add(str(image), "cat"))
-    assert sorted(path.name for path in (tmp_path / "out" / "cat").iterdir()) == ["1 (2).png", "1.png"]
-    assert [os.path.samefile(image, target) for image, target in zip(images, placed, strict=True)] == [
-        True,
-        True,
-    ]
+def test_without_files_it_says_so(tmp_path) -> None:
+    run = made_run(tmp_path)
+    shutil.rmtree(tmp_path / "my pictures")
+    with pytest.raises(InputError, match="is where it was"):
+        write_folders(run, tmp_path / "sorted")
+    assert not (tmp_path / "sorted").exists()

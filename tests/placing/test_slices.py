@@ -122,6 +122,7 @@ def test_one_image_by_itself(assign, images, tmp_path) -> None:
     ("words", "says"),
     [
         (["--slice", "2", "--copy-to", "x"], "--copy-to goes with one file"),
+        (["--slice", "2", "--overwrite"], "--overwrite goes with one file"),
         (["--slice", "2", "--out", "x.csv"], "names a file"),
         (["--only", "0/4"], "is no share of the work"),
         (["--actors", "2"], "says nothing without --engine ray"),

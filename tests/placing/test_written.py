@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 from pathlib import Path
 
@@ -134,13 +133,14 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(run, tmp_path) -> None
         read_results(run)
 
 
-def test_a_file_of_ones_own_is_not_replaced(run, tmp_path) -> None:
+def test_a_file_that_exists_is_replaced_with_overwrite_alone(run, tmp_path) -> None:
     file = tmp_path / "labels.csv"
     file.write_text("path,label\nmine.png,kept\n")
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="--overwrite"):
         write_labels(run, file)
     assert "kept" in file.read_text()
-    assert json.loads((run / "discovery.json").read_text())["run_id"]
+    write_labels(run, file, overwrite=True)
+    assert "kept" not in file.read_text()
 
 
 def test_the_next_run_finds_every_box_but_the_rejected_ones_in_the_list_alone(run, tmp_path) -> None:

@@ -100,21 +100,21 @@ def test_the_same_run_gives_the_same_file_which_is_replaced(run, tmp_path):
     file = tmp_path / "a.zip"
     command([str(run), "--zip", str(file), "--no-progress"])
     before = file.read_bytes()
-    command([str(run), "--zip", str(file), "--no-progress"])
+    command([str(run), "--zip", str(file), "--no-progress", "--overwrite"])
     assert file.read_bytes() == before
 
 
 def test_what_is_not_ours_stays_and_nothing_is_begun(run, tmp_path):
     file = tmp_path / "thesis.zip"
     file.write_bytes(b"mine")
-    with pytest.raises(InputError, match="was not written from"):
+    with pytest.raises(InputError, match="--overwrite"):
         command([str(run), "--zip", str(file), "--no-progress"])
     assert file.read_bytes() == b"mine"
     assert not (run / "report.html").exists()
     with pytest.raises(InputError, match=r"does not end in \.zip"):
         command([str(run), "--zip", str(tmp_path / "report.html")])
     (tmp_path / "folder.zip").mkdir()
-    with pytest.raises(InputError, match="is a folder"):
+    with pytest.raises(InputError, match="is not a file"):
         command([str(run), "--zip", str(tmp_path / "folder.zip")])
 
 
@@ -126,7 +126,7 @@ def test_a_stop_leaves_the_zip_of_before(run, tmp_path, monkeypatch):
         "holotype.placing.zipped.sheet_name", lambda _: (_ for _ in ()).throw(KeyboardInterrupt)
     )
     with pytest.raises(KeyboardInterrupt):
-        write_zip(run, file)
+        write_zip(run, file, overwrite=True)
     assert file.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zip", "collection", "run"]
 
@@ -154,7 +154,7 @@ def test_edits_that_come_back_find_their_images(run, tmp_path, capsys):
         str(tmp_path / "edits.csv"),
         "--zip",
         str(tmp_path / "a.zip"),
-        "--no-progress",
+        *("--overwrite", "--no-progress"),
     ]
     assert command(words) == 0
     assert "1 edit applied." in capsys.readouterr().out

@@ -45,7 +45,7 @@ def _write(form: str, place: str, *more: str) -> Callable[[World], list[object]]
         form,
         world.trial / "out" / place,
         *more,
-        "--no-progress",
+        *("--overwrite", "--no-progress"),
     ]
 
 
@@ -53,12 +53,12 @@ COMMANDS = (
     Command("report", _report, ("run",)),
     Command("edits", _edits, ("run",)),
     Command("first-report", lambda w: ["report", w.trial / "train", *w.flags], ("train",)),
-    Command("zip", lambda w: [*_report(w), "--zip", w.trial / "out" / "mail.zip"], ("run",)),
+    Command("zip", lambda w: [*_report(w), "--overwrite", "--zip", w.trial / "out" / "mail.zip"], ("run",)),
     Command(
         "assign",
         lambda w: [
             *("assign", w.trial / "run", w.images, "--out", w.trial / "out" / "new.csv"),
-            *("--copy-to", w.trial / "out" / "sorted", *w.flags),
+            *("--overwrite", "--copy-to", w.trial / "out" / "sorted", *w.flags),
         ],
         ("run",),
     ),

@@ -109,7 +109,7 @@ def _inside(world: World, case: Case) -> list[str]:
 
     def check() -> list[str]:
         from holotype.data.sources import from_folder
-        from holotype.placing.sorted_run import write_folders
+        from holotype.placing.folders import write_folders
 
         write_folders(there, images / "sorted")
         found = from_folder(images)

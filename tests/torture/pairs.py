@@ -17,7 +17,7 @@ from tests.torture.world import World
 
 WRITERS, EACH = 2, 12
 """Who write edits at once, and how often each does."""
-PAIRED = ("report", "edits", "train", "discover", "labels", "assign", "embed")
+PAIRED = ("report", "edits", "train", "discover", "labels", "folders", "assign", "embed")
 
 
 def _writers(world: World, seed: int) -> Iterator[Case]:

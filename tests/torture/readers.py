@@ -38,14 +38,12 @@ def _found(run: Path) -> None:
     from holotype.categories.edits import read_log
     from holotype.categories.features import read_features
     from holotype.categories.queue import write_queue
-    from holotype.placing.ours import is_known
     from holotype.placing.written import read_results
 
     results = read_results(run)
     read_features(run, len(results.found.images))
     read_log(run)
     write_queue(run)
-    is_known(run, run / "assignments.csv")
 
 
 def _rounds(world: World, run: Path) -> None:

@@ -21,6 +21,7 @@ from holotype.cli.words import (
     Parser,
     add_box_flags,
     add_code_flag,
+    add_overwrite_flag,
     add_running_flags,
     boxes_of,
     say,
@@ -48,6 +49,7 @@ def command(argv: Sequence[str]) -> int:
         given.images,
         out=Path(given.out) if given.out else None,
         copy_to=Path(given.copy_to) if given.copy_to else None,
+        overwrite=given.overwrite,
         device=given.device,
         progress=not given.no_progress,
         skip_missing=given.skip_missing,
@@ -67,12 +69,12 @@ def _is_folder(out: Path) -> bool:
 def _assign_slices(given: Any) -> int:
     """The answer as a folder of parts."""
     from holotype.errors import InputError
-    from holotype.placing.answers import FOLDER, stem_of
-    from holotype.placing.assign import Assigned
+    from holotype.placing.assign import ASSIGNED, Assigned, source_stem
 
-    if given.copy_to:
-        raise InputError("--copy-to goes with one file of answers; leave it out, or the flags of slices.")
-    folder = Path(given.out or Path(given.run) / FOLDER / stem_of(given.images))
+    for flag, value in (("--copy-to", given.copy_to), ("--overwrite", given.overwrite)):
+        if value:
+            raise InputError(f"{flag} goes with one file of answers; leave it out, or the flags of slices.")
+    folder = Path(given.out or Path(given.run) / ASSIGNED / source_stem(given.images))
     if not _is_folder(folder):
         raise InputError(
             f"The answer in slices is a folder, and --out {given.out} names a file; name a folder."
@@ -118,11 +120,12 @@ def make_parser() -> Parser:
         "--out",
         metavar="FILE",
         help="where the table goes, .csv or .parquet (default: RUN/assigned/NEW_IMAGES.csv); a name without an ending "
-        "is a folder of Parquet parts, which a rerun continues. A file of somebody else is not replaced",
+        "is a folder of Parquet parts, which a rerun continues",
     )
     parser.add_argument(
-        "--copy-to", metavar="DIR", help="also make a folder of links per category there; overwrites nothing"
+        "--copy-to", metavar="DIR", help="also write a new folder with a folder of links per category"
     )
+    add_overwrite_flag(parser, "the file --out if it exists, and a folder --copy-to that Holotype wrote")
     add_box_flags(parser)
     parser.add_argument(
         "--skip-missing",

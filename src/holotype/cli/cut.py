@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_code_flag, add_running_flags, say, several
+from holotype.cli.words import Parser, add_code_flag, add_overwrite_flag, add_running_flags, say, several
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,14 +45,14 @@ def command(argv: Sequence[str]) -> int:
         refuse_links(folder)
         tree = tree_of(folder, found, given.device, not given.no_progress)
         out = Path(given.out) if given.out else folder / "cuts" / str(k)
-        check_apart(out, folder)
+        check_apart(out, folder, overwrite=given.overwrite or not given.out)
         done = cut(found, tree, k, datetime.now(UTC).isoformat(timespec="milliseconds"))
         have = several(tree.k, "category", "categories")
         say(f"{have} cut at {k}:" if done.edits else f"The run has {have} already; the cut is a copy of it.")
         for line in done.lines:
             say(f"- {line}")
+        write_text(out / EDITS, to_csv(done.edits))  # first: by it a cut is known
         done.discovery.save(out)
-        write_text(out / EDITS, to_csv(done.edits))
         features = read_features(folder, len(found.images))
         say(f"Report: {build_report(done.discovery, out, features=features, progress=not given.no_progress)}")
         say(f"Every image with its category: {out / 'assignments.csv'}")
@@ -81,8 +81,11 @@ def tree_of(folder: Path, found: Discovery, device: str, progress: bool) -> Tree
     return tree
 
 
-def check_apart(out: Path, folder: Path) -> None:
-    """A cut never writes over a run, nor over what people have corrected."""
+def check_apart(out: Path, folder: Path, *, overwrite: bool) -> None:
+    """Raise InputError where `out` holds a run, a cut that people have corrected, or other files.
+
+    overwrite: it may hold a cut.
+    """
     from holotype.categories.edits import LOG
     from holotype.runs.folder import IDENTITY
 
@@ -92,6 +95,13 @@ def check_apart(out: Path, folder: Path) -> None:
         raise InputError(
             f"{out} holds a cut that was corrected ({LOG}), which stays; choose another folder with --out."
         )
+    if out.is_dir() and any(not file.name.startswith(".") for file in out.iterdir()):
+        if not (out / EDITS).exists():
+            raise InputError(f"{out} holds other files; choose another folder with --out.")
+        if not overwrite:
+            raise InputError(
+                f"{out} exists already; add --overwrite to replace it, or choose another folder."
+            )
 
 
 def make_parser() -> Parser:
@@ -108,6 +118,7 @@ def make_parser() -> Parser:
         help="number of categories, known and new together (default: say what would happen)",
     )
     parser.add_argument("--out", metavar="FOLDER", help="folder of the cut (default: RUN/cuts/K)")
+    add_overwrite_flag(parser, "a cut in the folder --out")
     add_code_flag(parser)
     add_running_flags(parser)
     return parser

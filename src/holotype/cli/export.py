@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from holotype.cli.words import Parser, add_code_flag, say, speaks
+from holotype.cli.words import Parser, add_code_flag, add_overwrite_flag, say, speaks
 
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     from holotype.placing.export import export_onnx
 
-    parity = export_onnx(Path(given.run), Path(given.file))
+    parity = export_onnx(Path(given.run), Path(given.file), overwrite=given.overwrite)
     if speaks():
         say(
             f"{given.file}: images (batch, 3, S, S) in; features and logits out. The metadata name the categories.\n"
@@ -30,5 +30,6 @@ def make_parser() -> Parser:
     )
     parser.add_argument("run", metavar="RUN", help="folder of a finished run")
     parser.add_argument("file", metavar="FILE", help="where the model goes, for example model.onnx")
+    add_overwrite_flag(parser, "FILE if it exists")
     add_code_flag(parser)
     return parser

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_code_flag, add_running_flags, say, several
+from holotype.cli.words import Parser, add_code_flag, add_overwrite_flag, add_running_flags, say, several
 
 if TYPE_CHECKING:
     from holotype.categories.corrections import Applied
@@ -32,7 +32,7 @@ def command(argv: Sequence[str]) -> int:
     folder, progress = Path(given.run), not given.no_progress
     found = Discovery.load(folder)  # before anything is touched: is it a run at all?
     if given.zip:
-        check_zip(folder, Path(given.zip))
+        check_zip(Path(given.zip), given.overwrite)
     with hold(folder):
         refuse_links(folder)
         sweep_tree(folder)
@@ -56,7 +56,8 @@ def command(argv: Sequence[str]) -> int:
             f"Report: {build_report(outcome.discovery, folder, progress=progress, with_paths=given.with_paths)}"
         )
         if given.zip:
-            say(zipped_words(write_zip(folder, Path(given.zip)), given.zip))
+            zipped = write_zip(folder, Path(given.zip), overwrite=given.overwrite)
+            say(zipped_words(zipped, given.zip))
     return 0
 
 
@@ -78,6 +79,7 @@ def make_parser() -> Parser:
         action="store_true",
         help="show the full paths of run and images in the page; they may contain your name (default: relative names)",
     )
+    add_overwrite_flag(parser, "the file --zip if it exists")
     add_code_flag(parser)
     add_running_flags(parser)
     return parser

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.cli.words import Parser, of_kind, say, several, speaks
+from holotype.cli.words import Parser, add_overwrite_flag, of_kind, say, several, speaks
 from holotype.errors import InputError
 from holotype.machine.rules import Count, Seed
 
@@ -25,7 +25,7 @@ def command(argv: Sequence[str]) -> int:
     from holotype.runs.embedded import Parts
 
     out = Path(given.out)
-    check_target(out)
+    check_target(out, given.overwrite)
     parts = Parts(given.embeddings)
     labels = read_labels(given, parts.root)
     sample = take_sample(
@@ -76,6 +76,7 @@ def make_parser() -> Parser:
         metavar="SEED",
         help="another seed draws another sample",
     )
+    add_overwrite_flag(parser, "the file --out if it exists")
     parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
     return parser
 

@@ -197,6 +197,11 @@ def allows_code(words: Sequence[str]) -> bool:
     return any(with_dashes(word) == ALLOW_CODE for word in words)
 
 
+def add_overwrite_flag(parser: Parser, what: str) -> None:
+    """Of every command that writes outside of a run folder. what: it may replace."""
+    parser.add_argument("--overwrite", action="store_true", help=f"replace {what}")
+
+
 def add_code_flag(parser: Parser) -> None:
     """Of the commands that read files in which a method may be named as package.module:Class."""
     parser.add_argument(

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, say, several, speaks
+from holotype.cli.words import Parser, add_overwrite_flag, say, several, speaks
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
     from holotype.placing.camtrap import Packed
     from holotype.placing.coco import Coco
-    from holotype.placing.kept_folders import Sorted
+    from holotype.placing.folders import Sorted
     from holotype.placing.written import Labelled
 
 SHOWN = 5
@@ -42,8 +42,7 @@ def command(argv: Sequence[str]) -> int:
 def make_parser() -> Parser:
     parser = Parser(
         prog="holotype write",
-        description="Write the results of a run, with its corrections, for other programs or the next run. Files that "
-        "others have made or changed are not replaced.",
+        description="Write the results of a run, with its corrections, for other programs or the next run.",
     )
     parser.add_argument("run", metavar="RUN", help="folder of a finished run")
     forms = parser.add_mutually_exclusive_group()
@@ -67,6 +66,9 @@ def make_parser() -> Parser:
         help="with --camtrap-dp: folders (the first folder below the image folder names the deployment), or a CSV or "
         "Parquet file with the columns path and deployment (default: all images are one deployment)",
     )
+    add_overwrite_flag(
+        parser, "a file that exists, or a folder that Holotype wrote; files that you added to it stay"
+    )
     parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
     return parser
 
@@ -76,10 +78,14 @@ def _flag(name: str) -> str:
 
 
 def _folders(given: Namespace) -> str:
-    from holotype.placing.sorted_run import write_folders
+    from holotype.placing.folders import write_folders
 
     done = write_folders(
-        Path(given.run), Path(given.folders), copy=given.copy, progress=not given.no_progress
+        Path(given.run),
+        Path(given.folders),
+        copy=given.copy,
+        overwrite=given.overwrite,
+        progress=not given.no_progress,
     )
     return sorted_words(done, given.folders)
 
@@ -87,16 +93,17 @@ def _folders(given: Namespace) -> str:
 def _labels(given: Namespace) -> str:
     from holotype.placing.written import write_labels
 
-    done = write_labels(Path(given.run), Path(given.labels), every=given.all)
+    done = write_labels(Path(given.run), Path(given.labels), every=given.all, overwrite=given.overwrite)
     return labelled_words(done, given.labels, every=given.all)
 
 
 def _coco(given: Namespace) -> str:
     from holotype.placing.coco import write_coco
 
-    return coco_words(
-        write_coco(Path(given.run), Path(given.coco), progress=not given.no_progress), given.coco
+    done = write_coco(
+        Path(given.run), Path(given.coco), overwrite=given.overwrite, progress=not given.no_progress
     )
+    return coco_words(done, given.coco)
 
 
 def _camtrap_dp(given: Namespace) -> str:
@@ -107,6 +114,7 @@ def _camtrap_dp(given: Namespace) -> str:
         Path(given.camtrap_dp),
         deployments=given.deployments,
         copy=given.copy,
+        overwrite=given.overwrite,
         progress=not given.no_progress,
     )
     return packed_words(done, given.camtrap_dp)
@@ -125,15 +133,10 @@ FORMS: dict[str, Callable[[Namespace], str]] = {
 
 def sorted_words(done: Sorted, where: str) -> str:
     lines = [f"{several(done.images, 'image')} in {several(done.folders, 'folder')}: {where}"]
-    new = [several(n, kind, _plural(kind)) for kind, n in done.made.most_common()]
-    told = [f"new: {', '.join(new)}"] if new else []
-    told += [f"{done.moved:,} moved"] if done.moved else []
-    told += [f"{done.removed:,} outdated ones removed"] if done.removed else []
-    lines.append(f"{'; '.join(told)}.".capitalize() if told else "Nothing had to be changed.")
-    if done.left:
-        lines.append(f"{several(done.left, 'file')} stayed: changed by hand, or the images are gone.")
+    made = [several(n, kind, _plural(kind)) for kind, n in done.made.most_common()]
+    lines += [f"{', '.join(made)}."] if made else []
     if done.gone:
-        lines.append(f"{several(done.gone, 'image')} could not be sorted: the files are gone.")
+        lines.append(f"{several(done.gone, 'image')} left out: the files are gone.")
     return "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ from holotype.data.columns import is_utf8
 from holotype.data.kinds import IMAGE_EXTENSIONS, what_to_install
 
 SORTED = ".holotype-folders.json"
-"""In a folder that `holotype write --folders` made: which file was made of which image."""
+"""In a folder of images that Holotype wrote (placing/folders.py): which file was made of which image."""
 UNREADABLE, REJECTED = "_unreadable", "_rejected"
 """Folders in such a one, of images without a category."""
 OWN = {
@@ -23,7 +23,7 @@ OWN = {
     "model.json": "backbone",
     "manifest.json": "images_per_shard",
     "thumbs.json": "thumbs",
-    SORTED: "folders",
+    SORTED: "files",
 }
 """Files by which a folder that a run wrote is known, with a key that each must have: others use such names too."""
 TABLES = (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".xml", ".xlsx", ".yaml", ".yml")

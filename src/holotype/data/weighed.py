@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from holotype.errors import InputError
+from holotype.machine.files import refuse_existing
 from holotype.machine.sealed_table import OURS, write_table
 
 KIND = "sample"
@@ -54,11 +55,10 @@ def sample_facts(file: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def check_target(file: Path) -> None:
-    """Raise InputError where a sample cannot be written, or would replace something else."""
+def check_target(file: Path, overwrite: bool = False) -> None:
+    """Raise InputError where a sample cannot be written, or would replace a file without `overwrite`."""
     if file.suffix.lower() != ".parquet":
         raise InputError(
             f"A sample is written as .parquet, not as {file.name!r}; give such a name with --out."
         )
-    if file.exists() and sample_facts(file) is None:
-        raise InputError(f"{file} is there and is no sample; give another name with --out.")
+    refuse_existing(file, overwrite)

@@ -9,6 +9,7 @@ folder: a file that is being written is locked, so that one without a lock is le
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import secrets
@@ -62,23 +63,47 @@ def beside(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def folder_beside(path: Path) -> Iterator[Path]:
-    """The same for a folder. Where somebody else has made `path` meanwhile, theirs stays."""
+def folder_beside(path: Path, *, replace: bool = False) -> Iterator[Path]:
+    """The same for a folder. Where somebody else has made `path` meanwhile, theirs stays, unless `replace`.
+
+    replace: after a kill between the two renames, the next call brings back what was there.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep(path.parent)
+    if replace:
+        _settle_exchange(path)
     part, descriptor = _make_part(path, folder=True)
     try:
         yield part
+        if replace and path.is_dir():
+            os.rename(path, _name_before(path))
         try:
             os.rename(part, path)
         except OSError:
-            if not path.is_dir():
+            if replace or not path.is_dir():
                 raise
         _sync_folder(path.parent)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+        if replace:
+            _settle_exchange(path)
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def _name_before(path: Path) -> Path:
+    """Where a folder lies while another one takes its place."""
+    key = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
+    return path.with_name(f".{path.name[:NAME_KEPT]}.{key}.before")
+
+
+def _settle_exchange(path: Path) -> None:
+    """Bring back the folder that was to be replaced where there is no new one; else delete it."""
+    before = _name_before(path)
+    if path.is_dir():
+        shutil.rmtree(before, ignore_errors=True)
+    elif before.is_dir():
+        os.rename(before, path)
 
 
 def write_beside(path: Path, write: Callable[[Path], None]) -> None:
@@ -91,6 +116,25 @@ def write_beside(path: Path, write: Callable[[Path], None]) -> None:
             f"{path} could not be written ({error.strerror or error}); what was there before is untouched: "
             "free some space or choose another place, then run the same command again."
         ) from error
+
+
+def refuse_existing(file: Path, overwrite: bool = False) -> None:
+    """Raise InputError where a file of this name exists and may not be replaced. A link is replaced as such."""
+    if os.path.lexists(file) and not (file.is_file() or file.is_symlink()):
+        raise InputError(f"{file} is not a file; choose another name.")
+    if os.path.lexists(file) and not overwrite:
+        raise InputError(f"{file} exists already; add --overwrite to replace it, or choose another name.")
+
+
+def write_output(file: Path, write: Callable[[Path], None], *, overwrite: bool = False) -> None:
+    """Write a file that a user named, as `write_beside` does; InputError where it exists, unless `overwrite`."""
+    refuse_existing(file, overwrite)
+
+    def write_and_look(part: Path) -> None:
+        write(part)
+        refuse_existing(file, overwrite)  # this may have taken hours
+
+    write_beside(file, write_and_look)
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holotype.categories.found import write_csv
-from holotype.data.addresses import is_address, split_inside
+from holotype.data.addresses import is_address, is_pattern, split_inside
 from holotype.data.boxed import columns
 from holotype.data.boxes import split_box
 from holotype.data.detections import CONFIDENCE
 from holotype.data.paths import Paths
+from holotype.data.readers.registry import source_name
 from holotype.data.sources import IMAGE_EXTENSIONS, load_table, stream_paths
 from holotype.errors import InputError
-from holotype.machine.files import refuse_links
-from holotype.placing.answers import own_answer
-from holotype.placing.folders import Folders
-from holotype.placing.ours import check_own, write_own
+from holotype.machine.files import refuse_existing, refuse_links, write_output
+from holotype.placing.folders import Wanted, check_replaceable, numbered, sort_images
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +37,8 @@ COLUMNS = (
     *("probability", "known_score", "typicality", "fits", "problem"),
 )
 """Of the file of new images. category and category_id: as they stand now."""
+ASSIGNED = "assigned"
+"""Folder in a run for the tables that nobody has named."""
 UNFIT = "fits nothing"
 """Folder of the images that fit nothing."""
 
@@ -78,6 +81,7 @@ def assign_images(
     *,
     out: Path | None = None,
     copy_to: Path | None = None,
+    overwrite: bool = False,
     device: str = "auto",
     progress: bool = False,
     boxes: Path | None = None,
@@ -86,8 +90,8 @@ def assign_images(
 ) -> Assigned:
     """Place the images of a folder, a table file or one image file with the model in the folder `run`.
 
-    out: .csv or .parquet, by default run/assigned/NAME.csv (answers.py); a file of somebody else is not replaced
-    (ours.py). copy_to: folder that gets a folder of links per category. boxes, box_confidence, skip_missing: as in
+    out: .csv or .parquet, by default that of default_output. copy_to: folder that gets a folder of links per category.
+    overwrite: replace `out`, and a folder `copy_to` that Holotype wrote. boxes, box_confidence, skip_missing: as in
     load_table.
     """
     from holotype.placing.corrected import corrected
@@ -95,15 +99,16 @@ def assign_images(
 
     refuse_links(Path(run))
     if out is not None:
-        check_own(Path(run), Path(out))
+        refuse_existing(Path(out), overwrite)
+    if copy_to is not None:
+        check_replaceable(copy_to, overwrite)
     trained = load_trained(run, device)
     paths = image_paths(images, boxes=boxes, box_confidence=box_confidence, skip_missing=skip_missing)
-    named, out = out is not None, Path(out) if out else own_answer(Path(run), str(images))
+    named, out = out is not None, Path(out) if out else default_output(Path(run), str(images), paths)
     sink = _sink(out, boxed=any(split_box(path)[1] for path in paths))
-    _check_apart(Path(images), copy_to)
     model = corrected(Path(run), trained)
-    folders = Folders(copy_to) if copy_to else None
     assigned = Assigned(out)
+    wanted: list[Wanted] = []
 
     def rows() -> Iterator[pd.DataFrame]:
         first = 0
@@ -111,13 +116,41 @@ def assign_images(
             frame = placed(model, paths[first : first + len(part.problem)], part)
             first += len(part.problem)
             assigned.count(frame)
-            if folders:
-                link(folders, frame)
+            if copy_to is not None:
+                wanted.extend(_wanted(frame))
             yield frame
 
-    # that of the run itself is brought up to date, whatever became of it (answers.py)
-    write_own(Path(run), out, lambda beside: sink(beside, rows()), changed=not named)
+    write_output(out, lambda part: sink(part, rows()), overwrite=overwrite or not named)
+    if copy_to is not None:
+        sort_images(copy_to, trained.run_id, wanted, overwrite=overwrite, progress=progress)
     return assigned
+
+
+def default_output(run: Path, images: str, paths: Sequence[str]) -> Path:
+    """RUN/assigned/NAME.csv after the source of the images: the table of an earlier call, which is replaced, or a new
+    one. Another source of that name gets NAME (2).csv: its table holds none of these images."""
+    known = {*paths}
+    files = (run / ASSIGNED / numbered(source_stem(images), ".csv", number) for number in count(1))
+    return next(file for file in files if not os.path.lexists(file) or _lists_any(file, known))
+
+
+def source_stem(images: str) -> str:
+    """What the table of a source is called after."""
+    if is_address(images) or is_pattern(images):
+        return source_name(images)
+    if inside := split_inside(images):
+        images = inside[1]
+    full = Path(os.path.abspath(images))
+    return (full.name if full.is_dir() else full.stem) or "images"
+
+
+def _lists_any(file: Path, paths: set[str]) -> bool:
+    """Does a table that lies there hold any of these images?"""
+    try:
+        with file.open(encoding="utf-8", newline="") as stream:
+            return any(row.get("path") in paths for row in csv.DictReader(stream))
+    except (OSError, ValueError, csv.Error):
+        return False
 
 
 def placed(model: Corrected, paths: Sequence[str], part: Read) -> pd.DataFrame:
@@ -127,13 +160,12 @@ def placed(model: Corrected, paths: Sequence[str], part: Read) -> pd.DataFrame:
     return frame[list(COLUMNS)].assign(**columns(paths))
 
 
-def link(folders: Folders, frame: pd.DataFrame) -> None:
+def _wanted(frame: pd.DataFrame) -> Iterator[Wanted]:
     """Images that could not be read, and those without a category, go nowhere."""
-    for path, category, fits, problem in zip(
-        frame["path"], frame["category"], frame["fits"], frame["problem"], strict=True
-    ):
+    columns = (frame[name] for name in ("path", "category", "fits", "problem"))
+    for path, category, fits, problem in zip(*columns, strict=True):
         if not problem and category:
-            folders.add(path, category if fits else UNFIT)
+            yield Wanted(path, category if fits else UNFIT)
 
 
 def image_paths(source: Path | str, *, boxes: Path | None = None, **how: Any) -> list[str]:
@@ -154,16 +186,6 @@ def _one_image(text: str) -> str | None:
         file = inside[1] if is_address(text) else os.path.abspath(inside[1])
         return f"{file}#{inside[2]}"
     return os.path.abspath(text) if text.lower().endswith(IMAGE_EXTENSIONS) and os.path.isfile(text) else None
-
-
-def _check_apart(images: Path, copy_to: Path | None) -> None:
-    if copy_to is None or not images.is_dir():
-        return
-    if Path(os.path.realpath(copy_to)).is_relative_to(os.path.realpath(images)):
-        raise InputError(
-            f"--copy-to {copy_to} lies inside {images}, so its links would be placed as images next time; "
-            "choose a folder elsewhere."
-        )
 
 
 # -- files --------------------------------------------------------------------------------------------

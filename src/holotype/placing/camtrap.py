@@ -15,18 +15,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from holotype import __version__
 from holotype.data.boxes import Box
 from holotype.data.columns import guarded, quoted
 from holotype.data.containers import has_own_file
-from holotype.errors import InputError
-from holotype.machine.files import OURS
-from holotype.machine.locks import hold
+from holotype.machine.files import write_beside, write_text
 from holotype.placing.camtrap_package import (
-    TABLES,
     missing,
     observation_type,
     package,
@@ -42,16 +38,13 @@ from holotype.placing.deployments import (
     read_deployments,
     without_place,
 )
+from holotype.placing.folders import NewFolder, Wanted, new_folder
 from holotype.placing.heads import CAMERA_WITHOUT_ZONE, FILE, read_heads
-from holotype.placing.kept_folders import Wanted, sort_images
-from holotype.placing.manifest import OF_NOBODY, entries
-from holotype.placing.ours import check_own, is_known, write_own
 from holotype.placing.written import Results, read_results
 
 PACKAGE = "datapackage.json"
-FILES = (PACKAGE, *(f"{name}.csv" for name in TABLES))
+PLACES = "deployments.csv"
 MEDIA_FOLDER = "media"
-"""Of the images; whether it is ours, its own list knows (manifest.py)."""
 MEDIA = (
     *("mediaID", "deploymentID", "captureMethod", "timestamp", "filePath", "filePublic", "fileName"),
     *("fileMediatype", "exifData", "favorite", "mediaComments"),
@@ -102,45 +95,39 @@ class _Media:
 
 
 def write_camtrap(
-    run: Path, folder: Path, *, deployments: str | None = None, copy: bool = False, progress: bool = False
+    run: Path,
+    folder: Path,
+    *,
+    deployments: str | None = None,
+    copy: bool = False,
+    overwrite: bool = False,
+    progress: bool = False,
 ) -> Packed:
-    """deployments: FOLDERS, or a table file with path and deployment. copy: the images themselves into media/."""
+    """Write a package, or replace one that Holotype wrote (overwrite); what people filled in is taken over.
+
+    deployments: FOLDERS, or a table file with path and deployment. copy: the images themselves into media/.
+    """
     results = read_results(run)
     results.check_files()
     of = deployments_of(results, deployments)
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file, not a folder; name another.")
-    with hold(folder):
-        _check_folder(run, folder)
-        held, rows = read_package(folder / PACKAGE), read_deployments(folder / "deployments.csv")
+    with new_folder(folder, results.found.run_id, overwrite=overwrite, merged=(PACKAGE, PLACES)) as new:
+        held, rows = read_package(folder / PACKAGE), read_deployments(folder / PLACES)
         media, found = _read_media(results, of, progress)
-        files = _put_files(results, media, folder, copy, progress)
+        files = _put_files(results, media, new, copy, progress)
         rows = merged(found, rows)
         names = {c.id: scientific_name(c.name) for c in results.found.categories}
         used = {names.get(results.category_id[row], "") for some in media.rows for row in some} - {""}
         times = min(one.start for one in found.values()), max(one.end for one in found.values())
         content = package(results, held, times, coordinates(rows), used)
-        _write_table(run, folder / "media.csv", MEDIA, _media_rows(results, media, files))
-        _write_table(run, folder / "observations.csv", OBSERVATIONS, _observations(results, media, names))
-        _write_table(run, folder / "deployments.csv", DEPLOYMENTS, _guarded_ids(rows), changed=True)
-        _write_package(run, folder / PACKAGE, content)
+        _write_table(new.path / "media.csv", MEDIA, _media_rows(results, media, files))
+        _write_table(new.path / "observations.csv", OBSERVATIONS, _observations(results, media, names))
+        _write_table(new.path / PLACES, DEPLOYMENTS, _guarded_ids(rows))
+        write_text(new.path / PACKAGE, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     packed = Packed(len(media.row), len(found), Counter(media.clock), sorted(used), 0, sum(map(bool, files)))
     packed.gone, packed.missing = len(results) - sum(map(len, media.rows)), missing(content)
     if any(without_place(rows)):
         packed.missing.insert(0, "latitude and longitude in deployments.csv")
     return packed
-
-
-def _check_folder(run: Path, folder: Path) -> None:
-    """Raise InputError where something of somebody else's would be replaced."""
-    names = [entry.name for entry in entries(folder) if not (entry.name == MEDIA_FOLDER and entry.is_dir())]
-    other = next((name for name in names if not (name in OF_NOBODY or OURS.fullmatch(name))), None)
-    if other is not None and not any(is_known(run, folder / name) for name in FILES):
-        raise InputError(
-            f"{folder} holds other files ({other}), and nothing is written among them; name a new or empty folder."
-        )
-    for name in ("media.csv", "observations.csv"):
-        check_own(run, folder / name)
 
 
 def _read_media(results: Results, of: Sequence[str], progress: bool) -> tuple[_Media, dict[str, Deployment]]:
@@ -165,20 +152,15 @@ def _read_media(results: Results, of: Sequence[str], progress: bool) -> tuple[_M
     return media, found
 
 
-def _put_files(results: Results, media: _Media, folder: Path, copy: bool, progress: bool) -> list[str]:
-    """(M,) files from `folder` of the images that are part of the package, "" for others.
+def _put_files(results: Results, media: _Media, new: NewFolder, copy: bool, progress: bool) -> list[str]:
+    """(M,) files from the package's folder of the images that are part of it, "" for others.
 
     Images inside containers have no address of their own, so that they always are.
     """
     paths = [results.parts[row][0] for row in media.row]
     inside = [copy or not has_own_file(path) for path in paths]
-    root = folder / MEDIA_FOLDER
-    if not any(inside) and not root.exists():
-        return [""] * len(paths)
-    found = results.found
     wanted = [Wanted(p, name) for p, name, here in zip(paths, media.deployment, inside, strict=True) if here]
-    done = sort_images(root, (found.run_id, *found.facts.earlier_runs), wanted, copy=True, progress=progress)
-    file = iter(done.file)
+    file = iter(new.add(wanted, below=MEDIA_FOLDER, copy=True, progress=progress).file)
     return [f"{MEDIA_FOLDER}/{next(file)}" if here else "" for here in inside]
 
 
@@ -277,9 +259,7 @@ def _guarded_ids(rows: Iterable[dict[str, str]]) -> Iterator[dict[str, str]]:
 # -- files -------------------------------------------------------------------------------------------------
 
 
-def _write_table(
-    run: Path, file: Path, columns: Sequence[str], rows: Iterable[dict[str, str]], *, changed: bool = False
-) -> None:
+def _write_table(file: Path, columns: Sequence[str], rows: Iterable[dict[str, str]]) -> None:
     def write(part: Path) -> None:
         with part.open("w", encoding="utf-8", newline="") as stream:
             stream.write(",".join(columns) + "\n")
@@ -287,13 +267,4 @@ def _write_table(
                 cells = (row.get(name, "") for name in columns)
                 stream.write(",".join(quoted(cell) if cell else "" for cell in cells) + "\n")
 
-    write_own(run, file, write, changed=changed)
-
-
-def _write_package(run: Path, file: Path, content: dict[str, Any]) -> None:
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-
-    def write(part: Path) -> None:
-        part.write_text(text, encoding="utf-8")
-
-    write_own(run, file, write, changed=True)
+    write_beside(file, write)

@@ -19,8 +19,8 @@ import numpy as np
 from holotype import __version__
 from holotype.data.detections import OURS
 from holotype.errors import InputError
+from holotype.machine.files import refuse_existing, write_output
 from holotype.placing.heads import read_heads
-from holotype.placing.ours import check_own, write_own
 from holotype.placing.written import Results, read_results
 
 SUPERCATEGORY = {"known": "known", "novel": "new"}
@@ -37,13 +37,13 @@ class Coco:
     """Images that are not in it, because they cannot be read or their files are gone."""
 
 
-def write_coco(run: Path, file: Path, *, progress: bool = False) -> Coco:
+def write_coco(run: Path, file: Path, *, overwrite: bool = False, progress: bool = False) -> Coco:
     """One JSON file of all images that can be read; those that were rejected have no annotation."""
     if file.suffix.lower() != ".json":
         raise InputError(f"COCO is written as .json, not as {file.name!r}.")
     results = read_results(run)
     results.check_files()
-    check_own(run, file)  # before the heads of all images are read
+    refuse_existing(file, overwrite)  # before the heads of all images are read
     size = sizes(results, progress)
     rows = np.flatnonzero(size[:, 0] > 0).tolist()
     ids = {category.id: number for number, category in enumerate(results.found.categories, start=1)}
@@ -58,7 +58,7 @@ def write_coco(run: Path, file: Path, *, progress: bool = False) -> Coco:
             _list(stream, "annotations", annotation_rows(results, size, placed, ids, pictures), last=True)
             stream.write("}\n")
 
-    write_own(run, file, write)
+    write_output(file, write, overwrite=overwrite)
     return Coco(len(pictures), len(placed), len(ids), len(results) - len(rows))
 
 

@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from holotype.data.store import CROP_SHARE
 from holotype.data.views import normalise
 from holotype.errors import InputError
+from holotype.machine.files import refuse_existing, write_output
 from holotype.models.licences import terms
 from holotype.placing.corrected import Corrected, corrected
-from holotype.placing.ours import check_own, write_own
 from holotype.runs.said import has_logits
 from holotype.runs.trained import Trained, load_trained
 
@@ -111,7 +111,7 @@ class Exported(nn.Module):
         return ((logits.softmax(dim=-1) + p) / 2).clamp_min(TINY).log()
 
 
-def export_onnx(run: Path, file: Path) -> Parity:
+def export_onnx(run: Path, file: Path, *, overwrite: bool = False) -> Parity:
     """Write the model in the folder `run` as ONNX, and compare it with torch.
 
     The graph takes any number of images; categories with their names of today, crop and normalisation stand in the
@@ -120,7 +120,7 @@ def export_onnx(run: Path, file: Path) -> Parity:
     onnx, runtime = _packages()
     if file.suffix.lower() != ".onnx":
         raise InputError(f"The model is written as .onnx, not as {file.name!r}.")
-    check_own(run, file)
+    refuse_existing(file, overwrite)
     trained = load_trained(run, "cpu")
     if not has_logits(trained.method):
         raise InputError(
@@ -146,7 +146,7 @@ def export_onnx(run: Path, file: Path) -> Parity:
             f"{parity.probability:.2g}), so nothing was written; {type(trained.method).__name__} may not place "
             "images by its classifier alone, or another version of onnxruntime or torch may help."
         )
-    write_own(run, file, lambda beside: _write(beside, content))
+    write_output(file, lambda part: _write(part, content), overwrite=overwrite)
     return parity
 
 

@@ -1,28 +1,36 @@
-"""Folders of links, one per category, whatever the categories and the images are called.
+"""Folders of images, one per category: written anew, or in place of a folder that Holotype wrote (`--overwrite`).
 
-A link is a hard link where the file system allows it, else a symbolic one, else a copy. Nothing that is there is
-ever overwritten: an image whose name is taken by another one gets a number, and one that is linked already stays.
+Such a folder is filled beside its place and then renamed, so that a kill leaves nothing half-written. A marker in it
+lists its files: what somebody added or changed, or the only copy of an image that is left, is never replaced.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import filecmp
+import json
 import os
 import re
 import shutil
 import stat
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import count, takewhile
 from pathlib import Path
 
+from holotype import __version__
 from holotype.data.addresses import split_inside, split_query
 from holotype.data.boxes import split_box
-from holotype.data.containers import has_own_file, split_container
+from holotype.data.containers import has_own_file, image_exists, split_container
 from holotype.data.decode import ImageProblem, read_image
 from holotype.data.pictures import encoded
+from holotype.data.walk import REJECTED, UNREADABLE
+from holotype.data.walk import SORTED as MARKER
 from holotype.errors import InputError
-from holotype.machine.files import beside, refuse_links
+from holotype.machine.bars import counting
+from holotype.machine.files import folder_beside, write_text
+from holotype.placing.written import Results, read_results
 
 UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]|\.\.+')
 """What some file system does not take in a name, and what would lead out of a folder."""
@@ -40,125 +48,234 @@ UNLINKABLE = (
 """What a system answers that makes no links of this kind here; EINVAL: Windows, of a user without the right."""
 HARD, SYMBOLIC, COPY = "hard link", "symbolic link", "copy"
 """What an image becomes in a folder."""
+IGNORED = (".DS_Store", "Thumbs.db", "desktop.ini")
+"""What systems put into any folder."""
+SHOWN = 5
+"""Files that a sentence names."""
 
 
-class Folders:
-    """Sorts images into folders below `root`."""
+@dataclass(frozen=True)
+class Wanted:
+    """An image and the name of the folder in which it belongs."""
 
-    def __init__(self, root: Path) -> None:
-        if root.exists() and not root.is_dir():
-            raise InputError(f"{root} is a file, not a folder; choose another --copy-to.")
-        refuse_links(root)
-        self.root = root
-        self._folder: dict[str, Path] = {}
-        self._there: dict[Path, list[Path]] = {}
-        """First name that a file may have to those of name.jpg, name (2).jpg, ... that an earlier command made."""
-        self._next: dict[Path, int] = {}
-        self._given: set[Path] = set()
-        """Files that images of this command have."""
+    path: str
+    folder: str
 
-    def folder(self, name: str) -> Path:
-        """The folder of a category; names that look alike on disk, such as a/b and a_b, get a number."""
-        if name not in self._folder:
-            taken = {path.name.casefold() for path in self._folder.values()}
-            self._folder[name] = self.root / free_name(safe_name(name), taken)
-        return self._folder[name]
 
-    def add(self, path: str, name: str) -> Path:
-        """Link the image at `path` into the folder of category `name`; returns where."""
-        folder = self.folder(name)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            return self._link(path, folder)
-        except OSError as error:
+@dataclass
+class Sorted:
+    """What became of the images."""
+
+    images: int = 0
+    """That lie in the folders."""
+    folders: int = 0
+    made: Counter[str] = field(default_factory=Counter)
+    """Files by kind: HARD, SYMBOLIC or COPY."""
+    gone: int = 0
+    """Images that were left out because their files are gone."""
+    file: list[str] = field(default_factory=list)
+    """(N,) of each image, with slashes, from the folder that holds the folders; "" where there is none."""
+
+
+def write_folders(
+    run: Path, folder: Path, *, copy: bool = False, overwrite: bool = False, progress: bool = False
+) -> Sorted:
+    """Write every image of a run into `folder`, one sub-folder per category, and what belongs to none apart.
+
+    copy: copies instead of links. overwrite: replace a folder that Holotype wrote. Returns what was written.
+    """
+    results = read_results(run)
+    results.check_files()
+    return sort_images(
+        folder, results.found.run_id, wanted(results), copy=copy, overwrite=overwrite, progress=progress
+    )
+
+
+def wanted(results: Results) -> list[Wanted]:
+    """Where each image belongs. A part of a file that cannot be read is no file, and is left out."""
+    taken = {name.casefold() for name in (*set(results.category), UNREADABLE, REJECTED)}
+    apart = {name: free_name(name, taken) for name in (UNREADABLE, REJECTED)}  # categories of such names
+    found = []
+    for path, category, problem in zip(results.path, results.category, results.problem, strict=True):
+        if category:
+            found.append(Wanted(path, apart.get(category, category)))
+        elif not problem:
+            found.append(Wanted(path, REJECTED))
+        elif not is_part(path):
+            found.append(Wanted(path, UNREADABLE))
+    return found
+
+
+def sort_images(
+    root: Path,
+    run_id: str,
+    wanted: Sequence[Wanted],
+    *,
+    copy: bool = False,
+    overwrite: bool = False,
+    progress: bool = False,
+) -> Sorted:
+    """Write the folder `root` of these images, each in its sub-folder; returns what was written."""
+    with new_folder(root, run_id, overwrite=overwrite) as new:
+        return new.add(wanted, copy=copy, progress=progress)
+
+
+# -- the folder as a whole ------------------------------------------------------------------------------
+
+
+@dataclass
+class NewFolder:
+    """A folder that is being filled, and will take its place when it is whole."""
+
+    path: Path
+    images: dict[str, str] = field(default_factory=dict)
+    """Image of each file that was made of one; files by name from `path`, with slashes."""
+
+    def add(
+        self, wanted: Sequence[Wanted], *, below: str = "", copy: bool = False, progress: bool = False
+    ) -> Sorted:
+        """Link or copy images into sub-folders of the folder `below` in this one. Call it once for each `below`."""
+        done, root, names = Sorted(), self.path / below, _Names()
+        with counting("Sorting images", len(wanted), progress) as advance:
+            for one in wanted:
+                name = names.file(one) if image_exists(one.path) else ""
+                if name:
+                    (root / name).parent.mkdir(parents=True, exist_ok=True)
+                    done.made[place(one.path, root / name, copy=copy)] += 1
+                    self.images[f"{below}/{name}" if below else name] = one.path
+                done.file.append(name)
+                advance(1)
+        done.images, done.folders = done.made.total(), len(names.folders)
+        done.gone = len(wanted) - done.images
+        return done
+
+    def write_marker(self, run_id: str) -> None:
+        """List every file with its image and its stamp."""
+        files = {name: (self.images.get(name, ""), _stamp(os.lstat(file))) for name, file in _walk(self.path)}
+        content = {"holotype": __version__, "run_id": run_id, "files": files}
+        write_text(self.path / MARKER, json.dumps(content))
+
+
+@contextlib.contextmanager
+def new_folder(
+    root: Path, run_id: str, *, overwrite: bool = False, merged: Collection[str] = ()
+) -> Iterator[NewFolder]:
+    """A folder to fill, which becomes `root` when the block ends; InputError where `root` may not be replaced.
+
+    merged: files that people may have changed, because the block takes over what they wrote into them.
+    """
+    check_replaceable(root, overwrite, merged)
+    try:
+        with folder_beside(Path(os.path.realpath(root)), replace=True) as part:
+            new = NewFolder(part)
+            yield new
+            new.write_marker(run_id)
+            check_replaceable(root, overwrite, merged)  # somebody may have put something there meanwhile
+    except OSError as error:
+        raise InputError(
+            f"{root} could not be written ({error.strerror or error}), and nothing was changed: free some space or "
+            "name another folder, then run the same command again."
+        ) from error
+
+
+def check_replaceable(root: Path, overwrite: bool, merged: Collection[str] = ()) -> None:
+    """Raise InputError unless `root` is absent, empty, or a folder of Holotype of which nothing would be lost."""
+    if os.path.lexists(root) and not root.is_dir():
+        raise InputError(f"{root} is not a folder; name another.")
+    try:
+        names = sorted({*os.listdir(root)} - {*IGNORED}) if root.is_dir() else []
+        if not names:
+            return
+        files = _read_marker(root)
+        if files is None:
             raise InputError(
-                f"{path} could not be linked into {folder} ({error.strerror or error}); what is there stays: choose "
-                "another --copy-to, or free some space."
-            ) from error
+                f"{root} holds other files ({names[0]}), and was not written by Holotype; name a new or empty folder."
+            )
+        if not overwrite:
+            raise InputError(f"{root} exists already; add --overwrite to replace it, or name another folder.")
+        lost = [
+            name for name, file in _walk(root) if not (name in merged or _is_spare(file, files.get(name)))
+        ]
+    except OSError as error:
+        raise InputError(
+            f"{root} cannot be read ({error.strerror or error}); name another folder."
+        ) from error
+    if lost:
+        more = f" and {len(lost) - SHOWN:,} more" if len(lost) > SHOWN else ""
+        raise InputError(
+            f"{root} holds files that would be lost, because somebody added or changed them, or their originals are "
+            f"gone: {', '.join(lost[:SHOWN])}{more}; move them elsewhere, or name another folder."
+        )
 
-    def _link(self, path: str, folder: Path) -> Path:
-        stem, ending = file_name(path)
-        first = folder / (stem + ending)
-        if first not in self._there:
-            names = (folder / numbered(stem, ending, number) for number in count(1))
-            self._there[first] = list(takewhile(os.path.lexists, names))
-        there = self._there[first]
-        if (same := next((target for target in there if is_same(path, target)), None)) is not None:
-            there.remove(same)  # another image with the same content has a file of its own
-            self._given.add(same)
-            return same
-        number = self._next.get(first, 1)
-        while True:
-            target = folder / numbered(stem, ending, number)
-            number += 1
-            if self._placed(path, target, there):
-                self._next[first] = number
-                self._given.add(target)
-                return target
 
-    def _placed(self, path: str, target: Path, there: list[Path]) -> bool:
-        """Is the image at `target` now? The same command, started twice, may have put it there in the meantime."""
-        try:
-            place(path, target)
-        except FileExistsError:
-            return target not in there and target not in self._given and is_same(path, target)
-        return True
+def _read_marker(root: Path) -> dict[str, tuple[str, str]] | None:
+    """Image and stamp by file; None where there is no marker that can be read."""
+    try:
+        files = json.loads((root / MARKER).read_bytes())["files"]
+        return {str(name): (str(image), str(stamp)) for name, (image, stamp) in files.items()}
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _walk(root: Path) -> Iterator[tuple[str, str]]:
+    """Name from `root` and path of every file below it but the marker; links are not followed."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for where, folders, names in os.walk(root, onerror=fail):
+        folders.sort()
+        links = [name for name in folders if os.path.islink(os.path.join(where, name))]
+        for name in sorted({*names, *links} - {*IGNORED}):
+            file = os.path.join(where, name)
+            below = os.path.relpath(file, root).replace(os.sep, "/")
+            if below != MARKER:
+                yield below, file
+
+
+def _is_spare(file: str, entry: tuple[str, str] | None) -> bool:
+    """Would nothing be lost without this file of ours? entry: its image and stamp in the marker."""
+    if entry is None:
+        return False
+    there, (image, stamp) = os.lstat(file), entry
+    if stat.S_ISLNK(there.st_mode) or there.st_nlink > 1:
+        return True  # the content is elsewhere as well
+    return stamp == _stamp(there) and (not image or image_exists(image))
+
+
+def _stamp(found: os.stat_result) -> str:
+    return f"{found.st_size}-{found.st_mtime_ns}"
+
+
+# -- files ----------------------------------------------------------------------------------------------
 
 
 def place(path: str, target: Path, *, copy: bool = False) -> str:
     """Make `target` the image at `path`, and return what it became: HARD, SYMBOLIC or COPY.
 
     An image inside a container has no file to link to: it is written as PNG; a box as what lies in it, as JPEG where
-    the picture is one. Raises FileExistsError where the name is taken, and OSError where nothing could be written; then
-    nothing was.
+    the picture is one. Raises OSError where nothing could be written.
     """
-    if is_part(path):
-        _write(path, target)
-        return COPY
-    source = real(path)  # a hard link to a symbolic link would be one
-    for kind, make in ((HARD, os.link), (SYMBOLIC, os.symlink)):
-        if copy:
-            break
+    source = _real(path)  # a hard link to a symbolic link would be one
+    for kind, make in () if copy or is_part(path) else ((HARD, os.link), (SYMBOLIC, os.symlink)):
         try:
             make(source, target)
             return kind
         except OSError as error:
-            if (
-                error.errno not in UNLINKABLE
-            ):  # a fault of the disk is told, and the next try makes a link again
+            if error.errno not in UNLINKABLE:  # a fault of the disk makes no copy of a link
                 raise
-    _copy(source, target)
-    return COPY
-
-
-def real(path: str) -> str:
-    """The path without symbolic links. As os.path.realpath, but a folder with many images is looked up once."""
-    folder, name = os.path.split(os.path.abspath(path))
-    here = os.path.join(_real_folder(folder), name)
-    return os.path.realpath(here) if os.path.islink(here) else here
-
-
-@lru_cache(maxsize=4096)
-def _real_folder(folder: str) -> str:
-    return os.path.realpath(folder)
-
-
-def _copy(source: str, target: Path) -> None:
-    """The file with its times, which tell later whether somebody has changed it."""
-    _check_free(target)
-    with beside(target) as part:
-        shutil.copyfile(source, part)
+    with target.open("wb") as stream:
+        if is_part(path):
+            stream.write(_content(path, target))
+        else:
+            with open(source, "rb") as image:
+                shutil.copyfileobj(image, stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+    if not is_part(path):
         there = os.stat(source)
-        os.utime(part, ns=(there.st_atime_ns, there.st_mtime_ns))
-        _reserve(target)
-
-
-def _write(path: str, target: Path) -> None:
-    _check_free(target)
-    content = _content(path, target)
-    with beside(target) as part:
-        part.write_bytes(content)
-        _reserve(target)
+        os.utime(target, ns=(there.st_atime_ns, there.st_mtime_ns))
+    return COPY
 
 
 def _content(path: str, target: Path) -> bytes:
@@ -170,32 +287,47 @@ def _content(path: str, target: Path) -> bytes:
     return encoded(image, FORMATS.get(target.suffix.lower(), "PNG"), quality=QUALITY)
 
 
-def _check_free(target: Path) -> None:
-    """Before the work: links find out by themselves."""
-    if os.path.lexists(target):
-        raise FileExistsError(f"{target} is there already")
+def _real(path: str) -> str:
+    """The path without symbolic links. As os.path.realpath, but a folder with many images is looked up once."""
+    folder, name = os.path.split(os.path.abspath(path))
+    here = os.path.join(_real_folder(folder), name)
+    return os.path.realpath(here) if os.path.islink(here) else here
 
 
-def _reserve(target: Path) -> None:
-    """Take a name that nobody has; what was written beside replaces the empty file. Raises FileExistsError."""
-    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+@lru_cache(maxsize=4096)
+def _real_folder(folder: str) -> str:
+    return os.path.realpath(folder)
 
 
-def is_same(path: str, target: Path) -> bool:
-    """Is `target` what `place` has made of the image at `path`: a link to it, or a copy of what it holds?"""
-    try:
-        if is_part(path):
-            return target.read_bytes() == _content(path, target)
-        if os.path.samefile(path, target):
-            return True
-        there = os.lstat(target)
-        copied = stat.S_ISREG(there.st_mode) and there.st_nlink == 1  # else it is a link to another image
-        return copied and filecmp.cmp(path, target, shallow=False)
-    except OSError:
-        return False
+def is_part(path: str) -> bool:
+    """Is an image only a part of its file, or no file here, so that there is nothing to link to?"""
+    return split_box(path)[1] is not None or not has_own_file(path)
 
 
-# -- names --------------------------------------------------------------------------------------------
+# -- names ----------------------------------------------------------------------------------------------
+
+
+class _Names:
+    """Names of folders and files that differ from each other in whatever spelling: a/b and a_b, Cat and cat."""
+
+    def __init__(self) -> None:
+        self.folders: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+
+    def file(self, one: Wanted) -> str:
+        """A name for an image in the folder of its category."""
+        if one.folder not in self.folders:
+            taken = {folder.casefold() for folder in self.folders.values()}
+            self.folders[one.folder] = free_name(safe_name(one.folder), taken)
+        folder, (stem, ending) = self.folders[one.folder], file_name(one.path)
+        key = f"{folder}/{stem}{ending}".casefold()
+        while True:
+            self._next[key] = number = self._next.get(key, 0) + 1
+            name = f"{folder}/{numbered(stem, ending, number)}"
+            if name.casefold() not in self._taken:
+                self._taken.add(name.casefold())
+                return name
 
 
 def safe_name(name: str) -> str:
@@ -221,11 +353,6 @@ def file_name(path: str) -> tuple[str, str]:
     if box and ending.lower() not in FORMATS:
         ending = ".png"
     return safe_name(stem + told), UNSAFE.sub("_", ending).rstrip(". ")
-
-
-def is_part(path: str) -> bool:
-    """Is an image only a part of its file, or no file here, so that there is nothing to link to?"""
-    return split_box(path)[1] is not None or not has_own_file(path)
 
 
 def numbered(stem: str, ending: str, number: int) -> str:

@@ -20,7 +20,7 @@ from holotype.data.boxes import Box, split_box
 from holotype.data.columns import FORMULA, guarded, quoted
 from holotype.data.containers import image_exists
 from holotype.errors import InputError
-from holotype.placing.ours import write_own
+from holotype.machine.files import refuse_existing, write_output
 
 BY_HAND = (MOVED, CONFIRMED)
 """Notes that edits leave."""
@@ -117,15 +117,17 @@ class Labelled:
     by_class: Counter[str]
 
 
-def write_labels(run: Path, file: Path, *, every: bool = False) -> Labelled:
+def write_labels(run: Path, file: Path, *, every: bool = False, overwrite: bool = False) -> Labelled:
     """A CSV file of paths and labels, as `holotype discover --labels` reads it; with the boxes and the groups that
     people have told, where there are such.
 
     Of images of which a person has said what they show; every: of all that are in a category. Where the images are
     boxes, or groups were told, the others are in it too, without a label: the next run knows them from nowhere else.
+    overwrite: replace a file that exists.
     """
     if file.suffix.lower() != ".csv":
         raise InputError(f"Labels are written as .csv, not as {file.name!r}.")
+    refuse_existing(file, overwrite)
     results = read_results(run)
     label = labels(results, every=every)
     by_class = Counter(name for name in label if name)
@@ -141,7 +143,7 @@ def write_labels(run: Path, file: Path, *, every: bool = False) -> Labelled:
             for row in zip(*columns.values(), strict=True):
                 stream.write(",".join(map(quoted, row)) + "\n")
 
-    write_own(run, file, write)
+    write_output(file, write, overwrite=overwrite)
     return Labelled(by_class.total(), by_class)
 
 

@@ -18,7 +18,7 @@ from holotype.categories.bursts import about
 from holotype.categories.found import TEXTS, Discovery, write_csv
 from holotype.data.boxes import split_box
 from holotype.errors import InputError
-from holotype.placing.ours import check_own, write_own
+from holotype.machine.files import refuse_existing, write_output
 from holotype.placing.written import BOM
 from holotype.report.build import read_data, script_of
 from holotype.report.mailed import PRIVATE, Hider, hider, mailed
@@ -48,18 +48,18 @@ class Zipped:
     tables: tuple[str, ...]
 
 
-def check_zip(run: Path, file: Path) -> None:
+def check_zip(file: Path, overwrite: bool = False) -> None:
     """Raise InputError where the zip cannot be written there; before any work is done."""
     if file.suffix.lower() != ".zip":
         raise InputError(
             f"{file} does not end in .zip, by which a mail program knows it; name a file that does."
         )
-    check_own(run, file)
+    refuse_existing(file, overwrite)
 
 
-def write_zip(run: Path, file: Path) -> Zipped:
+def write_zip(run: Path, file: Path, *, overwrite: bool = False) -> Zipped:
     """Zip the report that lies in a run folder; it has to be built before."""
-    check_zip(run, file)
+    check_zip(file, overwrite)
     found = Discovery.load(run)
     hide = hider([str(path) for path in found.images["path"]], found.facts.root, run)
     data = read_data(run)
@@ -83,7 +83,7 @@ def write_zip(run: Path, file: Path) -> Zipped:
                 name = sheet_name(int(number))
                 put(f"report/thumbs/{name}", _content(run / "report" / "thumbs" / name), ZIP_STORED)
 
-    write_own(run, file, write)
+    write_output(file, write, overwrite=overwrite)
     return Zipped(file.stat().st_size, len(data["images"]["path"]), tuple(tables))
 
 

@@ -175,6 +175,7 @@ def test_discover_and_assign(tmp_path: Path, squares_folder: Path, tiny_backbone
     assert holotype("assign", run, new, "--out", out, "--device", "cpu", "--no-progress").code == 0
     assert len(out.read_text().splitlines()) == 33
     sorted_to = tmp_path / "sorted"
-    words = ("assign", run, new, "--out", out, "--device", "cpu", "--no-progress", "--copy-to", sorted_to)
+    words = ("assign", run, new, "--out", out, "--device", "cpu", "--no-progress")
+    words = (*words, "--overwrite", "--copy-to", sorted_to)
     assert holotype(*words).code == 0
     assert len(list(sorted_to.rglob("*.png"))) == 32
