@@ -264,9 +264,9 @@ def test_strips_change_no_bit(
     monkeypatch.setattr(decode, "STRIP", 5 * 50)
     in_parts, _ = read_image(str(file))
     assert in_parts.tobytes() == whole.tobytes()
-    with opened(str(file)) as open_image, open_image.loaded():
-        assert open_image.size == whole.size
-        small = open_image.resized((8, 6), Image.Resampling.BICUBIC, (4.25, 3.5, 30.75, 31.25))
+    with opened(str(file)) as source, source.loaded():
+        assert source.size == whole.size
+        small = source.resized((8, 6), Image.Resampling.BICUBIC, (4.25, 3.5, 30.75, 31.25))
     assert (
         small.tobytes() == whole.resize((8, 6), Image.Resampling.BICUBIC, (4.25, 3.5, 30.75, 31.25)).tobytes()
     )
