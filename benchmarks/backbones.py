@@ -24,7 +24,6 @@ import torch
 from torch import Tensor, nn
 
 from holotype.errors import InputError
-from holotype.machine.files import write_text
 from holotype.models.backbone import load_backbone
 from holotype.models.config import BackboneConfig
 from holotype.models.networks import import_timm, licence_of, outline_of
@@ -34,6 +33,7 @@ from holotype.models.speed import fastest, measure
 from holotype.models.tails import split
 from holotype.models.whole_tail import Model, WholeTail
 from holotype.runs.provenance import commit
+from holotype.utils.atomic import write_text
 from measure import has_record, one_sentence, read_record, write_record
 
 TOP = Path(__file__).resolve().parent.parent

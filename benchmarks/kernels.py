@@ -22,8 +22,8 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from holotype.machine.device import pick_device, processors
 from holotype.training.progress import StopRequest
+from holotype.utils.device import cpu_count, pick_device
 from loops import SETTINGS, Bench, free, make_loop
 from measure import EMBEDDED_SIZE, Plan, World, make_photographs, one_sentence, wait
 
@@ -110,7 +110,7 @@ def main(words: Sequence[str] | None = None) -> int:
     device = torch.device(pick_device(given.device))
     size = EMBEDDED_SIZE if given.arch == "embedded" else 224
     with tempfile.TemporaryDirectory(prefix="holotype-kernels-") as scratch:
-        made = make_photographs(Path(scratch) / "photographs", given.images, threads=processors())
+        made = make_photographs(Path(scratch) / "photographs", given.images, threads=cpu_count())
         bench = Bench(
             World(made.paths, given.arch, size, given.batch, 200, device), "4+2", Path(scratch) / "cache"
         )

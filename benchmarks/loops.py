@@ -18,7 +18,6 @@ import torch
 
 from holotype.data.placement import place
 from holotype.data.store import ImageStore
-from holotype.machine.memory import MemoryConfig, find_budget
 from holotype.methods import Views
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews, TokenCache
@@ -28,6 +27,7 @@ from holotype.training.journal import Position
 from holotype.training.loop import Loop
 from holotype.training.progress import StopRequest
 from holotype.training.turns import make_stream, on_stream
+from holotype.utils.memory import MemoryConfig, find_budget
 from measure import Effort, Peak, Plan, Timing, World, combined, time_steps, wait
 
 NEEDS = Views(weak=2, strong=1)

@@ -27,16 +27,17 @@ from PIL import Image
 
 from holotype.data.benchmarks import SAMPLE
 from holotype.data.decode import ImageProblem, read_image
-from holotype.data.sources import IMAGE_EXTENSIONS
+from holotype.data.kinds import IMAGE_EXTENSIONS
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine import torchvision_cure as _torchvision
-from holotype.machine.device import Compute
 from holotype.methods import Method, Task, find_method
-from holotype.models.backbone import IMAGENET_MEAN, IMAGENET_STD, Backbone, BackboneConfig, load_backbone
+from holotype.models.backbone import Backbone, load_backbone
+from holotype.models.config import IMAGENET_MEAN, IMAGENET_STD, BackboneConfig
 from holotype.models.origins import MADE
 from holotype.models.tails import split
 from holotype.models.whole_tail import Model
+from holotype.utils import torchvision_compat as _torchvision
+from holotype.utils.device import Device
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "experiments"))  # the harness is there
 
@@ -403,7 +404,7 @@ class World:
 
     def model(self) -> Model:
         """The whole network as timm builds it, with random weights."""
-        _torchvision.cure()
+        _torchvision.patch_torchvision()
         import timm
 
         arch = EMBEDDED_ARCH if self.arch == "embedded" else self.arch
@@ -429,6 +430,6 @@ class World:
             trunk, tail, dim, self.image_size, IMAGENET_MEAN, IMAGENET_STD, self.arch, digest, caveat=""
         )
 
-    def compute(self) -> Compute:
+    def compute(self) -> Device:
         """One process on this device: bf16 for the backbone on a GPU, fp32 on a CPU, as runs have it."""
-        return Compute.on(self.device.type)
+        return Device.on(self.device.type)

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from holotype.cluster.communities import communities, without_small
 from holotype.cluster.kmeans import semi_supervised_centres
 from holotype.cluster.neighbours import neighbour_graph
-from holotype.machine.device import processors
 from holotype.methods.dccl import DCCLConfig
 from holotype.training.config import TrainConfig
 from holotype.training.encode import Encoder
+from holotype.utils.device import cpu_count
 from loops import Bench, cache_record, free, image_stages, measure_loop, measure_together, methods
 from measure import Clusters, Effort, Peak, Plan, time_call, time_steps, wait
 from reference_style import WORKERS, Arithmetic, ReferenceStyle
@@ -171,7 +171,7 @@ def time_kmeans(size: Clusters, device: torch.device) -> Row:
 
 
 def cores() -> str:
-    n = min(processors(), torch.get_num_threads())
+    n = min(cpu_count(), torch.get_num_threads())
     return f"{n} CPU core{'s' * (n != 1)}"
 
 
@@ -241,7 +241,7 @@ def reference(bench: Bench, effort: Effort) -> Iterator[Row]:
 def reference_row(bench: Bench, plan: Plan, method: str, arithmetic: Arithmetic) -> Row:
     world = bench.world
     torch.set_float32_matmul_precision("highest")  # no TF32
-    model, workers = world.model(), min(WORKERS, processors())
+    model, workers = world.model(), min(WORKERS, cpu_count())
     learner = world.method(method, int(model.num_features))
     # more than the plan takes, so that the loader is not running dry while it is measured
     steps = plan.steps + 2 * workers

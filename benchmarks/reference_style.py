@@ -24,7 +24,8 @@ from torch.utils.data import DataLoader, Dataset, WeightedRandomSampler
 from holotype.data.store import CROP_SHARE
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.methods.base import Batch, Images, Method, Moment
+from holotype.methods.base import Batch, Images, Method
+from holotype.methods.stages import Moment
 from holotype.models.whole_tail import Model
 from holotype.training.optimiser import build_sgd
 from holotype.training.rows import index_rows

@@ -27,11 +27,10 @@ from holotype.cluster.chosen import path_hashes, uniform
 from holotype.cluster.class_size import measure_classes
 from holotype.data.told_labels import NoLabels
 from holotype.errors import InputError
-from holotype.machine.files import write_text
-from holotype.machine.sealed import sealed
-from holotype.machine.sealed_table import write_table
 from holotype.runs.coverage import take_sample
 from holotype.runs.embedded import Parts
+from holotype.utils.atomic import write_text
+from holotype.utils.serialization import dump_json, write_parquet
 from measure import one_sentence
 
 EACH = 4096
@@ -64,7 +63,7 @@ class Made:
         category = self.category()
         folder.mkdir(parents=True, exist_ok=True)
         facts = {"format": 2, "backbone": "made", "backbone_digest": "", "image_size": 1, "dim": self.dim}
-        write_text(folder / "manifest.json", sealed({**facts, "n": self.rows, "root": str(folder)}))
+        write_text(folder / "manifest.json", dump_json({**facts, "n": self.rows, "root": str(folder)}))
         for number, first in enumerate(range(0, self.rows, each)):
             rows = np.arange(first, min(first + each, self.rows))
             noise = np.random.default_rng([self.seed, 2, number]).normal(size=(len(rows), self.dim))
@@ -76,7 +75,7 @@ class Made:
                 "problem": pa.array([""] * len(rows), pa.string()),
                 "note": pa.array([""] * len(rows), pa.string()),
             }
-            write_table(folder / f"part-{number:06d}.parquet", pa.table(columns))
+            write_parquet(folder / f"part-{number:06d}.parquet", pa.table(columns))
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,9 @@ from typing import Any
 
 import numpy as np
 
+from holotype.data.slices import Planned
 from holotype.machine.engine import run_slices
-from holotype.runs.slice_folder import Planned, Wanted, prepare
+from holotype.runs.slice_folder import Wanted, prepare
 from slices import peak
 
 ROWS = (10_000, 100_000, 1_000_000)
@@ -48,8 +49,8 @@ def through(plan: Callable[[], Planned], make_job: Callable[[Planned], Any]) -> 
 def embed_noise(source: Path, folder: Path) -> dict[str, object]:
     """`holotype embed` with noise in the network's place."""
     from holotype.data.sources import stream_paths
-    from holotype.models.backbone import BackboneConfig
-    from holotype.runs.embed import Embeddings
+    from holotype.models.config import BackboneConfig
+    from holotype.runs.shard_file import Embeddings
     from holotype.runs.slices import EmbedSlice
 
     class Noise(EmbedSlice):

@@ -29,8 +29,8 @@ import numpy as np
 from holotype.data.paths import Paths
 from holotype.data.slices import PLAN, part_file, read_slice
 from holotype.machine.engine import Engine, run_slices
-from holotype.machine.files import write_bytes
 from holotype.runs.slice_folder import Wanted, prepare
+from holotype.utils.atomic import write_bytes
 
 CONTENT = bytes(1000)
 
@@ -114,17 +114,18 @@ def compare_loop(n: int, repeats: int, place: Path, longer: int = 500) -> dict[s
     longer: side of a photograph in pixels.
     """
     from holotype.data.sources import load_table, stream_paths
-    from holotype.machine.device import Compute
-    from holotype.models.backbone import BackboneConfig, load_backbone
+    from holotype.models.backbone import load_backbone
+    from holotype.models.config import BackboneConfig
     from holotype.runs.embed import embed_table
     from holotype.runs.slices import EmbedSlice
+    from holotype.utils.device import Device
     from measure import make_photographs
 
     make_photographs(place / "photos", n, longer=longer)
     network = load_backbone(BackboneConfig())
 
     def loop(folder: Path) -> None:
-        embed_table(load_table(place / "photos"), network, Compute.on("cpu"), folder)
+        embed_table(load_table(place / "photos"), network, Device.on("cpu"), folder)
 
     def slices(folder: Path) -> None:
         source = place / "photos"

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from holotype.errors import InputError
-from holotype.machine.device import processors
+from holotype.utils.device import cpu_count
 from loops import Bench
 from measure import (
     EFFORTS,
@@ -143,7 +143,7 @@ def measure(given: argparse.Namespace, told: str) -> int:
         os.environ["TRITON_CACHE_DIR"] = str(Path(scratch) / "triton")
         start = time.perf_counter()
         folder = Path(scratch) / "photographs"
-        made = make_photographs(folder, setting.n_images, images=given.images, threads=processors())
+        made = make_photographs(folder, setting.n_images, images=given.images, threads=cpu_count())
         print(f"made {made.description} ({time.perf_counter() - start:.1f} s)", flush=True)
         world = World(made.paths, setting.arch, setting.image_size, setting.batch, setting.k, device)
         found = {**facts(device), "command": told, "photographs": made.description, "quick": given.quick}
@@ -227,7 +227,7 @@ def chosen(only: str) -> list[str]:
 
 
 def find_device(name: str) -> torch.device:
-    from holotype.machine.device import pick_device
+    from holotype.utils.device import pick_device
 
     device = torch.device(pick_device(name))
     return torch.device("cuda", 0) if device.type == "cuda" else device

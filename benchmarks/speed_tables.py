@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holotype.errors import InputError
-from holotype.machine.files import write_text
+from holotype.utils.atomic import write_text
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "experiments"))  # the harness is there
 

@@ -69,8 +69,8 @@ from holotype.discovery.demo import STEPS
 from holotype.discovery.rounds import last_round, round_folder
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
-from holotype.machine.device import pick_device
-from holotype.machine.files import write_text
+from holotype.utils.atomic import write_text
+from holotype.utils.device import pick_device
 
 EACH = 20
 """Corrections of each kind, at most."""

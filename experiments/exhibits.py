@@ -40,12 +40,12 @@ import numpy as np
 
 from harness import interval_of, one_sentence, read_record, short, table
 from holotype.errors import InputError
-from holotype.machine.files import write_text
 from holotype.runs.record import Record
 from holotype.runs.records import Records
 from holotype.runs.study import pick_rows, read_study
 from holotype.runs.sweep import select
 from holotype.runs.tables import SCORES
+from holotype.utils.atomic import write_text
 from method_cards import card_page, methods_table
 from study_tables import KINDS, Choice, name_of, study_table
 

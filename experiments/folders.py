@@ -78,12 +78,13 @@ from holotype.cluster.evaluate import clustering_accuracy
 from holotype.discovery.finding import plan_training
 from holotype.discovery.several import train_side_by_side
 from holotype.errors import InputError
-from holotype.machine.device import Compute, pick_device
-from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
+from holotype.models.backbone import Backbone, load_backbone
+from holotype.models.config import BackboneConfig
 from holotype.runs.embed import embed_table
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
+from holotype.utils.device import Device, pick_device
 from stability import STEPS
 
 RECORD = RESULTS / "folders.jsonl#methods"
@@ -135,7 +136,7 @@ def embed(of: Collection, backbone: Backbone, device: str, work: Path) -> np.nda
     if not kept.is_file():
         table = dataclasses.replace(of.table, truth=None)
         with tempfile.TemporaryDirectory() as folder:
-            found = embed_table(table, backbone, Compute.on(device), Path(folder), progress=False)
+            found = embed_table(table, backbone, Device.on(device), Path(folder), progress=False)
         kept.parent.mkdir(parents=True, exist_ok=True)
         np.savez(kept, f=found.features.astype(np.float16))
     return np.load(kept)["f"].astype(np.float32)

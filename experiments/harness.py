@@ -49,8 +49,6 @@ from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.demo import STEPS, write_sample
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
-from holotype.machine.device import Compute, processors
-from holotype.machine.files import write_text
 from holotype.machine.named_code import allowing_code
 from holotype.methods import METHODS
 from holotype.models.backbone import load_backbone
@@ -58,6 +56,8 @@ from holotype.runs.embed import embed_table
 from holotype.runs.provenance import commit, hardware
 from holotype.runs.said import predict
 from holotype.runs.trained import load_trained
+from holotype.utils.atomic import write_text
+from holotype.utils.device import Device, cpu_count
 
 P = ParamSpec("P")
 
@@ -210,7 +210,7 @@ def discovered(case: Case, work: Path, device: str = "cpu") -> Found:
     features = np.asarray(features, np.float32)
     said, score, _ = predict(trained.method, features)
     embedded = embed_table(
-        case.table, load_backbone(config.network), Compute.on(device), work / "embedded" / case.name
+        case.table, load_backbone(config.network), Device.on(device), work / "embedded" / case.name
     )
     return Found(case, len(trained.ids), said, score, features, embedded.features)
 
@@ -417,7 +417,7 @@ def facts(device: torch.device) -> dict[str, Any]:
     return {
         "hardware": hardware(device),
         "device": device.type,
-        "cores": processors(),
+        "cores": cpu_count(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "timm": version("timm"),
@@ -443,7 +443,7 @@ def command(script: str, words: Sequence[str] | None) -> str:
 
 def run_facts(script: str, words: Sequence[str] | None, device: str = "cpu", **more: Any) -> dict[str, Any]:
     """Return what stands beside every figure of a study: command, commit and machine."""
-    machine = hardware(Compute.on(device).device)
+    machine = hardware(Device.on(device).device)
     return {"command": command(script, words), "commit": commit(), "hardware": machine, **more}
 
 

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from holotype.losses.precision import unit
 from holotype.losses.relational import relational_consistency
-from holotype.methods.base import Batch, Images, Now, Stage
+from holotype.methods.base import Batch, Images, Now
 from holotype.methods.debgcd import detector_terms
 from holotype.methods.rpc import RPC
+from holotype.methods.stages import Stage
 
 
 class FeatureSpace(RPC):

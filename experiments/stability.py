@@ -78,14 +78,15 @@ from holotype.data.table import Table
 from holotype.discovery.finding import plan_training
 from holotype.discovery.several import train_side_by_side
 from holotype.errors import InputError
-from holotype.machine.device import Compute, pick_device
 from holotype.methods.simgcd import SHARE_MOMENTUM, SHARE_POWER, SimGCDConfig
-from holotype.models.backbone import BackboneConfig, load_backbone
+from holotype.models.backbone import load_backbone
 from holotype.models.cache import CacheViews
+from holotype.models.config import BackboneConfig
 from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
 from holotype.training.cache_content import draw_view
 from holotype.training.encode import Encoder
+from holotype.utils.device import Device, pick_device
 
 VIEWS = CacheViews(4, 2)
 STEPS, BATCH, RATE, WARMUP = 500, 64, 0.1, 0.05
@@ -99,7 +100,7 @@ def embed_views(table: Table, kept: Path) -> np.ndarray:
     if kept.is_file():
         return np.load(kept)["f"]
     backbone = load_backbone(BackboneConfig("embedded"))
-    encoder = Encoder(backbone, Compute.on("cpu"))
+    encoder = Encoder(backbone, Device.on("cpu"))
     store = ImageStore.decode([str(path) for path in table.path], backbone.image_size, progress=False)
     rows = torch.arange(len(table))
     found = torch.zeros(len(table), 1 + VIEWS.weak, backbone.dim)

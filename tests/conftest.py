@@ -148,9 +148,9 @@ def tiny_backbone_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
     from safetensors.torch import save_file
 
-    from holotype.machine import torchvision_cure as _torchvision
+    from holotype.utils import torchvision_compat as _torchvision
 
-    _torchvision.cure()
+    _torchvision.patch_torchvision()
     import timm
 
     settings = {"depth": 2}

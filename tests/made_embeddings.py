@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from holotype.machine.files import write_text
-from holotype.machine.sealed import sealed
-from holotype.machine.sealed_table import write_table
+from holotype.utils.atomic import write_text
+from holotype.utils.serialization import dump_json, write_parquet
 
 
 def write_embeddings(
@@ -28,7 +27,7 @@ def write_embeddings(
     """path: (N,) as seen from the root. feature: (N, D). problem: row to why it could not be read."""
     told = {"format": 2, "backbone": "made", "backbone_digest": "d", "image_size": 8, "dim": feature.shape[1]}
     told |= {"n": len(path), "root": str(folder.parent), **facts}
-    write_text(folder / "manifest.json", sealed(told))
+    write_text(folder / "manifest.json", dump_json(told))
     stamp = stamp or [""] * len(path)
     for number, first in enumerate(range(0, len(path), each)):
         rows = range(first, min(first + each, len(path)))
@@ -40,5 +39,5 @@ def write_embeddings(
             "problem": pa.array([(problem or {}).get(row, "") for row in rows], pa.string()),
             "note": pa.array([""] * len(rows), pa.string()),
         }
-        write_table(folder / f"part-{number:0{digits}d}.parquet", pa.table(columns))
+        write_parquet(folder / f"part-{number:0{digits}d}.parquet", pa.table(columns))
     return folder

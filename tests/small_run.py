@@ -10,7 +10,6 @@ import pandas as pd
 
 from holotype.categories.facts import Facts
 from holotype.categories.found import COLUMNS, Category, Discovery
-from holotype.machine.device import Compute
 from holotype.models.backbone import load_backbone
 from holotype.runs.embed import embed_table
 from holotype.runs.experiment import Experiment
@@ -19,6 +18,7 @@ from holotype.runs.prepared import Shelf
 from holotype.runs.run import Run, begin, finish
 from holotype.runs.settings import default_experiment
 from holotype.runs.trained import Read
+from holotype.utils.device import Device
 
 RUN_ID = "small-1"
 
@@ -63,7 +63,7 @@ def train_small(
 def frozen_features(run: Run, folder: Path) -> np.ndarray:
     """(N, D) of the images of a run, by its backbone before training."""
     backbone = load_backbone(run.experiment.backbone)
-    return embed_table(run.loop.table, backbone, Compute.on("cpu"), folder).features
+    return embed_table(run.loop.table, backbone, Device.on("cpu"), folder).features
 
 
 def seen(features: np.ndarray, frozen: np.ndarray | None = None) -> Read:

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if "HOLOTYPE_PARENT" in os.environ:  # one of several processes, which must not outlive the first
-    import_module("holotype.machine.parent").watch_parent()
+    import_module("holotype.utils.launch").watch_parent()
 
 __version__ = "0.1.0"
 
@@ -52,7 +52,7 @@ _MODULES = {
     "runs.bench": ("Sweep", "bench"),
     "runs.experiment": ("Experiment",),
     "runs.record": ("Record",),
-    "runs.run": ("run_experiment",),
+    "runs.run": ("run_experiment", "train"),
     "runs.settings": ("default_experiment", "resolve"),
 }
 """The same imports for run time (tests/test_public.py compares the two)."""

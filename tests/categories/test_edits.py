@@ -12,17 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holotype.categories.edits import (
-    COLUMNS,
-    Edit,
-    append_edits,
-    bare,
-    guarded,
-    read_edits,
-    read_log,
-    to_csv,
-)
+from holotype.categories.edits import COLUMNS, Edit, append_edits, read_edits, read_log, to_csv
 from holotype.cli import main
+from holotype.data.columns import bare, guarded
 from holotype.errors import InputError
 from report.made import make_discovery
 

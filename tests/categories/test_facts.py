@@ -7,7 +7,7 @@ import json
 import pytest
 
 from holotype.categories.facts import Edited, Facts
-from holotype.machine.plain import NotPlain
+from holotype.utils.serialization import SchemaError
 
 MADE = Facts(
     title="=photos", root="photos", earlier_roots=("old",), method="rpc", k=5, seconds={"training": 1.5},
@@ -30,12 +30,12 @@ def test_the_backbone_speaks_for_itself() -> None:
 def test_a_missing_key_is_told(key: str) -> None:
     content = MADE.as_dict()
     del content[key]
-    with pytest.raises(NotPlain, match=f"{key} is missing"):
+    with pytest.raises(SchemaError, match=f"{key} is missing"):
         Facts.from_dict(content)
 
 
 def test_a_mistyped_key_is_told() -> None:
-    with pytest.raises(NotPlain, match=r"edits\.merged is 3"):
+    with pytest.raises(SchemaError, match=r"edits\.merged is 3"):
         Facts.from_dict(MADE.as_dict() | {"edits": Edited().__dict__ | {"merged": 3}})
-    with pytest.raises(NotPlain, match="scores is not known"):
+    with pytest.raises(SchemaError, match="scores is not known"):
         Facts.from_dict(MADE.as_dict() | {"scores": {"all": 1.0}})

@@ -12,8 +12,7 @@ import pytest
 from holotype.categories.facts import Facts
 from holotype.categories.found import COLUMNS, FILE, FORMAT, Category, Discovery, category_name
 from holotype.errors import InputError
-from holotype.machine.sealed import read_sealed
-from holotype.machine.sealed_table import write_table
+from holotype.utils.serialization import read_json, write_parquet
 from tests.discovery.made_round import made_discovery
 
 ODD = ["=cmd()", "<script>alert(1)</script>", 'a "quoted", name', "Käfer ✓"]
@@ -111,7 +110,7 @@ def test_what_is_not_a_run_is_one_sentence(tmp_path):
 )
 def test_a_file_of_another_kind_is_one_sentence(tmp_path, change, says):
     small().save(tmp_path)
-    content = read_sealed(tmp_path / FILE)
+    content = read_json(tmp_path / FILE)
     assert content["format"] == FORMAT
     (tmp_path / FILE).write_text(json.dumps({**content, **change}))
     with pytest.raises(InputError, match=says) as told:
@@ -132,7 +131,7 @@ def test_damage_is_one_sentence(tmp_path, content):
 def test_assignments_that_lack_a_column_are_told(tmp_path):
     found = small()
     found.save(tmp_path)
-    write_table(tmp_path / "assignments.parquet", pa.Table.from_pandas(found.images.drop(columns="note")))
+    write_parquet(tmp_path / "assignments.parquet", pa.Table.from_pandas(found.images.drop(columns="note")))
     with pytest.raises(InputError, match=r"assignments\.parquet has no column note"):
         Discovery.load(tmp_path)
     (tmp_path / "assignments.parquet").unlink()

@@ -5,17 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holotype.categories.opinion import (
-    FLOOR,
-    FOLDS,
-    Opinion,
-    enough,
-    folds,
-    own_share,
-    pool,
-    shares,
-    teach,
-)
+from holotype.categories.kept_opinion import shares
+from holotype.categories.opinion import FLOOR, FOLDS, Opinion, enough, folds, own_share, pool, teach
 from tests.categories.test_calibration import K, world
 
 

@@ -233,7 +233,7 @@ def test_a_full_disk_while_saving(holotype, squares_folder, tiny_flags, tmp_path
 
     replace = os.replace
     with monkeypatch.context() as patch:
-        patch.setattr("holotype.machine.files.os.replace", full)
+        patch.setattr("holotype.utils.atomic.os.replace", full)
         assert_sentence(holotype(*words), "No space left on device")
     assert read_facts(out) == before
     assert not list(out.glob(".*.part"))

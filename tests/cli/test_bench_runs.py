@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from holotype.machine.sealed import read_sealed
 from holotype.methods.kmeans import KMeans
 from holotype.runs.experiment import Experiment
 from holotype.runs.planned import Planned, batches, plan_runs
 from holotype.runs.prepared import Shelf
 from holotype.runs.records import Records
+from holotype.utils.serialization import read_json
 from tests.runs.test_bench import records_in
 from tests.runs.test_study import experiments
 from tests.runs.test_study import written as written  # the fixture: a study file with a given text
@@ -126,7 +126,7 @@ def test_a_conflicting_record_of_another_folder_is_refused(holotype, tiny, tmp_p
     words = ("bench", "--study", tiny("one: {method: kmeans}"), "--no-progress")
     assert holotype(*words).code == 0
     for path in Path("results/runs").iterdir():
-        content = read_sealed(path)
+        content = read_json(path)
         content["scores"] |= {"all": 0.5, "old": 0.5, "new": 0.5}
         (Path("theirs/runs") / path.name).parent.mkdir(parents=True, exist_ok=True)
         (Path("theirs/runs") / path.name).write_text(json.dumps(content))

@@ -14,7 +14,7 @@ import pytest
 from holotype import __version__, cli
 from holotype.cli import COMMANDS, EXIT_CODES, FLAGS
 from holotype.errors import InputError, Stopped
-from holotype.machine.terminal import console, is_quiet
+from holotype.utils.console import console, is_quiet
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "commands.md"
 

@@ -18,7 +18,7 @@ from holotype.cli.report import command
 from holotype.discovery.given import write_given
 from holotype.discovery.rounds import play
 from holotype.errors import InputError
-from holotype.machine.locks import hold
+from holotype.utils.locks import lock_folder
 from report.made import make_discovery
 
 
@@ -148,7 +148,7 @@ def test_what_is_no_run_is_one_sentence(tmp_path):
 
 
 def test_a_run_in_which_somebody_works_is_left_alone(run):
-    with hold(run), pytest.raises(InputError):
+    with lock_folder(run), pytest.raises(InputError):
         command([str(run)])
 
 

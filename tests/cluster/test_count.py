@@ -11,7 +11,8 @@ from torch import Tensor
 
 import holotype.cluster.count as count
 import holotype.cluster.search as module
-from holotype.cluster.count import CountEstimate, estimate_count, pick_k
+from holotype.cluster.count import estimate_count, pick_k
+from holotype.cluster.curve import CountEstimate
 from holotype.cluster.search import Curve, centre_silhouette
 from holotype.errors import InputError
 

@@ -12,7 +12,8 @@ import pytest
 
 from holotype.data.boxed import columns, upright_size
 from holotype.data.boxes import split_box
-from holotype.data.sources import from_csv, load_table
+from holotype.data.readers.listed import from_csv
+from holotype.data.sources import load_table
 from holotype.data.table import Table
 from holotype.errors import InputError
 from tests.data.cameras import photograph

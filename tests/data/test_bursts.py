@@ -21,7 +21,8 @@ from holotype.data.bursts import (
     with_groups,
 )
 from holotype.data.exif import NOTHING, Shot
-from holotype.data.sources import from_csv, load_table
+from holotype.data.readers.listed import from_csv
+from holotype.data.sources import load_table
 from holotype.data.table import Table
 
 TRAP = "trap 7"

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from holotype.data import placement
-from holotype.data.placement import LEVELS, place
+from holotype.data.placement import place
 from holotype.data.scratch import Spill
 from holotype.data.store import ImageStore
 from holotype.data.views import draw_crops
 from holotype.errors import InputError
-from holotype.machine.memory import Budget, Level
+from holotype.utils.memory import LEVELS, Budget, Level
 
 from .noise import write_noise
 

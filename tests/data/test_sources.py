@@ -10,7 +10,9 @@ import pytest
 from PIL import Image
 
 from holotype.data.decode import read_image
-from holotype.data.sources import check_trainable, from_csv, from_folder, load_table, with_readable_classes
+from holotype.data.readers.folder import from_folder
+from holotype.data.readers.listed import from_csv
+from holotype.data.sources import check_trainable, load_table, with_readable_classes
 from holotype.data.table import Table
 from holotype.errors import InputError
 

@@ -9,7 +9,7 @@ import pytest
 from holotype.discovery import best_backbone
 from holotype.discovery.best_backbone import PUBLIC, choose_backbone, foresee_backbone, hub_answers, in_cache
 from holotype.errors import InputError
-from holotype.models.backbone import BackboneConfig
+from holotype.models.config import BackboneConfig
 
 
 @pytest.fixture

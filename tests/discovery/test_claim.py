@@ -18,7 +18,7 @@ from holotype.discovery.collection import look_at
 from holotype.discovery.round import Round
 from holotype.discovery.workflow import discover, discover_table
 from holotype.errors import InputError, Stopped
-from holotype.models.backbone import BackboneConfig
+from holotype.models.config import BackboneConfig
 
 
 def test_the_backbone_of_the_first_time_stays(small, squares_folder: Path, tmp_path: Path) -> None:

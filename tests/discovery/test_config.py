@@ -13,7 +13,7 @@ from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.estimator import Discoverer
 from holotype.discovery.workflow import discover
 from holotype.errors import InputError
-from holotype.models.backbone import BackboneConfig
+from holotype.models.config import BackboneConfig
 
 DEFAULTS = {one.name: one.default for one in dataclasses.fields(DiscoverConfig)}
 

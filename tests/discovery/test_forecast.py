@@ -11,18 +11,11 @@ import torch
 
 from holotype.data.sources import load_table
 from holotype.discovery.config import DiscoverConfig
-from holotype.discovery.forecast import (
-    Forecast,
-    Pace,
-    Work,
-    embedding_seconds,
-    forecast,
-    in_words,
-    measure,
-)
-from holotype.machine.device import Compute
-from holotype.models.backbone import BackboneConfig, load_backbone
+from holotype.discovery.forecast import Forecast, Pace, Work, embedding_seconds, forecast, in_words, measure
+from holotype.models.backbone import load_backbone
+from holotype.models.config import BackboneConfig
 from holotype.models.speed import fastest
+from holotype.utils.device import Device
 
 PACE = Pace(reading=0.01, trunk=0.1, tail=0.02)
 
@@ -66,7 +59,7 @@ def test_a_slow_first_pass_does_not_count(first: float, squares_folder, monkeypa
         "holotype.discovery.forecast.fastest", lambda run, device: fastest(run, device, clock)
     )
     backbone = SimpleNamespace(image_size=32, dim=8)
-    pace = measure(load_table(squares_folder), backbone, Compute.on("cpu"), views=12)
+    pace = measure(load_table(squares_folder), backbone, Device.on("cpu"), views=12)
     assert pace.trunk == pytest.approx(0.01 / 8)
     assert pace.tail == pytest.approx(0.01 / 12)
 
@@ -105,7 +98,7 @@ def test_measuring_changes_nothing(squares_folder: Path, tiny_backbone_file: Pat
     before = {name: value.clone() for name, value in backbone.tail.state_dict().items()}
     state = torch.random.get_rng_state()
     table = load_table(squares_folder)
-    pace = measure(table, backbone, Compute.on("cpu"), views=12)
+    pace = measure(table, backbone, Device.on("cpu"), views=12)
     assert min(pace.reading, pace.trunk, pace.tail) > 0
     assert torch.equal(state, torch.random.get_rng_state())
     assert all(torch.equal(before[name], value) for name, value in backbone.tail.state_dict().items())

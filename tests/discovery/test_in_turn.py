@@ -7,7 +7,8 @@ import pytest
 from holotype.data.sources import load_table
 from holotype.discovery.in_turn import fitting
 from holotype.errors import InputError
-from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
+from holotype.models.backbone import Backbone, load_backbone
+from holotype.models.config import BackboneConfig
 from holotype.runs.parts import Data
 
 

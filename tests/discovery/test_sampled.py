@@ -10,7 +10,7 @@ import pytest
 import holotype.runs.embed as embed
 from holotype.categories.found import Discovery
 from holotype.data.sources import load_table
-from holotype.machine.sealed import read_sealed
+from holotype.utils.serialization import read_json
 
 N, TAKEN = 64, 40
 
@@ -56,7 +56,7 @@ def test_the_whole_way(
     assert found.images.weight.sum() == pytest.approx(N)
     assert f"stand for about {N} of a collection" in outcome.out
     assert "in the collection" in outcome.out
-    assert "weights" in read_sealed(run / "count.json")["of"]
+    assert "weights" in read_json(run / "count.json")["of"]
     assert pd.read_csv(run / "assignments.csv").weight.sum() == pytest.approx(N)
     assert '"whole"' in (run / "report.html").read_text(encoding="utf-8")
     placed = holotype(

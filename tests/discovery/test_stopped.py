@@ -8,8 +8,8 @@ import pytest
 from holotype.data.sources import load_table
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError, Stopped
-from holotype.machine.locks import hold
 from holotype.training.state import save_state
+from holotype.utils.locks import lock_folder
 from tests.cli.test_bad_input import pressed
 from tests.discovery.made_round import edits_file
 
@@ -49,7 +49,7 @@ def test_a_half_deleted_round_does_not_go_on_with_old_weights(run, squares_folde
 
 
 def test_two_commands_do_not_work_in_one_folder(run, squares_folder, small) -> None:
-    with hold(run), pytest.raises(InputError):
+    with lock_folder(run), pytest.raises(InputError):
         discover_table(load_table(squares_folder / "squares.csv"), small(), run, progress=False)
 
 

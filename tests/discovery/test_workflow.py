@@ -14,13 +14,14 @@ from PIL import Image
 
 from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import COLUMNS, Discovery
-from holotype.cluster.count import CountEstimate, pick_k
+from holotype.cluster.count import pick_k
+from holotype.cluster.curve import CountEstimate
 from holotype.data.sources import load_table
 from holotype.discovery.workflow import discover, discover_table
 from holotype.errors import InputError, Stopped
-from holotype.machine.sealed import read_sealed
 from holotype.runs.folder import RunFolder
 from holotype.runs.trained import load_trained
+from holotype.utils.serialization import read_json
 from tests.cli.test_bad_input import pressed
 from tests.discovery.made_round import edits_file
 from tests.runs.test_run import FOLDER
@@ -293,6 +294,6 @@ def test_a_folder_of_something_else_is_refused(run, squares_folder, small, tmp_p
     with pytest.raises(InputError, match="No image of squares comes with a label"):
         discover_table(unlabelled, small(), run, progress=False)
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()} == before
-    (run / "identity.json").write_text(json.dumps({**read_sealed(run / "identity.json"), "format": 0}))
+    (run / "identity.json").write_text(json.dumps({**read_json(run / "identity.json"), "format": 0}))
     with pytest.raises(InputError, match="another kind or version"):
         discover_table(table, small(), run, progress=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holotype.errors import InputError
-from holotype.models.backbone import MADE
+from holotype.models.origins import MADE
 from made_study import STUDY, add_run, write_study
 from study_tables import Choice, study_table
 

@@ -19,9 +19,6 @@ from torch import Tensor
 from holotype.data.sampling import keyed_generator
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
-from holotype.machine import torchvision_cure
-from holotype.machine.device import Compute
-from holotype.machine.memory import MemoryConfig
 from holotype.methods import METHODS, Task, Views, find_method
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews
@@ -29,6 +26,9 @@ from holotype.models.tails import split
 from holotype.training.caching import open_cache
 from holotype.training.config import TrainConfig
 from holotype.training.loop import Loop
+from holotype.utils import torchvision_compat
+from holotype.utils.device import Device
+from holotype.utils.memory import MemoryConfig
 
 __all__ = ["METHODS", "Task", "World", "draw_world", "find_method", "keyed_generator", "now_called"]
 
@@ -73,7 +73,7 @@ def float64_default():
 
 def tiny_backbone() -> Backbone:
     """A random ViT of two blocks, of which the last is trained."""
-    torchvision_cure.cure()
+    torchvision_compat.patch_torchvision()
     import timm
 
     with torch.random.fork_rng(devices=[]):
@@ -97,7 +97,7 @@ class World:
 
         cache: folder of a token cache; None = views are drawn anew.
         """
-        table, compute = self.table, Compute.on("cpu", "fp64")
+        table, compute = self.table, Device.on("cpu", "fp64")
         tokens = self._cache(cache, compute) if cache else None
         with float64_default(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
@@ -118,7 +118,7 @@ class World:
         last = {"features": loop.features, "category": placed.category}
         return first, loop.model_tensors() | {f"placed.{k}": v for k, v in last.items()}
 
-    def _cache(self, folder: Path, compute: Compute):
+    def _cache(self, folder: Path, compute: Device):
         with float64_default():
             backbone = tiny_backbone()
         rows, memory = torch.arange(len(self.table)), MemoryConfig(cache_dir=str(folder))

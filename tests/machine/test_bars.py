@@ -8,37 +8,36 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from holotype.machine import bars
-from holotype.machine.bars import PlainBar, counting, in_words
-from holotype.machine.terminal import habits
+from holotype.utils import console
+from holotype.utils.console import PlainBar, console_options, format_duration, progress_bar
 
 
 @pytest.fixture
 def now(monkeypatch) -> list[float]:
     clock = [100.0]
-    monkeypatch.setattr(bars, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     return clock
 
 
 def test_counting_shows_nothing_unless_asked_to(capfd, now) -> None:
-    with counting("Caching views", 10, False) as advance:
+    with progress_bar("Caching views", 10, False) as advance:
         now[0] += 60
         advance(10)
-    with habits(quiet=True), counting("Caching views", 10, True) as advance:
+    with console_options(quiet=True), progress_bar("Caching views", 10, True) as advance:
         now[0] += 60
         advance(10)
     assert capfd.readouterr() == ("", "")
 
 
 def test_short_work_is_not_worth_a_line_in_a_pipe(capsys, now) -> None:
-    with counting("Caching views", 10, True) as advance:
+    with progress_bar("Caching views", 10, True) as advance:
         now[0] += 4
         advance(10)
     assert capsys.readouterr() == ("", "")
 
 
 def test_in_a_pipe_long_work_is_a_plain_line_now_and_then(capsys, now) -> None:
-    with counting("Reading images", 8000, True) as advance:
+    with progress_bar("Reading images", 8000, True) as advance:
         for _ in range(80):
             now[0] += 0.5
             advance(100)
@@ -52,7 +51,7 @@ def test_in_a_pipe_long_work_is_a_plain_line_now_and_then(capsys, now) -> None:
 
 
 def test_a_night_is_some_dozens_of_lines(capsys, now) -> None:
-    with counting("Reading images", 36_000, True) as advance:
+    with progress_bar("Reading images", 36_000, True) as advance:
         for _ in range(36_000):
             now[0] += 1
             advance(1)
@@ -82,7 +81,7 @@ def test_a_notebook_shows_one_line_that_changes(monkeypatch, capsys, now) -> Non
     inner.display = display  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "IPython", made)
     monkeypatch.setitem(sys.modules, "IPython.display", inner)
-    with counting("Embedding images", 10, True) as advance:
+    with progress_bar("Embedding images", 10, True) as advance:
         for _ in range(10):
             now[0] += 1
             advance(1)
@@ -97,11 +96,11 @@ def test_a_terminal_has_a_bar_with_colours_or_without(monkeypatch, no_color: boo
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    with habits(no_color=no_color), counting("Reading images", 10, True) as advance:
+    with console_options(no_color=no_color), progress_bar("Reading images", 10, True) as advance:
         advance(10)
     assert "10/10" in screen.getvalue()
     assert ("\x1b[38;" in screen.getvalue() or "\x1b[3" in screen.getvalue()) is not no_color
 
 
 def test_time_left_in_words() -> None:
-    assert [in_words(s) for s in (40.2, 720, 12_000)] == ["40 s", "12 min", "3 h 20 min"]
+    assert [format_duration(s) for s in (40.2, 720, 12_000)] == ["40 s", "12 min", "3 h 20 min"]

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.machine.device import Compute, pick_device
 from holotype.runs.settings import default_experiment
+from holotype.utils.device import Device, pick_device
 
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch):
@@ -29,8 +29,8 @@ def test_auto_precision_is_bf16_on_cuda_alone(monkeypatch):
 def test_double_precision_is_refused_where_there_is_none(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     with pytest.raises(InputError, match="mps has no double precision"):
-        Compute.on("mps", "fp64")
-    assert Compute.on("mps").precision == "fp32"
+        Device.on("mps", "fp64")
+    assert Device.on("mps").precision == "fp32"
 
 
 def test_one_gpu_of_several_can_be_named(monkeypatch):

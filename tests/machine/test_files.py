@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from holotype.errors import InputError
-from holotype.machine import files, locks
-from holotype.machine.files import (
+from holotype.utils import atomic, locks
+from holotype.utils.atomic import (
     TemporaryFolder,
-    beside,
-    folder_beside,
-    sweep,
-    sweep_tree,
-    write_beside,
+    atomic_folder,
+    atomic_path,
+    atomic_write,
+    clean_partial,
+    clean_partial_tree,
     write_output,
     write_text,
 )
@@ -31,7 +31,7 @@ WRITERS, TIMES = 4, 50
 WRITER = """
 import sys
 from pathlib import Path
-from holotype.machine.files import write_text
+from holotype.utils.atomic import write_text
 for time in range(int(sys.argv[2])):
     write_text(Path(sys.argv[1]), sys.argv[3] * 20_000)
 """
@@ -39,7 +39,7 @@ for time in range(int(sys.argv[2])):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from holotype.machine.files import write_beside
+from holotype.utils.atomic import write_beside
 def die(part):
     part.write_text("half of it")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -60,7 +60,7 @@ def test_a_failure_leaves_the_old_content_and_no_litter(tmp_path):
         raise ValueError("in the middle")
 
     with pytest.raises(ValueError, match="in the middle"):
-        write_beside(file, fails)
+        atomic_write(file, fails)
     assert file.read_text() == "old"
     assert names(tmp_path) == ["a.txt"]
 
@@ -117,7 +117,7 @@ def test_a_link_planted_at_the_name_of_the_part_is_not_written_through(tmp_path,
     folder = tmp_path / "run"
     folder.mkdir()
     guesses = iter(["0" * 16, "1" * 16])
-    monkeypatch.setattr(files.secrets, "token_hex", lambda n: next(guesses))
+    monkeypatch.setattr(atomic.secrets, "token_hex", lambda n: next(guesses))
     (folder / f".a.txt.{'0' * 16}.part").symlink_to(precious)
     (folder / ".a.txt.part").symlink_to(precious)
     write_text(folder / "a.txt", "new")
@@ -161,8 +161,8 @@ def test_what_a_killed_process_left_is_swept_away(tmp_path):
 
 
 def test_what_is_being_written_is_not_swept_away(tmp_path):
-    with beside(tmp_path / "a.txt") as part:
-        sweep(tmp_path, again=True)
+    with atomic_path(tmp_path / "a.txt") as part:
+        clean_partial(tmp_path, again=True)
         part.write_text("new")
     assert (tmp_path / "a.txt").read_text() == "new"
 
@@ -171,7 +171,7 @@ def test_parts_of_others_stay(tmp_path):
     for name in (".film.mkv.part", "a.0123456789abcdef.part", ".a.part", ".a.0123456789ABCDEF.part"):
         (tmp_path / name).write_text("")
     before = names(tmp_path)
-    sweep(tmp_path, again=True)
+    clean_partial(tmp_path, again=True)
     assert names(tmp_path) == before
 
 
@@ -179,12 +179,12 @@ def test_without_locks_parts_go_when_they_are_old(tmp_path, monkeypatch):
     def refuse(descriptor: int) -> bool:
         raise locks.NoLocks("none here")
 
-    monkeypatch.setattr(files, "try_lock", refuse)
+    monkeypatch.setattr(atomic, "try_lock", refuse)
     fresh, old = (tmp_path / f".a.txt.{letter * 16}.part" for letter in "ab")
     fresh.write_text("")
     old.write_text("")
     os.utime(old, (0, 0))
-    sweep(tmp_path, again=True)
+    clean_partial(tmp_path, again=True)
     assert names(tmp_path) == [fresh.name]
     write_text(tmp_path / "a.txt", "new")
     assert (tmp_path / "a.txt").read_text() == "new"
@@ -201,25 +201,25 @@ def test_a_part_that_was_swept_before_its_lock_is_made_anew(tmp_path, monkeypatc
             part.unlink()
         return True
 
-    monkeypatch.setattr(files, "try_lock", swept_first)
+    monkeypatch.setattr(atomic, "try_lock", swept_first)
     write_text(tmp_path / "a.txt", "new")
     assert seen
     assert (tmp_path / "a.txt").read_text() == "new"
 
 
 def test_a_folder_appears_when_it_is_whole(tmp_path):
-    with folder_beside(tmp_path / "images") as part:
+    with atomic_folder(tmp_path / "images") as part:
         (part / "a.png").write_text("")
-        sweep(tmp_path, again=True)
+        clean_partial(tmp_path, again=True)
         assert not (tmp_path / "images").exists()
     assert names(tmp_path / "images") == ["a.png"]
-    with pytest.raises(ValueError, match="half"), folder_beside(tmp_path / "more") as part:
+    with pytest.raises(ValueError, match="half"), atomic_folder(tmp_path / "more") as part:
         raise ValueError("half")
     assert names(tmp_path) == ["images"]
 
 
 def test_of_two_who_make_a_folder_one_is_first(tmp_path):
-    with folder_beside(tmp_path / "images") as mine, folder_beside(tmp_path / "images") as theirs:
+    with atomic_folder(tmp_path / "images") as mine, atomic_folder(tmp_path / "images") as theirs:
         assert mine != theirs
         (mine / "mine.png").write_text("")
         (theirs / "theirs.png").write_text("")
@@ -230,7 +230,7 @@ def test_of_two_who_make_a_folder_one_is_first(tmp_path):
 def test_a_folder_is_replaced_whole_where_that_is_wanted(tmp_path):
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "old.png").write_text("")
-    with folder_beside(tmp_path / "images", replace=True) as part:
+    with atomic_folder(tmp_path / "images", replace=True) as part:
         (part / "new.png").write_text("")
         assert names(tmp_path / "images") == ["old.png"]
     assert names(tmp_path / "images") == ["new.png"]
@@ -277,7 +277,7 @@ def test_a_folder_that_was_left_goes_and_one_behind_a_link_stays(tmp_path):
     (mine / "b.png").write_text("")
     link = tmp_path / f".images.{'1' * 16}.part"
     link.symlink_to(mine, target_is_directory=True)
-    sweep(tmp_path, again=True)
+    clean_partial(tmp_path, again=True)
     assert names(tmp_path) == [link.name, "mine"]
     assert names(mine) == ["b.png"]
 
@@ -290,7 +290,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.raises(InputError, match="No space left on device"):
-        write_beside(tmp_path / "a.txt", full)
+        atomic_write(tmp_path / "a.txt", full)
     assert names(tmp_path) == ["a.txt"]
     assert (tmp_path / "a.txt").read_text() == "old"
 
@@ -303,7 +303,7 @@ def test_what_was_left_deep_in_a_run_goes_and_what_links_point_to_stays(tmp_path
         (folder / part).write_text("half")
         (folder / "scores.json").write_text("whole")
     (run / "link").symlink_to(other)
-    sweep_tree(run)
+    clean_partial_tree(run)
     assert not list(run.rglob("*.part"))
     assert len(list(run.rglob("scores.json"))) >= 2
     assert (other / part).exists()
@@ -323,7 +323,7 @@ def test_a_temporary_folder_goes_with_its_block_and_is_nobody_elses(tmp_path, mo
 
 def test_a_temporary_folder_of_a_killed_process_is_swept_away(tmp_path, monkeypatch):
     words = (
-        "import time; from holotype.machine.files import TemporaryFolder\n"
+        "import time; from holotype.utils.atomic import TemporaryFolder\n"
         "with TemporaryFolder() as f: (f / 'a').write_text('x'); print(f, flush=True); time.sleep(60)"
     )
     command, place = [sys.executable, "-c", words], os.environ | {"TMPDIR": str(tmp_path)}

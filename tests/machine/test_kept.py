@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from holotype.machine import kept as kept_module
-from holotype.machine.files import beside
-from holotype.machine.kept import list_kept, remove_kept
-from holotype.machine.locks import NoLocks
 from holotype.models.cache import SUFFIX, cache_file, keep_tokens, read_tokens
+from holotype.utils import cache_dir as kept_module
+from holotype.utils.atomic import atomic_path
+from holotype.utils.cache_dir import list_cache, remove_cache_entry
+from holotype.utils.locks import NoLocks
 
 SIZE, CPU = (6, 20), torch.device("cpu")
 
@@ -30,18 +30,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 def names(folder: Path) -> dict[str, bool]:
-    return {kept.path.name[:1]: kept.can_go for kept in list_kept(folder)}
+    return {kept.path.name[:1]: kept.can_go for kept in list_cache(folder)}
 
 
 def test_sizes_ages_and_purposes(folder: Path) -> None:
     assert f"*{SUFFIX}" == kept_module.TOKEN_FILE
-    first, second, foreign = list_kept(folder)
+    first, second, foreign = list_cache(folder)
     assert (first.nbytes, second.nbytes, foreign.nbytes) == (268, 268, 4)  # with checksums
     assert first.age > 1e9 > 1000 > second.age
     assert "token cache" in first.purpose
     assert foreign.purpose == ""
     assert not foreign.can_go
-    assert not remove_kept(foreign)
+    assert not remove_cache_entry(foreign)
     assert foreign.path.exists()
 
 
@@ -49,13 +49,13 @@ def test_a_cache_that_a_run_reads_is_held_until_it_is_done(folder: Path) -> None
     file = cache_file(folder / "tokens", "a" * 64)
     tokens, checks = read_tokens(file, SIZE, torch.float16, "host", CPU)
     assert names(folder) == {"a": False, "b": True, "n": False}
-    (held,) = [kept for kept in list_kept(folder) if kept.held]
-    assert not remove_kept(held)
+    (held,) = [kept for kept in list_cache(folder) if kept.held]
+    assert not remove_cache_entry(held)
     assert file.exists()
     assert tokens.sum() == 0
     del tokens, checks
     assert names(folder) == {"a": True, "b": True, "n": False}
-    assert remove_kept(held)
+    assert remove_cache_entry(held)
     assert not file.exists()
 
 
@@ -77,13 +77,13 @@ def test_another_process_that_reads_is_seen_as_well(folder: Path) -> None:
 
 def test_a_part_goes_unless_somebody_writes_it(folder: Path) -> None:
     left = folder / "tokens" / f".x.{'0' * 16}.part"
-    with beside(folder / "tokens" / "new.tokens") as part:
+    with atomic_path(folder / "tokens" / "new.tokens") as part:
         left.write_bytes(b"half")  # after the sweep that comes with writing
-        found = {kept.path: kept for kept in list_kept(folder)}
+        found = {kept.path: kept for kept in list_cache(folder)}
         assert found[part].held
-        assert not remove_kept(found[part])
+        assert not remove_cache_entry(found[part])
         assert found[left].can_go
-        assert remove_kept(found[left])
+        assert remove_cache_entry(found[left])
     assert not left.exists()
 
 
@@ -91,9 +91,9 @@ def test_links_are_not_followed(folder: Path, tmp_path_factory: pytest.TempPathF
     outside = tmp_path_factory.mktemp("outside") / "c.tokens"
     outside.write_bytes(b"precious")
     (folder / "tokens" / "c.tokens").symlink_to(outside)
-    (link,) = [kept for kept in list_kept(folder) if kept.path.name == "c.tokens"]
+    (link,) = [kept for kept in list_cache(folder) if kept.path.name == "c.tokens"]
     assert not link.can_go
-    assert not remove_kept(link)
+    assert not remove_cache_entry(link)
     assert outside.read_bytes() == b"precious"
 
 
@@ -106,4 +106,4 @@ def test_without_locks_what_was_used_within_a_day_stays(folder: Path, monkeypatc
 
 
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
-    assert list_kept(tmp_path / "none") == []
+    assert list_cache(tmp_path / "none") == []

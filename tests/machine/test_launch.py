@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from holotype.errors import InputError
-from holotype.machine import launch as module
-from holotype.machine.launch import planned_processes
+from holotype.utils import launch as module
+from holotype.utils.launch import process_count
 
 SECONDS = 30
 """Within which nobody may be left alone."""
@@ -29,9 +29,9 @@ if case == "slow start" and not first:
     time.sleep(600)
 import torch
 torch.set_num_threads(1)
-from holotype.machine import launch as module, parent
-from holotype.machine.launch import launch
-from holotype.machine.processes import any_process, rank, world_size
+from holotype.utils import launch as module, parent
+from holotype.utils.launch import launch
+from holotype.utils.distributed import any_process, rank, world_size
 
 module.GRACE[False] = 1.0  # not 4: the tests would wait for it
 module.SECONDS_BETWEEN_LOOKS = parent.SECONDS_BETWEEN_LOOKS = 0.1
@@ -174,9 +174,9 @@ def test_code_on_the_command_line_can_be_started_again(start, tmp_path):
 def test_without_a_launcher_as_many_as_asked_for(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    assert planned_processes(3) == 3
+    assert process_count(3) == 3
     monkeypatch.setenv("RANK", "7")  # somebody's own variable
-    assert planned_processes(3) == 3
+    assert process_count(3) == 3
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_nonsense_of_a_launcher_is_refused(monkeypatch, rank, world, sentence):
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", world)
     with pytest.raises(InputError, match=sentence):
-        planned_processes(1)
+        process_count(1)
 
 
 def test_the_first_has_longer_to_write_the_state_than_to_say_what_is_wrong():
@@ -211,7 +211,7 @@ def test_no_more_processes_than_a_machine_can_bear(monkeypatch):
     with pytest.raises(
         InputError, match=r"^2,147,483,648 processes are more than the 2 cores here; lower --dev"
     ):
-        module._start_others(2**31)
+        module._start_workers(2**31)
 
 
 def test_codes_of_signals_are_told_as_shells_tell_them():

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from holotype.errors import InputError
-from holotype.machine import locks
-from holotype.machine.locks import LOCK, FolderLock, hold, lock_of, remove_left, waiting_for
+from holotype.utils import locks
+from holotype.utils.locks import LOCK, FolderLock, lock_folder, lock_path, remove_stale_lock, wait_for_lock
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="there are no such locks")
 
@@ -25,7 +25,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from holotype.errors import InputError
-from holotype.machine.locks import hold
+from holotype.utils.locks import hold
 try:
     with hold(Path(sys.argv[1])):
         print("held", flush=True)
@@ -39,7 +39,7 @@ CROWD = """
 import os, sys
 from pathlib import Path
 from holotype.errors import InputError
-from holotype.machine.locks import hold
+from holotype.utils.locks import hold
 folder, inside = Path(sys.argv[1]), Path(sys.argv[2])
 held = 0
 while held < 30:
@@ -86,7 +86,7 @@ def test_of_two_processes_exactly_one_runs(tmp_path):
 
 def test_the_holder_is_named(holder, tmp_path):
     with pytest.raises(InputError) as refused:
-        hold(tmp_path / "run")
+        lock_folder(tmp_path / "run")
     words = str(refused.value)
     assert words.startswith(
         f"{tmp_path / 'run'} is in use by process {holder.pid} on {socket.gethostname()} since "
@@ -103,13 +103,13 @@ def test_a_holder_of_another_day_is_named_with_its_date(holder, tmp_path):
     facts = json.loads(file.read_text())
     file.write_text(json.dumps(facts | {"time": "2020-02-03T04:05:06+00:00"}))
     with pytest.raises(InputError, match=r"since 2020-02-03 \d\d:05"):
-        hold(tmp_path / "run")
+        lock_folder(tmp_path / "run")
 
 
 def test_a_holder_that_has_not_signed_is_still_one(holder, tmp_path):
     (tmp_path / "run" / LOCK).write_text("")
     with pytest.raises(InputError, match="in use by another process; wait"):
-        hold(tmp_path / "run")
+        lock_folder(tmp_path / "run")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -117,7 +117,7 @@ def test_a_dead_holder_shuts_nobody_out(holder, tmp_path, number):
     holder.send_signal(number)
     holder.wait()
     assert (tmp_path / "run" / LOCK).exists()
-    with hold(tmp_path / "run"):
+    with lock_folder(tmp_path / "run"):
         assert json.loads((tmp_path / "run" / LOCK).read_text())["pid"] == os.getpid()
     assert not (tmp_path / "run" / LOCK).exists()
 
@@ -137,45 +137,45 @@ def test_a_crowd_takes_turns(tmp_path):
 
 
 def test_two_runs_of_one_process_cannot_share_a_folder(tmp_path):
-    with hold(tmp_path):
+    with lock_folder(tmp_path):
         with pytest.raises(InputError, match="in use by another run of this very process"):
-            hold(tmp_path)
+            lock_folder(tmp_path)
         with pytest.raises(InputError, match="in use"):
-            hold(tmp_path / "sub" / "..")
-    hold(tmp_path).release()
+            lock_folder(tmp_path / "sub" / "..")
+    lock_folder(tmp_path).release()
 
 
 def test_a_part_of_the_work_may_hold_a_folder_inside_or_the_same_one(tmp_path):
-    with hold(tmp_path / "run") as outer:
-        with hold(tmp_path / "run" / "rounds" / "1", within=outer):
+    with lock_folder(tmp_path / "run") as outer:
+        with lock_folder(tmp_path / "run" / "rounds" / "1", within=outer):
             assert (tmp_path / "run" / "rounds" / "1" / LOCK).exists()
-        with hold(tmp_path / "run", within=outer):
+        with lock_folder(tmp_path / "run", within=outer):
             pass
         with pytest.raises(InputError, match="in use"):  # the outer one goes on holding it
-            hold(tmp_path / "run")
+            lock_folder(tmp_path / "run")
 
 
 def test_release_is_once_enough_and_leaves_what_was_there(tmp_path):
-    made, kept = hold(tmp_path / "a" / "b"), hold(tmp_path / "c")
+    made, kept = lock_folder(tmp_path / "a" / "b"), lock_folder(tmp_path / "c")
     (tmp_path / "c" / "result.json").write_text("{}")
     for lock in (made, kept, made, kept):
         lock.release()
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
     assert [path.name for path in (tmp_path / "c").iterdir()] == ["result.json"]
     (tmp_path / "mine").mkdir()
-    hold(tmp_path / "mine").release()
+    lock_folder(tmp_path / "mine").release()
     assert (tmp_path / "mine").is_dir()
 
 
 def test_of_the_processes_of_a_run_the_first_alone_holds(tmp_path, monkeypatch):
-    with hold(tmp_path):
+    with lock_folder(tmp_path):
         monkeypatch.setenv("RANK", "1")
         monkeypatch.setenv("WORLD_SIZE", "2")
-        hold(tmp_path).release()
+        lock_folder(tmp_path).release()
         assert (tmp_path / LOCK).exists()
         monkeypatch.setenv("RANK", "0")
         with pytest.raises(InputError, match="in use"):
-            hold(tmp_path)
+            lock_folder(tmp_path)
 
 
 # -- where there are no locks -----------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_a_drive_without_locks_is_used_without_and_said_once(tmp_path, monkeypat
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with hold(tmp_path / "run"), hold(tmp_path / "run"):
+    with lock_folder(tmp_path / "run"), lock_folder(tmp_path / "run"):
         pass
     (record,) = unwarned.records
     assert record.levelname == "WARNING"
@@ -205,7 +205,7 @@ def test_a_drive_without_locks_is_used_without_and_said_once(tmp_path, monkeypat
 
 def test_a_system_without_locks_is_used_without(tmp_path, monkeypatch, unwarned):
     monkeypatch.setitem(sys.modules, "fcntl", None)
-    with hold(tmp_path):
+    with lock_folder(tmp_path):
         pass
     assert "this system has none" in unwarned.text
 
@@ -218,7 +218,7 @@ def test_other_failures_are_not_taken_for_a_missing_lock(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fcntl, "flock", fail)
     with pytest.raises(OSError, match="broken"):
-        hold(tmp_path)
+        lock_folder(tmp_path)
 
 
 def test_a_link_is_no_lock(tmp_path):
@@ -227,22 +227,22 @@ def test_a_link_is_no_lock(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / LOCK).symlink_to(precious)
     with pytest.raises(InputError, match="symbolic link"):
-        hold(tmp_path / "run")
+        lock_folder(tmp_path / "run")
     assert precious.read_text() == "mine"
 
 
 def test_a_folder_that_cannot_be_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be used"):
-        hold(tmp_path / "file")
+        lock_folder(tmp_path / "file")
     with pytest.raises(InputError, match="cannot be used"):
-        hold(tmp_path / "file" / "run")
+        lock_folder(tmp_path / "file" / "run")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no other system has a folder in which none can be made")
 def test_a_folder_that_nobody_can_make_is_said_and_not_tried_for_ever():
     with pytest.raises(InputError, match="cannot be used"):
-        hold(Path("/proc/holotype/run"))
+        lock_folder(Path("/proc/holotype/run"))
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
@@ -256,21 +256,21 @@ def test_what_cannot_be_written_needs_no_lock(tmp_path, monkeypatch, number):
         return opens(path, flags)
 
     monkeypatch.setattr(locks.os, "open", read_only)
-    lock = hold(tmp_path)
+    lock = lock_folder(tmp_path)
     assert isinstance(lock, FolderLock)
     lock.release()
-    with waiting_for(tmp_path / "edits.csv", "the log of edits"):
+    with wait_for_lock(tmp_path / "edits.csv", "the log of edits"):
         assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_killed_process_left_of_a_lock_is_removed_and_a_held_one_is_not(tmp_path):
     file = tmp_path / "a.tokens"
-    remove_left(file)
+    remove_stale_lock(file)
     assert list(tmp_path.iterdir()) == []
-    lock_of(file).write_text("somebody who is gone")
-    remove_left(file)
+    lock_path(file).write_text("somebody who is gone")
+    remove_stale_lock(file)
     assert list(tmp_path.iterdir()) == []
-    with waiting_for(file, "a cache"):
-        remove_left(file)
-        assert lock_of(file).exists()
-    assert not lock_of(file).exists()
+    with wait_for_lock(file, "a cache"):
+        remove_stale_lock(file)
+        assert lock_path(file).exists()
+    assert not lock_path(file).exists()

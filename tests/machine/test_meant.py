@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holotype.machine import meant as module
-from holotype.machine.meant import meant, meant_path
+from holotype.utils import text as module
+from holotype.utils.text import suggest, suggest_path
 
 
 def test_the_nearest_name_or_none() -> None:
-    assert meant("simgdc", ["rpc", "simgcd", "gcd"]) == " (did you mean simgcd?)"
-    assert meant("", ["rpc"]) == meant("zebra", ["rpc", "gcd"]) == meant("rpc", []) == ""
-    assert meant("simgdc", iter({"simgcd": 1})) == " (did you mean simgcd?)"
+    assert suggest("simgdc", ["rpc", "simgcd", "gcd"]) == " (did you mean simgcd?)"
+    assert suggest("", ["rpc"]) == suggest("zebra", ["rpc", "gcd"]) == suggest("rpc", []) == ""
+    assert suggest("simgdc", iter({"simgcd": 1})) == " (did you mean simgcd?)"
 
 
 def test_files_and_folders_are_looked_for_where_the_path_leads(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "peers.yaml").touch()
     monkeypatch.chdir(tmp_path)
-    assert meant_path("phots/") == " (did you mean photos?)"
-    assert meant_path(tmp_path / "peer.yaml") == f" (did you mean {tmp_path / 'peers.yaml'}?)"
-    assert meant_path("photos/nothing.yaml") == meant_path("gone/peers.yaml") == ""
-    assert meant_path("zebra") == meant_path("/") == meant_path("") == meant_path("a\0b") == ""
+    assert suggest_path("phots/") == " (did you mean photos?)"
+    assert suggest_path(tmp_path / "peer.yaml") == f" (did you mean {tmp_path / 'peers.yaml'}?)"
+    assert suggest_path("photos/nothing.yaml") == suggest_path("gone/peers.yaml") == ""
+    assert suggest_path("zebra") == suggest_path("/") == suggest_path("") == suggest_path("a\0b") == ""
 
 
 def test_a_name_is_compared_and_not_the_folders_before_it(tmp_path: Path) -> None:
@@ -29,10 +29,10 @@ def test_a_name_is_compared_and_not_the_folders_before_it(tmp_path: Path) -> Non
     deep = tmp_path / "a folder with quite a long name" / "and another one of the same length"
     deep.mkdir(parents=True)
     (deep / "x.csv").touch()
-    assert meant_path(deep / "labels.parquet") == ""
+    assert suggest_path(deep / "labels.parquet") == ""
 
 
 def test_of_a_folder_of_many_not_all_are_looked_at(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(module, "MOST", 0)
+    monkeypatch.setattr(module, "MAX_SUGGESTIONS", 0)
     (tmp_path / "photos").mkdir()
-    assert meant_path(tmp_path / "phots") == ""
+    assert suggest_path(tmp_path / "phots") == ""

@@ -9,8 +9,15 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.machine import memory
-from holotype.machine.memory import Budget, MemoryConfig, cache_folder, find_budget, human, ran_out
+from holotype.utils import memory
+from holotype.utils.memory import (
+    Budget,
+    MemoryConfig,
+    cache_folder,
+    find_budget,
+    format_bytes,
+    is_out_of_memory,
+)
 
 CPU = torch.device("cpu")
 GB = 1_000_000_000
@@ -184,8 +191,8 @@ def test_bytes_for_people() -> None:
         31_000_000: "31.0 MB",
         1_560_000_000: "1.6 GB",
     }
-    assert {n: human(n) for n in expected} == expected
-    assert human(999_960) == "1.0 MB"  # never 1000.0 kB
+    assert {n: format_bytes(n) for n in expected} == expected
+    assert format_bytes(999_960) == "1.0 MB"  # never 1000.0 kB
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -210,4 +217,4 @@ def test_a_real_gpu_shrinks_as_it_fills() -> None:
     ],
 )
 def test_which_errors_speak_of_memory(error, memory):
-    assert ran_out(error) is memory
+    assert is_out_of_memory(error) is memory

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from holotype.machine.parent import PARENT, SECONDS_BETWEEN_LOOKS
+from holotype.utils.launch import PARENT, PARENT_POLL_SECONDS
 
 WORDS = "import sys, holotype; print('there', flush=True); sys.stdin.read()"
 
@@ -27,7 +27,7 @@ def test_a_process_with_its_parent_works_on():
     """All three at once, for longer than there is between two looks after a parent."""
     processes = [start(**parent) for parent in ({PARENT: str(os.getpid())}, {PARENT: "nonsense"}, {})]
     assert [process.stdout.readline() for process in processes] == ["there\n"] * 3
-    time.sleep(2 * SECONDS_BETWEEN_LOOKS)
+    time.sleep(2 * PARENT_POLL_SECONDS)
     assert [process.poll() for process in processes] == [None] * 3
     for process in processes:
         process.communicate()

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from holotype.machine.plain import NotPlain, as_plain, from_plain
+from holotype.utils.serialization import SchemaError, from_dict, to_dict
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ MADE = Outer(3, 0.1 + 0.2, "slow", Inner("Käfer", (1, 2)), ("a", 1), {"x": 1.5}
 
 
 def test_it_comes_back_as_it_was() -> None:
-    assert from_plain(Outer, json.loads(json.dumps(as_plain(MADE)))) == MADE
+    assert from_dict(Outer, json.loads(json.dumps(to_dict(MADE)))) == MADE
 
 
 @pytest.mark.parametrize(
@@ -54,17 +54,17 @@ def test_it_comes_back_as_it_was() -> None:
     ],
 )
 def test_what_is_wrong_is_told_by_its_key(change: dict, says: str) -> None:
-    with pytest.raises(NotPlain) as told:
-        from_plain(Outer, as_plain(MADE) | change)
+    with pytest.raises(SchemaError) as told:
+        from_dict(Outer, to_dict(MADE) | change)
     assert str(told.value) == says
 
 
 def test_keys_with_a_default_may_be_missing_where_that_is_said() -> None:
-    content = as_plain(MADE)
+    content = to_dict(MADE)
     del content["told"]
-    with pytest.raises(NotPlain, match="told is missing"):
-        from_plain(Outer, content)
-    assert from_plain(Outer, content, every=False).told is False
+    with pytest.raises(SchemaError, match="told is missing"):
+        from_dict(Outer, content)
+    assert from_dict(Outer, content, every=False).told is False
     for content in (None, 3, [], "text"):
-        with pytest.raises(NotPlain, match="not a group of keys"):
-            from_plain(Outer, content)
+        with pytest.raises(SchemaError, match="not a group of keys"):
+            from_dict(Outer, content)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from holotype.errors import InputError
-from holotype.machine.sealed import Broken, Form, read_sealed, sealed
+from holotype.utils.serialization import CorruptFile, FileSchema, dump_json, read_json
 
 CONTENT = {
     "k": 12,
@@ -19,7 +19,7 @@ CONTENT = {
     "deep": {"b": [1, 2, {"a": True}], "0": -0.0},
     "sizes": (1, 2),
 }
-FORM = Form(3, "restore it from a copy")
+FORM = FileSchema(3, "restore it from a copy")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def test_a_file_may_be_indented_anew(tmp_path):
     found = json.loads((tmp_path / "a.json").read_text())
     (tmp_path / "a.json").write_text(json.dumps(dict(sorted(found.items())), indent=4))
     assert FORM.read(tmp_path / "a.json")["k"] == 12
-    assert json.loads(sealed(CONTENT, indent=None)) == json.loads(sealed(CONTENT))
+    assert json.loads(dump_json(CONTENT, indent=None)) == json.loads(dump_json(CONTENT))
 
 
 @pytest.mark.parametrize("cut", [0, 1, 10, 60])
@@ -95,5 +95,5 @@ def test_wrong_types_and_missing_keys_are_told_by_their_key(tmp_path):
         with pytest.raises(InputError, match=rf"a\.json cannot be read \({said}\); restore it from a copy\."):
             FORM.make(file, Small, every=False)
     file.write_text("{")
-    with pytest.raises(Broken):
-        read_sealed(file)
+    with pytest.raises(CorruptFile):
+        read_json(file)

@@ -6,8 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from holotype.machine.sealed import Broken
-from holotype.machine.sealed_table import CHECK, checksum, read_table, write_table
+from holotype.utils.serialization import (
+    TABLE_CHECKSUM_KEY,
+    CorruptFile,
+    read_parquet_table,
+    table_checksum,
+    write_parquet,
+)
 
 
 def table(n: int = 6, d: int = 4) -> pa.Table:
@@ -25,9 +30,9 @@ def table(n: int = 6, d: int = 4) -> pa.Table:
 
 
 def test_what_was_written_comes_back(tmp_path):
-    write_table(tmp_path / "deep" / "a.parquet", table())
-    found = read_table(tmp_path / "deep" / "a.parquet")
-    assert checksum(found) == checksum(table())
+    write_parquet(tmp_path / "deep" / "a.parquet", table())
+    found = read_parquet_table(tmp_path / "deep" / "a.parquet")
+    assert table_checksum(found) == table_checksum(table())
     assert found["path"].to_pylist() == table()["path"].to_pylist()
     assert found["feature"].combine_chunks().flatten().to_numpy().tobytes() == (
         table()["feature"].combine_chunks().flatten().to_numpy().tobytes()
@@ -36,28 +41,30 @@ def test_what_was_written_comes_back(tmp_path):
 
 def test_no_flipped_bit_gives_other_values(tmp_path):
     file = tmp_path / "a.parquet"
-    write_table(file, table())
+    write_parquet(file, table())
     whole, noticed = file.read_bytes(), 0
     for place in range(0, len(whole), 3):
         flipped = bytearray(whole)
         flipped[place] ^= 1 << place % 8
         file.write_bytes(flipped)
         try:
-            found = read_table(file)
-        except Broken:
+            found = read_parquet_table(file)
+        except CorruptFile:
             noticed += 1
             continue
-        assert checksum(found.replace_schema_metadata()) == checksum(table().replace_schema_metadata())
+        assert table_checksum(found.replace_schema_metadata()) == table_checksum(
+            table().replace_schema_metadata()
+        )
     assert noticed > len(whole) // 9
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + b"x" * 100 + b"PAR1"])
 def test_what_is_no_table_is_broken(tmp_path, content):
     (tmp_path / "a.parquet").write_bytes(content)
-    with pytest.raises(Broken):
-        read_table(tmp_path / "a.parquet")
+    with pytest.raises(CorruptFile):
+        read_parquet_table(tmp_path / "a.parquet")
     with pytest.raises(FileNotFoundError):
-        read_table(tmp_path / "b.parquet")
+        read_parquet_table(tmp_path / "b.parquet")
 
 
 def test_another_value_name_or_entry_has_another_checksum():
@@ -68,7 +75,7 @@ def test_another_value_name_or_entry_has_another_checksum():
         one.set_column(3, "size", [np.arange(6) + 1]),
         one.replace_schema_metadata({b"holotype": b'{"root": "b"}'}),
     ]
-    assert len({checksum(each) for each in (one, *others)}) == 5
-    assert checksum(one.replace_schema_metadata({b"holotype": b'{"root": "a"}', CHECK: b"x"})) == checksum(
-        one
-    )
+    assert len({table_checksum(each) for each in (one, *others)}) == 5
+    assert table_checksum(
+        one.replace_schema_metadata({b"holotype": b'{"root": "a"}', TABLE_CHECKSUM_KEY: b"x"})
+    ) == table_checksum(one)

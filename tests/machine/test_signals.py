@@ -14,7 +14,7 @@ import pytest
 
 from holotype.cli import main
 from holotype.errors import Interrupted
-from holotype.machine.signals import heeded, interrupting
+from holotype.utils.signals import handled_signals, interrupting
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="there are no such signals")
 
@@ -23,7 +23,7 @@ import sys, time
 import holotype.cli.data as data
 from pathlib import Path
 from holotype.cli import main
-from holotype.machine.files import beside
+from holotype.utils.atomic import beside
 def command(words):
     with beside(Path(sys.argv[1]) / "file"):
         print("busy", flush=True)
@@ -58,12 +58,12 @@ def test_what_is_ignored_or_handled_stays_so(usual):
     with interrupting():
         os.kill(os.getpid(), signal.SIGHUP)
         assert signal.getsignal(signal.SIGTERM) is handler
-        assert signal.SIGHUP not in heeded()
+        assert signal.SIGHUP not in handled_signals()
 
 
 def test_another_thread_takes_no_signals():
     found = []
-    thread = threading.Thread(target=lambda: found.append(heeded()))
+    thread = threading.Thread(target=lambda: found.append(handled_signals()))
     thread.start()
     thread.join()
     assert found == [()]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from holotype.machine.source_digest import source_digest
 from holotype.methods import METHODS
+from holotype.utils.source_digest import source_digest
 
 FILES = {
     "plug_in/__init__.py": "from .method import Mine",

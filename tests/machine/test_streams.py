@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holotype.machine.bars import PlainBar
-from holotype.machine.streams import Lasting, lasting_streams
+from holotype.utils.console import BestEffortStream, PlainBar, best_effort_streams
 
 FULL = Path("/dev/full")
 
@@ -37,7 +36,7 @@ def test_what_cannot_be_written_is_dropped_and_remembered(
     out, err = Refusing(number), Refusing(number)
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
-    with lasting_streams() as told:
+    with best_effort_streams() as told:
         bar = PlainBar("Training", 10)
         for done in range(3):
             print(f"line {done}")
@@ -52,7 +51,7 @@ def test_what_cannot_be_written_is_dropped_and_remembered(
 
 def test_a_stream_that_is_well_is_as_it_was() -> None:
     stream = io.StringIO()
-    lasting = Lasting(stream)
+    lasting = BestEffortStream(stream)
     print("a", "b", file=lasting, flush=True)
     assert stream.getvalue() == "a b\n"
     assert not lasting.isatty()
@@ -87,7 +86,7 @@ def test_closed_streams_are_nobodys_files() -> None:
 @pytest.mark.skipif(os.name != "posix", reason="nobody closes streams there")
 def test_the_first_file_does_not_take_the_number_of_a_closed_stream(tmp_path: Path) -> None:
     """Else what a library says on stderr would be written into it."""
-    told = "import os; from holotype.machine.streams import lasting_streams\n"
+    told = "import os; from holotype.utils.console import lasting_streams\n"
     told += "with lasting_streams(), open('run', 'w') as file:"
     told += " os.write(2, b'a word'); file.write(str(file.fileno() > 2))"
     subprocess.run(["bash", "-c", f"'{sys.executable}' -c \"{told}\" <&- >&- 2>&-"], cwd=tmp_path, timeout=60)

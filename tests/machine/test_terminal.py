@@ -9,7 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from holotype.machine.terminal import console, habits, in_notebook, is_quiet, place, plain_characters
+from holotype.utils.console import (
+    console,
+    console_kind,
+    console_options,
+    in_notebook,
+    is_quiet,
+    plain_characters,
+)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +46,7 @@ def test_a_stream_that_is_no_console_is_left_alone(monkeypatch) -> None:
 def test_habits_last_as_long_as_their_block(monkeypatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     assert not is_quiet()
-    with contextlib.suppress(ZeroDivisionError), habits(quiet=True, no_color=True):
+    with contextlib.suppress(ZeroDivisionError), console_options(quiet=True, no_color=True):
         assert is_quiet()
         assert console().no_color
         raise ZeroDivisionError
@@ -50,11 +57,11 @@ def test_habits_last_as_long_as_their_block(monkeypatch) -> None:
 
 
 def test_a_notebook_is_known_by_its_kernel(monkeypatch) -> None:
-    assert place() == "pipe"
+    assert console_kind() == "pipe"
     shell = SimpleNamespace(kernel=object())
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     assert in_notebook()
-    assert place() == "notebook"
+    assert console_kind() == "notebook"
     shell.kernel = None  # IPython on a terminal
     assert not in_notebook()
 
@@ -64,6 +71,6 @@ def test_a_terminal_without_a_cursor_is_a_pipe(monkeypatch) -> None:
     screen.isatty = lambda: True  # type: ignore[method-assign]
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
-    assert place() == "terminal"
+    assert console_kind() == "terminal"
     monkeypatch.setenv("TERM", "dumb")
-    assert place() == "pipe"
+    assert console_kind() == "pipe"

@@ -7,14 +7,14 @@ import sys
 import pytest
 import torch
 
-from holotype.machine import torchvision_cure as _torchvision
+from holotype.utils import torchvision_compat as _torchvision
 
 
 def test_the_package_is_light_and_timm_imports_after_the_cure_in_a_fresh_process() -> None:
     code = (
         "import sys, holotype, holotype.models.backbone\n"
         "print(sorted({'timm', 'torchvision'} & set(sys.modules)))\n"
-        "from holotype.machine import torchvision_cure as _torchvision\n"
+        "from holotype.utils import torchvision_cure as _torchvision\n"
         "first = _torchvision._library; _torchvision.cure(); _torchvision.cure()\n"
         "assert _torchvision._library is first\n"
         "import torch, torchvision, timm\n"
@@ -70,15 +70,15 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> type[Recorder]:
 
 def test_the_symptom_is_cured_once(failing_import, recorder) -> None:
     failing_import(RuntimeError("operator torchvision::nms does not exist"))
-    assert _torchvision.cure()
-    assert _torchvision.cure()
+    assert _torchvision.patch_torchvision()
+    assert _torchvision.patch_torchvision()
     assert recorder.made == [("torchvision", "DEF")]
     assert [schema.partition("(")[0] for schema in recorder.schemas] == ["nms", "qnms"]
 
 
 def test_a_sound_torchvision_is_left_alone(failing_import, recorder) -> None:
     calls = failing_import()
-    assert not _torchvision.cure()
+    assert not _torchvision.patch_torchvision()
     assert calls == [1]
     assert recorder.made == []
 
@@ -90,7 +90,7 @@ def test_a_sound_torchvision_is_left_alone(failing_import, recorder) -> None:
 def test_other_failures_pass_through(failing_import, recorder, error: Exception) -> None:
     failing_import(error)
     with pytest.raises(type(error), match=str(error)):
-        _torchvision.cure()
+        _torchvision.patch_torchvision()
     assert recorder.made == []
 
 
@@ -99,5 +99,5 @@ def test_a_cure_that_does_not_help_is_not_repeated(failing_import, recorder) -> 
     failing_import(*(RuntimeError(symptom) for _ in range(4)))
     for _ in range(2):
         with pytest.raises(RuntimeError, match="nms"):
-            _torchvision.cure()
+            _torchvision.patch_torchvision()
     assert len(recorder.made) == 1

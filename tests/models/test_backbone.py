@@ -10,19 +10,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.machine import torchvision_cure as _torchvision
-from holotype.models.backbone import (
-    CAVEAT,
-    EMBEDDED,
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    BackboneConfig,
-    load_backbone,
-)
+from holotype.models.backbone import load_backbone
+from holotype.models.config import IMAGENET_MEAN, IMAGENET_STD, BackboneConfig
+from holotype.models.origins import CAVEAT, EMBEDDED
 from holotype.models.row_tails import AbsorbedTail, RotaryTail
 from holotype.models.whole_tail import WholeTail
+from holotype.utils import torchvision_compat as _torchvision
 
-_torchvision.cure()
+_torchvision.patch_torchvision()
 import timm  # noqa: E402
 
 TINY = "vit_tiny_patch16_224"

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.machine.sealed import Broken
 from holotype.models import cache as cache_module
 from holotype.models.cache import (
     CacheViews,
@@ -29,6 +28,7 @@ from holotype.models.cache import (
     read_tokens,
     writing,
 )
+from holotype.utils.serialization import CorruptFile
 
 SIZE, HALF, CPU = (6, 20), torch.float16, torch.device("cpu")
 
@@ -130,7 +130,7 @@ def test_the_cache_used_longest_ago_goes_first(tmp_path):
     beside.write_bytes(b"x" * 1000)
     assert make_room(tmp_path, 100, limit=320)
     assert {p.stem for p in tmp_path.glob("*.tokens")} == {"newest", "middle"}
-    with pytest.raises(Broken):  # no cache in truth, and used now all the same
+    with pytest.raises(CorruptFile):  # no cache in truth, and used now all the same
         read_tokens(tmp_path / "middle.tokens", (1, 50), HALF, "host", CPU)
     assert make_room(tmp_path, 100, limit=200)
     assert {p.stem for p in tmp_path.glob("*.tokens")} == {"middle"}

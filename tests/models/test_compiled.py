@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from holotype.data.views import normalise
-from holotype.machine import torchvision_cure as _torchvision
 from holotype.models import compiled
 from holotype.models.compiled import CompiledTrunk, PatchProduct, is_patch_convolution
 from holotype.models.tails import split
+from holotype.utils import torchvision_compat as _torchvision
 
-_torchvision.cure()
+_torchvision.patch_torchvision()
 import timm  # noqa: E402
 
 MEAN = STD = torch.full((3,), 0.5)

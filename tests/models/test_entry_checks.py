@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.machine.sealed import Broken
 from holotype.models.entry_checks import EntryChecks, make_tail, tail_bytes
+from holotype.utils.serialization import CorruptFile
 
 SIZE = (4, 3, 2)
 
@@ -40,7 +40,7 @@ def test_every_flipped_bit_is_noticed(file):
             flipped = bytearray(whole)
             flipped[place] ^= 1 << bit
             file.write_bytes(flipped)
-            with pytest.raises(Broken):
+            with pytest.raises(CorruptFile):
                 checks_of(file).look_at_all()
 
 

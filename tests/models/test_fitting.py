@@ -9,11 +9,11 @@ import torch
 from safetensors.torch import save_file
 
 from holotype.errors import InputError
-from holotype.machine import torchvision_cure as _torchvision
 from holotype.models.fitting import network_of, read_state
 from holotype.models.origins import Origin
+from holotype.utils import torchvision_compat as _torchvision
 
-_torchvision.cure()
+_torchvision.patch_torchvision()
 import timm  # noqa: E402
 
 SMALL = {"embed_dim": 48, "depth": 2, "num_heads": 3}

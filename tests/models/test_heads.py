@@ -7,13 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holotype.models.heads import (
-    CompactOVA,
-    CosineClassifier,
-    DetectorOVA,
-    GCDHead,
-    Projector,
-)
+from holotype.models.heads import CompactOVA, CosineClassifier, DetectorOVA, GCDHead, Projector
 
 PUBLISHED_HEADS = True
 

@@ -16,14 +16,14 @@ from safetensors.torch import save
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.machine import torchvision_cure as _torchvision
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.models.config import IMAGENET_MEAN, BackboneConfig
+from holotype.utils import torchvision_compat as _torchvision
 
 from .hub_server import Hub, serving
 from .renamed import as_dinov2
 
-_torchvision.cure()
+_torchvision.patch_torchvision()
 import timm  # noqa: E402
 
 SMALL = {"embed_dim": 48, "depth": 2, "num_heads": 3}

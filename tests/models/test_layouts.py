@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.machine import torchvision_cure as _torchvision
 from holotype.models.fitting import _filter
 from holotype.models.layouts import in_timms_names, unwrapped
+from holotype.utils import torchvision_compat as _torchvision
 
 from .renamed import as_clip, as_dinov2, as_dinov3
 
-_torchvision.cure()
+_torchvision.patch_torchvision()
 import timm  # noqa: E402
 
 SMALL = {"img_size": 32, "embed_dim": 48, "depth": 2, "num_heads": 3, "num_classes": 0}

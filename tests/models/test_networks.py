@@ -12,11 +12,13 @@ from safetensors.torch import load_file
 from torch import nn
 
 from holotype.errors import InputError
-from holotype.machine import torchvision_cure as _torchvision
-from holotype.models.backbone import EMBEDDED, BackboneConfig, load_backbone, state_digest
+from holotype.models.backbone import load_backbone, state_digest
+from holotype.models.config import BackboneConfig
 from holotype.models.hub_client import why_not_fetched
+from holotype.models.origins import EMBEDDED
+from holotype.utils import torchvision_compat as _torchvision
 
-_torchvision.cure()
+_torchvision.patch_torchvision()
 import timm  # noqa: E402
 
 TINY = "vit_tiny_patch16_224"

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from holotype.machine import torchvision_cure as _torchvision
 from holotype.models.heads import CompactOVA, CosineClassifier, Projector
 from holotype.models.tails import split
+from holotype.utils import torchvision_compat as _torchvision
 
-_torchvision.cure()
+_torchvision.patch_torchvision()
 import timm  # noqa: E402
 
 PUBLISHED_HEADS = True

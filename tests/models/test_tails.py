@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from holotype.errors import InputError
-from holotype.machine import torchvision_cure as _torchvision
 from holotype.models import row_tails
 from holotype.models.row_tails import AbsorbedTail, KVTail, RotaryTail
 from holotype.models.tails import split
 from holotype.models.whole_tail import PoolTail, WholeTail, place_trunk, rotary_positions
+from holotype.utils import torchvision_compat as _torchvision
 
-_torchvision.cure()
+_torchvision.patch_torchvision()
 import timm  # noqa: E402
 from timm.layers import RmsNorm  # noqa: E402
 

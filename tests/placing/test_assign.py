@@ -13,9 +13,9 @@ from PIL import Image
 
 from holotype.cli.assign import command
 from holotype.errors import InputError
-from holotype.machine.sealed import read_sealed, sealed
 from holotype.placing.assign import COLUMNS, UNFIT, assign_images, default_output
 from holotype.runs.trained import load_trained
+from holotype.utils.serialization import dump_json, read_json
 from small_run import small_discovery
 
 from .conftest import draw_new
@@ -185,7 +185,7 @@ def test_bad_input_is_one_sentence(words, says, run, images, tmp_path) -> None:
 
 def test_a_discovery_of_an_older_version_is_one_sentence(run, images) -> None:
     small_discovery(("green", "red"), ["green", "red"]).save(run)
-    content = read_sealed(run / "discovery.json")
-    (run / "discovery.json").write_text(sealed({**content, "format": 0}))
+    content = read_json(run / "discovery.json")
+    (run / "discovery.json").write_text(dump_json({**content, "format": 0}))
     with pytest.raises(InputError, match="written by another version"):
         assign_images(run, images, device="cpu")

@@ -8,13 +8,7 @@ import pytest
 
 from holotype.categories.found import Category
 from holotype.errors import InputError
-from holotype.placing.camtrap_package import (
-    missing,
-    observation_type,
-    package,
-    read_package,
-    scientific_name,
-)
+from holotype.placing.camtrap_package import missing, observation_type, package, read_package, scientific_name
 from holotype.placing.written import read_results
 from placing.made_results import made_run
 

@@ -14,19 +14,16 @@ import pytest
 from PIL import Image
 
 from holotype.categories.found import Discovery
-from holotype.data.sources import from_folder, load_table
+from holotype.data.readers.folder import from_folder
+from holotype.data.sources import load_table
+from holotype.data.walk import REJECTED, SORTED, UNREADABLE
 from holotype.errors import InputError
-from holotype.machine import files
-from holotype.machine.files import sweep
 from holotype.placing import folders
 from holotype.placing.folders import (
     COPY,
     HARD,
     LONGEST,
-    MARKER,
-    REJECTED,
     SYMBOLIC,
-    UNREADABLE,
     Sorted,
     Wanted,
     new_folder,
@@ -34,6 +31,8 @@ from holotype.placing.folders import (
     sort_images,
     write_folders,
 )
+from holotype.utils import atomic
+from holotype.utils.atomic import clean_partial
 from placing.made_results import edit, made_run, paths
 
 ODD = ["a/b", "a\\b", "a_b", "A/B", "..", ".", ".hidden", "", "  ", "CON", "nul.txt", 'he said "hi"', "=cmd()",
@@ -78,7 +77,7 @@ def test_a_new_folder_holds_links(tmp_path, images) -> None:
     assert (done.images, done.folders, done.made, done.gone) == (4, 2, {HARD: 4}, 0)
     assert done.file == list(TREE)
     assert os.path.samefile(tmp_path / "deep" / "out" / "cat" / "0.png", images[0])
-    marker = json.loads((tmp_path / "deep" / "out" / MARKER).read_text())
+    marker = json.loads((tmp_path / "deep" / "out" / SORTED).read_text())
     assert (marker["run_id"], set(marker["files"])) == ("r1", set(TREE))
     assert os.listdir(tmp_path / "deep") == ["out"]
 
@@ -160,7 +159,7 @@ def test_a_folder_of_somebody_else_is_refused_with_and_without_overwrite(tmp_pat
             with pytest.raises(InputError):
                 sort(tmp_path / name, images, overwrite=overwrite)
     for marker in ("{", "[]", '{"files": 1}', '{"files": {"a": 1}}'):
-        (tmp_path / "out" / MARKER).write_text(marker)
+        (tmp_path / "out" / SORTED).write_text(marker)
         with pytest.raises(InputError, match="holds other files"):
             sort(tmp_path / "out", images, overwrite=True)
     assert (tmp_path / "out" / "sub" / "mine.txt").read_text() == "mine"
@@ -188,7 +187,7 @@ def test_ones_own_is_replaced_whole_with_overwrite_alone(tmp_path, images, copy)
     done = sort(out, images, "cat emu emu emu", copy=copy, overwrite=True)
     assert tree(out) == {"cat/0.png": 99, "emu/1.png": 1, "emu/2.png": 2, "emu/3.png": 3}
     assert done.made == {COPY if copy else HARD: 4}
-    assert sorted(os.listdir(out)) == [MARKER, "cat", "emu"]
+    assert sorted(os.listdir(out)) == [SORTED, "cat", "emu"]
     assert sorted(os.listdir(tmp_path)) == ["out", "photos"]
 
 
@@ -270,7 +269,7 @@ def test_a_stop_leaves_what_was_there(tmp_path, images, monkeypatch, overwrite) 
 def test_what_a_kill_left_beside_it_is_swept_away(tmp_path, images) -> None:
     left = tmp_path / ".out.0123456789abcdef.part"
     (left / "cat").mkdir(parents=True)
-    sweep(tmp_path, again=True)
+    clean_partial(tmp_path, again=True)
     assert not left.exists()
     assert sort(tmp_path / "out", images).images == 4
 
@@ -295,7 +294,7 @@ def test_a_kill_between_the_two_renames_loses_nothing(tmp_path, images) -> None:
     """What people have written into a package comes back before the next one takes it over."""
     out = tmp_path / "out"
     sort(out, images)
-    out.rename(files._name_before(out))
+    out.rename(atomic._name_before(out))
     with new_folder(out, "r1", overwrite=True) as new:
         assert tree(out) == TREE
         new.add([Wanted(images[0], "emu")])

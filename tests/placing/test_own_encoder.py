@@ -19,7 +19,8 @@ from holotype.placing.assign import assign_images
 from holotype.placing.export import compare, export_onnx, sample
 from holotype.runs.later import opinion_of
 from holotype.runs.outcome import REST, Rest, Told, place_own, place_rest
-from holotype.runs.prepared import Data, Shelf
+from holotype.runs.parts import Data
+from holotype.runs.prepared import Shelf
 from holotype.runs.run import Run, begin, finish
 from holotype.runs.settings import default_experiment
 from holotype.runs.trained import load_trained

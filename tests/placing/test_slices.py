@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 import holotype.placing.slices as module
-from holotype.machine.sealed import read_sealed
 from holotype.placing.assign import BOXES, COLUMNS, assign_images
 from holotype.runs.trained import load_trained
+from holotype.utils.serialization import read_json
 from small_run import small_discovery
 
 from .conftest import draw_new
@@ -99,7 +99,7 @@ def test_corrections_made_since_are_noticed(assign, run) -> None:
     outcome = assign("--engine", "local")
     assert outcome.code == 2
     assert "its model, or corrections made since" in outcome.err
-    manifest = read_sealed(run / "assigned" / "new" / "manifest.json")
+    manifest = read_json(run / "assigned" / "new" / "manifest.json")
     assert manifest["run_id"] == trained.run_id
 
 

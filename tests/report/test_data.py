@@ -14,15 +14,7 @@ import numpy as np
 import pytest
 
 from holotype.errors import InputError
-from holotype.report.data import (
-    Chosen,
-    _absolute,
-    _links,
-    choose,
-    link_to,
-    page_data,
-    read_scores,
-)
+from holotype.report.data import Chosen, _absolute, _links, choose, link_to, page_data, read_scores
 from report.made import ODD, make_discovery, write_scores
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from holotype.errors import InputError
-from holotype.machine.sealed import read_sealed
 from holotype.runs import api
 from holotype.runs.api import train
 from holotype.runs.settings import resolve
+from holotype.utils.serialization import read_json
 
 
 def test_a_run_from_python_is_that_of_the_command_line(
@@ -22,7 +22,7 @@ def test_a_run_from_python_is_that_of_the_command_line(
         out=out,
         settings={"train.epochs": 1, "train.batch-size": 16, "backbone.name": tiny_backbone_file},
     )
-    assert read_sealed(out / "scores.json") == record.as_dict()
+    assert read_json(out / "scores.json") == record.as_dict()
     assert holotype("train", "simgcd", squares_folder / "squares.csv", *tiny_flags, "--out", other).code == 0
     for name in ("model.safetensors", "assignments.csv", "identity.json"):
         assert (out / name).read_bytes() == (other / name).read_bytes()

@@ -16,10 +16,12 @@ import holotype.runs.embed as module
 from holotype.data.digests import digest_of
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.device import Compute
-from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
+from holotype.models.backbone import Backbone, load_backbone
+from holotype.models.config import BackboneConfig
 from holotype.runs.by_content import embed_by_content
-from holotype.runs.embed import Embeddings, embed_table
+from holotype.runs.embed import embed_table
+from holotype.runs.shard_file import Embeddings
+from holotype.utils.device import Device
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +64,13 @@ def table_of(photos: Path) -> Table:
 def embedded(photos: Path, network: Backbone) -> Embeddings:
     table = table_of(photos)
     digests = [digest_of(path) for path in table.path]
-    return embed_by_content(table, digests, network, Compute.on("cpu", "fp32"), photos.parent / "e")
+    return embed_by_content(table, digests, network, Device.on("cpu", "fp32"), photos.parent / "e")
 
 
 def test_features_are_those_of_any_embedding(photos: Path, network, tmp_path: Path) -> None:
     found = embedded(photos, network)
     table = table_of(photos)
-    usual = embed_table(table, network, Compute.on("cpu", "fp32"), tmp_path / "usual")
+    usual = embed_table(table, network, Device.on("cpu", "fp32"), tmp_path / "usual")
     np.testing.assert_array_equal(found.features, usual.features)
     assert list(found.problem) == list(usual.problem)
     assert "damaged or cut off" in found.problem[5]

@@ -20,13 +20,14 @@ from holotype.data.stamps import stamps
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError, Stopped
-from holotype.machine.device import Compute
-from holotype.machine.locks import hold
-from holotype.machine.sealed import read_sealed
-from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
+from holotype.models.backbone import Backbone, load_backbone
+from holotype.models.config import BackboneConfig
 from holotype.runs.embed import embed_table
 from holotype.training.encode import Encoder
 from holotype.training.sources import FreshViews
+from holotype.utils.device import Device
+from holotype.utils.locks import lock_folder
+from holotype.utils.serialization import read_json
 
 SHAPES = [(40, 40), (80, 33), (31, 90), (37, 41), (64, 64), (20, 25), (50, 50)]
 BROKEN = 3
@@ -51,8 +52,8 @@ def network(tiny_backbone_file: Path) -> Backbone:
 
 
 @pytest.fixture(scope="module")
-def compute() -> Compute:
-    return Compute.on("cpu", "fp32")
+def compute() -> Device:
+    return Device.on("cpu", "fp32")
 
 
 def read_by_hand(folder: Path) -> dict[str, list]:
@@ -185,7 +186,7 @@ def test_a_shard_of_other_images_is_no_shard(own, network, compute, tmp_path, as
 def test_another_version_is_refused(own, network, compute, tmp_path) -> None:
     embed_table(own, network, compute, tmp_path / "e")
     manifest = tmp_path / "e" / "manifest.json"
-    manifest.write_text(json.dumps(read_sealed(manifest) | {"format": 1}))
+    manifest.write_text(json.dumps(read_json(manifest) | {"format": 1}))
     with pytest.raises(InputError, match="the version of their format"):
         embed_table(own, network, compute, tmp_path / "e")
 
@@ -263,7 +264,7 @@ def test_of_two_commands_in_a_folder_one_runs(
 ) -> None:
     words = ("--backbone", tiny_backbone_file, "--device", "cpu", "--no-progress", "--out", tmp_path / "o")
     for command in ("embed", "estimate-k"):
-        with hold(tmp_path / "o"):
+        with lock_folder(tmp_path / "o"):
             outcome = holotype(command, squares_folder, *words)
         assert outcome.code == 2
         assert "in use by" in outcome.err

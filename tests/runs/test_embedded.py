@@ -9,10 +9,11 @@ import pytest
 
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.device import Compute
-from holotype.models.backbone import BackboneConfig, load_backbone
+from holotype.models.backbone import load_backbone
+from holotype.models.config import BackboneConfig
 from holotype.runs.embed import embed_table, network_facts
 from holotype.runs.embedded import Parts
+from holotype.utils.device import Device
 from tests.conftest import draw_squares
 from tests.made_embeddings import write_embeddings
 
@@ -52,7 +53,7 @@ def test_what_embed_writes_is_read(tmp_path: Path, tiny_backbone_file: Path) -> 
     files = sorted(str(file) for file in (tmp_path / "squares").rglob("*.png"))[:10]
     table = Table(np.array(files, dtype=object), np.full(10, "", dtype=object), (), root=str(tmp_path))
     backbone = load_backbone(BackboneConfig(str(tiny_backbone_file)))
-    found = embed_table(table, backbone, Compute.on("cpu", "fp32"), tmp_path / "e", images_per_shard=4)
+    found = embed_table(table, backbone, Device.on("cpu", "fp32"), tmp_path / "e", images_per_shard=4)
     parts = Parts(tmp_path / "e")
     np.testing.assert_allclose(np.concatenate([part.feature for part in parts]), found.features, rtol=1e-3)
     assert [parts.absolute(path) for part in parts for path in part.path] == files

@@ -18,7 +18,6 @@ from holotype.data.protocol import gcd_split
 from holotype.data.sources import load_table
 from holotype.data.table import Table
 from holotype.errors import InputError, Stopped
-from holotype.machine.sealed import read_sealed
 from holotype.methods import METHODS
 from holotype.runs import parts as module
 from holotype.runs.experiment import Experiment
@@ -26,6 +25,7 @@ from holotype.runs.parts import load_data
 from holotype.runs.run import run_experiment
 from holotype.runs.settings import default_experiment, resolve
 from holotype.training.loop import Loop
+from holotype.utils.serialization import read_json
 from tests.cli.test_bad_input import pressed
 from tests.conftest import draw_squares, write_csv
 from tests.small_run import set_dotted
@@ -136,8 +136,8 @@ def test_a_run_leaves_its_folder_and_its_record(tiny, monkeypatch):
     out = experiment.folder
     names = {file.name for file in out.iterdir()}
     assert names == FILES  # the state of a finished run is gone
-    assert read_sealed(out / "scores.json") == record.as_dict()
-    assert read_sealed(out / "identity.json") == record.identity.as_dict()
+    assert read_json(out / "scores.json") == record.as_dict()
+    assert read_json(out / "identity.json") == record.identity.as_dict()
 
     scores, r = record.scores, record.scores.share_old
     assert (scores.n, r, record.made.epochs) == (48, 1 / 3, 2)

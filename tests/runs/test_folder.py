@@ -13,8 +13,9 @@ import yaml
 from holotype.categories.found import category_name
 from holotype.errors import InputError
 from holotype.runs.folder import RunFolder, read_per_class
-from holotype.runs.identity import Identity, plain
+from holotype.runs.identity import Identity
 from holotype.runs.settings import resolve
+from holotype.runs.trees import plain
 from holotype.training.journal import Metrics
 from tests.made_study import made_identity, made_record
 
@@ -192,7 +193,7 @@ def full_disk(monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    return lambda: monkeypatch.setattr("holotype.machine.files.os.fsync", full)
+    return lambda: monkeypatch.setattr("holotype.utils.atomic.os.fsync", full)
 
 
 def test_a_full_disk_keeps_the_old_files(tmp_path, full_disk):

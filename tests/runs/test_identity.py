@@ -14,15 +14,15 @@ import torch
 
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.memory import MemoryConfig
 from holotype.methods import METHODS, find_method
 from holotype.models.cache import CacheViews
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import NO_PART, Identity, fits, identify, outline
-from holotype.runs.prepared import Data
+from holotype.runs.parts import Data
 from holotype.runs.settings import resolve
 from holotype.runs.trees import flat
 from holotype.runs.views import drawn, stages_of
+from holotype.utils.memory import MemoryConfig
 from tests.training.conftest import tiny_backbone
 
 BACKBONE = tiny_backbone()

@@ -14,7 +14,8 @@ from holotype.methods import METHODS
 from holotype.runs.discovered import with_opinion
 from holotype.runs.later import OwnWord, as_if_later, asks_opinion, opinion_of, weighed
 from holotype.runs.outcome import Rest, place_own, place_rest
-from holotype.runs.prepared import Data, Shelf
+from holotype.runs.parts import Data
+from holotype.runs.prepared import Shelf
 from holotype.runs.run import begin
 from holotype.runs.said import predict
 from holotype.runs.settings import default_experiment

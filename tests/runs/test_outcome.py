@@ -29,7 +29,8 @@ from holotype.runs.outcome import (
     place_own,
     place_rest,
 )
-from holotype.runs.prepared import Data, Shelf
+from holotype.runs.parts import Data
+from holotype.runs.prepared import Shelf
 from holotype.runs.run import Run, begin, finish
 from holotype.runs.said import Said
 from holotype.runs.settings import default_experiment

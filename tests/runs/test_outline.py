@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holotype.runs.identity import fits, identify, outline
-from holotype.runs.prepared import Data
+from holotype.runs.parts import Data
 from holotype.runs.settings import resolve
 from tests.made_study import made_identity
 

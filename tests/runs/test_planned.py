@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from holotype.errors import InputError
-from holotype.machine.sealed import read_sealed
 from holotype.methods.rpc import RPC
 from holotype.runs.experiment import Experiment
 from holotype.runs.planned import Planned, plan_runs, run_batch, run_planned
@@ -21,6 +20,7 @@ from holotype.runs.record import Record
 from holotype.runs.records import Records
 from holotype.runs.settings import resolve
 from holotype.training.loop import Loop
+from holotype.utils.serialization import read_json
 
 from .test_bench import bench as bench  # the fixture: the command on coloured squares
 from .test_bench import records_in
@@ -140,7 +140,7 @@ def test_a_record_that_was_tampered_with_stops_the_sweep(
 ) -> None:
     (mine,) = run(plan(tiny(), results=folder)).values()
     path = Records(tmp_path / folder).path(mine.key)
-    content = read_sealed(path)
+    content = read_json(path)
     if fault == "edited":
         content["identity"]["method"]["settings"]["n_init"] = 77
     if fault == "unlawful":

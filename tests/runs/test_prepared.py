@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.machine.memory import Budget, MemoryConfig
 from holotype.models.cache import CacheViews
 from holotype.runs import prepared as module
 from holotype.runs.experiment import Experiment
@@ -17,6 +16,7 @@ from holotype.runs.parts import make_method
 from holotype.runs.prepared import Prepared, Shelf, make_compute, sharing_key
 from holotype.runs.settings import default_experiment
 from holotype.training import caching
+from holotype.utils.memory import Budget, MemoryConfig
 from tests.small_run import set_dotted
 
 

@@ -15,10 +15,10 @@ import torch
 
 import holotype
 from holotype.data.table import Table
-from holotype.machine.device import Compute
 from holotype.models.backbone import Backbone
 from holotype.runs import provenance
 from holotype.runs.provenance import commit, describe, hardware
+from holotype.utils.device import Device
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -116,13 +116,13 @@ BACKBONE = Backbone(
 
 
 def facts(table: Table = TABLE, precision: str = "fp32") -> dict:
-    compute = Compute.on("cpu", precision)
+    compute = Device.on("cpu", precision)
     return describe(BACKBONE, table, compute)
 
 
 def test_pool_and_licence_are_told_where_there_is_something_to_tell():
     def of(**changes):
-        return describe(dataclasses.replace(BACKBONE, **changes), TABLE, Compute.on("cpu"))["backbone"]
+        return describe(dataclasses.replace(BACKBONE, **changes), TABLE, Device.on("cpu"))["backbone"]
 
     told = of(changes={"pool": "token"}, licence="dinov3-license")
     assert (told["pool"], told["licence"]) == ("token", "dinov3-license")

@@ -11,7 +11,7 @@ from holotype.data.benchmarks import BENCHMARKS
 from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.methods.rpc import RPC
-from holotype.models.backbone import BackboneConfig
+from holotype.models.config import BackboneConfig
 from holotype.runs.experiment import Experiment
 from holotype.runs.recipes import recipe
 from holotype.runs.settings import default_experiment, preset_settings

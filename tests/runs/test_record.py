@@ -14,21 +14,13 @@ from holotype.cluster.evaluate import SCORES, clustering_accuracy, score
 from holotype.data.sources import load_table
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
-from holotype.machine.sealed import read_sealed
 from holotype.methods import Prediction
 from holotype.runs.prepared import Shelf
-from holotype.runs.record import (
-    Placed,
-    Record,
-    Scores,
-    check_law,
-    count_placed,
-    score_held_out,
-    score_table,
-)
+from holotype.runs.record import Placed, Record, Scores, check_law, count_placed, score_held_out, score_table
 from holotype.runs.run import Run, begin, finish
 from holotype.runs.settings import resolve
 from holotype.training.sources import evaluation_features
+from holotype.utils.serialization import read_json
 from tests.training.conftest import N_KNOWN
 from tests.training.conftest import world as world  # the fixture of the folder train
 
@@ -159,7 +151,7 @@ def test_a_record_says_what_was_run_and_how_it_was_scored(made, tmp_path):
     assert found.placed.known + found.placed.novel == 48
     assert found.test is None
     assert found.key == (identity.hash, 3)
-    assert read_sealed(tmp_path / "one" / "scores.json") == found.as_dict()
+    assert read_json(tmp_path / "one" / "scores.json") == found.as_dict()
     other_seed, other_rate = (
         made(seed=4, out=str(tmp_path / "two")),
         made(seed=3, train__lr=0.7, out=str(tmp_path / "three")),

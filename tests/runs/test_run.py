@@ -16,7 +16,6 @@ import holotype
 from holotype.categories.found import COLUMNS, Discovery
 from holotype.discovery.estimator import Discoverer
 from holotype.errors import InputError, Stopped
-from holotype.machine.locks import hold
 from holotype.runs import run as module
 from holotype.runs.experiment import Experiment
 from holotype.runs.run import run_experiment
@@ -25,6 +24,7 @@ from holotype.runs.status import read_status
 from holotype.runs.together import run_together
 from holotype.runs.trained import load_trained
 from holotype.training.journal import Journal
+from holotype.utils.locks import lock_folder
 from tests.cli.test_bad_input import pressed
 
 FOLDER = {
@@ -176,7 +176,7 @@ def test_a_run_can_be_watched_and_leaves_no_trace_of_that(tiny, monkeypatch) -> 
         time.sleep(0.1)  # the heart beats
         seen.extend(read_status(tiny().folder))
 
-    monkeypatch.setattr("holotype.machine.heartbeat.SECONDS", 0.02)
+    monkeypatch.setattr("holotype.utils.heartbeat.SECONDS", 0.02)
     monkeypatch.setattr("holotype.training.journal.SECONDS", 0.0)
     monkeypatch.setattr(Journal, "save", watched)
     run_experiment(tiny())
@@ -212,9 +212,9 @@ def test_a_kill_right_after_the_scores_leaves_nothing_behind(tiny, monkeypatch) 
 
 
 def test_a_folder_in_which_somebody_works_is_left_alone(tiny) -> None:
-    with hold(tiny().folder), pytest.raises(InputError):
+    with lock_folder(tiny().folder), pytest.raises(InputError):
         run_experiment(tiny())
-    with hold(tiny().folder):
+    with lock_folder(tiny().folder):
         refused, made = run_together([tiny(), tiny(out="other", seed=1)])
     assert isinstance(refused, InputError)
     assert made.identity.seed == 1

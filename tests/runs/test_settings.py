@@ -11,7 +11,7 @@ import pytest
 from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.methods.simgcd import SimGCD
-from holotype.models.backbone import BackboneConfig
+from holotype.models.config import BackboneConfig
 from holotype.runs.casting import as_text
 from holotype.runs.settings import default_experiment, describe, nearest, resolve, settings
 

@@ -9,7 +9,7 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.methods import Task
-from holotype.models.backbone import BackboneConfig
+from holotype.models.config import BackboneConfig
 from holotype.runs.sheet import FILE, WEIGHTS, Sheet
 
 MADE = Sheet(

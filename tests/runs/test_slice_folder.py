@@ -11,8 +11,8 @@ from holotype.data.paths import Paths
 from holotype.data.slices import PLAN, part_file, read_slice
 from holotype.errors import InputError
 from holotype.machine.engine import run_slices
-from holotype.machine.sealed import read_sealed
 from holotype.runs.slice_folder import SliceFolder, Wanted, prepare
+from holotype.utils.serialization import read_json
 
 FACTS = {"format": 3, "network": "tiny"}
 TOLD = {"format": "the version of their format", "network": "the network"}
@@ -40,7 +40,7 @@ def test_a_new_folder_and_the_same_again(tmp_path: Path) -> None:
     assert fill(folder) == {}
     again = prepare(tmp_path / "f", wanted(each=7))  # the folder knows the size of its slices
     assert again == folder
-    manifest = read_sealed(tmp_path / "f" / "manifest.json")
+    manifest = read_json(tmp_path / "f" / "manifest.json")
     assert (manifest["n"], manifest["images_per_shard"], manifest["network"]) == (10, 3, "tiny")
 
 
@@ -101,7 +101,7 @@ def test_failed_slices_are_listed_until_they_are_done(tmp_path: Path) -> None:
     folder = prepare(tmp_path, wanted())
     failed = fill(folder, fails=(1, 3))
     assert failed == {1: "ValueError: not this one", 3: "ValueError: not this one"}
-    assert read_sealed(tmp_path / "failed.json")["slices"] == {str(n): text for n, text in failed.items()}
+    assert read_json(tmp_path / "failed.json")["slices"] == {str(n): text for n, text in failed.items()}
     said = folder.sentence(failed)
     assert said.startswith("2 of the 4 slices could not be done, as slice 1 (ValueError: not this one);")
     assert "the same command tries them again" in said

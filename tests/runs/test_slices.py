@@ -18,10 +18,11 @@ import holotype.runs.slices as module
 from holotype.data.slices import PLAN, write_plan
 from holotype.data.sources import load_table, stream_paths
 from holotype.errors import InputError
-from holotype.machine.device import Compute
-from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
+from holotype.models.backbone import Backbone, load_backbone
+from holotype.models.config import BackboneConfig
 from holotype.runs.embed import embed_table
 from holotype.runs.slices import BEYOND, EmbedSlice
+from holotype.utils.device import Device
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ def test_features_are_those_of_embed_table_in_16_bits(job, images, network, tmp_
     assert [tally.n for tally in tallies] == [3, 3, 1]
     assert [tally.broken for tally in tallies] == [1, 0, 0]
     assert "2.png" in tallies[0].example
-    whole = embed_table(load_table(images), network, Compute.on("cpu"), tmp_path / "whole")
+    whole = embed_table(load_table(images), network, Device.on("cpu"), tmp_path / "whole")
     tables = [pq.read_table(part) for part in parts(job)]
     assert [part.name for part in parts(job)] == [f"part-00000{i}.parquet" for i in range(3)]
     assert tables[0].column_names == ["path", "stamp", "feature", "problem", "note"]
@@ -204,9 +205,9 @@ def test_shares_of_one_folder(embed, tmp_path) -> None:
     before = [path.read_bytes() for path in sorted((tmp_path / "o").glob("part-*"))]
     assert "7 images" in embed().out
     assert [path.read_bytes() for path in sorted((tmp_path / "o").glob("part-*"))] == before
-    from holotype.machine.locks import hold
+    from holotype.utils.locks import lock_folder
 
-    with hold(tmp_path / "o"):  # a share is not refused where another command works
+    with lock_folder(tmp_path / "o"):  # a share is not refused where another command works
         assert embed("--only", "1/3").code == 0
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from holotype.cli.status import lasting
 from holotype.errors import InputError, Stopped
-from holotype.machine.heartbeat import HEARTBEAT, beating, tell
-from holotype.machine.locks import hold
-from holotype.machine.sealed import sealed
 from holotype.runs.status import read_status, status_of
+from holotype.utils.heartbeat import HEARTBEAT_SCHEMA, running_heartbeat, update_heartbeat
+from holotype.utils.locks import lock_folder
+from holotype.utils.serialization import dump_json
 
 NOBODY = 2**22 + 1
 """No process has this number."""
@@ -22,12 +22,12 @@ NOBODY = 2**22 + 1
 
 def begin(folder: Path, **identity: object) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "identity.json").write_text(sealed({"format": 1, "method": {}, **identity}))
+    (folder / "identity.json").write_text(dump_json({"format": 1, "method": {}, **identity}))
     return folder
 
 
 def finish(folder: Path, **scores: float | None) -> Path:
-    (folder / "scores.json").write_text(sealed({"format": 2, "scores": {"all": None, **scores}}))
+    (folder / "scores.json").write_text(dump_json({"format": 2, "scores": {"all": None, **scores}}))
     return folder
 
 
@@ -35,15 +35,15 @@ def leave_beat(folder: Path, **facts: object) -> None:
     """What a process left that was killed."""
     told = {"pid": NOBODY, "host": socket.gethostname(), "born": "1", "command": "holotype train"}
     times = dict.fromkeys(("started", "time"), "2024-05-06T07:08:09+00:00")
-    HEARTBEAT.write(folder / "heartbeat.json", {**told, **times, **facts})
+    HEARTBEAT_SCHEMA.write(folder / "heartbeat.json", {**told, **times, **facts})
 
 
 def test_a_run_tells_where_it_is_while_it_runs(tmp_path):
     run = begin(tmp_path / "run")
-    with hold(run), beating(run):
+    with lock_folder(run), running_heartbeat(run):
         assert (status_of(run).state, status_of(run).phase) == ("running", "starting")
         assert status_of(run).pid == os.getpid()
-        tell(
+        update_heartbeat(
             run,
             phase="training",
             stage="train",
@@ -76,10 +76,12 @@ def test_one_that_is_begun_again_runs_before_its_first_word(tmp_path, ended):
     """Reading images and weights takes a while; what the process before it left says nothing of it."""
     run = begin(tmp_path)
     leave_beat(run, phase="training", ended=ended)
-    with hold(run), beating(run):
+    with lock_folder(run), running_heartbeat(run):
         found = status_of(run)
         assert (found.state, found.phase, found.pid) == ("running", "starting", os.getpid())
-        tell(run, ended="failed", words="No space left.")  # one of several runs, while the others go on
+        update_heartbeat(
+            run, ended="failed", words="No space left."
+        )  # one of several runs, while the others go on
         assert (status_of(run).state, status_of(run).words) == ("failed", "No space left.")
 
 
@@ -92,8 +94,8 @@ def test_one_that_died_before_its_first_word_is_dead_too(tmp_path):
 
 def test_a_stop_and_a_failure_say_their_words(tmp_path):
     def ends(error: Exception) -> None:
-        with beating(tmp_path):
-            tell(tmp_path, phase="training")
+        with running_heartbeat(tmp_path):
+            update_heartbeat(tmp_path, phase="training")
             raise error
 
     begin(tmp_path)
@@ -124,7 +126,7 @@ def test_files_that_go_while_somebody_looks_are_not_there(tmp_path, monkeypatch)
 
 def test_a_discovery_goes_through_rounds(tmp_path):
     run = begin(tmp_path, backbone={})
-    (run / "identity.json").write_text(sealed({"format": 3, "backbone": {}}))
+    (run / "identity.json").write_text(dump_json({"format": 3, "backbone": {}}))
     assert (status_of(run).kind, status_of(run).state, status_of(run).round) == ("discovery", "begun", 0)
     finish(begin(run / "rounds" / "1"))
     finish(run)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holotype.models.backbone import CAVEAT, MADE
+from holotype.models.origins import CAVEAT, MADE
 from holotype.runs.record import Record, Scores
 from holotype.runs.records import Records
 from holotype.runs.settings import resolve

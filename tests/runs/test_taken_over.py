@@ -13,12 +13,14 @@ from holotype.data.digests import digests
 from holotype.data.stamps import stamps
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.device import Compute
-from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
+from holotype.models.backbone import Backbone, load_backbone
+from holotype.models.config import BackboneConfig
 from holotype.runs.by_content import embed_by_content
-from holotype.runs.embed import Embeddings, embed_table
+from holotype.runs.embed import embed_table
 from holotype.runs.embedded import Parts
+from holotype.runs.shard_file import Embeddings
 from holotype.runs.taken_over import take_over
+from holotype.utils.device import Device
 from tests.conftest import draw_squares
 
 
@@ -36,7 +38,7 @@ def table(tmp_path: Path) -> Table:
 
 @pytest.fixture
 def parts(table: Table, network: Backbone, tmp_path: Path) -> Parts:
-    embed_table(table, network, Compute.on("cpu", "fp32"), tmp_path / "e", images_per_shard=7)
+    embed_table(table, network, Device.on("cpu", "fp32"), tmp_path / "e", images_per_shard=7)
     return Parts(tmp_path / "e")
 
 
@@ -46,7 +48,7 @@ def content(table: Table) -> list[str]:
 
 
 def embedded(table: Table, network: Backbone, folder: Path) -> Embeddings:
-    return embed_by_content(table, content(table), network, Compute.on("cpu", "fp32"), folder)
+    return embed_by_content(table, content(table), network, Device.on("cpu", "fp32"), folder)
 
 
 def test_nothing_is_computed_again(

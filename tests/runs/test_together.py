@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from holotype.errors import InputError, Stopped
+from holotype.models.backbone import load_backbone
 from holotype.models.cache import CacheViews
 from holotype.runs.experiment import Experiment
-from holotype.runs.prepared import Shelf, load_backbone
+from holotype.runs.prepared import Shelf
 from holotype.runs.record import Record
 from holotype.runs.run import VIEWS, run_experiment
 from holotype.runs.settings import default_experiment

@@ -17,11 +17,10 @@ from safetensors.torch import load_file, save_file
 
 from holotype.data.store import ImageStore
 from holotype.errors import InputError
-from holotype.machine.plain import from_plain
-from holotype.machine.sealed import read_sealed, sealed
 from holotype.methods import METHODS
 from holotype.runs.sheet import FILE, WEIGHTS
 from holotype.runs.trained import load_trained
+from holotype.utils.serialization import dump_json, from_dict, read_json
 from small_run import RUN_ID, frozen_features, seen, train_small
 
 
@@ -159,9 +158,9 @@ def test_a_model_without_a_second_opinion_places_alone(with_opinion, tmp_path) -
         name: one for name, one in load_file(tmp_path / WEIGHTS).items() if not name.startswith("opinion.")
     }
     save_file(stored, tmp_path / WEIGHTS)
-    sheet = read_sealed(tmp_path / FILE)
+    sheet = read_json(tmp_path / FILE)
     digest = hashlib.sha256((tmp_path / WEIGHTS).read_bytes()).hexdigest()
-    (tmp_path / FILE).write_text(sealed(sheet | {"weights": digest}))
+    (tmp_path / FILE).write_text(dump_json(sheet | {"weights": digest}))
     model = load_trained(tmp_path, "cpu")
     read = model.features(list(run.loop.table.path))
     assert model.opinion is read.frozen is None
@@ -175,7 +174,7 @@ def test_settings_within_settings_come_back() -> None:
     config = METHODS["rpc"].Config()
     config.pairing.filter, config.pairing.mu = "none", 5
     stored = json.loads(json.dumps(dataclasses.asdict(config)))
-    assert from_plain(METHODS["rpc"].Config, stored, every=False) == config
+    assert from_dict(METHODS["rpc"].Config, stored, every=False) == config
 
 
 # -- folders that are not what they should be -------------------------------------------------------------
@@ -198,7 +197,7 @@ def test_a_folder_without_a_model_is_one_sentence(tmp_path) -> None:
     ],
 )
 def test_a_model_of_something_else_is_one_sentence(copied, change, says) -> None:
-    sheet = read_sealed(copied / FILE)
+    sheet = read_json(copied / FILE)
     (copied / FILE).write_text(json.dumps({**sheet, **change}))
     with pytest.raises(InputError, match=says):
         load_trained(copied, "cpu")
@@ -217,7 +216,7 @@ def test_damaged_files_are_one_sentence(copied) -> None:
 
 
 def test_a_backbone_that_is_gone_is_one_sentence(copied) -> None:
-    sheet = read_sealed(copied / FILE)
+    sheet = read_json(copied / FILE)
     sheet["backbone"]["name"] = str(copied / "gone.safetensors")
     (copied / FILE).write_text(json.dumps(sheet))
     with pytest.raises(InputError, match="There is no backbone file"):
@@ -227,7 +226,7 @@ def test_a_backbone_that_is_gone_is_one_sentence(copied) -> None:
 def test_a_backbone_that_was_carried_along_lies_beside_the_model(trained, copied, tiny_backbone_file) -> None:
     """On another machine its path is another one; its content is compared as ever."""
     there = trained[0].parent / "elsewhere" / "tiny.safetensors"
-    sheet = read_sealed(copied / FILE)
+    sheet = read_json(copied / FILE)
     sheet["backbone"]["name"] = str(there)
     (copied / FILE).write_text(json.dumps(sheet))
     with pytest.raises(InputError, match=f"a copy of it into {copied}"):

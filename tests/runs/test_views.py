@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.machine.device import Compute
 from holotype.methods import METHODS, Task, Views, find_method
 from holotype.models.cache import CacheViews
 from holotype.runs import views as module
@@ -14,6 +13,7 @@ from holotype.runs.parts import check_fits
 from holotype.runs.prepared import Prepared
 from holotype.runs.settings import default_experiment
 from holotype.runs.views import drawn, holds, tell_partial, views_needed, wanted_views, without_unusable_cache
+from holotype.utils.device import Device
 from tests.training.stubs import STUBS
 
 from .test_prepared import tiny as tiny  # the fixture: an experiment on coloured squares
@@ -116,7 +116,7 @@ def test_a_method_that_reads_its_weights_while_it_is_built_has_stages_too(tiny, 
     monkeypatch.setattr("holotype.runs.views._methods", {})
     experiment = tiny("simgcd", cache_views="4+2")
     assert wanted_views(experiment) == CacheViews(4, 2)
-    prepared = Prepared(experiment, Compute.on("cpu"))
+    prepared = Prepared(experiment, Device.on("cpu"))
     assert check_fits(experiment, prepared.data, prepared.backbone) == []
 
 

@@ -18,11 +18,11 @@ from holotype.categories.edits import Edit, append_edits, log_locked
 from holotype.cli.words import harmless, say_json
 from holotype.data.pictures import as_paths
 from holotype.errors import InputError
-from holotype.machine.files import refuse_links, write_text
 from holotype.models import networks
 from holotype.placing.zipped import write_zip
 from holotype.report import build_report
 from holotype.training.journal import Metrics
+from holotype.utils.atomic import refuse_links, write_text
 from report.made import make_discovery
 
 CLI = Path(__file__).resolve().parents[2] / "src" / "holotype" / "cli"

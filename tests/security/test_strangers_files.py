@@ -18,7 +18,8 @@ import pytest
 from holotype.categories.edits import Edit, append_edits, read_log, to_csv
 from holotype.data.containers import ContainerProblem, read_array
 from holotype.data.decode import ImageProblem, read_image
-from holotype.data.sources import from_folder, load_table
+from holotype.data.readers.folder import from_folder
+from holotype.data.sources import load_table
 from holotype.data.walk import walk
 from holotype.errors import InputError
 from holotype.runs.folder import RunFolder, read_per_class

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from holotype.machine.files import write_text
+from holotype.utils.atomic import write_text
 from tests.torture.campaigns import CAMPAIGNS
 from tests.torture.shares import gather, share
 from tests.torture.tally import Tally

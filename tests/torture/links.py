@@ -108,7 +108,7 @@ def _inside(world: World, case: Case) -> list[str]:
     shutil.copytree(world.trial / "run", there)
 
     def check() -> list[str]:
-        from holotype.data.sources import from_folder
+        from holotype.data.readers.folder import from_folder
         from holotype.placing.folders import write_folders
 
         write_folders(there, images / "sorted")

@@ -81,16 +81,17 @@ def _embeddings(world: World, run: Path) -> None:
     from holotype.data.digests import digests
     from holotype.data.sources import load_table
     from holotype.data.stamps import stamps
-    from holotype.machine.device import Compute
-    from holotype.models.backbone import BackboneConfig, load_backbone
+    from holotype.models.backbone import load_backbone
+    from holotype.models.config import BackboneConfig
     from holotype.runs.by_content import embed_by_content
+    from holotype.utils.device import Device
 
     table = load_table(world.listed)
     paths = [str(path) for path in table.path]
     stamp = stamps(paths)
     found = digests(paths, stamp, [None] * len(paths))
     backbone = load_backbone(BackboneConfig(str(world.backbone)))
-    embed_by_content(table, found, backbone, Compute.on("cpu"), run / "embeddings")
+    embed_by_content(table, found, backbone, Device.on("cpu"), run / "embeddings")
 
 
 def _report(run: Path) -> None:

@@ -92,7 +92,8 @@ def _cells(dice: random.Random, content: bytes) -> bytes:
 
 
 def _read_table(path: Path, images: Path) -> list[str]:
-    from holotype.data.sources import from_csv, load_table
+    from holotype.data.readers.listed import from_csv
+    from holotype.data.sources import load_table
     from holotype.errors import InputError
 
     for work in (

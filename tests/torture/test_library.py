@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from holotype.machine.files import write_text
+from holotype.utils.atomic import write_text
 from tests.torture import shares, tally
 from tests.torture.__main__ import Keeper
 from tests.torture.batches import survive

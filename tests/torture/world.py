@@ -227,9 +227,9 @@ def draw(folder: Path) -> None:
 
 def _make_backbone(path: Path) -> None:
     """A vision transformer with few random weights."""
-    from holotype.machine import torchvision_cure
+    from holotype.utils import torchvision_compat
 
-    torchvision_cure.cure()
+    torchvision_compat.patch_torchvision()
     import timm
     import torch
     from safetensors.torch import save_file
@@ -253,9 +253,9 @@ def _import(names: Iterable[str]) -> None:
     import contextlib
     import importlib
 
-    from holotype.machine import torchvision_cure
+    from holotype.utils import torchvision_compat
 
-    torchvision_cure.cure()
+    torchvision_compat.patch_torchvision()
     for name in names:
         if name != "__main__" and not name.startswith("tests.torture"):
             with contextlib.suppress(Exception):

@@ -12,14 +12,14 @@ from PIL import Image
 
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
-from holotype.machine.device import Compute
-from holotype.machine.memory import MemoryConfig
 from holotype.methods import Task, Views, find_method
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews
 from holotype.training.caching import open_cache
 from holotype.training.config import TrainConfig
 from holotype.training.loop import Loop
+from holotype.utils.device import Device
+from holotype.utils.memory import MemoryConfig
 
 N_CLASSES, PER_CLASS, N_KNOWN = 4, 12, 2
 SMALL = {
@@ -57,9 +57,9 @@ def draw_squares(folder: Path) -> Table:
 
 def whole_network() -> torch.nn.Module:
     """A random ViT of 2 blocks, 32 pixels, 32 features."""
-    from holotype.machine import torchvision_cure as _torchvision
+    from holotype.utils import torchvision_compat as _torchvision
 
-    _torchvision.cure()
+    _torchvision.patch_torchvision()
     import timm
 
     with torch.random.fork_rng(devices=[]):
@@ -84,7 +84,7 @@ class World:
 
     def cache(self, folder: Path, views: str = "4+2", compute=None, shards=0):
         """A token cache of every image, for the tiny backbone."""
-        compute = compute or Compute.on("cpu", "fp32")
+        compute = compute or Device.on("cpu", "fp32")
         rows, memory = torch.arange(len(self.table)), MemoryConfig(cache_dir=str(folder))
         needs = Views(weak=2, strong=1)
         parts = (CacheViews.parse(views), needs, self.store, tiny_backbone(), compute, rows, memory)
@@ -113,7 +113,7 @@ class World:
             tiny_backbone(),
             self.store,
             table,
-            compute or Compute.on("cpu", "fp32"),
+            compute or Device.on("cpu", "fp32"),
             seed=seed,
             folder=out,
             cache=cache,

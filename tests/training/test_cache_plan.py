@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.machine.memory import Budget
 from holotype.methods import Views
 from holotype.models.cache import CacheViews, Shape
 from holotype.training.cache_plan import fit_to_needs, plan_cache, shrinking
+from holotype.utils.memory import Budget
 
 SHAPE = Shape(images=100, width=100)  # 20 kB per view of all images
 NEEDS = Views(weak=2, strong=1)

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.machine.device import Compute
-from holotype.machine.memory import Budget, MemoryConfig
 from holotype.methods import Views
 from holotype.models.cache import CacheViews, file_bytes
 from holotype.training import caching
 from holotype.training.cache_content import draw_strong, draw_view
 from holotype.training.caching import open_cache
+from holotype.utils.device import Device
+from holotype.utils.memory import Budget, MemoryConfig
 
 from .conftest import tiny_backbone
 
@@ -25,8 +25,8 @@ VIEWS, NEEDS = CacheViews(4, 2), Views(weak=2, strong=1)
 USABLE = torch.arange(48)
 
 
-def fp32() -> Compute:
-    return Compute.on("cpu", "fp32")
+def fp32() -> Device:
+    return Device.on("cpu", "fp32")
 
 
 def build(world, folder, *, views=VIEWS, usable=USABLE, backbone=None, needs=NEEDS, store=None, **memory):

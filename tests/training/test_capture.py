@@ -8,16 +8,16 @@ import pytest
 import torch
 
 from holotype.data.placement import place
-from holotype.machine.device import Compute
-from holotype.machine.memory import MemoryConfig, find_budget
+from holotype.errors import Stopped
 from holotype.methods import METHODS, Task, Views
 from holotype.methods.simgcd import SimGCD
 from holotype.models.cache import CacheViews
 from holotype.training import step
 from holotype.training.caching import open_cache
 from holotype.training.capture import Captured
-from holotype.training.progress import Stopped
 from holotype.training.turns import train_in_turns
+from holotype.utils.device import Device
+from holotype.utils.memory import MemoryConfig, find_budget
 
 from .conftest import assert_equal_weights, fit_and_watch, make_method, tiny_backbone, weights
 from .stubs import STUBS
@@ -52,7 +52,7 @@ def on_gpu(world, tmp_path_factory):
 
 
 def loop_on(on_gpu, method, precision="fp32", cached=False, **settings):
-    compute = Compute.on("cuda", precision)
+    compute = Device.on("cuda", precision)
     cache = None
     if cached:
         rows = torch.arange(len(on_gpu.table))
@@ -146,7 +146,7 @@ def test_images_and_tokens_below_the_device_give_the_same_run(world, on_gpu, tmp
         expected = loop_on(on_gpu, "rpc", cached=cached)
         expected.fit()
         if cached:
-            compute = Compute.on("cuda", "fp32")
+            compute = Device.on("cuda", "fp32")
             memory = {
                 "host": MemoryConfig(device_gb=1e-6),
                 "disk": MemoryConfig(1e-6, 1e-6, None, str(tmp_path)),

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from holotype.training.progress import Stopped
+from holotype.errors import Stopped
 
 from .conftest import assert_equal_weights, weights
 from .test_loop import interrupt_after

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from holotype.errors import Stopped
 from holotype.methods import METHODS
 from holotype.training import duration
 from holotype.training.duration import in_words, seconds_an_image
-from holotype.training.progress import Stopped
 
 from .conftest import assert_equal_weights, weights
 from .test_every_method import steps_of

@@ -8,11 +8,11 @@ from torch import nn
 
 from holotype.data.views import normalise
 from holotype.errors import InputError
-from holotype.machine.device import Compute
 from holotype.methods import Method, Prediction, Stage, Task
 from holotype.models.teacher import Teacher
 from holotype.training import encode
 from holotype.training.encode import Encoder, place
+from holotype.utils.device import Device
 
 from .conftest import tiny_backbone, whole_network
 from .stubs import Empty, OwnEncoder, TokensThenImages
@@ -20,8 +20,8 @@ from .stubs import Empty, OwnEncoder, TokensThenImages
 TASK = Task(n_known=2, k=4, dim=32, n_images=8, n_labelled=2)
 
 
-def fp32() -> Compute:
-    return Compute.on("cpu", "fp32")
+def fp32() -> Device:
+    return Device.on("cpu", "fp32")
 
 
 def pictures(n: int) -> torch.Tensor:

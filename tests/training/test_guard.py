@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.machine.plain import NotPlain
 from holotype.training.guard import SETTLED, Course, Guard, LeftCourse, Restart, all_finite
 from holotype.training.journal import Position, State
+from holotype.utils.serialization import SchemaError
 
 # -- the rule -------------------------------------------------------------------------------------------
 
@@ -166,11 +166,11 @@ def test_the_copy_is_not_moved_by_training_and_survives_a_file():
     ],
 )
 def test_a_state_whose_guard_says_something_else_is_told(guard):
-    with pytest.raises(NotPlain):
+    with pytest.raises(SchemaError):
         Guard().unpack(State(Position(), 1.0, {}, guard))
 
 
 @pytest.mark.parametrize("position", [Position(2), Position(-1), Position(0, -1), Position(0, 0, 0, -3)])
 def test_a_state_of_a_step_that_there_is_not_is_told(position):
-    with pytest.raises(NotPlain, match="there is no step"):
+    with pytest.raises(SchemaError, match="there is no step"):
         Guard().unpack(State(position, 1.0, {}), stages=2)

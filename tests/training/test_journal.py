@@ -94,7 +94,7 @@ def test_of_several_processes_the_first_writes_and_all_read(tmp_path, monkeypatc
 def test_the_heartbeat_is_told_at_most_once_a_second(tmp_path, monkeypatch):
     now, told = [100.0], []
     monkeypatch.setattr(journal_module.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(journal_module, "tell", lambda folder, **facts: told.append(facts))
+    monkeypatch.setattr(journal_module, "update_heartbeat", lambda folder, **facts: told.append(facts))
     journal = Journal(tmp_path)
     for step in range(1, 101):  # ten a second
         now[0] += 0.1

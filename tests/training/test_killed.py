@@ -22,7 +22,7 @@ from pathlib import Path
 from tests.narrow import narrow
 from tests.training.conftest import World, draw_squares
 from holotype.data.store import ImageStore
-from holotype.machine import torchvision_cure
+from holotype.utils import torchvision_cure
 import timm, torch._dynamo
 narrow()
 table = draw_squares(Path({images!r}))

@@ -10,13 +10,12 @@ import torch
 from torch import nn
 
 from holotype.data.views import centre_crops, normalise
-from holotype.errors import InputError
-from holotype.machine.device import Compute
+from holotype.errors import InputError, Stopped
 from holotype.methods import Images, Moment, Rate, Stage, Task
 from holotype.methods.schedule import cosine_lr
 from holotype.training.config import TrainConfig
 from holotype.training.loop import Loop
-from holotype.training.progress import Stopped
+from holotype.utils.device import Device
 
 from .conftest import assert_equal_weights, tiny_backbone, weights
 from .stubs import DrawsItsRows, FollowsATeacher, OwnEncoder, TellsTheTime, TokensThenImages
@@ -240,7 +239,7 @@ def test_an_encoders_first_weights_depend_on_the_seed_alone(world):
         torch.manual_seed(seed)
         method = TokensThenImages(None, Task(2, 4, 32, 48, 12))
         torch.rand(given.get("drawn", 0))
-        config, compute = TrainConfig(batch_size=16), Compute.on("cpu", "fp32")
+        config, compute = TrainConfig(batch_size=16), Device.on("cpu", "fp32")
         state = torch.get_rng_state()
         loop = Loop(config, method, tiny_backbone(), world.store, world.table, compute, seed=seed)
         assert torch.equal(state, torch.get_rng_state())

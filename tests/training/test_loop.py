@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.errors import InputError
+from holotype.errors import InputError, Stopped
 from holotype.methods import METHODS
 from holotype.methods.simgcd import SimGCD
-from holotype.training.progress import Stopped, StopRequest
+from holotype.training.progress import StopRequest
 from holotype.training.state import read_facts
 
 from .conftest import assert_equal_weights, weights

@@ -13,13 +13,7 @@ from holotype.errors import InputError
 from holotype.methods import Moment, Rate
 from holotype.methods.schedule import cosine_lr
 from holotype.models.heads import CosineClassifier, Projector
-from holotype.training.optimiser import (
-    build_sgd,
-    momentum_tensors,
-    rate_told,
-    restore_momentum,
-    set_rates,
-)
+from holotype.training.optimiser import build_sgd, momentum_tensors, rate_told, restore_momentum, set_rates
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity" / "param_groups.npz", allow_pickle=False)
 
@@ -44,9 +38,9 @@ def step(learnable: dict[str, nn.Parameter], optimiser: torch.optim.Optimizer, n
 
 def test_groups_are_those_of_the_reference_code():
     """Names of the released code's groups: a ViT of 12 blocks with the last one trained, and SimGCD's head."""
-    from holotype.machine import torchvision_cure as _torchvision
+    from holotype.utils import torchvision_compat as _torchvision
 
-    _torchvision.cure()
+    _torchvision.patch_torchvision()
     import timm
 
     sizes = {"img_size": 32, "embed_dim": 8, "depth": 12, "num_heads": 2, "num_classes": 0}

@@ -9,7 +9,7 @@ import torch
 import torch.multiprocessing as mp
 from safetensors.torch import load_file
 
-from holotype.machine.processes import gather_rows, local_rows, sum_gradients, world_size
+from holotype.utils.distributed import all_gather_rows, local_rows, sum_gradients, world_size
 
 from .two_processes import CASES, ROOMS, caches, restarts, tells, train_all, worker
 
@@ -17,12 +17,12 @@ from .two_processes import CASES, ROOMS, caches, restarts, tells, train_all, wor
 def test_one_process_gathers_nothing():
     x = torch.randn(4, 3)
     assert world_size() == 1
-    assert gather_rows(x) is x
+    assert all_gather_rows(x) is x
     assert torch.equal(local_rows(x), x)
     sum_gradients([torch.nn.Parameter(x)], [])
 
 
-LATER = ("holotype.machine.torchvision_cure", "timm", "torch._dynamo", "scipy.optimize")
+LATER = ("holotype.utils.torchvision_compat", "timm", "torch._dynamo", "scipy.optimize")
 """What training imports on its way."""
 
 

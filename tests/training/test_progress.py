@@ -11,9 +11,9 @@ import threading
 import pytest
 
 from holotype.errors import Stopped, signal_of
-from holotype.machine.terminal import habits
 from holotype.training import progress
 from holotype.training.progress import StopRequest, TrainingBar, score_line
+from holotype.utils.console import console_options
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_on_a_terminal_the_bar_moves(monkeypatch, no_color):
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    with habits(no_color=no_color), TrainingBar(True, "represent", 7) as bar:
+    with console_options(no_color=no_color), TrainingBar(True, "represent", 7) as bar:
         bar.advance_to(2)
         bar.step({"cls": Term()})
         bar.say("epoch 1: all 0.500")
@@ -217,7 +217,7 @@ def test_in_a_pipe_it_is_plain_lines_of_which_the_last_is_always_there(capsys):
         bar.step({"cls": Term()})
         assert capsys.readouterr().err == ""  # too soon
     assert capsys.readouterr().err.startswith("train: 1/7 steps, 14 %, ")
-    with habits(quiet=True), TrainingBar(True, "train", 7) as bar:
+    with console_options(quiet=True), TrainingBar(True, "train", 7) as bar:
         bar.step({"cls": Term()})
         bar.say("epoch 1")
     assert capsys.readouterr() == ("", "")

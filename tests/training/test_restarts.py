@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.machine.files import write_text
 from holotype.training.guard import Restart, all_finite
 from holotype.training.state import read_facts
 from holotype.training.turns import train_in_turns
+from holotype.utils.atomic import write_text
 
 from .conftest import assert_equal_weights, weights
 from .explodes import Explodes
@@ -162,7 +162,7 @@ def test_a_state_written_after_the_restart_never_takes_the_place_of_one_before(w
         after_step()
         if loop.guard.restarts and loop.position.counter + 1 == before["counter"]:
             loop.config.save_seconds = -1.0
-            monkeypatch.setattr("holotype.machine.sealed.write_text", dies)
+            monkeypatch.setattr("holotype.utils.serialization.write_text", dies)
 
     loop.method.after_step = due
     with pytest.raises(Killed):

@@ -10,10 +10,10 @@ import torch
 
 from holotype.data.sampling import SAMPLERS, keyed_generator
 from holotype.errors import InputError
-from holotype.machine.memory import Budget
 from holotype.training import shards as module
 from holotype.training.rows import index_rows
 from holotype.training.shards import Shards
+from holotype.utils.memory import Budget
 
 USABLE = torch.tensor([0, 2, 3, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15, 16, 18, 19, 20])  # 17 of 21
 

@@ -12,8 +12,6 @@ import torch
 from holotype.data.sampling import keyed_generator
 from holotype.data.strong import apply_recipe, draw_recipe
 from holotype.data.views import draw_crops
-from holotype.machine.device import Compute
-from holotype.machine.memory import MemoryConfig
 from holotype.methods import Views
 from holotype.models.cache import CacheViews
 from holotype.training import sources
@@ -21,6 +19,8 @@ from holotype.training.cache_content import draw_strong, draw_view
 from holotype.training.caching import open_cache
 from holotype.training.encode import Encoder
 from holotype.training.sources import CachedViews, FreshViews, distinct, evaluation_features, table_features
+from holotype.utils.device import Device
+from holotype.utils.memory import MemoryConfig
 
 from .conftest import tiny_backbone
 
@@ -30,12 +30,12 @@ KEY = (3, 0, 7, 2)
 
 @pytest.fixture
 def fresh(world):
-    return FreshViews(world.store, Encoder(tiny_backbone(), Compute.on("cpu", "fp32")))
+    return FreshViews(world.store, Encoder(tiny_backbone(), Device.on("cpu", "fp32")))
 
 
 @pytest.fixture
 def cached(world, tmp_path):
-    compute = Compute.on("cpu", "fp32")
+    compute = Device.on("cpu", "fp32")
     backbone, rows = tiny_backbone(), torch.arange(1, 48)  # image 0 cannot be read
     memory = MemoryConfig(cache_dir=str(tmp_path))
     cache = open_cache(CacheViews(4, 3), Views(2, 1), world.store, backbone, compute, rows, memory)
@@ -196,11 +196,11 @@ def test_rows_of_several_processes_make_the_same_batch(kind, request, monkeypatc
         parts.append(features(source, views, rows=rows))
         monkeypatch.setattr(sources, "rank", lambda rank=rank: rank)
         monkeypatch.setattr(sources, "world_size", lambda: 2)
-        monkeypatch.setattr(sources, "gather_rows", keep)
+        monkeypatch.setattr(sources, "all_gather_rows", keep)
         evaluation_features(source, rows[0, :5])
     torch.testing.assert_close(torch.stack(parts, dim=3).flatten(2, 3), whole)
     assert len(own[0]) == len(own[1]) == 3  # the second has one row less, and encodes another twice
-    monkeypatch.setattr(sources, "gather_rows", lambda x: torch.stack(own, dim=1).flatten(0, 1))
+    monkeypatch.setattr(sources, "all_gather_rows", lambda x: torch.stack(own, dim=1).flatten(0, 1))
     torch.testing.assert_close(evaluation_features(source, rows[0, :5]), centres)
 
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from holotype.errors import Stopped
 from holotype.methods import METHODS
 from holotype.methods.simgcd import SimGCD
 from holotype.training import step as module
 from holotype.training.capture import WARM_UP, undone
-from holotype.training.progress import Stopped
 from holotype.training.step import Step
 
 from .conftest import assert_equal_weights, fit_and_watch

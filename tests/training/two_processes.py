@@ -15,18 +15,18 @@ from safetensors.torch import save_file
 
 from holotype.data.store import ImageStore
 from holotype.errors import InputError
-from holotype.machine.device import Compute
-from holotype.machine.memory import Budget
-from holotype.machine.processes import (
-    found_by_first,
-    processes_here,
-    told_by_all,
-    told_by_first,
-    world_size,
-)
 from holotype.methods import METHODS
 from holotype.training import caching
 from holotype.training.journal import Journal, Position, State
+from holotype.utils.device import Device
+from holotype.utils.distributed import (
+    all_gather_object,
+    broadcast_object,
+    local_world_size,
+    run_on_rank0,
+    world_size,
+)
+from holotype.utils.memory import Budget
 from tests.narrow import narrow
 
 from .conftest import World, draw_squares
@@ -46,7 +46,7 @@ CASES: dict = {
 
 def train_all(world: World, out: Path, rank: int) -> None:
     for name, (method, settings) in CASES.items():
-        compute = Compute.on("cpu", "fp64")
+        compute = Device.on("cpu", "fp64")
         shards = 4 if name == "cached in shards" else 0
         cached = name.startswith("cached")
         cache = world.cache(out / "cache", compute=compute, shards=shards) if cached else None
@@ -115,17 +115,25 @@ def tells(rank: int, out: str) -> None:
         raise InputError("the first one's" if rank == 0 else "not asked")
 
     try:
-        found_by_first(fail)
+        run_on_rank0(fail)
         fault = ""
     except InputError as error:
         fault = str(error)
-    first = found_by_first(lambda: rank)
-    assert told_by_first(rank) == 0
+    first = run_on_rank0(lambda: rank)
+    assert broadcast_object(rank) == 0
     journal = Journal(Path(out) / f"run-{rank}")  # on a disk each
     journal.save(State(Position(0, 1, 2, 5, True), 2.5, {"a": torch.ones(3)}))  # the first alone does
     state = journal.resume()
     step = None if state is None else [state.position.counter, state.tensors["a"].tolist()]
-    note(out, rank, first=first, all=told_by_all(10 * rank), fault=fault, here=processes_here(), resumed=step)
+    note(
+        out,
+        rank,
+        first=first,
+        all=all_gather_object(10 * rank),
+        fault=fault,
+        here=local_world_size(),
+        resumed=step,
+    )
 
 
 ROOMS = {

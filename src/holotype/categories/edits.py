@@ -19,8 +19,8 @@ from pathlib import Path
 
 from holotype.data.columns import bare, csv_text, guarded
 from holotype.errors import InputError
-from holotype.machine.files import write_text
-from holotype.machine.locks import waiting_for
+from holotype.utils.atomic import write_text
+from holotype.utils.locks import wait_for_lock
 
 LOG = "edits.csv"
 """The log in a run folder. Lines are added and never changed."""
@@ -152,7 +152,7 @@ def log_locked(folder: Path) -> Iterator[None]:
         raise InputError(
             f"The log of edits in {folder} cannot be written; name a run folder that can be written to."
         )
-    with waiting_for(folder / LOG, "the log of edits"):
+    with wait_for_lock(folder / LOG, "the log of edits"):
         yield
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from holotype.machine.plain import as_plain, from_plain
+from holotype.utils.serialization import from_dict, to_dict
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,9 @@ class Facts:
         return found if isinstance(found, Mapping) else {}
 
     def as_dict(self) -> dict[str, Any]:
-        return as_plain(self)
+        return to_dict(self)
 
     @classmethod
     def from_dict(cls, content: Any) -> Facts:
         """Raises NotPlain, which says what is missing or of another type."""
-        return from_plain(cls, content)
+        return from_dict(cls, content)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from holotype.machine.files import write_bytes
+from holotype.utils.atomic import write_bytes
 
 FEATURES = "features.npy"
 """(N, D) float16 of every image after training; NaN for those that cannot be read."""

@@ -16,11 +16,17 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 from holotype.categories.facts import Facts
 from holotype.data.columns import FORMULA
 from holotype.errors import InputError
-from holotype.machine.files import write_beside, write_text
-from holotype.machine.meant import meant_path
-from holotype.machine.plain import NotPlain, from_plain
-from holotype.machine.sealed import Broken, read_sealed, sealed
-from holotype.machine.sealed_table import read_table, write_table
+from holotype.utils.atomic import atomic_write, write_text
+from holotype.utils.serialization import (
+    CorruptFile,
+    SchemaError,
+    dump_json,
+    from_dict,
+    read_json,
+    read_parquet_table,
+    write_parquet,
+)
+from holotype.utils.text import suggest_path
 
 if TYPE_CHECKING:  # pandas takes half a second to import
     import pandas as pd
@@ -132,7 +138,7 @@ class Discovery:
         """Write it; a kill at any moment leaves whole files."""
         frame = self.images[[*COLUMNS, *(name for name in OPTIONAL if name in self.images.columns)]]
         # the parquet file, which is read again, comes second: where it is there, the one for people is as new
-        write_beside(folder / "assignments.csv", lambda beside: write_csv(frame, TEXTS, beside))
+        atomic_write(folder / "assignments.csv", lambda beside: write_csv(frame, TEXTS, beside))
         _write_images(folder / ASSIGNMENTS, frame)
         content = {
             "format": FORMAT,
@@ -142,7 +148,7 @@ class Discovery:
             "count": self.count,
             "facts": self.facts.as_dict(),
         }
-        write_text(folder / FILE, sealed(content))
+        write_text(folder / FILE, dump_json(content))
 
     @classmethod
     def load(cls, folder: Path) -> Discovery:
@@ -151,15 +157,15 @@ class Discovery:
         if not path.is_file():
             raise InputError(_why_not(folder))
         try:
-            content = read_sealed(path)
+            content = read_json(path)
             version = content.pop("format")
             if version == FORMAT:
-                told = from_plain(_Told, content)
+                told = from_dict(_Told, content)
                 return cls(
                     told.run_id, told.known, _read_images(folder), told.categories, told.count, told.facts
                 )
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-            plain = isinstance(error, NotPlain | Broken)
+            plain = isinstance(error, SchemaError | CorruptFile)
             reason = str(error) if plain else f"{type(error).__name__}: {error}"
             raise InputError(
                 f"{path} or the assignments beside it cannot be read ({' '.join(reason.split())[:200]}); restore "
@@ -185,23 +191,23 @@ class _Told:
 def _write_images(file: Path, frame: pd.DataFrame) -> None:
     import pyarrow as pa
 
-    write_table(file, pa.Table.from_pandas(frame, preserve_index=False))
+    write_parquet(file, pa.Table.from_pandas(frame, preserve_index=False))
 
 
 def _read_images(folder: Path) -> pd.DataFrame:
     import pandas as pd
 
-    read_table(folder / ASSIGNMENTS)  # raises where something has changed it
+    read_parquet_table(folder / ASSIGNMENTS)  # raises where something has changed it
     images = pd.read_parquet(folder / ASSIGNMENTS)
     absent = [name for name in COLUMNS if name not in images.columns]
     if absent:
-        raise NotPlain(f"assignments.parquet has no column {absent[0]}")
+        raise SchemaError(f"assignments.parquet has no column {absent[0]}")
     return images
 
 
 def _why_not(folder: Path) -> str:
     if not folder.is_dir():
-        return f"There is no folder {folder}{meant_path(folder)}; give the folder of a run."
+        return f"There is no folder {folder}{suggest_path(folder)}; give the folder of a run."
     if (folder / "identity.json").is_file():
         return (
             f"The run in {folder} is not finished (no {FILE}); run its command again, "
@@ -243,7 +249,7 @@ def used_before(folder: Path) -> set[str]:
     for pattern in (f"*/{FILE}", f"*/corrected/{FILE}"):
         for file in (folder / "rounds").glob(pattern):
             try:
-                told = read_sealed(file)["categories"]
+                told = read_json(file)["categories"]
                 words |= {str(category[key]) for category in told for key in ("id", "name")}
             except (OSError, ValueError, KeyError, TypeError):
                 continue

@@ -18,7 +18,7 @@ import numpy as np
 from holotype.categories.features import read_features
 from holotype.categories.found import Discovery, load, write_csv
 from holotype.categories.standing import CONFIRMED, MOVED, REJECTED
-from holotype.machine.files import write_beside
+from holotype.utils.atomic import atomic_write
 
 FILE = "queue.csv"
 LENGTH = 40
@@ -158,5 +158,5 @@ def write_queue(folder: Path | str, discovery: Discovery | None = None) -> Path:
         columns=list(COLUMNS),
     )
     texts = ("path", "category", "category_id", "question")
-    write_beside(folder / FILE, lambda beside: write_csv(frame, texts, beside))
+    atomic_write(folder / FILE, lambda beside: write_csv(frame, texts, beside))
     return folder / FILE

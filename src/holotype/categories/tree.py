@@ -25,8 +25,8 @@ from holotype.categories.found import Discovery, category_name, used_before
 from holotype.categories.relations import CHUNK, finite_rows, unit
 from holotype.categories.standing import CONFIRMED, MOVED
 from holotype.errors import InputError
-from holotype.machine.files import write_text
-from holotype.machine.plain import NotPlain, as_plain, from_plain
+from holotype.utils.atomic import write_text
+from holotype.utils.serialization import SchemaError, from_dict, to_dict
 
 FILE = "tree.json"
 FORMAT = 1
@@ -89,7 +89,7 @@ class Tree:
         return (self.run_id, self.edits) == (found.run_id, found.facts.edits.applied)
 
     def save(self, folder: Path) -> None:
-        content = {"format": FORMAT, **as_plain(self)}
+        content = {"format": FORMAT, **to_dict(self)}
         write_text(folder / FILE, json.dumps(content, ensure_ascii=False) + "\n")
 
 
@@ -101,8 +101,8 @@ def read_tree(folder: Path) -> Tree | None:
     try:
         content: Any = json.loads(file.read_text(encoding="utf-8"))
         if content.pop("format") == FORMAT:
-            return from_plain(Tree, content)
-    except (OSError, ValueError, KeyError, AttributeError, NotPlain):
+            return from_dict(Tree, content)
+    except (OSError, ValueError, KeyError, AttributeError, SchemaError):
         pass
     raise InputError(f"{file} cannot be read; delete it, and holotype report makes it anew.")
 

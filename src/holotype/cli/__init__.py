@@ -15,9 +15,8 @@ from collections.abc import Sequence
 
 from holotype import __version__
 from holotype.errors import InputError, Stopped, signal_of
-from holotype.machine.signals import interrupting, taken
-from holotype.machine.streams import lasting_streams
-from holotype.machine.terminal import habits, plain_characters
+from holotype.utils.console import best_effort_streams, console_options, plain_characters
+from holotype.utils.signals import interrupting, last_signal
 
 DONE, FAULT, BAD_INPUT, NOT_WELL, STOPPED = 0, 1, 2, 3, 128
 """The last one and the number of the signal."""
@@ -75,7 +74,7 @@ def main(words: Sequence[str] | None = None) -> int:
     words = [word for word in words if _dashed(word) not in asked]
     quiet, no_color = "--quiet" in asked, "--no-color" in asked
     plain_characters()
-    with lasting_streams() as out, habits(quiet=quiet, no_color=no_color):
+    with best_effort_streams() as out, console_options(quiet=quiet, no_color=no_color):
         if quiet and "--verbose" in asked:
             return _say("--quiet and --verbose contradict each other; leave out one.", BAD_INPUT)
         code = _run(words, asked)
@@ -113,7 +112,7 @@ def _run(words: list[str], asked: set[str]) -> int:
 
 def _stopped_or_raise() -> int:
     """Within `except`: a signal may have come while a library was at work, which then has failed in its own words."""
-    if stop := taken():
+    if stop := last_signal():
         return _say(AT_ONCE, STOPPED + signal_of(stop))
     raise
 

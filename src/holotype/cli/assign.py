@@ -28,7 +28,7 @@ from holotype.cli.words import (
     several,
     speaks,
 )
-from holotype.machine.locks import hold
+from holotype.utils.locks import lock_folder
 
 if TYPE_CHECKING:
     from holotype.placing.assign import Assigned
@@ -81,7 +81,7 @@ def _assign_slices(given: Any) -> int:
         )
     assigned = Assigned(folder)
     with (
-        contextlib.nullcontext() if given.only else hold(folder)
+        contextlib.nullcontext() if given.only else lock_folder(folder)
     ):  # with --only others may work there as well
         code = _fill(folder, given, assigned)
     if speaks():

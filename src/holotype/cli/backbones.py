@@ -77,14 +77,14 @@ def fetch(name: str | None, folder: str | None, measure: bool) -> int:
         raise InputError(f"{FETCH} needs a name; write holotype backbones {FETCH} NAME --to DIR.")
     if measure:
         raise InputError(f"--measure belongs to the lists; leave it out of {FETCH}.")
-    from holotype.machine.memory import human
     from holotype.models.fetched import fetch_backbone
     from holotype.models.licences import told
+    from holotype.utils.memory import format_bytes
 
     done = fetch_backbone(name, Path(folder or "."))
     tags = done.tags
     say(told(tags["source"], tags["license"]))
-    say(f"{done.file}: {human(done.nbytes)}, {tags['timm']}, {tags['image_size']} pixels.")
+    say(f"{done.file}: {format_bytes(done.nbytes)}, {tags['timm']}, {tags['image_size']} pixels.")
     say(f"Take it along; no network is needed there: holotype discover photos/ --backbone {done.file.name}")
     return 0
 
@@ -110,11 +110,11 @@ def measured(wanted: set[Recommended], device: str) -> tuple[dict[tuple[str, int
     """Speeds on this machine, now."""
     import torch
 
-    from holotype.machine.device import Compute
     from holotype.models.speed import measure
     from holotype.runs.provenance import hardware
+    from holotype.utils.device import Device
 
-    compute = Compute.on(device)
+    compute = Device.on(device)
     found = {}
     for arch, size in sorted({(one.arch, one.image_size) for one in wanted}):
         speed = measure(arch, size, compute.device, compute.trunk_dtype)

@@ -144,8 +144,8 @@ def exact_though_asked(made: Mapping[str, Sequence[Experiment]], given: argparse
 
 def is_slow(made: Mapping[str, Sequence[Experiment]], given: argparse.Namespace) -> bool:
     """Whether something trains in exact mode on a CPU that could use cached views, and nobody has said `off`."""
-    from holotype.machine.device import pick_device
     from holotype.runs.views import views_of
+    from holotype.utils.device import pick_device
 
     exact = [e for runs in made.values() for e in runs if e.cache_views == "off"]
     return given.cache_views is None and any(

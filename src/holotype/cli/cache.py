@@ -8,8 +8,8 @@ from pathlib import Path
 
 from holotype.cli.words import Parser, say, several
 from holotype.errors import InputError
-from holotype.machine.kept import Kept, list_kept, remove_kept
-from holotype.machine.memory import MemoryConfig, cache_folder, human
+from holotype.utils.cache_dir import CacheEntry, list_cache, remove_cache_entry
+from holotype.utils.memory import MemoryConfig, cache_folder, format_bytes
 
 SHOWN = 40
 """Files that are listed; the sums count all."""
@@ -20,7 +20,7 @@ def command(argv: Sequence[str]) -> int:
     if given.yes and not given.clear:
         raise InputError("--yes answers the question of --clear; write holotype cache --clear --yes.")
     folder = cache_folder(MemoryConfig(cache_dir=given.cache_dir))
-    found = list_kept(folder)
+    found = list_cache(folder)
     say(listing(folder, found))
     going = [kept for kept in found if kept.can_go]
     if given.clear and going:
@@ -47,23 +47,23 @@ def make_parser() -> Parser:
     return parser
 
 
-def listing(folder: Path, found: Sequence[Kept]) -> str:
+def listing(folder: Path, found: Sequence[CacheEntry]) -> str:
     """A line for each file, and sums."""
     if not found:
         return f"Nothing is kept in {folder}."
-    rows = [(human(kept.nbytes), ago(kept.age), kept.path, described(kept)) for kept in found]
+    rows = [(format_bytes(kept.nbytes), ago(kept.age), kept.path, described(kept)) for kept in found]
     lines = [
         f"  {size:>10}  {age:>9}  {path.relative_to(folder)}  {words}" for size, age, path, words in rows
     ]
     if len(lines) > SHOWN:
         lines[SHOWN:] = [f"  and {several(len(lines) - SHOWN, 'smaller one')}"]
     total, going = (sum(kept.nbytes for kept in of) for of in (found, [k for k in found if k.can_go]))
-    goes = "all" if going == total else human(going)
-    lines.append(f"{human(total)} in all; holotype cache --clear deletes {goes} of it.")
+    goes = "all" if going == total else format_bytes(going)
+    lines.append(f"{format_bytes(total)} in all; holotype cache --clear deletes {goes} of it.")
     return "\n".join([f"{folder}, with the time since the last use:", *lines])
 
 
-def described(kept: Kept) -> str:
+def described(kept: CacheEntry) -> str:
     if not kept.purpose:
         return "not made by Holotype; left alone"
     return f"{kept.purpose}; in use" if kept.held else kept.purpose
@@ -77,9 +77,9 @@ def ago(seconds: float) -> str:
     return f"{int(seconds)} s"
 
 
-def agreed(going: Sequence[Kept]) -> bool:
+def agreed(going: Sequence[CacheEntry]) -> bool:
     """Ask the person at the terminal."""
-    size = human(sum(kept.nbytes for kept in going))
+    size = format_bytes(sum(kept.nbytes for kept in going))
     if not sys.stdin.isatty():
         raise InputError(
             f"holotype cache --clear would delete {size}, and nobody is there to be asked; add --yes."
@@ -91,10 +91,10 @@ def agreed(going: Sequence[Kept]) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
-def clear(going: Sequence[Kept]) -> str:
+def clear(going: Sequence[CacheEntry]) -> str:
     """Delete them; says what came of it."""
-    gone = [kept for kept in going if remove_kept(kept)]
-    text = f"Deleted {several(len(gone), 'file')}, {human(sum(kept.nbytes for kept in gone))}."
+    gone = [kept for kept in going if remove_cache_entry(kept)]
+    text = f"Deleted {several(len(gone), 'file')}, {format_bytes(sum(kept.nbytes for kept in gone))}."
     left = len(going) - len(gone)
     if left:
         text += f" {several(left, 'file')} could not be deleted, or a process has begun to use it meanwhile."

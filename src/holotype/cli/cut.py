@@ -25,15 +25,15 @@ def command(argv: Sequence[str]) -> int:
     from holotype.categories.features import read_features
     from holotype.categories.found import Discovery
     from holotype.discovery.config import whole
-    from holotype.machine.files import refuse_links, write_text
-    from holotype.machine.locks import hold
     from holotype.report import build_report
+    from holotype.utils.atomic import refuse_links, write_text
+    from holotype.utils.locks import lock_folder
 
     folder = Path(given.run)
     found = Discovery.load(folder)
     names = {category.id: category.name for category in found.categories}
     if given.k is None:
-        with hold(folder):
+        with lock_folder(folder):
             refuse_links(folder)
             tree = tree_of(folder, found, given.device, not given.no_progress)
         say(f"{several(tree.k, 'category', 'categories')}; they {reach(tree)} (--k).")
@@ -41,7 +41,7 @@ def command(argv: Sequence[str]) -> int:
             say(f"  {k:>4}  {words}")
         return 0
     k = whole("k", given.k, "not a number of categories")
-    with hold(folder):
+    with lock_folder(folder):
         refuse_links(folder)
         tree = tree_of(folder, found, given.device, not given.no_progress)
         out = Path(given.out) if given.out else folder / "cuts" / str(k)

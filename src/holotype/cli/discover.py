@@ -92,7 +92,7 @@ def first_look(table: Table, config: DiscoverConfig, asked: Namespace) -> int:
     from holotype.discovery.foresight import foresee
     from holotype.discovery.several import choose_trainings
     from holotype.discovery.workflow import check_table, default_folder
-    from holotype.machine.device import pick_device
+    from holotype.utils.device import pick_device
 
     folder = Path(asked.out) if asked.out else find_folder(default_folder(asked.images), table)
     edits = Path(asked.edits) if asked.edits else None

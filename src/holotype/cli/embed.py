@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from holotype.cli.engines import RAY, add_engine_flags, check_engine_flags, run_folder, slice_size
 from holotype.cli.words import SOURCES, Parser, add_labels_flag, add_running_flags, of_kind, say, speaks
-from holotype.machine.files import sweep_tree
-from holotype.machine.locks import hold
 from holotype.machine.rules import LARGEST_SIDE, Side
+from holotype.utils.atomic import clean_partial_tree
+from holotype.utils.locks import lock_folder
 
 if TYPE_CHECKING:
     from holotype.data.paths import Paths
     from holotype.data.table import Table
     from holotype.discovery.best_backbone import Chosen
-    from holotype.runs.embed import Embeddings
+    from holotype.runs.shard_file import Embeddings
     from holotype.runs.slices import Tally
 
 
@@ -38,8 +38,8 @@ def command(argv: Sequence[str]) -> int:
     folder = Path(given.out) if given.out else Path("runs") / f"{collection_name(given.images)}-embeddings"
     if given.only:  # others may work here at the same time
         return _embed_slices(given, folder)
-    with hold(folder):
-        sweep_tree(folder)
+    with lock_folder(folder):
+        clean_partial_tree(folder)
         return _embed_slices(given, folder)
 
 
@@ -171,8 +171,8 @@ def collection_name(images: str) -> str:
 def choose(given: Any) -> Chosen:
     """The backbone that the flags ask for."""
     from holotype.discovery.best_backbone import choose_backbone
-    from holotype.machine.device import pick_device
-    from holotype.models.backbone import BackboneConfig
+    from holotype.models.config import BackboneConfig
+    from holotype.utils.device import pick_device
 
     named = {name: getattr(given, name) for name in ("arch", "image_size", "pool", "mean", "std")}
     elsewhere = (
@@ -187,11 +187,11 @@ def choose(given: Any) -> Chosen:
 
 def embed(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:
     """The features of a table as the flags ask, all in memory, and the digest of the backbone."""
-    from holotype.machine.device import Compute
     from holotype.runs.embed import embed_table
+    from holotype.utils.device import Device
 
     backbone = choose(given).backbone
-    embedded = embed_table(table, backbone, Compute.on(given.device), folder, progress=not given.no_progress)
+    embedded = embed_table(table, backbone, Device.on(given.device), folder, progress=not given.no_progress)
     return embedded, backbone.digest
 
 

@@ -80,7 +80,7 @@ def check_engine_flags(given: Any) -> None:
 def slice_size(given: Any) -> int:
     """Images of a slice of a new folder."""
     from holotype.data.slices import LARGEST
-    from holotype.machine.device import pick_device
+    from holotype.utils.device import pick_device
 
     if given.slice:
         return int(given.slice)
@@ -94,11 +94,11 @@ def run_folder(folder: SliceFolder, job: Any, given: Any, title: str, add: Calla
     Ctrl-C raises Stopped; the same command goes on.
     """
     from holotype.cli import DONE, NOT_WELL
-    from holotype.machine.bars import counting
     from holotype.training.progress import StopRequest
+    from holotype.utils.console import progress_bar
 
     images = 0
-    with StopRequest() as stop, counting(title, folder.own_images, not given.no_progress) as bar:
+    with StopRequest() as stop, progress_bar(title, folder.own_images, not given.no_progress) as bar:
 
         def advance(more: int) -> None:
             nonlocal images

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from holotype.cli.embed import Collection, add_image_flags, embed, read_collection
 from holotype.cli.words import Parser, of_kind, say, speaks
-from holotype.machine.files import refuse_links, sweep_tree
-from holotype.machine.locks import hold
 from holotype.machine.rules import Count, Seed
+from holotype.utils.atomic import clean_partial_tree, refuse_links
+from holotype.utils.locks import lock_folder
 
 if TYPE_CHECKING:
-    from holotype.cluster.count import CountEstimate, CountPoint
+    from holotype.cluster.curve import CountEstimate, CountPoint
     from holotype.data.table import Table
-    from holotype.runs.embed import Embeddings
+    from holotype.runs.shard_file import Embeddings
 
 WIDTH = 30
 """Characters of the longest bar of the curve."""
@@ -26,9 +26,9 @@ def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     collection = read_collection(given)
     folder = Path(given.out) if given.out else Path("runs") / f"{collection.name}-estimate-k"
-    with hold(folder):
+    with lock_folder(folder):
         refuse_links(folder)
-        sweep_tree(folder)
+        clean_partial_tree(folder)
         embedded, digest = embed(collection.table, given, folder / "embeddings")
         table = collection.table.with_problems(embedded.problem)
         estimate = _estimate(table, embedded, given)

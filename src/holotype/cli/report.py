@@ -23,19 +23,19 @@ def command(argv: Sequence[str]) -> int:
     from holotype.categories.queue import write_queue
     from holotype.discovery.moved import settle
     from holotype.discovery.rounds import edits_at_home, how_many, play
-    from holotype.machine.files import refuse_links, sweep_tree
-    from holotype.machine.locks import hold
     from holotype.placing.zipped import check_zip, write_zip
     from holotype.report import build_report
     from holotype.report.points import with_map
+    from holotype.utils.atomic import clean_partial_tree, refuse_links
+    from holotype.utils.locks import lock_folder
 
     folder, progress = Path(given.run), not given.no_progress
     found = Discovery.load(folder)  # before anything is touched: is it a run at all?
     if given.zip:
         check_zip(Path(given.zip), given.overwrite)
-    with hold(folder):
+    with lock_folder(folder):
         refuse_links(folder)
-        sweep_tree(folder)
+        clean_partial_tree(folder)
         settle(folder)
         with_map(folder, device=given.device, progress=progress)
         new = None
@@ -107,14 +107,14 @@ def told(outcome: Applied, new: Sequence[Edit] | None, before: Sequence[str]) ->
 
 
 def zipped_words(done: Zipped, where: str) -> str:
-    from holotype.machine.memory import human
     from holotype.placing.zipped import FOR_MAIL
+    from holotype.utils.memory import format_bytes
 
     words = (
-        f"To mail: {where}, {human(done.size)}: the report with {several(done.images, 'small picture')}, "
+        f"To mail: {where}, {format_bytes(done.size)}: the report with {several(done.images, 'small picture')}, "
         f"{' and '.join((', '.join(done.tables[:-1]), done.tables[-1]))}; no originals, no paths of this computer."
     )
-    large = f" Many mail servers take no more than {human(FOR_MAIL)}." if done.size > FOR_MAIL else ""
+    large = f" Many mail servers take no more than {format_bytes(FOR_MAIL)}." if done.size > FOR_MAIL else ""
     return words + large
 
 

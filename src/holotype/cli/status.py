@@ -65,7 +65,7 @@ def overview(found: Sequence[Status]) -> str:
 
 def lines(status: Status) -> list[str]:
     """What a person wants to know, the state first."""
-    from holotype.machine.heartbeat import seconds_since
+    from holotype.utils.heartbeat import seconds_since
 
     first = f"{status.folder}: {CALLED[status.state]}"
     if status.words:

@@ -81,7 +81,7 @@ def _first_line(method: type) -> str:
 
 def summary(experiment: Experiment, record: Record, finished: bool) -> str:
     """What a person wants to see after a run."""
-    from holotype.models.backbone import caveat_of
+    from holotype.models.origins import caveat_of
 
     identity, made = record.identity, record.made
     lines = [f"{identity.method['name']} ({made.variant}) on {identity.data['name']}, seed {identity.seed}"]

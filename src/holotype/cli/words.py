@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from holotype.errors import InputError
-from holotype.machine.device import NAMES, is_device_name
+from holotype.utils.device import NAMES, is_device_name
 
 SOURCES = (
     "folder of images, CSV or Parquet file that lists them, Parquet file or tars that hold them ('{000..099}.tar'), "

@@ -37,10 +37,10 @@ from holotype.cluster.curve import (
 )
 from holotype.cluster.search import Curve, TooLong, bounds, estimate_by_curve, sample, some, some_rows
 from holotype.data.bursts import once
-from holotype.machine.bars import counting
-from holotype.machine.device import pick_device
-from holotype.machine.files import write_text
-from holotype.machine.sealed import sealed
+from holotype.utils.atomic import write_text
+from holotype.utils.console import progress_bar
+from holotype.utils.device import pick_device
+from holotype.utils.serialization import dump_json
 
 if TYPE_CHECKING:
     from holotype.data.table import Table
@@ -83,7 +83,7 @@ def estimate_count(
     low, high = bounds(len(features), int((label < 0).sum()), n_known, k_max)
     x, label = sample(F.normalize(features.float(), dim=-1), label, n_known, seed)
     grid = _look_around(answer, low, min(high, len(x)), len(x))
-    with counting("Counting categories", len(grid), progress and bool(grid)) as advance:
+    with progress_bar("Counting categories", len(grid), progress and bool(grid)) as advance:
         around = Curve(x, label, n_known, seed, advance)
         for k in grid:
             around.at(k)
@@ -154,7 +154,7 @@ def count_key(table: Table, digest: str, seed: int, k_max: int | None = None) ->
 
 def write_count(path: Path, estimate: CountEstimate, key: dict[str, Any]) -> None:
     """Keep an estimate with what it is of, so that the same need not be estimated again."""
-    write_text(path, sealed(estimate.as_dict() | {"of": key}))
+    write_text(path, dump_json(estimate.as_dict() | {"of": key}))
 
 
 def _refine(curve: Curve) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from holotype.cluster.class_size import COVERAGE, ClassSize
 from holotype.errors import InputError
-from holotype.machine.plain import NotPlain, from_plain
+from holotype.utils.serialization import SchemaError, from_dict
 
 RUNS = 4
 """k-means runs per K, each from one greedy k-means++ start."""
@@ -79,8 +79,8 @@ class CountEstimate:
             ]
             told = {key: content[key] for key in ("best", "low", "high", "words")}
             told |= {"points": points, "by": content.get("by", "curve")}
-            return from_plain(cls, told, every=False)
-        except (KeyError, TypeError, AttributeError, NotPlain) as error:
+            return from_dict(cls, told, every=False)
+        except (KeyError, TypeError, AttributeError, SchemaError) as error:
             raise InputError(
                 f"The estimate of the number of categories cannot be read ({error!r}); remove it and estimate again."
             ) from error

@@ -13,7 +13,7 @@ from torch import Tensor
 from holotype.cluster.curve import RUNS, CountEstimate, CountPoint, conclude, informed
 from holotype.cluster.kmeans import CHUNK, kmeans
 from holotype.errors import InputError
-from holotype.machine.bars import counting
+from holotype.utils.console import progress_bar
 
 MAX_ITER = 100
 """Of a k-means run; a curve needs no last digits."""
@@ -59,7 +59,7 @@ def estimate_by_curve(
     x, label = sample(F.normalize(features.float(), dim=-1), label, n_known, seed)
     low, high = bounds(len(x), int((label < 0).sum()), n_known, k_max)
     grid = _grid(low, high)
-    with counting("Counting categories", len(grid) + BRENT + FILL, progress) as advance:
+    with progress_bar("Counting categories", len(grid) + BRENT + FILL, progress) as advance:
         curve = Curve(x, label, n_known, seed, advance)
         _climb(curve, grid)
         if curve.informed and len(curve.points) > 2:

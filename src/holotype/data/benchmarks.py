@@ -21,7 +21,7 @@ from holotype.data.layouts.folders import list_cifar100_200, list_herbarium19, l
 from holotype.data.layouts.listing import ClassSplit, Listing, MissingFile, Part
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.meant import meant, meant_path
+from holotype.utils.text import suggest, suggest_path
 
 HERE = Path(__file__).parent
 SAMPLE = HERE / "sample" / "fashion_mnist_1000.npz"
@@ -138,7 +138,7 @@ def check_dataset(dataset: str) -> None:
     """A data set is the name of a benchmark, something on the disk or an address; raises InputError."""
     if dataset in BENCHMARKS or is_address(dataset) or is_pattern(dataset) or Path(dataset).exists():
         return
-    near = meant(dataset, BENCHMARKS) or meant_path(dataset)
+    near = suggest(dataset, BENCHMARKS) or suggest_path(dataset)
     raise InputError(
         f"There is neither a data set nor a file or folder called {dataset!r}{near}; the data sets are "
         f"{', '.join(BENCHMARKS)}, or give the path of a folder of images, or of a CSV or Parquet file."
@@ -179,7 +179,7 @@ def _report_part(part: str, images: Part | None, found: list[str], missing: list
 def _checked_root(name: str, root: Path | str | None) -> Path:
     if name not in LAYOUTS:
         raise InputError(
-            f"There is no benchmark called {name!r}{meant(name, LAYOUTS)}; there are {', '.join(LAYOUTS)}."
+            f"There is no benchmark called {name!r}{suggest(name, LAYOUTS)}; there are {', '.join(LAYOUTS)}."
         )
     if name in EMBEDDED:
         return SAMPLE.parent
@@ -189,7 +189,7 @@ def _checked_root(name: str, root: Path | str | None) -> Path:
         )
     if not Path(root).is_dir():
         raise InputError(
-            f"The folder {root} does not exist{meant_path(root)}; give the folder that holds {name} with --root."
+            f"The folder {root} does not exist{suggest_path(root)}; give the folder that holds {name} with --root."
         )
     return Path(root).absolute()
 

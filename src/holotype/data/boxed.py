@@ -23,7 +23,7 @@ from holotype.data.matching import find_images
 from holotype.data.paths import in_quotes
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.device import processors
+from holotype.utils.device import cpu_count
 
 WHOLE = Box(0, 0, 1, 1)
 """Of a picture that cannot be read: it will be told as such, and not for its box."""
@@ -41,7 +41,7 @@ def upright_sizes(files: Sequence[str]) -> dict[str, tuple[int, int] | None]:
     """Width and height of pictures, as people see them, from the heads of their files; None where that cannot be
     read."""
     every = list(dict.fromkeys(files))
-    with ThreadPoolExecutor(min(8, 2 * processors())) as pool:
+    with ThreadPoolExecutor(min(8, 2 * cpu_count())) as pool:
         return dict(zip(every, pool.map(upright_size, every), strict=True))
 
 

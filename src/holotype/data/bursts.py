@@ -17,7 +17,7 @@ import numpy as np
 from holotype.data.exif import Shot
 from holotype.data.names import composed
 from holotype.data.paths import relative
-from holotype.data.sources import UNLABELLED_FOLDERS
+from holotype.data.readers.folder import UNLABELLED_FOLDERS
 from holotype.data.table import Table
 
 SECONDS = 10.0

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from holotype.errors import InputError
-from holotype.machine.meant import meant_path
+from holotype.utils.text import suggest_path
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet takes a cell that begins like this for a formula; such a cell gets an apostrophe in front."""
@@ -34,7 +34,7 @@ def read_lines(file: Path, exact: bool = False) -> tuple[dict[str, list[str]], l
     if file.is_dir():
         raise InputError(f"{file} is a folder; give a CSV, TSV or Parquet file.")
     if not file.is_file():
-        raise InputError(f"The file {file} does not exist{meant_path(file)}; check its name.")
+        raise InputError(f"The file {file} does not exist{suggest_path(file)}; check its name.")
     if file.suffix.lower() == ".parquet":
         columns = _read_parquet(file)
         return columns, list(range(1, 1 + len(next(iter(columns.values()), []))))

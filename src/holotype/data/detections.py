@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holotype.errors import InputError
-from holotype.machine.meant import meant_path
+from holotype.utils.text import suggest_path
 
 OURS = "categories found by Holotype"
 """Ends the description of a COCO file that `holotype write` made: its scores are those of categories, not of boxes."""
@@ -104,7 +104,7 @@ def read_detections(file: Path, confidence: float = CONFIDENCE) -> Detections:
 
 def _read(file: Path) -> Any:
     if not file.is_file():
-        raise InputError(f"The file {file} of boxes does not exist{meant_path(file)}; check its name.")
+        raise InputError(f"The file {file} of boxes does not exist{suggest_path(file)}; check its name.")
     try:
         return json.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:

@@ -14,8 +14,8 @@ from holotype.data.boxes import Box, split_box
 from holotype.data.containers import ContainerProblem, read_array, split_container
 from holotype.data.encoded import encoded
 from holotype.data.stores import StoreProblem
-from holotype.machine.bars import counting
-from holotype.machine.device import processors
+from holotype.utils.console import progress_bar
+from holotype.utils.device import cpu_count
 
 BYTES = 16
 """Of a digest: among a thousand million pictures no two share one by chance."""
@@ -39,8 +39,8 @@ def digests(
     parts = [split_box(paths[row]) for row in unread]
     files = list(dict.fromkeys(file for file, _ in parts))  # a picture is read once for all its boxes
     with (
-        counting("Reading images", len(files), progress and bool(unread)) as advance,
-        ThreadPoolExecutor(processors()) as pool,
+        progress_bar("Reading images", len(files), progress and bool(unread)) as advance,
+        ThreadPoolExecutor(cpu_count()) as pool,
     ):
         read = {}
         for file, digest in zip(files, pool.map(digest_of, files), strict=True):

@@ -20,8 +20,8 @@ from holotype.data.containers import has_own_file
 from holotype.data.decode import ImageProblem, opened
 from holotype.data.exif import Shot, read_shot
 from holotype.data.ingest import ROOM
-from holotype.machine.bars import counting
-from holotype.machine.device import processors
+from holotype.utils.console import progress_bar
+from holotype.utils.device import cpu_count
 
 LINES, COLUMNS = 8, 9
 ABOUT = 64
@@ -60,8 +60,8 @@ def glance(paths: Sequence[str], progress: bool = False) -> Glances:
     colours = np.zeros((len(paths), LINES, COLUMNS, 3), dtype=np.uint8)
     problem, shots = np.full(len(paths), "", dtype=object), []
     with (
-        counting("Looking at images", len(paths), progress) as advance,
-        ThreadPoolExecutor(processors()) as pool,
+        progress_bar("Looking at images", len(paths), progress) as advance,
+        ThreadPoolExecutor(cpu_count()) as pool,
     ):
         for row, (seen, shot, complaint) in enumerate(pool.map(_glance_one, paths)):
             problem[row] = complaint
@@ -103,7 +103,7 @@ def same_files(paths: Sequence[str], progress: bool = False) -> list[list[int]]:
     rows = [row for same in by_size.values() if len(same) > 1 for row in same]
     by_content: dict[bytes, list[int]] = {}
     title, show = "Comparing files", progress and bool(rows)
-    with counting(title, len(rows), show) as advance, ThreadPoolExecutor(processors()) as pool:
+    with progress_bar(title, len(rows), show) as advance, ThreadPoolExecutor(cpu_count()) as pool:
         for row, digest in zip(rows, pool.map(_digest, [paths[row] for row in rows]), strict=True):
             if digest:
                 by_content.setdefault(digest, []).append(row)

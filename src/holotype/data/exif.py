@@ -21,8 +21,8 @@ from holotype.data.boxes import split_box
 from holotype.data.containers import split_container
 from holotype.data.encoded import readable
 from holotype.data.kinds import decoders
-from holotype.machine.bars import counting
-from holotype.machine.device import processors
+from holotype.utils.console import progress_bar
+from holotype.utils.device import cpu_count
 
 MAKE, MODEL, EXIF_IFD, GPS_IFD = 0x010F, 0x0110, 0x8769, 0x8825
 SERIAL = 0xA431
@@ -65,8 +65,8 @@ def read_shots(paths: Sequence[str], progress: bool = False) -> Iterator[Shot]:
     """In the order of the paths. Several images of one file are one look at it, where they follow each other."""
     parts = [paths[first : first + AT_ONCE] for first in range(0, len(paths), AT_ONCE)]
     with (
-        counting("Reading heads of images", len(paths), progress and bool(parts)) as advance,
-        ThreadPoolExecutor(min(8, 2 * processors())) as pool,
+        progress_bar("Reading heads of images", len(paths), progress and bool(parts)) as advance,
+        ThreadPoolExecutor(min(8, 2 * cpu_count())) as pool,
     ):
         for shots in pool.map(_read_part, parts):
             yield from shots

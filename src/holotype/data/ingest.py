@@ -15,8 +15,8 @@ from PIL import Image
 
 from holotype.data.decode import Box, ImageProblem, opened
 from holotype.errors import InputError
-from holotype.machine.bars import counting
-from holotype.machine.device import processors
+from holotype.utils.console import progress_bar
+from holotype.utils.device import cpu_count
 
 LONGEST = 4
 """An image's longer side is cut to at most this many times its shorter side."""
@@ -46,7 +46,7 @@ class Room:
                 self._changed.notify_all()
 
 
-ROOM = Room(max(LEAST_ROOM, ROOM_PER_THREAD * processors()))
+ROOM = Room(max(LEAST_ROOM, ROOM_PER_THREAD * cpu_count()))
 """Of all images that this process decodes."""
 
 
@@ -96,12 +96,12 @@ def _target(size: tuple[int, int], short: int) -> tuple[tuple[int, int], Box | N
 
 def in_order(paths: Sequence[str], short: int, workers: int | None, progress: bool) -> Iterator[Decoded]:
     """Decode in threads and yield in the order of `paths`, with a bar on the terminal."""
-    count = processors() if workers is None else workers
+    count = cpu_count() if workers is None else workers
     if count < 1:
         raise InputError(f"{count} decoding workers cannot work; give at least 1.")
     ahead: deque[Future[Decoded]] = deque()
     waiting = iter(paths)
-    with counting("Reading images", len(paths), progress) as advance, ThreadPoolExecutor(count) as pool:
+    with progress_bar("Reading images", len(paths), progress) as advance, ThreadPoolExecutor(count) as pool:
         while True:
             # A short queue keeps the threads busy and few decoded images outside the buffer.
             for path in islice(waiting, 4 * count - len(ahead)):

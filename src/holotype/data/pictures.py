@@ -15,7 +15,7 @@ from PIL import Image
 from holotype.data.addresses import is_address
 from holotype.data.decode import ORIENTATION_TAG, TURNS
 from holotype.errors import InputError
-from holotype.machine.files import write_bytes
+from holotype.utils.atomic import write_bytes
 
 Picture = str | os.PathLike[str] | Image.Image | np.ndarray
 """A path, a PIL image, or pixels (H, W), (H, W, 1), (H, W, 3) or (H, W, 4): uint8, or floats from 0 to 1."""

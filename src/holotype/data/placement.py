@@ -13,7 +13,7 @@ from torch import Tensor
 from holotype.data.scratch import Scratch, Spill, too_little_disk
 from holotype.data.store import ImageStore
 from holotype.errors import InputError
-from holotype.machine.memory import LEVELS, PLACE, Budget, Level, human, ran_out
+from holotype.utils.memory import LEVELS, PLACE_NAMES, Budget, Level, format_bytes, is_out_of_memory
 
 Choice = Literal["auto", "device", "host", "disk"]
 CHUNK = 1 << 26
@@ -41,9 +41,9 @@ def place(
             try:
                 placed = _move(store, level, device, folder)
             except (MemoryError, RuntimeError) as error:
-                if not ran_out(error):
+                if not is_out_of_memory(error):
                     raise
-                refusal = f"{PLACE[level]} ran out while they were copied"
+                refusal = f"{PLACE_NAMES[level]} ran out while they were copied"
             else:
                 return placed, _line(placed, choice, budget, folder, reasons)
         reasons.append(refusal)
@@ -57,7 +57,7 @@ def _refusal(store: ImageStore, level: Level, budget: Budget, folder: Path) -> s
         return ""
     if level == "disk":
         raise too_little_disk(store.nbytes, room, folder)
-    return f"{human(store.nbytes)} do not fit the {human(room)} of {PLACE[level]} that may be used"
+    return f"{format_bytes(store.nbytes)} do not fit the {format_bytes(room)} of {PLACE_NAMES[level]} that may be used"
 
 
 def _move(store: ImageStore, level: Level, device: torch.device, folder: Path) -> ImageStore:
@@ -86,10 +86,12 @@ def _to_disk(pixels: Tensor, folder: Path) -> Tensor:
 
 def _line(store: ImageStore, choice: Choice, budget: Budget, folder: Path, reasons: list[str]) -> str:
     """Where the images lie and why, for people."""
-    where = f"in a memory-mapped file in {folder}" if store.level == "disk" else f"in {PLACE[store.level]}"
-    line = f"{len(store):,} images, {human(store.nbytes)}, {where}"
+    where = (
+        f"in a memory-mapped file in {folder}" if store.level == "disk" else f"in {PLACE_NAMES[store.level]}"
+    )
+    line = f"{len(store):,} images, {format_bytes(store.nbytes)}, {where}"
     if reasons:
         return f"{line}: {'; '.join(reasons)}"
     if choice == store.level:
         return f"{line}, as asked for"
-    return f"{line} (room for {human(getattr(budget, store.level))})"
+    return f"{line} (room for {format_bytes(getattr(budget, store.level))})"

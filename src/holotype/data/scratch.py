@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.machine.memory import human
+from holotype.utils.memory import format_bytes
 
 SURE = 32
 """Images after which the mean size so far tells what all of them will take."""
@@ -122,7 +122,7 @@ class Scratch:
 
 def too_little_disk(wanted: int, limit: int, folder: Path, *, at_least: bool = False) -> InputError:
     return InputError(
-        f"The images take {'at least ' if at_least else ''}{human(wanted)}, which neither memory nor the "
-        f"{human(limit)} for files in {folder} can hold; give more with --memory.disk_gb or --memory.host_gb, or "
+        f"The images take {'at least ' if at_least else ''}{format_bytes(wanted)}, which neither memory nor the "
+        f"{format_bytes(limit)} for files in {folder} can hold; give more with --memory.disk_gb or --memory.host_gb, or "
         "a folder on a larger disk with --memory.cache_dir."
     )

@@ -21,7 +21,7 @@ from typing import Any
 from holotype.data.boxes import split_box
 from holotype.data.paths import Paths, relative
 from holotype.errors import InputError
-from holotype.machine.files import beside
+from holotype.utils.atomic import atomic_path
 
 PLAN = "plan.parquet"
 LARGEST = 4096
@@ -51,7 +51,7 @@ def write_plan(file: Path, paths: Paths, each: int) -> Planned:
     counted = _Counted(paths.root)
     try:
         with (
-            beside(file) as part,
+            atomic_path(file) as part,
             pq.ParquetWriter(part, schema, compression="zstd", write_page_checksum=True, **how) as writer,
         ):
             for some in _batches(paths.each, each * max(LARGEST // each, 1)):  # small slices, many at once

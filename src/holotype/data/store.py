@@ -24,9 +24,9 @@ from holotype.data.ingest import in_order
 from holotype.data.scratch import PixelBuffer, Spill
 from holotype.data.views import Crops
 from holotype.errors import InputError
-from holotype.machine.device import processors
-from holotype.machine.files import write_beside
-from holotype.machine.memory import Level
+from holotype.utils.atomic import atomic_write
+from holotype.utils.device import cpu_count
+from holotype.utils.memory import Level
 
 CROP_SHARE = 0.875
 """A crop's side as a share of the stored image's shorter side, as in the reference transforms."""
@@ -190,7 +190,7 @@ class ImageStore:
     def digest(self) -> str:
         """Hexadecimal hash of the pixels, the sides and the crop size; the same wherever the pixels lie."""
         facts = torch.cat([torch.tensor([self.size, len(self)]), self.height, self.width])
-        with ThreadPoolExecutor(processors()) as pool:
+        with ThreadPoolExecutor(cpu_count()) as pool:
             parts = pool.map(_hash, [facts, *self.pixels.split(HASHED_AT_ONCE)])
             return hashlib.sha256(b"".join(parts)).hexdigest()
 
@@ -217,7 +217,7 @@ class ImageStore:
         metadata = {"format": FORMAT, "size": str(self.size)}
         metadata |= {"problem": _sparse(self.problem), "note": _sparse(self.note)}
         tensors = {"pixels": self.pixels.cpu(), **sides}
-        write_beside(path, lambda beside: save_file(tensors, beside, metadata))
+        atomic_write(path, lambda beside: save_file(tensors, beside, metadata))
 
     @classmethod
     def load(cls, path: Path | str) -> ImageStore:

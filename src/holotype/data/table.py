@@ -20,7 +20,7 @@ import numpy as np
 from holotype.data.columns import is_utf8, read_columns
 from holotype.data.paths import relative
 from holotype.errors import InputError
-from holotype.machine.files import write_beside, write_text
+from holotype.utils.atomic import atomic_write, write_text
 
 if TYPE_CHECKING:  # pandas takes half a second to import, and most commands never need a frame
     import pandas as pd
@@ -163,10 +163,10 @@ class Table:
         file = Path(file)
         meta = json.dumps({"known": self.known, "name": self.name, "root": self.root})
         if file.suffix == ".parquet":
-            write_beside(file, lambda beside: self._write_parquet(beside, meta))
+            atomic_write(file, lambda beside: self._write_parquet(beside, meta))
         elif file.suffix == ".csv":
             write_text(_sidecar(file), meta)
-            write_beside(file, self._write_csv)
+            atomic_write(file, self._write_csv)
         else:
             raise InputError(f"A table is saved as .parquet or .csv, not as {file.name!r}.")
 

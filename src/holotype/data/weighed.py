@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from holotype.errors import InputError
-from holotype.machine.files import refuse_existing
-from holotype.machine.sealed_table import OURS, write_table
+from holotype.utils.atomic import refuse_existing
+from holotype.utils.serialization import TABLE_MARK, write_parquet
 
 KIND = "sample"
 
@@ -37,7 +37,7 @@ def write_sample(
         "cell": pa.array(cell, pa.int32()),
     }
     told = json.dumps({KIND: dict(facts)}, sort_keys=True)
-    write_table(file, pa.table(columns).replace_schema_metadata({OURS: told.encode()}))
+    write_parquet(file, pa.table(columns).replace_schema_metadata({TABLE_MARK: told.encode()}))
 
 
 def sample_facts(file: Path) -> dict[str, Any] | None:
@@ -48,7 +48,7 @@ def sample_facts(file: Path) -> dict[str, Any] | None:
     import pyarrow.parquet as pq
 
     try:
-        told = json.loads((pq.read_schema(file).metadata or {}).get(OURS, b"{}"))
+        told = json.loads((pq.read_schema(file).metadata or {}).get(TABLE_MARK, b"{}"))
     except (OSError, ValueError, pa.ArrowException):
         return None
     found = told.get(KIND) if isinstance(told, dict) else None

@@ -12,12 +12,11 @@ from typing import Any
 from holotype.data.table import Table
 from holotype.discovery.config import NO, DiscoverConfig
 from holotype.discovery.plan import resolved
-from holotype.machine.device import pick_device
-from holotype.machine.plain import as_plain
-from holotype.machine.sealed import Form
+from holotype.utils.device import pick_device
+from holotype.utils.serialization import FileSchema, to_dict
 
 FILE = "begun.json"
-BEGUN = Form(2, "restore it from a copy, or run holotype discover with another --out")
+BEGUN = FileSchema(2, "restore it from a copy, or run holotype discover with another --out")
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Asked:
         return [*settings, *(["other groups"] if self.groups != before.groups else [])]
 
     def save(self, folder: Path) -> None:
-        BEGUN.write(folder / FILE, as_plain(self))
+        BEGUN.write(folder / FILE, to_dict(self))
 
 
 def told_groups(table: Table, digests: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Category, Discovery, write_csv
 from holotype.discovery.rounds import CORRECTED, finished_rounds, round_folder
-from holotype.machine.files import write_beside
+from holotype.utils.atomic import atomic_write
 
 CHANGES = "changes.csv"
 PART = 0.25
@@ -59,7 +59,7 @@ def write_changes(folder: Path, number: int) -> list[str]:
 
     frame = pd.DataFrame([asdict(change) for change in made], columns=[one.name for one in fields(Change)])
     texts = ("category_id", "category", "now_id", "now")
-    write_beside(file, lambda beside: write_csv(frame, texts, beside))
+    atomic_write(file, lambda beside: write_csv(frame, texts, beside))
     return in_words(made, earlier[-1], file)
 
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from holotype import __version__
 from holotype.errors import InputError
-from holotype.machine.device import pick_device, processors, usual_precision
-from holotype.machine.kept import list_kept
-from holotype.machine.memory import MemoryConfig, available_memory, cache_folder, human
+from holotype.utils.cache_dir import list_cache
+from holotype.utils.device import cpu_count, default_precision, pick_device
+from holotype.utils.memory import MemoryConfig, available_memory, cache_folder, format_bytes
 
 PACKAGES = (
     "torch",
@@ -76,8 +76,8 @@ def versions() -> Facts:
 def machine() -> Facts:
     return {
         "system": platform.platform(),
-        "cores": processors(),
-        "memory available": human(available_memory()),
+        "cores": cpu_count(),
+        "memory available": format_bytes(available_memory()),
         "stdout": getattr(sys.stdout, "encoding", None) or "unknown",
     }
 
@@ -89,9 +89,11 @@ def gpus() -> list[Facts]:
     for number in range(torch.cuda.device_count()):
         free, total = torch.cuda.mem_get_info(number)
         name = torch.cuda.get_device_name(number)
-        found.append({"name": name, "memory": human(total), "free": human(free)})
+        found.append({"name": name, "memory": format_bytes(total), "free": format_bytes(free)})
     if torch.backends.mps.is_available():
-        found.append({"name": "mps", "memory": human(torch.mps.recommended_max_memory()), "free": "unknown"})
+        found.append(
+            {"name": "mps", "memory": format_bytes(torch.mps.recommended_max_memory()), "free": "unknown"}
+        )
     return found
 
 
@@ -101,8 +103,8 @@ def cache(paths: bool) -> Facts:
     there = next(place for place in (folder, *folder.parents) if place.exists())
     return {
         "folder": str(folder) if paths else ("set by XDG_CACHE_HOME" if set_by_hand else "the usual one"),
-        "kept": human(sum(kept.nbytes for kept in list_kept(folder))),
-        "disk free": human(shutil.disk_usage(there).free),
+        "kept": format_bytes(sum(kept.nbytes for kept in list_cache(folder))),
+        "disk free": format_bytes(shutil.disk_usage(there).free),
         "can be written": os.access(there, os.W_OK),
     }
 
@@ -118,7 +120,7 @@ def choices(online: bool) -> Facts:
     """What the settings called auto come to on this machine."""
     from holotype.discovery.best_backbone import best_public
     from holotype.discovery.plan import STEPS, STEPS_ELSEWHERE, make_plan
-    from holotype.models.backbone import BackboneConfig
+    from holotype.models.config import BackboneConfig
 
     device = pick_device("auto")
     network, cached = best_public(BackboneConfig("auto"), device, online)
@@ -129,7 +131,7 @@ def choices(online: bool) -> Facts:
     steps = STEPS.get(device, STEPS_ELSEWHERE)
     views = {f"{n:,} images": make_plan(n, steps, device).cache_views for n in SIZES}
     told = next(iter(views.values())) if len(set(views.values())) == 1 else views
-    precision = usual_precision(device)
+    precision = default_precision(device)
     return {"device": device, "precision": precision, "backbone": backbone, "cache views of discover": told}
 
 
@@ -168,10 +170,11 @@ def embed_sample() -> tuple[float, float]:
 
     from holotype.data.benchmarks import load_benchmark
     from holotype.data.store import ImageStore
-    from holotype.machine.device import Compute
-    from holotype.models.backbone import BackboneConfig, load_backbone
+    from holotype.models.backbone import load_backbone
+    from holotype.models.config import BackboneConfig
     from holotype.training.encode import Encoder
     from holotype.training.sources import FreshViews, evaluation_features
+    from holotype.utils.device import Device
 
     sample = load_benchmark("fashion-sample").train
     rows = np.concatenate([np.flatnonzero(sample.label == name)[:EACH] for name in CLASSES])
@@ -179,7 +182,7 @@ def embed_sample() -> tuple[float, float]:
     store = ImageStore.decode(list(sample.path[rows]), backbone.image_size, progress=False)
     if problems := [problem for problem in store.problem if problem]:
         raise InputError(problems[0])
-    source = FreshViews(store, Encoder(backbone, Compute.on("auto")))
+    source = FreshViews(store, Encoder(backbone, Device.on("auto")))
     with torch.no_grad():
         features = evaluation_features(source, torch.arange(len(rows))).float().cpu()
     cosine = torch.nn.functional.normalize(features, dim=1)

@@ -23,14 +23,13 @@ from holotype.discovery.in_turn import fitting
 from holotype.discovery.moved import MOVING
 from holotype.discovery.plan import methods_of
 from holotype.errors import InputError
-from holotype.machine.device import pick_device
-from holotype.machine.plain import NotPlain, as_plain, from_plain
-from holotype.machine.sealed import read_sealed
-from holotype.models.backbone import BackboneConfig
+from holotype.models.config import BackboneConfig
 from holotype.runs.embed import network_facts
 from holotype.runs.embedded import Parts
 from holotype.runs.folder import IDENTITY, RunFolder
 from holotype.runs.parts import Data
+from holotype.utils.device import pick_device
+from holotype.utils.serialization import SchemaError, from_dict, read_json, to_dict
 
 FORMAT = 3
 """Of the run folder as a whole."""
@@ -84,7 +83,7 @@ def check_still_labelled(folder: Path, table: Table) -> None:
 def _has_followed(folder: Path) -> bool:
     """Is the discovery in a folder one that has gone on with images which were moved?"""
     try:
-        rounds = map(read_sealed, (folder / "rounds").glob(f"*/{DISCOVERY}"))
+        rounds = map(read_json, (folder / "rounds").glob(f"*/{DISCOVERY}"))
         return (folder / MOVING).is_dir() or any(found["facts"]["earlier_roots"] for found in rounds)
     except (OSError, ValueError, KeyError, TypeError):  # nobody has asked for that one
         return False
@@ -114,7 +113,7 @@ def claim(
     if embedded is not None:
         embedded.check_network(network_facts(chosen.backbone))
     log.info(chosen.words)
-    content = {"format": FORMAT, "backbone": as_plain(chosen.config), "choice_of_backbone": chosen.words}
+    content = {"format": FORMAT, "backbone": to_dict(chosen.config), "choice_of_backbone": chosen.words}
     RunFolder(folder).write_json(IDENTITY, content)
     return config.with_network(chosen.config), chosen
 
@@ -147,7 +146,7 @@ def check_method(table: Table, config: DiscoverConfig, chosen: Chosen) -> None:
 
 def check_network(folder: Path, wanted: BackboneConfig, begun: BackboneConfig) -> BackboneConfig:
     """The backbone of the discovery; raises InputError where another one was asked for. What is not said stays."""
-    mine, theirs = (json.loads(json.dumps(as_plain(one))) for one in (wanted, begun))
+    mine, theirs = (json.loads(json.dumps(to_dict(one))) for one in (wanted, begun))
     for key, value in mine.items():
         if value not in (None, theirs.get(key)) and (key, value) not in (("name", "auto"), ("pool", "auto")):
             what = "backbone" if key == "name" else key
@@ -161,8 +160,8 @@ def check_network(folder: Path, wanted: BackboneConfig, begun: BackboneConfig) -
 def read_network(folder: Path, identity: dict[str, Any]) -> BackboneConfig:
     """The backbone that a discovery began with."""
     try:
-        return from_plain(BackboneConfig, identity.get("backbone"))
-    except NotPlain as problem:
+        return from_dict(BackboneConfig, identity.get("backbone"))
+    except SchemaError as problem:
         raise InputError(
             f"{folder / IDENTITY} cannot be read (backbone: {problem}); choose another folder with --out."
         ) from problem

@@ -16,7 +16,7 @@ from holotype.data.paths import relative
 from holotype.data.stamps import stamps
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.sealed_table import read_table, write_table
+from holotype.utils.serialization import read_parquet_table, write_parquet
 
 FILE = "collection.parquet"
 META_KEY = b"holotype"
@@ -78,7 +78,7 @@ class Collection:
         columns = zip(COLUMNS, zip(*rows, strict=True), strict=True) if rows else ()
         table = pa.table({name: pa.array(values) for name, values in columns})
         table = table.replace_schema_metadata({META_KEY: json.dumps(told)})
-        write_table(folder / FILE, table)
+        write_parquet(folder / FILE, table)
 
 
 def read_collection(folder: Path) -> Collection | None:
@@ -87,7 +87,7 @@ def read_collection(folder: Path) -> Collection | None:
     if not file.is_file():
         return None
     try:
-        table = read_table(file)
+        table = read_parquet_table(file)
         told = json.loads((table.schema.metadata or {})[META_KEY])
         rows = zip(*(table[name].to_pylist() for name in COLUMNS), strict=True) if table.num_rows else ()
         return Collection(str(told["root"]), {path: Seen(*rest) for path, *rest in rows}, dict(told["means"]))

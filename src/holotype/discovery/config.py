@@ -16,7 +16,7 @@ from holotype.machine.rules import LARGEST_SIDE, MOST_FEW, MOST_STEPS, Count, Fe
 from holotype.models.config import POOLS, RGB, as_rgb
 
 if TYPE_CHECKING:
-    from holotype.models.backbone import BackboneConfig
+    from holotype.models.config import BackboneConfig
 
 COUNTS = {"steps": MOST_STEPS, "sample": None, "image_size": LARGEST_SIDE}
 """Settings that are numbers of something, or None, and the largest that each may be."""
@@ -98,7 +98,7 @@ class DiscoverConfig:
     @property
     def network(self) -> BackboneConfig:
         """The backbone as the models take it."""
-        from holotype.models.backbone import BackboneConfig
+        from holotype.models.config import BackboneConfig
 
         return BackboneConfig(self.backbone, **{name: getattr(self, name) for name in OF_NETWORK})
 

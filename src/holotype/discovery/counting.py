@@ -7,11 +7,12 @@ import logging
 
 import numpy as np
 
-from holotype.cluster.count import CountEstimate, count_key, estimate_table, pick_k, write_count
+from holotype.cluster.count import count_key, estimate_table, pick_k, write_count
+from holotype.cluster.curve import CountEstimate
 from holotype.discovery.corrected_number import with_corrections
 from holotype.discovery.round import Round
 from holotype.errors import InputError
-from holotype.machine.sealed import read_sealed
+from holotype.utils.serialization import read_json
 
 COUNT = "count.json"
 
@@ -46,7 +47,7 @@ def count_categories(round: Round, features: np.ndarray) -> CountEstimate:
     path = round.folder / COUNT
     if path.is_file():
         try:
-            content = read_sealed(path)
+            content = read_json(path)
             if content.get("of") == key:
                 return CountEstimate.from_dict(content)
         except (OSError, ValueError, AttributeError, InputError):

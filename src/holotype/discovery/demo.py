@@ -28,8 +28,6 @@ from holotype.data.table import Table
 from holotype.discovery.collection import look_at, read_collection
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.workflow import discover_table
-from holotype.machine.device import Compute
-from holotype.machine.files import folder_beside, write_text
 from holotype.methods import Images, Task, find_method
 from holotype.models.backbone import load_backbone
 from holotype.report import build_report
@@ -37,6 +35,8 @@ from holotype.runs.by_content import embed_by_content
 from holotype.runs.folder import SCORES, RunFolder
 from holotype.runs.record import headline
 from holotype.training.encode import place
+from holotype.utils.atomic import atomic_folder, write_text
+from holotype.utils.device import Device
 
 STEPS = 450
 """A taste, not a benchmark: well below a minute of training on two CPU cores."""
@@ -80,7 +80,7 @@ def write_sample(split: Table, out: Path) -> Table:
     images = out / "images"
     names = [f"photo-{number:04d}.png" for number in range(len(split))]
     if not images.is_dir():  # a stop leaves no folder that looks complete
-        with folder_beside(images) as part:
+        with atomic_folder(images) as part:
             for path, name in zip(split.path, names, strict=True):
                 (part / name).write_bytes(encoded(read_image(path)[0], "PNG"))
     text = io.StringIO(newline="")
@@ -101,7 +101,7 @@ def score_kmeans(judged: Table, config: DiscoverConfig, found: Discovery, run: P
     """k-means on the frozen features that the discovery began with, with as many categories as it was trained for."""
     backbone = load_backbone(config.network)
     digest = [seen.digest for seen in look_at(judged, read_collection(run)).images.values()]
-    embedded = embed_by_content(judged, digest, backbone, Compute.on(config.device), run / "embeddings")
+    embedded = embed_by_content(judged, digest, backbone, Device.on(config.device), run / "embeddings")
     features, label = torch.from_numpy(embedded.features), torch.from_numpy(judged.target)
     n_labelled = int(judged.labelled.sum())
     task = Task(len(judged.known), found.facts.k, backbone.dim, len(judged), n_labelled)

@@ -30,8 +30,8 @@ from holotype.data.table import Table
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.labels import as_labels
 from holotype.errors import InputError
-from holotype.machine.files import TemporaryFolder, write_bytes
-from holotype.machine.sealed import Form
+from holotype.utils.atomic import TemporaryFolder, write_bytes
+from holotype.utils.serialization import FileSchema
 
 if TYPE_CHECKING:
     from holotype.placing.corrected import Corrected
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 FILE = "estimator.json"
 """Beside a saved model: the parameters of the estimator."""
-PARAMETERS = Form(1, "save the model again")
+PARAMETERS = FileSchema(1, "save the model again")
 MODEL, WEIGHTS = "model.json", "model.safetensors"
 SAVED = (MODEL, WEIGHTS, "discovery.json", "assignments.parquet", "assignments.csv", "features.npy", FILE)
 """What `save` takes along; images, embeddings and the training state stay behind."""

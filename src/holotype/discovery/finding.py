@@ -13,7 +13,7 @@ from holotype.categories.bursts import LABELLED as OF_BURST
 from holotype.categories.facts import Facts
 from holotype.categories.returning import methods_in_words
 from holotype.categories.standing import FOLLOWS
-from holotype.cluster.count import CountEstimate
+from holotype.cluster.curve import CountEstimate
 from holotype.data import boxed
 from holotype.data.bursts import count_units
 from holotype.data.sources import check_trainable
@@ -28,19 +28,19 @@ from holotype.discovery.shots import Shots, take_shots
 from holotype.discovery.sizes import choose_sizes
 from holotype.discovery.taking_part import check_left, seen_classes, unread_labels
 from holotype.errors import InputError
-from holotype.machine.device import Compute, pick_device
-from holotype.models.backbone import BackboneConfig
+from holotype.models.config import BackboneConfig
 from holotype.runs.by_content import embed_by_content
-from holotype.runs.embed import Embeddings
 from holotype.runs.experiment import Experiment
 from holotype.runs.outcome import Rest, Told
 from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
 from holotype.runs.run import finish
 from holotype.runs.settings import default_experiment
+from holotype.runs.shard_file import Embeddings
 from holotype.runs.taken_over import take_over
 from holotype.runs.trainings import seeds_in_words
 from holotype.runs.views import stages_of, without_unusable_cache
+from holotype.utils.device import Device, pick_device
 
 FEWEST = 8
 """Usable images below which there is nothing to train on."""
@@ -54,7 +54,7 @@ def run_round(round: Round) -> None:
         images, where = (round.table, round.digests, round.chosen.backbone), round.folder / "embeddings"
         if round.embedded is not None:
             take_over(round.embedded, *images, where, round.progress)
-        embedded = embed_by_content(*images, Compute.on(round.config.device), where, progress=round.progress)
+        embedded = embed_by_content(*images, Device.on(round.config.device), where, progress=round.progress)
     shots = take_shots(round.folder, round.table, round.digests, round.progress)
     take_classes(round, embedded)
     take_occasions(round, shots, embedded)

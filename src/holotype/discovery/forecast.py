@@ -16,7 +16,6 @@ from holotype.data.store import CROP_SHARE
 from holotype.data.table import Table
 from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.plan import VIEWS_OF_A_STEP, make_plan, methods_of, resolved
-from holotype.machine.device import Compute
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews
 from holotype.models.heads import Projector
@@ -24,6 +23,7 @@ from holotype.models.speed import fastest
 from holotype.runs.settings import default_experiment
 from holotype.runs.views import drawn, stages_of
 from holotype.training.encode import Encoder
+from holotype.utils.device import Device
 
 READ = 16
 """Images that are read to see how long it takes."""
@@ -72,7 +72,7 @@ def forecast(
 ) -> Forecast:
     """Of a discovery from its beginning, or of a round. backbone: the one that will be taken, or one of the same shape.
     to_embed: images of which there are no features yet, where these are not all."""
-    compute = Compute.on(config.device)
+    compute = Device.on(config.device)
     device = compute.device.type
     plan = make_plan(min(len(table), resolved(config)["sample"]), resolved(config)["steps"], device)
     pace = measure(table, backbone, compute, plan.batch_size * VIEWS_OF_A_STEP)
@@ -132,7 +132,7 @@ def _of_view(whole: bool, cached: bool, pace: Pace) -> float:
     return pace.tail if cached else pace.trunk + pace.tail
 
 
-def measure(table: Table, backbone: Backbone, compute: Compute, views: int) -> Pace:
+def measure(table: Table, backbone: Backbone, compute: Device, views: int) -> Pace:
     """Read some images from all over the table, and send some through the network. No weight is changed.
 
     views: of a training step, which the tail sees at once. A first pass of each part warms up the device and does not

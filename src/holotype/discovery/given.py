@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holotype.machine.plain import NotPlain, from_value
-from holotype.machine.sealed import Form
+from holotype.utils.serialization import FileSchema, SchemaError, from_value
 
-GIVEN = Form(2, "restore it from a copy, or run holotype discover with another --out")
+GIVEN = FileSchema(2, "restore it from a copy, or run holotype discover with another --out")
 T = TypeVar("T")
 
 
@@ -23,5 +22,5 @@ def read_given(path: Path, kind: type[T]) -> T:
     content = GIVEN.read(path).get("by_path")
     try:
         return from_value(kind, content)
-    except NotPlain as problem:
+    except SchemaError as problem:
         raise GIVEN.broken(path, problem) from problem

@@ -24,8 +24,8 @@ from holotype.data.boxed import columns
 from holotype.data.paths import absolute, relative
 from holotype.discovery.collection import read_collection
 from holotype.discovery.given import read_given, write_given
-from holotype.machine.files import folder_beside, write_text
 from holotype.report.mailed import short_names
+from holotype.utils.atomic import atomic_folder, write_text
 
 if TYPE_CHECKING:  # pandas takes half a second to import
     import pandas as pd
@@ -67,7 +67,7 @@ def follow(folder: Path, rounds: Sequence[Path], root: str, where: Moves) -> Non
     """Let a discovery speak of the images where they lie now. rounds: folders of rounds; root: that of then.
 
     An edit of an image that no round knows stays as it is: it was refused, and shall mean no other image now."""
-    with folder_beside(folder / MOVING) as part:
+    with atomic_folder(folder / MOVING) as part:
         known: set[str] = set()
         for own in (folder, *rounds):
             known |= _write_moved(own, part / own.relative_to(folder), where)

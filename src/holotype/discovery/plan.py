@@ -12,8 +12,8 @@ import numpy as np
 from holotype.data.bursts import first_frames, units
 from holotype.data.table import Table
 from holotype.discovery.config import DiscoverConfig
-from holotype.machine.device import pick_device
 from holotype.methods import Stage, find_method
+from holotype.utils.device import pick_device
 
 STEPS = {"cpu": 1_000}
 """Training steps, unless told: minutes on a CPU."""

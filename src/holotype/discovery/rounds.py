@@ -31,8 +31,8 @@ from holotype.discovery.given import read_given, write_given
 from holotype.discovery.moved import at_home, read_earlier
 from holotype.discovery.taking_part import Account, not_told_yet
 from holotype.errors import InputError
-from holotype.machine.files import OURS
 from holotype.runs.folder import SCORES
+from holotype.utils.atomic import OWN_SUFFIX
 
 LABELS = "labels.json"
 """Of a round: the labels that edits had given before it was trained, by path from the root."""
@@ -116,7 +116,11 @@ def next_number(folder: Path, begun: Begun) -> int:
 
 def _was_being_begun(own: Path) -> bool:
     """Was a round stopped before all was written that it was begun with? Nothing was trained, and it is begun anew."""
-    return {path.name for path in own.iterdir() if not OURS.fullmatch(path.name)} <= {LABELS, REJECTED, SEEN}
+    return {path.name for path in own.iterdir() if not OWN_SUFFIX.fullmatch(path.name)} <= {
+        LABELS,
+        REJECTED,
+        SEEN,
+    }
 
 
 def begin_round(folder: Path, begun: Begun) -> int:

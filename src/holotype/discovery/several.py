@@ -28,8 +28,6 @@ from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.plan import methods_of, resolved
 from holotype.discovery.rounds import begun_rounds, round_folder
 from holotype.errors import InputError, Stopped
-from holotype.machine.device import pick_device
-from holotype.machine.files import write_text
 from holotype.methods import Prediction
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import IDENTITY, RunFolder
@@ -39,6 +37,8 @@ from holotype.runs.settings import default_experiment
 from holotype.runs.trainings import Trainings
 from holotype.runs.views import stages_of
 from holotype.training.turns import train_in_turns
+from holotype.utils.atomic import write_text
+from holotype.utils.device import pick_device
 
 FILE, FOLDER = "trainings.json", "trainings"
 METRICS = "metrics.jsonl"

@@ -9,11 +9,11 @@ from pathlib import Path
 from holotype.categories.features import FEATURES, whole_features
 from holotype.discovery.rounds import round_folder
 from holotype.errors import InputError
-from holotype.machine.files import write_beside
 from holotype.models.origins import file_digest
 from holotype.runs.folder import SCORES, RunFolder
 from holotype.runs.sheet import FILE as MODEL
 from holotype.runs.sheet import WEIGHTS
+from holotype.utils.atomic import atomic_write
 
 SHARED = (WEIGHTS, MODEL, FEATURES, "provenance.json", SCORES)
 """What the run folder has of its last round."""
@@ -56,6 +56,6 @@ def _link(source: Path, target: Path) -> None:
         def copy(part: Path) -> None:
             shutil.copyfile(source, part)
 
-        write_beside(target, copy)
+        atomic_write(target, copy)
     else:
         os.replace(beside, target)

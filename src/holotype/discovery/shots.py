@@ -15,7 +15,7 @@ import numpy as np
 
 from holotype.data.exif import NOTHING, Shot, read_shots
 from holotype.data.table import Table
-from holotype.machine.sealed_table import read_table, write_table
+from holotype.utils.serialization import read_parquet_table, write_parquet
 
 FILE = "shots.parquet"
 COLUMNS = tuple(one.name for one in dataclasses.fields(Shot))
@@ -80,7 +80,7 @@ def _read(folder: Path) -> dict[str, Shot]:
     if not (folder / FILE).is_file():
         return {}
     try:
-        table = read_table(folder / FILE)
+        table = read_parquet_table(folder / FILE)
         rows = zip(*(table[name].to_pylist() for name in COLUMNS), strict=True)
         return {own: Shot(*row) for own, row in zip(table["digest"].to_pylist(), rows, strict=True)}
     except (OSError, ValueError, KeyError, TypeError):
@@ -93,4 +93,4 @@ def _write(folder: Path, shots: dict[str, Shot]) -> None:
 
     rows = zip(*(dataclasses.astuple(shot) for shot in shots.values()), strict=True)
     columns = {"digest": list(shots), **dict(zip(COLUMNS, rows, strict=True))}
-    write_table(folder / FILE, pa.table({name: pa.array(values) for name, values in columns.items()}))
+    write_parquet(folder / FILE, pa.table({name: pa.array(values) for name, values in columns.items()}))

@@ -16,7 +16,7 @@ from holotype.data.table import Table
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.difference import shown
 from holotype.errors import InputError
-from holotype.machine.files import write_text
+from holotype.utils.atomic import write_text
 
 REFUSED = "refused.txt"
 """In the run folder: a sentence for each edit that cannot take part, as they were told before the last round."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holotype.errors import Stopped, signal_of
-from holotype.machine.heartbeat import tell
+from holotype.utils.heartbeat import update_heartbeat
 
 
 class Clock:
@@ -23,7 +23,7 @@ class Clock:
     def step(self, name: str) -> Iterator[None]:
         started = time.monotonic()
         if self.folder is not None:
-            tell(self.folder, phase=name)
+            update_heartbeat(self.folder, phase=name)
         try:
             yield
         except KeyboardInterrupt as stop:

@@ -35,14 +35,7 @@ from holotype.discovery.going_on import Now, catch_up
 from holotype.discovery.look import tell, tell_again
 from holotype.discovery.plan import methods_of
 from holotype.discovery.round import Round
-from holotype.discovery.rounds import (
-    begin_round,
-    edits_in,
-    keep_corrected,
-    last_round,
-    play,
-    round_folder,
-)
+from holotype.discovery.rounds import begin_round, edits_in, keep_corrected, last_round, play, round_folder
 from holotype.discovery.scoring import score_round
 from holotype.discovery.several import choose_trainings, clear, keep_seeds
 from holotype.discovery.shared import share_round
@@ -50,10 +43,6 @@ from holotype.discovery.sizes import check_long_tail
 from holotype.discovery.taking_part import check_left, check_placeable, keep_refused, read_refused
 from holotype.discovery.timing import Clock
 from holotype.errors import InputError
-from holotype.machine.files import refuse_links, sweep_tree
-from holotype.machine.heartbeat import beating
-from holotype.machine.locks import hold
-from holotype.machine.plain import as_plain
 from holotype.methods import find_method
 from holotype.report import build_report
 from holotype.report.points import with_map
@@ -61,6 +50,10 @@ from holotype.runs.embedded import Parts
 from holotype.runs.folder import RunFolder
 from holotype.runs.parts import check_k
 from holotype.runs.run import tidy
+from holotype.utils.atomic import clean_partial_tree, refuse_links
+from holotype.utils.heartbeat import running_heartbeat
+from holotype.utils.locks import lock_folder
+from holotype.utils.serialization import to_dict
 
 log = logging.getLogger(__name__)
 
@@ -128,9 +121,9 @@ def discover_table(
     folder, embedded = Path(folder), Parts(embeddings) if embeddings else None
     check_still_labelled(folder, table)
     check_table(table, config, folder, edits)
-    with hold(folder), beating(folder):
+    with lock_folder(folder), running_heartbeat(folder):
         refuse_links(folder)
-        sweep_tree(folder)
+        clean_partial_tree(folder)
         config, chosen = claim(folder, table, config, embedded)
         now = catch_up(folder, table, config, edits, progress)
         if now.trains:  # before anybody is told that it will be
@@ -156,7 +149,7 @@ def begin(folder: Path, now: Now, config: DiscoverConfig, chosen: Chosen, progre
     check_method(table, config, chosen)
     keep_corrected(folder, played)
     number = begin_round(folder, now.begun)
-    RunFolder(folder).write_config(as_plain(config))
+    RunFolder(folder).write_config(to_dict(config))
     seeds = tuple(range(config.seed, config.seed + choose_trainings(folder, config, len(now.table))))
     keep_seeds(round_folder(folder, number), seeds)
     return Round(

@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from holotype.errors import InputError
-from holotype.machine.device import limit_processors
 from holotype.machine.engine import IN_A_ROW, Done, Engine, Failed, SliceJob, reason_of
+from holotype.utils.device import limit_threads
 
 LOCAL = "local"
 """What Ray calls a cluster of this machine alone, which it starts."""
@@ -46,7 +46,7 @@ class Worker:
     the worker has said that it is there."""
 
     def __init__(self, job: bytes, cpus: int) -> None:
-        limit_processors(cpus)
+        limit_threads(cpus)
         self.pickled = job
         self.loaded: SliceJob | None = None
 

@@ -7,22 +7,8 @@ from importlib.metadata import entry_points
 from types import ModuleType
 
 from holotype.errors import InputError
-from holotype.machine.meant import meant
 from holotype.machine.named_code import allowing_code, check_named
-from holotype.methods.base import (
-    Batch,
-    Card,
-    Images,
-    Method,
-    Moment,
-    Now,
-    Pace,
-    Prediction,
-    Rate,
-    Stage,
-    Task,
-    Views,
-)
+from holotype.methods.base import Batch, Card, Images, Method, Now, Prediction, Task
 from holotype.methods.dccl import DCCL
 from holotype.methods.debgcd import DebGCD
 from holotype.methods.gcd import GCD
@@ -33,7 +19,9 @@ from holotype.methods.rpc import RPC
 from holotype.methods.rs import RS
 from holotype.methods.simgcd import SimGCD
 from holotype.methods.sptnet import SPTNet
+from holotype.methods.stages import Moment, Pace, Rate, Stage, Views
 from holotype.methods.uno import UNO
+from holotype.utils.text import suggest
 
 METHODS: dict[str, type[Method]] = {
     "kmeans": KMeans,
@@ -62,7 +50,7 @@ def find_method(name: str) -> type[Method]:
         return _import_method(entry.value)
     there = [*METHODS, *plugin_names()]
     method, at, preset = name.partition("@")  # as in lists of methods
-    near = f" (write {method} --preset {preset})" if at and method in there else meant(method, there)
+    near = f" (write {method} --preset {preset})" if at and method in there else suggest(method, there)
     raise InputError(
         f"There is no method {name!r}{near}; choose one of {', '.join(there)}, "
         "or name one of your own as package.module:Class."
@@ -79,7 +67,7 @@ def _import_method(name: str) -> type[Method]:
     hint = ""
     try:
         module = importlib.import_module(module_name)
-        hint = meant(name, [f"{module_name}:{one}" for one in _methods_in(module)])
+        hint = suggest(name, [f"{module_name}:{one}" for one in _methods_in(module)])
         found = getattr(module, class_name)
     except (ImportError, AttributeError, ValueError, TypeError) as error:  # TypeError: a relative name
         raise InputError(

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from holotype.errors import InputError
-from holotype.machine.source_digest import source_digest
 from holotype.methods.stages import Moment, Needs, Pace, Rate, Stage, Views
+from holotype.utils.source_digest import source_digest
 
 Now = dict[str, Tensor]
 """The clock of a step: 0-d tensors. Always `epoch` and `progress` (0 to 1 within the stage), and

@@ -37,10 +37,11 @@ from holotype.cluster.neighbours import Edges
 from holotype.data.concepts import rows_with_concepts
 from holotype.losses.concepts import concept_nce, follow
 from holotype.machine.rules import Cosine, Count, Positive, Share, Weight
-from holotype.methods.base import Batch, Card, Images, Moment, Now, Rate, Stage, Task
+from holotype.methods.base import Batch, Card, Images, Now, Task
 from holotype.methods.gcd import GCD, GCDConfig
 from holotype.methods.limits import tell_shrunk
 from holotype.methods.schedule import FINAL_LR_SHARE, linear_warmup
+from holotype.methods.stages import Moment, Rate, Stage
 
 SLOTS, MEMBERS = 8, 16
 """Concepts of a step, and images of each."""

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from holotype.cluster.kmeans import kmeans
 from holotype.machine.rules import Count, Repeats
-from holotype.methods.base import Card, Images, Prediction, Stage
+from holotype.methods.base import Card, Images, Prediction
 from holotype.methods.clustered import SOFTNESS, Clustered
+from holotype.methods.stages import Stage
 
 
 @dataclass

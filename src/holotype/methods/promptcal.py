@@ -35,10 +35,11 @@ from holotype.losses.affinity import (
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.losses.precision import unit
 from holotype.machine.rules import Count, Many, Share, Times
-from holotype.methods.base import Batch, Card, Images, Moment, Now, Stage, Task
+from holotype.methods.base import Batch, Card, Images, Now, Task
 from holotype.methods.gcd import GCD, GCDConfig
 from holotype.methods.limits import tell_shrunk
 from holotype.methods.simgcd import TAU_S, TAU_U
+from holotype.methods.stages import Moment, Stage
 from holotype.methods.tally import Tally
 from holotype.models.heads import GCDHead
 from holotype.models.memory import RingMemory

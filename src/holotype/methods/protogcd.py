@@ -24,9 +24,10 @@ from holotype.losses.classification import mean_entropy_deficit, supervised_cros
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.losses.precision import unit
 from holotype.machine.rules import Positive, Share, Weight
-from holotype.methods.base import Batch, Card, Images, Method, Moment, Now, Stage, Task
+from holotype.methods.base import Batch, Card, Images, Method, Now, Task
 from holotype.methods.schedule import linear_warmup
 from holotype.methods.simgcd import TAU_S, TAU_U
+from holotype.methods.stages import Moment, Stage
 from holotype.methods.tally import Tally
 from holotype.models.heads import CosineClassifier, Projector
 

@@ -41,13 +41,14 @@ from holotype.losses.masked import masked_mean
 from holotype.losses.ova import known_score
 from holotype.losses.precision import unit
 from holotype.losses.relational import relational_consistency, signature
-from holotype.methods.base import Batch, Card, Images, Moment, Now, Prediction, Stage, Task, Views
+from holotype.methods.base import Batch, Card, Images, Now, Prediction, Task
 from holotype.methods.debgcd import auxiliary_loss, confidence_of_lead, detector_terms, scale_gradient
 from holotype.methods.pairing import draw_pairs, gather_rows
 from holotype.methods.prototypes import class_means, soft_update
 from holotype.methods.rpc_config import READING, RPCConfig
 from holotype.methods.schedule import ramp
 from holotype.methods.simgcd import AS_RUN, Recipes, SimGCD
+from holotype.methods.stages import Moment, Stage, Views
 from holotype.models.heads import CompactOVA, CosineClassifier
 
 LEAD = 0.6

@@ -24,8 +24,9 @@ from torch import Tensor, nn
 from holotype.losses.classification import supervised_cross_entropy
 from holotype.losses.ranking import pair_cross_entropy, prediction_mse, same_strongest, true_pairs
 from holotype.machine.rules import Count, Repeats, Share, Weight
-from holotype.methods.base import Batch, Card, Images, Method, Moment, Now, Rate, Stage, Task
+from holotype.methods.base import Batch, Card, Images, Method, Now, Task
 from holotype.methods.schedule import drops, sigmoid_ramp
+from holotype.methods.stages import Moment, Rate, Stage
 from holotype.methods.tally import Tally
 
 

@@ -26,8 +26,9 @@ from holotype.losses.classification import (
 )
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.machine.rules import Natural, Positive, Share, Weight
-from holotype.methods.base import Batch, Card, Method, Moment, Now, Stage, Task
+from holotype.methods.base import Batch, Card, Method, Now, Task
 from holotype.methods.schedule import linear_warmup
+from holotype.methods.stages import Moment, Stage
 from holotype.models.heads import CosineClassifier, Projector
 
 

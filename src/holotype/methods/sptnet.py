@@ -25,9 +25,10 @@ from torch import Tensor, nn
 
 from holotype.errors import InputError
 from holotype.machine.rules import Count, Positive, Times, Weight
-from holotype.methods.base import Batch, Card, Images, Moment, Now, Rate, Stage, Task
+from holotype.methods.base import Batch, Card, Images, Now, Task
 from holotype.methods.schedule import linear_warmup
 from holotype.methods.simgcd import RECIPES, Recipes, SimGCD, SimGCDConfig, joined
+from holotype.methods.stages import Moment, Rate, Stage
 from holotype.models.prompts import PixelPrompt, PixelPrompted, called_frozen, frame_width, patch_size
 
 SIMGCD = "simgcd"

@@ -29,10 +29,11 @@ from holotype.errors import InputError
 from holotype.losses.precision import unit
 from holotype.losses.transport import sinkhorn, swapped_prediction
 from holotype.machine.rules import Few, Natural, Positive, Repeats
-from holotype.methods.base import Batch, Card, Images, Method, Now, Rate, Stage, Task
+from holotype.methods.base import Batch, Card, Images, Method, Now, Task
 from holotype.methods.limits import tell_shrunk
 from holotype.methods.prototypes import class_means
 from holotype.methods.schedule import cosine
+from holotype.methods.stages import Rate, Stage
 from holotype.methods.tally import Tally
 from holotype.models.heads import MultiHead, UnitPrototypes
 from holotype.models.memory import RingMemory

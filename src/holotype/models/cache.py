@@ -30,10 +30,10 @@ import torch
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.machine.files import beside, sweep
-from holotype.machine.locks import try_share
-from holotype.machine.memory import Level, human
 from holotype.models.entry_checks import EntryChecks, make_tail, tail_bytes
+from holotype.utils.atomic import atomic_path, clean_partial
+from holotype.utils.locks import try_shared_lock
+from holotype.utils.memory import Level, format_bytes
 
 log = logging.getLogger("holotype")
 
@@ -178,7 +178,9 @@ def read_tokens(
     """
     os.utime(file)  # the one used longest ago is the first to go
     with file.open("rb") as stream:
-        try_share(stream.fileno())  # as long as the mapping lasts: `holotype cache --clear` leaves it alone
+        try_shared_lock(
+            stream.fileno()
+        )  # as long as the mapping lasts: `holotype cache --clear` leaves it alone
         # mode c: pages can be changed in memory and never reach the file
         mapped = np.memmap(stream, np.int16, "c", shape=size)
     checks, tokens = EntryChecks(file, mapped), torch.from_numpy(mapped).view(dtype)
@@ -191,7 +193,7 @@ def read_tokens(
 @contextmanager
 def writing(file: Path, size: Size, dtype: torch.dtype) -> Iterator[Tensor]:
     """A new file as a tensor to be filled; it gets its name when the block ends, and vanishes if that fails."""
-    with beside(file) as part:
+    with atomic_path(file) as part:
         with part.open("r+b") as stream:
             reserve(stream, file_bytes(size))
         mapped = np.memmap(part, np.int16, "r+", shape=size)
@@ -226,8 +228,8 @@ def keep_tokens(tokens: Tensor, file: Path, limit: int) -> None:
     if not make_room(file.parent, nbytes, limit):
         log.info(
             "The token cache is not kept for later runs: %s are more than the %s for all of them.",
-            human(nbytes),
-            human(limit),
+            format_bytes(nbytes),
+            format_bytes(limit),
         )
         return
     try:
@@ -241,7 +243,7 @@ def make_room(folder: Path, nbytes: int, limit: int) -> bool:
     """Delete the caches used longest ago until `nbytes` more fit into `limit`; False if they never can."""
     if nbytes > limit:
         return False
-    sweep(folder, again=True)
+    clean_partial(folder, again=True)
     kept = []
     for path in folder.glob(f"*{SUFFIX}"):
         with contextlib.suppress(FileNotFoundError):  # somebody else makes room as well

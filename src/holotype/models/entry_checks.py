@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.machine.sealed import Broken
+from holotype.utils.serialization import CorruptFile
 
 BYTES = 4
 """Of a checksum."""
@@ -40,7 +40,7 @@ class EntryChecks:
             tail = stream.read(tail_bytes(len(tokens)))
         own, last = tail[:-BYTES], tail[-BYTES:]
         if len(own) != BYTES * len(tokens) or zlib.crc32(own).to_bytes(BYTES, "little") != last:
-            raise Broken("its checksums are not whole")
+            raise CorruptFile("its checksums are not whole")
         self.file, self.tokens = file, tokens
         self.told = np.frombuffer(own, dtype="<u4")
         self.seen = np.zeros(len(tokens), dtype=bool)
@@ -49,7 +49,7 @@ class EntryChecks:
         """Raise Broken where any entry has changed."""
         changed = self._changed(range(len(self.told)))
         if changed:
-            raise Broken(f"{len(changed):,} of {len(self.told):,} entries do not match their checksums")
+            raise CorruptFile(f"{len(changed):,} of {len(self.told):,} entries do not match their checksums")
 
     def look(self, entry: Tensor) -> None:
         """Raise InputError where one of these entries (n,) has changed; the file goes, so that it is built anew."""

@@ -15,7 +15,6 @@ from pathlib import Path
 import torch
 
 from holotype.errors import InputError
-from holotype.machine.files import write_beside
 from holotype.models.config import BackboneConfig
 from holotype.models.fitting import network_of
 from holotype.models.hub import PREFIX, is_repository, repository_origin
@@ -24,6 +23,7 @@ from holotype.models.networks import from_hub, outline_of
 from holotype.models.origins import Origin, check_normalisation, find_origin
 from holotype.models.recommended import RECOMMENDED
 from holotype.models.whole_tail import Model
+from holotype.utils.atomic import atomic_write
 
 ENDING = ".safetensors"
 
@@ -120,4 +120,4 @@ def write_weights(file: Path, model: Model, tags: dict[str, str]) -> None:
         except SafetensorError as error:  # a full disk, too
             raise OSError(str(error)) from error
 
-    write_beside(file, write)
+    atomic_write(file, write)

@@ -35,9 +35,9 @@ KEPT_AS = (
 
 def import_timm() -> ModuleType:
     """timm, which takes seconds to import."""
-    from holotype.machine import torchvision_cure as _torchvision
+    from holotype.utils import torchvision_compat as _torchvision
 
-    _torchvision.cure()  # timm imports torchvision
+    _torchvision.patch_torchvision()  # timm imports torchvision
     with warnings.catch_warnings():
         # tqdm's remark in a notebook without ipywidgets; none of its bars is shown
         warnings.filterwarnings("ignore", message="IProgress not found")

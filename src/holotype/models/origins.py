@@ -10,15 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from holotype.errors import InputError
-from holotype.machine.meant import meant_path
-from holotype.models.config import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    RGB,
-    BackboneConfig,
-    as_rgb,
-)
+from holotype.models.config import IMAGENET_MEAN, IMAGENET_STD, RGB, BackboneConfig, as_rgb
 from holotype.models.networks import check_name, licence_of, licence_of_files, normalisations
+from holotype.utils.text import suggest_path
 
 CAVEAT = (
     "This backbone was made for the project by distilling an ImageNet-supervised teacher (EfficientNet-Lite2)"
@@ -155,7 +149,7 @@ def read_metadata(path: Path) -> dict[str, str]:
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
-        raise InputError(f"There is no backbone file {path}{meant_path(path)}: check the path.")
+        raise InputError(f"There is no backbone file {path}{suggest_path(path)}: check the path.")
     try:
         with safe_open(path, framework="pt") as weights:
             return weights.metadata() or {}

@@ -16,12 +16,13 @@ from holotype.data.addresses import is_address, is_pattern, split_inside
 from holotype.data.boxed import columns
 from holotype.data.boxes import split_box
 from holotype.data.detections import CONFIDENCE
+from holotype.data.kinds import IMAGE_EXTENSIONS
 from holotype.data.paths import Paths
 from holotype.data.readers.registry import source_name
-from holotype.data.sources import IMAGE_EXTENSIONS, load_table, stream_paths
+from holotype.data.sources import load_table, stream_paths
 from holotype.errors import InputError
-from holotype.machine.files import refuse_existing, refuse_links, write_output
 from holotype.placing.folders import Wanted, check_replaceable, numbered, sort_images
+from holotype.utils.atomic import refuse_existing, refuse_links, write_output
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,14 +21,7 @@ from holotype import __version__
 from holotype.data.boxes import Box
 from holotype.data.columns import guarded, quoted
 from holotype.data.containers import has_own_file
-from holotype.machine.files import write_beside, write_text
-from holotype.placing.camtrap_package import (
-    missing,
-    observation_type,
-    package,
-    read_package,
-    scientific_name,
-)
+from holotype.placing.camtrap_package import missing, observation_type, package, read_package, scientific_name
 from holotype.placing.deployments import COLUMNS as DEPLOYMENTS
 from holotype.placing.deployments import (
     Deployment,
@@ -41,6 +34,7 @@ from holotype.placing.deployments import (
 from holotype.placing.folders import NewFolder, Wanted, new_folder
 from holotype.placing.heads import CAMERA_WITHOUT_ZONE, FILE, read_heads
 from holotype.placing.written import Results, read_results
+from holotype.utils.atomic import atomic_write, write_text
 
 PACKAGE = "datapackage.json"
 PLACES = "deployments.csv"
@@ -267,4 +261,4 @@ def _write_table(file: Path, columns: Sequence[str], rows: Iterable[dict[str, st
                 cells = (row.get(name, "") for name in columns)
                 stream.write(",".join(quoted(cell) if cell else "" for cell in cells) + "\n")
 
-    write_beside(file, write)
+    atomic_write(file, write)

@@ -19,9 +19,9 @@ import numpy as np
 from holotype import __version__
 from holotype.data.detections import OURS
 from holotype.errors import InputError
-from holotype.machine.files import refuse_existing, write_output
 from holotype.placing.heads import read_heads
 from holotype.placing.written import Results, read_results
+from holotype.utils.atomic import refuse_existing, write_output
 
 SUPERCATEGORY = {"known": "known", "novel": "new"}
 

@@ -25,11 +25,11 @@ from torch import Tensor, nn
 from holotype.data.store import CROP_SHARE
 from holotype.data.views import normalise
 from holotype.errors import InputError
-from holotype.machine.files import refuse_existing, write_output
 from holotype.models.licences import terms
 from holotype.placing.corrected import Corrected, corrected
 from holotype.runs.said import has_logits
 from holotype.runs.trained import Trained, load_trained
+from holotype.utils.atomic import refuse_existing, write_output
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 """Of the extra onnx; torch's exporter needs the last one."""

@@ -28,9 +28,9 @@ from holotype.data.pictures import encoded
 from holotype.data.walk import REJECTED, UNREADABLE
 from holotype.data.walk import SORTED as MARKER
 from holotype.errors import InputError
-from holotype.machine.bars import counting
-from holotype.machine.files import folder_beside, write_text
 from holotype.placing.written import Results, read_results
+from holotype.utils.atomic import atomic_folder, write_text
+from holotype.utils.console import progress_bar
 
 UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]|\.\.+')
 """What some file system does not take in a name, and what would lead out of a folder."""
@@ -136,7 +136,7 @@ class NewFolder:
     ) -> Sorted:
         """Link or copy images into sub-folders of the folder `below` in this one. Call it once for each `below`."""
         done, root, names = Sorted(), self.path / below, _Names()
-        with counting("Sorting images", len(wanted), progress) as advance:
+        with progress_bar("Sorting images", len(wanted), progress) as advance:
             for one in wanted:
                 name = names.file(one) if image_exists(one.path) else ""
                 if name:
@@ -166,7 +166,7 @@ def new_folder(
     """
     check_replaceable(root, overwrite, merged)
     try:
-        with folder_beside(Path(os.path.realpath(root)), replace=True) as part:
+        with atomic_folder(Path(os.path.realpath(root)), replace=True) as part:
             new = NewFolder(part)
             yield new
             new.write_marker(run_id)

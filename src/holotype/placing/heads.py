@@ -17,8 +17,8 @@ from holotype.data.encoded import readable
 from holotype.data.exif import EXIF_IFD, has_head, taken_at
 from holotype.data.kinds import decoders
 from holotype.data.stamps import stamps
-from holotype.machine.bars import counting
-from holotype.machine.device import processors
+from holotype.utils.console import progress_bar
+from holotype.utils.device import cpu_count
 
 AT_ONCE, EACH = 1024, 32
 """Images whose heads are asked for together, and by one thread: threads help where files lie on a slow drive."""
@@ -44,8 +44,8 @@ class Head:
 def read_heads(paths: Sequence[str], progress: bool) -> Iterator[Head]:
     """In the order of the paths, "file" or "file#index", all of which are there."""
     with (
-        counting("Reading heads of images", len(paths), progress) as advance,
-        ThreadPoolExecutor(min(8, 2 * processors())) as pool,
+        progress_bar("Reading heads of images", len(paths), progress) as advance,
+        ThreadPoolExecutor(min(8, 2 * cpu_count())) as pool,
     ):
         for first in range(0, len(paths), AT_ONCE):
             some = paths[first : first + AT_ONCE]

@@ -20,13 +20,13 @@ from holotype.data.paths import Paths
 from holotype.data.slices import PLAN, part_file, read_slice
 from holotype.data.stamps import stamps
 from holotype.errors import InputError
-from holotype.machine.files import refuse_links
 from holotype.machine.named_code import allowing_code
-from holotype.machine.sealed_table import OURS, read_table, write_table
 from holotype.placing.assign import BOXES, COLUMNS, Assigned, placed, schema_of
 from holotype.placing.corrected import Corrected, corrected
 from holotype.runs.slice_folder import Wanted, absolute_source
 from holotype.runs.trained import load_trained
+from holotype.utils.atomic import refuse_links
+from holotype.utils.serialization import TABLE_MARK, read_parquet_table, write_parquet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +72,7 @@ class AssignSlice:
         table, last = _kept(file, paths, stamp), len(paths)
         if table is None:
             table, last = self._place(paths, stamp, advance)
-            write_table(file, table)
+            write_parquet(file, table)
         advance(last)
         assigned = Assigned(file)
         assigned.count(table.to_pandas())
@@ -92,7 +92,7 @@ class AssignSlice:
             done += len(part.problem)
         frame = pd.concat(frames, ignore_index=True)
         names = (*COLUMNS, *BOXES) if self.boxed else COLUMNS
-        schema = schema_of(names).with_metadata({OURS: json.dumps({"stamps": stamp})})
+        schema = schema_of(names).with_metadata({TABLE_MARK: json.dumps({"stamps": stamp})})
         if self.boxed:
             frame = _with_pictures(frame.reindex(columns=list(names)))
         return pa.Table.from_pandas(frame, schema=schema, preserve_index=False), len(frames[-1])
@@ -119,8 +119,8 @@ def _with_pictures(frame: pd.DataFrame) -> pd.DataFrame:
 def _kept(file: Path, paths: Sequence[str], stamp: str) -> pa.Table | None:
     """The part that is there, where it is whole and of the same files."""
     try:
-        table = read_table(file)
-        told = json.loads((table.schema.metadata or {})[OURS])["stamps"]
+        table = read_parquet_table(file)
+        told = json.loads((table.schema.metadata or {})[TABLE_MARK])["stamps"]
         same = told == stamp and table["path"].to_pylist() == list(paths)
     except FileNotFoundError:
         return None

@@ -20,7 +20,7 @@ from holotype.data.boxes import Box, split_box
 from holotype.data.columns import FORMULA, guarded, quoted
 from holotype.data.containers import image_exists
 from holotype.errors import InputError
-from holotype.machine.files import refuse_existing, write_output
+from holotype.utils.atomic import refuse_existing, write_output
 
 BY_HAND = (MOVED, CONFIRMED)
 """Notes that edits leave."""

@@ -18,11 +18,11 @@ from holotype.categories.bursts import about
 from holotype.categories.found import TEXTS, Discovery, write_csv
 from holotype.data.boxes import split_box
 from holotype.errors import InputError
-from holotype.machine.files import refuse_existing, write_output
 from holotype.placing.written import BOM
 from holotype.report.build import read_data, script_of
 from holotype.report.mailed import PRIVATE, Hider, hider, mailed
 from holotype.report.thumbs import GRID, sheet_name
+from holotype.utils.atomic import refuse_existing, write_output
 
 WHEN = (1980, 1, 1, 0, 0, 0)
 """Of every part: the first day that a zip knows."""

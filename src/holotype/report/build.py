@@ -23,11 +23,11 @@ from holotype.categories.features import read_features
 from holotype.categories.found import Discovery
 from holotype.categories.returning import summary
 from holotype.categories.tree import keep_tree
-from holotype.machine.files import write_text
 from holotype.report.data import Chosen, choose, page_data, title, totals
 from holotype.report.mailed import hider, nameless
 from holotype.report.neighbours import alike
 from holotype.report.thumbs import CELL, GRID, Thumbs, make_thumbs
+from holotype.utils.atomic import write_text
 
 messages = logging.getLogger(__name__)
 

@@ -27,9 +27,9 @@ from holotype.data.boxes import split_box
 from holotype.data.containers import has_own_file
 from holotype.data.paths import absolute
 from holotype.errors import InputError
-from holotype.machine.sealed import Broken, read_sealed
 from holotype.report.occasions import occasions
 from holotype.report.second_guess import second_guess
+from holotype.utils.serialization import CorruptFile, read_json
 
 FORMAT = 1
 LIMIT = 20_000
@@ -132,13 +132,13 @@ def read_scores(folder: Path) -> dict[str, dict[str, Any]]:
     """
     file = folder / "scores.json"
     try:
-        record = read_sealed(file)
+        record = read_json(file)
         own, method = record["scores"], str(record["identity"]["method"]["name"])
         if own["all"] is None:
             return {}
         compared = {str(name): dict(other) for name, other in record.get("compared", {}).items()}
         return {**compared, method: {key: own.get(key) for key in SCORES}}
-    except Broken as error:
+    except CorruptFile as error:
         raise InputError(
             f"{file} cannot be read ({error}); restore it from a copy, or move it away for a report without scores."
         ) from error

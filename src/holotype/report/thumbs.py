@@ -18,10 +18,10 @@ from holotype.data.decode import ImageProblem, opened
 from holotype.data.ingest import ROOM
 from holotype.data.pictures import encoded
 from holotype.data.stamps import stamps
-from holotype.machine.bars import counting
-from holotype.machine.device import processors
-from holotype.machine.files import write_bytes, write_text
-from holotype.machine.sealed import Broken, read_sealed, sealed
+from holotype.utils.atomic import write_bytes, write_text
+from holotype.utils.console import progress_bar
+from holotype.utils.device import cpu_count
+from holotype.utils.serialization import CorruptFile, dump_json, read_json
 
 FORMAT = 2
 SIDE = 116
@@ -93,7 +93,7 @@ def _make_sheet(number: int, sheets: _Sheets, files: Sequence[str], folder: Path
     rows = np.flatnonzero(sheets.place // GRID**2 == number).tolist()
     rows.sort(key=lambda row: files[row])  # neighbours in a Parquet file are read together
     sheet = Image.new("RGB", (CELL * GRID, CELL * GRID), (128, 128, 128))
-    with ThreadPoolExecutor(min(16, processors())) as pool:
+    with ThreadPoolExecutor(min(16, cpu_count())) as pool:
         for row, small in zip(rows, pool.map(_thumbnail, [files[row] for row in rows]), strict=True):
             place = int(sheets.place[row]) % GRID**2
             sheets.size[row] = small.size if small else 0
@@ -105,7 +105,7 @@ def _make_sheet(number: int, sheets: _Sheets, files: Sequence[str], folder: Path
 
 def _write_manifest(folder: Path, rows: Mapping[str, Sequence[object]]) -> None:
     content = {"format": FORMAT, "cell": CELL, "grid": GRID, "thumbs": rows}
-    write_text(folder / MANIFEST, sealed(content, indent=None))
+    write_text(folder / MANIFEST, dump_json(content, indent=None))
 
 
 def sheet_name(number: int) -> str:
@@ -118,7 +118,7 @@ def _save(sheet: Image.Image, file: Path) -> None:
 
 def _counted(numbers: Sequence[int], progress: bool) -> Iterator[int]:
     """The numbers of the sheets, with a bar."""
-    with counting(f"Sheets of {GRID**2} thumbnails", len(numbers), progress) as advance:
+    with progress_bar(f"Sheets of {GRID**2} thumbnails", len(numbers), progress) as advance:
         for number in numbers:
             yield number
             advance(1)
@@ -130,7 +130,7 @@ def _kept(paths: Sequence[str], stamp: Sequence[str], folder: Path) -> _Sheets |
     Sheets that are gone, or that show an image which was changed since, have to be made again.
     """
     try:
-        content = read_sealed(folder / MANIFEST)
+        content = read_json(folder / MANIFEST)
         if (content["format"], content["cell"], content["grid"]) != (FORMAT, CELL, GRID):
             return None
         rows = content["thumbs"]
@@ -140,7 +140,7 @@ def _kept(paths: Sequence[str], stamp: Sequence[str], folder: Path) -> _Sheets |
         changed = np.array(
             [rows[path][3] != mark for path, mark in zip(paths, stamp, strict=True)], dtype=bool
         )
-    except Broken as error:
+    except CorruptFile as error:
         log.warning(f"{folder / MANIFEST} cannot be read ({error}), and is made again with its pictures.")
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):

@@ -8,7 +8,8 @@ from typing import Any
 
 from holotype.data.benchmarks import check_dataset
 from holotype.errors import InputError
-from holotype.runs.run import Record, run_experiment
+from holotype.runs.record import Record
+from holotype.runs.run import run_experiment
 from holotype.runs.settings import resolve
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from holotype.data.columns import bare
 from holotype.errors import InputError
-from holotype.machine.files import write_text
 from holotype.runs.planned import Planned, plan_runs, run_planned
 from holotype.runs.prepared import Shelf
 from holotype.runs.record import Record
@@ -18,6 +17,7 @@ from holotype.runs.records import Key, Records
 from holotype.runs.study import Study, make_study, read_study
 from holotype.runs.sweep import Ask, Change, experiments, flags_study
 from holotype.runs.tables import TEXTS, Row, make_row, summarise, to_csv, to_markdown
+from holotype.utils.atomic import write_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,16 +17,15 @@ import numpy as np
 
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.device import Compute
-from holotype.machine.files import write_text
-from holotype.machine.sealed import Broken, read_sealed, sealed
-from holotype.machine.sealed_table import read_table, write_table
 from holotype.models.backbone import Backbone
 from holotype.runs import embed
 from holotype.runs.embed import IMAGES_PER_SHARD, LARGEST_SHARD
 from holotype.runs.shard_file import DECIDE, Embeddings, feature_column, features_in
 from holotype.runs.slice_folder import MANIFEST, is_begun
 from holotype.training.encode import Encoder
+from holotype.utils.atomic import write_text
+from holotype.utils.device import Device
+from holotype.utils.serialization import CorruptFile, dump_json, read_json, read_parquet_table, write_parquet
 
 FORMAT = "by content, 1"
 """Raised when parts of an older version can no longer be read."""
@@ -38,7 +37,7 @@ def embed_by_content(
     table: Table,
     digest: Sequence[str],
     backbone: Backbone,
-    compute: Compute,
+    compute: Device,
     folder: Path,
     *,
     progress: bool = False,
@@ -79,7 +78,7 @@ class Kept:
         for number, file in _numbered(folder):
             self.following = number + 1
             try:
-                self.known.update(read_table(file)["digest"].to_pylist())
+                self.known.update(read_parquet_table(file)["digest"].to_pylist())
             except (OSError, ValueError, KeyError):
                 continue  # whoever reads it for its features says so
 
@@ -110,10 +109,10 @@ def _agree(folder: Path, wanted: dict[str, Any]) -> None:
     path = folder / MANIFEST
     try:
         if not is_begun(folder):
-            write_text(path, sealed(wanted))
+            write_text(path, dump_json(wanted))
             return
-        there = read_sealed(path)
-    except (Broken, OSError) as error:
+        there = read_json(path)
+    except (CorruptFile, OSError) as error:
         raise InputError(f"{path} cannot be read ({error}); remove {folder} and run again.") from error
     if not isinstance(there, dict) or there.get("format") != FORMAT:
         raise InputError(
@@ -153,7 +152,7 @@ def _write_part(
         "feature": feature_column(features),
         "note": pa.array(note, pa.string()),
     }
-    write_table(folder / f"part-{number:05d}.parquet", pa.table(columns))
+    write_parquet(folder / f"part-{number:05d}.parquet", pa.table(columns))
 
 
 def _numbered(folder: Path) -> list[tuple[int, Path]]:
@@ -171,7 +170,7 @@ def _read_parts(folder: Path, rows: dict[str, list[int]], found: Embeddings) -> 
     for number, file in _numbered(folder):
         following = number + 1
         try:
-            part = read_table(file)
+            part = read_parquet_table(file)
             feature = features_in(part, part.num_rows, found.features.shape[1])
             known, note = part["digest"].to_pylist(), part["note"].to_pylist()
         except (OSError, ValueError, KeyError) as error:

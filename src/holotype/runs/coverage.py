@@ -25,8 +25,8 @@ from holotype.cluster.cells import find_centres, nearest_centres, unit_rows
 from holotype.cluster.chosen import PerCell, Smallest, path_hashes, uniform
 from holotype.data.told_labels import NoLabels
 from holotype.errors import InputError
-from holotype.machine.bars import counting
 from holotype.runs.embedded import Parts
+from holotype.utils.console import progress_bar
 
 MOST_CELLS = 2_000
 """Unless told: the time of the second and the third pass grows with them."""
@@ -82,7 +82,7 @@ def take_sample(
         raise InputError(f"--cells {cells} does not fit a sample of {n:,}; give 1 to {n:,} of them.")
     wanted = cells or min(MOST_CELLS, max(1, n // IMAGES_PER_CELL))
     labels = labels or NoLabels()
-    with counting("Drawing a sample", 3 * parts.n, progress) as advance:
+    with progress_bar("Drawing a sample", 3 * parts.n, progress) as advance:
         stream = _Stream(parts, seed, labels, advance)
         n_images, some = stream.look(-(-wanted // 2))
         centres, free = np.zeros((1, parts.dim), dtype=np.float32), n_images

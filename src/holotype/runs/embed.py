@@ -26,16 +26,16 @@ from holotype.data.store import CROP_SHARE
 from holotype.data.table import Table
 from holotype.data.views import centre_crops
 from holotype.errors import InputError
-from holotype.machine.bars import counting
-from holotype.machine.device import Compute
-from holotype.machine.files import write_text
-from holotype.machine.heartbeat import tell
-from holotype.machine.sealed import Broken, read_sealed, sealed
 from holotype.models.backbone import Backbone
 from holotype.runs.shard_file import Embeddings, ShardFile
 from holotype.runs.slice_folder import MANIFEST, is_begun
 from holotype.training.encode import Encoder
 from holotype.training.progress import StopRequest
+from holotype.utils.atomic import write_text
+from holotype.utils.console import progress_bar
+from holotype.utils.device import Device
+from holotype.utils.heartbeat import update_heartbeat
+from holotype.utils.serialization import CorruptFile, dump_json, read_json
 
 FORMAT = 2
 """Raised when shards of an older version can no longer be read."""
@@ -61,7 +61,7 @@ log = logging.getLogger("holotype")
 def embed_table(
     table: Table,
     backbone: Backbone,
-    compute: Compute,
+    compute: Device,
     folder: Path,
     *,
     encoder: Encoder | None = None,
@@ -108,14 +108,14 @@ def embed_rows(
     paths = [path for rows in missing.values() for path in table.path[rows]]
     done = len(table) - len(paths)
     stream = in_order(paths, int(size / CROP_SHARE), None, progress=False)
-    with StopRequest() as stop, counting("Embedding images", len(paths), progress) as advance:
+    with StopRequest() as stop, progress_bar("Embedding images", len(paths), progress) as advance:
         try:
             for number, wanted in missing.items():
                 for first in range(0, len(wanted), encoder.chunk):
                     rows = wanted[first : first + encoder.chunk]
                     fill(found, rows, [next(stream) for _ in rows], encoder, size)
                     advance(len(rows))
-                    tell(None, step=done + first + len(rows), steps=len(table))
+                    update_heartbeat(None, step=done + first + len(rows), steps=len(table))
                     if stop.requested and first + encoder.chunk < len(wanted):
                         stop.leave(f"image {done:,} of {len(table):,}")
                 shards.write(number, found)
@@ -178,13 +178,13 @@ def _agree(folder: Path, wanted: dict[str, Any]) -> int:
     """Write the manifest, or check that the one there is of the same images and network; returns images per shard."""
     path = folder / MANIFEST
     if not is_begun(folder):
-        write_text(path, sealed(wanted))
+        write_text(path, dump_json(wanted))
         return int(wanted["images_per_shard"])
     try:
-        there = read_sealed(path)
+        there = read_json(path)
         each = int(there["images_per_shard"])
     except (ValueError, KeyError, TypeError, OSError) as error:
-        reason = str(error) if isinstance(error, Broken) else repr(error)
+        reason = str(error) if isinstance(error, CorruptFile) else repr(error)
         raise InputError(f"{path} cannot be read ({reason}); remove {folder} and embed again.") from error
     differs = [told for key, told in TOLD.items() if there.get(key) != wanted.get(key)]
     if differs or each < 1:
@@ -193,7 +193,7 @@ def _agree(folder: Path, wanted: dict[str, Any]) -> int:
             f"{', '.join(differs) or 'the size of a shard'}); choose another folder, or remove this one to embed again."
         )
     if there.get("root") != wanted["root"]:  # the images were moved
-        write_text(path, sealed(there | {"root": wanted["root"]}))
+        write_text(path, dump_json(there | {"root": wanted["root"]}))
     return each
 
 

@@ -13,10 +13,9 @@ import numpy as np
 
 from holotype.data.paths import absolute
 from holotype.errors import InputError
-from holotype.machine.sealed import Broken, read_sealed
-from holotype.machine.sealed_table import read_table
 from holotype.runs.shard_file import DECIDE, features_in
 from holotype.runs.slice_folder import MANIFEST
+from holotype.utils.serialization import CorruptFile, read_json, read_parquet_table
 
 PART = re.compile(r"part-([0-9]+)\.parquet")
 NEEDED = ("backbone_digest", "image_size", "dim", "n", "root")
@@ -93,7 +92,7 @@ class Parts:
 
     def _read(self, file: Path) -> Part:
         try:
-            table = read_table(file)
+            table = read_parquet_table(file)
             feature = features_in(table, table.num_rows, self.dim).astype(np.float32)
             path, stamp, problem, note = (
                 table[name].to_pylist() for name in ("path", "stamp", "problem", "note")
@@ -113,8 +112,8 @@ def _manifest(folder: Path) -> dict[str, Any]:
             f"{folder} is no folder of embeddings (no {MANIFEST}); make one with holotype embed."
         )
     try:
-        facts = read_sealed(path)
-    except (OSError, Broken) as error:
+        facts = read_json(path)
+    except (OSError, CorruptFile) as error:
         raise InputError(f"{path} cannot be read ({error}); run holotype embed again.") from error
     absent = [key for key in NEEDED if not isinstance(facts, dict) or key not in facts]
     if absent:

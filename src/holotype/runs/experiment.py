@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 from holotype.data.benchmarks import BENCHMARKS
 from holotype.data.readers.registry import folder_name
 from holotype.errors import InputError
-from holotype.machine.device import DeviceName, Precision, pick_device, usual_precision
-from holotype.machine.memory import MemoryConfig
 from holotype.machine.rules import Count, Rule, Seed
-from holotype.models.backbone import BackboneConfig
 from holotype.models.cache import CacheViews
+from holotype.models.config import BackboneConfig
 from holotype.training.config import TrainConfig
+from holotype.utils.device import DeviceName, Precision, default_precision, pick_device
+from holotype.utils.memory import MemoryConfig
 
 
 def is_cache_views(text: str) -> bool:
@@ -92,7 +92,7 @@ class Experiment:
         """auto: the usual one of the device."""
         if self.train.precision != "auto":
             return self.train.precision
-        return usual_precision(pick_device(self.device))
+        return default_precision(pick_device(self.device))
 
     def as_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

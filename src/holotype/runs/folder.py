@@ -23,11 +23,11 @@ from typing import Any
 
 from holotype.data.columns import bare, csv_text, guarded
 from holotype.errors import InputError
-from holotype.machine.files import write_text
-from holotype.machine.sealed import Broken, read_sealed, sealed
 from holotype.runs.identity import Identity
 from holotype.runs.record import Record
 from holotype.runs.yaml_text import write_yaml
+from holotype.utils.atomic import write_text
+from holotype.utils.serialization import CorruptFile, dump_json, read_json
 
 IDENTITY, SCORES, PER_CLASS = "identity.json", "scores.json", "per_class.csv"
 
@@ -61,12 +61,12 @@ class RunFolder:
         write_text(self.path / "config.yaml", write_yaml(config))
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
-        write_text(self.path / name, sealed(content))
+        write_text(self.path / name, dump_json(content))
 
     def read_json(self, name: str) -> Any:
         try:
-            return read_sealed(self.path / name)
-        except (Broken, OSError) as error:
+            return read_json(self.path / name)
+        except (CorruptFile, OSError) as error:
             raise InputError(
                 f"{self.path / name} cannot be read ({error}); restore it from a copy, or choose another --out."
             ) from error

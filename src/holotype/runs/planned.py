@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from holotype.errors import InputError
-from holotype.machine.processes import rank
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import PER_CLASS, read_per_class
 from holotype.runs.identity import identify
@@ -19,6 +18,7 @@ from holotype.runs.records import Key, Records, check_agree
 from holotype.runs.run import run_experiment
 from holotype.runs.together import call, run_together
 from holotype.runs.views import drawn, stages_of, wanted_views
+from holotype.utils.distributed import rank
 
 Say = Callable[[str], None]
 T = TypeVar("T")

@@ -24,12 +24,8 @@ from holotype.data.sources import check_trainable
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.device import Compute, pick_device
-from holotype.machine.launch import launch, planned_processes
-from holotype.machine.memory import LEVELS, Budget, cache_folder, find_budget
-from holotype.machine.processes import told_by_first
 from holotype.methods import Method
-from holotype.methods.base import Views
+from holotype.methods.stages import Views
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.models.cache import CacheViews, TokenCache
 from holotype.runs.experiment import Experiment
@@ -38,13 +34,17 @@ from holotype.runs.views import holds, most_views, views_needed, views_of, wante
 from holotype.training.caching import open_cache
 from holotype.training.encode import Encoder
 from holotype.training.sources import FreshViews, table_features
+from holotype.utils.device import Device, pick_device
+from holotype.utils.distributed import broadcast_object
+from holotype.utils.launch import launch, process_count
+from holotype.utils.memory import LEVELS, Budget, cache_folder, find_budget
 
 log = logging.getLogger(__name__)
 
 
-def make_compute(experiment: Experiment) -> Compute:
+def make_compute(experiment: Experiment) -> Device:
     """Where the run computes, once all its processes are there."""
-    device, processes = pick_device(experiment.device), planned_processes(experiment.devices)
+    device, processes = pick_device(experiment.device), process_count(experiment.devices)
     if device.startswith("cuda") and processes > torch.cuda.device_count() * _machines():
         raise InputError(
             f"--devices {processes} asks for more GPUs than the {torch.cuda.device_count()} here; "
@@ -53,7 +53,7 @@ def make_compute(experiment: Experiment) -> Compute:
     if device.startswith("cuda:") and processes > 1:
         raise InputError(f"--device {device} names one GPU for {processes} processes; use --device cuda.")
     launch(processes, "nccl" if device.startswith("cuda") else "gloo")
-    return Compute.on(device, experiment.precision)
+    return Device.on(device, experiment.precision)
 
 
 def _machines() -> int:
@@ -81,7 +81,7 @@ class Prepared:
     def __init__(
         self,
         experiment: Experiment,
-        compute: Compute,
+        compute: Device,
         planned: Sequence[Experiment] = (),
         data: Data | None = None,
         backbone: Backbone | None = None,
@@ -159,7 +159,7 @@ class Prepared:
         with torch.no_grad():
             features = table_features(source, usable, len(table)).float().cpu().numpy()
         found = estimate_table(table, features, "cpu", progress=self.progress)
-        k = told_by_first(pick_k(found))
+        k = broadcast_object(pick_k(found))
         log.info(f"{found.words} Training with {k}.")
         return k
 
@@ -191,7 +191,7 @@ class Prepared:
         """
         own = views_needed([method])
         assert own is not None  # a method that takes no views never asks for a cache
-        return self._serve(wanted, own, told_by_first(fixed))
+        return self._serve(wanted, own, broadcast_object(fixed))
 
     def _serve(self, wanted: CacheViews, own: Views, fixed: CacheViews | None = None) -> TokenCache:
         """`cache` for a run that needs the views `own`."""
@@ -255,7 +255,7 @@ class Shelf:
         self.planned, self.data, self.backbone = planned, data, backbone
         self._last: Prepared | None = None
 
-    def get(self, experiment: Experiment, compute: Compute) -> Prepared:
+    def get(self, experiment: Experiment, compute: Device) -> Prepared:
         """What `experiment` needs: what is there, or else anew."""
         if self._last is None or self._last.key != sharing_key(experiment):
             self._last = Prepared(

@@ -16,15 +16,15 @@ import torch
 
 import holotype
 from holotype.data.table import Table
-from holotype.machine.device import Compute, processors
-from holotype.machine.processes import world_size
 from holotype.models.backbone import Backbone
 from holotype.models.licences import terms
+from holotype.utils.device import Device, cpu_count
+from holotype.utils.distributed import world_size
 
 PACKAGES = ("torch", "torchvision", "timm", "numpy", "scipy", "scikit-learn", "pillow", "safetensors")
 
 
-def describe(backbone: Backbone, table: Table, compute: Compute) -> dict[str, Any]:
+def describe(backbone: Backbone, table: Table, compute: Device) -> dict[str, Any]:
     """The facts that stand beside every score."""
     return {
         "holotype": holotype.__version__,
@@ -104,4 +104,4 @@ def hardware(device: torch.device, processes: int = 1) -> str:
     """`1 x NVIDIA H200`, or `2 CPU cores`."""
     if device.type == "cuda":
         return f"{processes} x {torch.cuda.get_device_name(device)}"
-    return f"{processors()} CPU cores" if device.type == "cpu" else f"{platform.machine()} {device.type}"
+    return f"{cpu_count()} CPU cores" if device.type == "cpu" else f"{platform.machine()} {device.type}"

@@ -16,13 +16,13 @@ from holotype.cluster.evaluate import SCORES, has_truth, score
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.plain import NotPlain, from_plain
 from holotype.methods import Prediction
 from holotype.runs.identity import Identity
 from holotype.training.encode import place
 from holotype.training.guard import Restart
 from holotype.training.loop import Loop
 from holotype.training.sources import FreshViews, table_features
+from holotype.utils.serialization import SchemaError, from_dict
 
 FORMAT = 2
 """Raised when a record of an older version can no longer be read. 1 was a flat object without an identity."""
@@ -116,8 +116,8 @@ class Record:
             )
         known = [field.name for field in dataclasses.fields(_Told)]
         try:
-            told = from_plain(_Told, {key: content[key] for key in known if key in content}, every=False)
-        except NotPlain as error:
+            told = from_dict(_Told, {key: content[key] for key in known if key in content}, every=False)
+        except SchemaError as error:
             raise InputError(f"{where} is no whole record of a run ({error}); run it again.") from error
         identity = Identity.from_dict(told.identity, where)
         record = cls(identity, told.scores, told.placed, told.made, told.test, told.restarts)

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from holotype.errors import InputError
-from holotype.machine.files import write_text
-from holotype.machine.sealed import Broken, read_sealed, sealed
 from holotype.runs.record import Record
 from holotype.runs.trees import flat
+from holotype.utils.atomic import write_text
+from holotype.utils.serialization import CorruptFile, dump_json, read_json
 
 RUNS, CLASSES = "runs", "classes"
 CLASSES_FORMAT = 1
@@ -57,7 +57,7 @@ class Records:
         path = self.path(record.key)
         if per_class:  # first: a run whose record is there is not looked at again
             self._add_classes(record, per_class)
-        write_text(path, sealed(record.as_dict()))
+        write_text(path, dump_json(record.as_dict()))
         self.by_key[record.key] = record
         return path
 
@@ -69,7 +69,7 @@ class Records:
             content = {"format": CLASSES_FORMAT, "table": table} | {
                 key: [row[key] for row in rows] for key in columns
             }
-            write_text(folder / f"{name}.json", sealed(content, indent=None))
+            write_text(folder / f"{name}.json", dump_json(content, indent=None))
 
 
 def read_lines(path: Path) -> list[Record]:
@@ -83,8 +83,8 @@ def read_lines(path: Path) -> list[Record]:
 
 def read_record(path: Path) -> Record:
     try:
-        content = read_sealed(path)
-    except (OSError, Broken) as error:
+        content = read_json(path)
+    except (OSError, CorruptFile) as error:
         raise InputError(
             f"{path} is not a record that can be read ({error}); delete it or run it again."
         ) from error

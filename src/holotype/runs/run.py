@@ -17,12 +17,6 @@ from holotype.categories.facts import Facts
 from holotype.categories.features import write_features
 from holotype.cluster.evaluate import has_truth
 from holotype.errors import InputError
-from holotype.machine.files import refuse_links, sweep_tree
-from holotype.machine.heartbeat import FILE as HEARTBEAT
-from holotype.machine.heartbeat import beating, tell
-from holotype.machine.locks import hold
-from holotype.machine.processes import rank
-from holotype.machine.sealed import Form
 from holotype.methods import Method, Prediction
 from holotype.models.cache import CacheViews, TokenCache
 from holotype.runs.discovered import put_together, with_opinion
@@ -49,10 +43,16 @@ from holotype.runs.views import drawn, tell_partial, views_needed, wanted_views
 from holotype.training.loop import Loop
 from holotype.training.rows import training_rows
 from holotype.training.state import clear_state
+from holotype.utils.atomic import clean_partial_tree, refuse_links
+from holotype.utils.distributed import rank
+from holotype.utils.heartbeat import HEARTBEAT_FILE as HEARTBEAT
+from holotype.utils.heartbeat import running_heartbeat, update_heartbeat
+from holotype.utils.locks import lock_folder
+from holotype.utils.serialization import FileSchema
 
 CACHE = "cache.json"
 """Names the views that a run trains on, so that a resumed run takes the same."""
-VIEWS = Form(1, "restore it from a copy, or choose another --out")
+VIEWS = FileSchema(1, "restore it from a copy, or choose another --out")
 
 log = logging.getLogger(__name__)
 
@@ -79,10 +79,10 @@ def run_experiment(experiment: Experiment, shelf: Shelf | None = None) -> Record
     shelf: keeps what the run is made of for the next one on the same data.
     """
     started = time.monotonic()
-    with hold(experiment.folder):
+    with lock_folder(experiment.folder):
         refuse_links(experiment.folder)
-        sweep_tree(experiment.folder)
-        with beating(experiment.folder):
+        clean_partial_tree(experiment.folder)
+        with running_heartbeat(experiment.folder):
             found = begin(experiment, shelf or Shelf())
             if not isinstance(found, Run):
                 return found
@@ -111,7 +111,7 @@ def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) ->
     for sentence in said:
         log.info(sentence)
     if rank() == 0:
-        tell(folder.path, phase="preparing")
+        update_heartbeat(folder.path, phase="preparing")
     images = prepared.images
     facts = describe(prepared.backbone, prepared.data.table, compute) | {"images": prepared.placed}
     torch.manual_seed(experiment.seed)
@@ -191,7 +191,7 @@ def finish(
     """
     prepared, folder, loop = run.prepared, run.folder, run.loop
     started = time.monotonic()
-    tell(folder.path, phase="placing")
+    update_heartbeat(folder.path, phase="placing")
     placed = place_own(loop, prediction, prepared.data.k, prepared.images.note)
     shards, progress = folder.path / REST, run.experiment.progress
     placed = place_all(placed, loop, prepared.backbone, rest, told, shards, progress)

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from holotype.errors import InputError
-from holotype.machine.meant import meant, meant_path
 from holotype.methods import Method, check_named, find_method
 from holotype.runs.casting import Unfit, as_text, cast, describe_type
 from holotype.runs.docstrings import field_docs, first_line
 from holotype.runs.experiment import Experiment
 from holotype.runs.recipes import recipe
+from holotype.utils.text import suggest, suggest_path
 
 WARMUP = "train.warmup"
 
@@ -34,7 +34,7 @@ def resolve(
     kind = find_method(method)
     if preset not in kind.presets:
         raise InputError(
-            f"{method} has no preset {preset!r}{meant(preset, kind.presets)}; its presets are "
+            f"{method} has no preset {preset!r}{suggest(preset, kind.presets)}; its presets are "
             f"{', '.join(kind.presets)}."
         )
     experiment = Experiment(method, dataset, preset=preset, method=kind.Config())
@@ -187,7 +187,7 @@ def _read_yaml(file: Path) -> dict[Any, Any]:
         content = parse_yaml(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(
-            f"The file {file} with settings cannot be read: {error.strerror}{meant_path(file)}."
+            f"The file {file} with settings cannot be read: {error.strerror}{suggest_path(file)}."
         ) from error
     except ValueError as error:
         raise InputError(f"{file} is not valid YAML: {error}.") from error

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from holotype.machine.sealed_table import read_table, write_table
+from holotype.utils.serialization import read_parquet_table, write_parquet
 
 TEXTS = ("problem", "note")
 DECIDE = ("backbone_digest", "image_size", "dim", "pool", "mean", "std")
@@ -64,14 +64,14 @@ class ShardFile:
             "feature": feature_column(features),
         }
         columns |= {name: pa.array(list(getattr(found, name)), pa.string()) for name in TEXTS}
-        write_table(self.file, pa.table(columns))
+        write_parquet(self.file, pa.table(columns))
 
     def read(self, found: Embeddings) -> np.ndarray:
         """Put what the file holds into `found`; returns the rows that it does not hold as the images are now: all
         where it is not there, or was damaged, which is said."""
         every = np.arange(len(self.path))
         try:
-            part = read_table(self.file)
+            part = read_parquet_table(self.file)
             feature = features_in(part, *found.features.shape)
             there = list(zip(part["path"].to_pylist(), part["stamp"].to_pylist(), strict=True))
             texts = {name: np.array(part[name].to_pylist(), dtype=object) for name in TEXTS}

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from holotype.errors import InputError
-from holotype.machine.meant import meant_path
-from holotype.machine.plain import as_plain, from_plain
-from holotype.machine.sealed import read_sealed
 from holotype.methods import Task
-from holotype.models.backbone import BackboneConfig
+from holotype.models.config import BackboneConfig
+from holotype.utils.serialization import from_dict, read_json, to_dict
+from holotype.utils.text import suggest_path
 
 FORMAT = 1
 """Raised when a file of an older version can no longer be read."""
@@ -42,26 +41,26 @@ class Sheet:
     format: int = FORMAT
 
     def as_dict(self) -> dict[str, Any]:
-        return as_plain(self)
+        return to_dict(self)
 
     @classmethod
     def from_dict(cls, content: Any) -> Sheet:
         """Raises NotPlain, which says what is missing or of another type."""
-        return from_plain(cls, content)
+        return from_dict(cls, content)
 
     @classmethod
     def read(cls, folder: Path) -> Sheet:
         """That of a run folder."""
         path = folder / FILE
         if not folder.is_dir():
-            raise InputError(f"There is no folder {folder}{meant_path(folder)}; give the folder of a run.")
+            raise InputError(f"There is no folder {folder}{suggest_path(folder)}; give the folder of a run.")
         if not path.is_file() or not (folder / WEIGHTS).is_file():
             raise InputError(
                 f"{folder} holds no trained model (no {FILE} with {WEIGHTS}); give the folder of a finished "
                 "holotype discover or holotype train."
             )
         try:
-            content = read_sealed(path)
+            content = read_json(path)
             version = content["format"]
             if version == FORMAT:
                 return cls.from_dict(content)

@@ -21,9 +21,9 @@ from holotype.data.paths import Paths
 from holotype.data.slices import PLAN, Planned, count_paths, is_plan, parts_there, write_plan
 from holotype.errors import InputError
 from holotype.machine.engine import Done, Engine, Failed, run_twice
-from holotype.machine.files import write_text
-from holotype.machine.locks import waiting_for
-from holotype.machine.sealed import Broken, read_sealed, sealed
+from holotype.utils.atomic import write_text
+from holotype.utils.locks import wait_for_lock
+from holotype.utils.serialization import CorruptFile, dump_json, read_json
 
 MANIFEST = "manifest.json"
 EACH = "images_per_shard"
@@ -105,7 +105,7 @@ class SliceFolder:
     def _note(self, failed: Failed) -> None:
         if failed:
             write_text(
-                self._failed_file, sealed({"slices": {str(one): failed[one] for one in sorted(failed)}})
+                self._failed_file, dump_json({"slices": {str(one): failed[one] for one in sorted(failed)}})
             )
         else:
             self._failed_file.unlink(missing_ok=True)
@@ -119,7 +119,7 @@ def prepare(folder: Path, wanted: Wanted, only: tuple[int, int] | None = None) -
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with waiting_for(folder / MANIFEST, "the plan"):
+        with wait_for_lock(folder / MANIFEST, "the plan"):
             there = _agreed(folder, wanted, believed=only is not None)
     except InputError:
         with contextlib.suppress(OSError):
@@ -158,7 +158,7 @@ def _begin(folder: Path, wanted: Wanted, each: int) -> dict[str, Any]:
         "source": wanted.source,
         EACH: each,
     }
-    write_text(folder / MANIFEST, sealed(made))
+    write_text(folder / MANIFEST, dump_json(made))
     return made
 
 
@@ -168,10 +168,10 @@ def _read(folder: Path, wanted: Wanted) -> dict[str, Any] | None:
     if not is_begun(folder):
         return None
     try:
-        there = read_sealed(path)
+        there = read_json(path)
         each = int(there[EACH])
     except (ValueError, KeyError, TypeError, OSError) as error:
-        reason = str(error) if isinstance(error, Broken) else repr(error)
+        reason = str(error) if isinstance(error, CorruptFile) else repr(error)
         raise InputError(f"{path} cannot be read ({reason}); remove {folder} and run it again.") from error
     differs = [told for key, told in wanted.told.items() if there.get(key) != wanted.facts.get(key)]
     _compare(folder, differs if each >= 1 else [*differs, "the size of a shard"])

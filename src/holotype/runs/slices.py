@@ -20,11 +20,12 @@ from holotype.data.slices import PLAN, part_file, read_slice
 from holotype.data.stamps import stamps
 from holotype.data.store import CROP_SHARE
 from holotype.errors import InputError
-from holotype.machine.device import Compute
-from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
+from holotype.models.backbone import Backbone, load_backbone
+from holotype.models.config import BackboneConfig
 from holotype.runs.embed import TOLD, fill, network_facts
 from holotype.runs.shard_file import Embeddings, ShardFile
 from holotype.training.encode import Encoder
+from holotype.utils.device import Device
 
 FORMAT = 3
 """Of the folder: raised when parts of an older version can no longer be used."""
@@ -115,7 +116,7 @@ class EmbedSlice:
     def use(self, backbone: Backbone) -> None:
         """Take a network that is loaded already."""
         _networks.clear()
-        _networks[self.digest, self.device] = Encoder(backbone, Compute.on(self.device))
+        _networks[self.digest, self.device] = Encoder(backbone, Device.on(self.device))
 
 
 def _cut(found: Embeddings, rows: np.ndarray) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holotype.errors import InputError
-from holotype.machine.heartbeat import Beat, is_alive, read_beat
-from holotype.machine.locks import Holder, read_holder
-from holotype.machine.meant import meant_path
-from holotype.machine.sealed import Broken, read_sealed
+from holotype.utils.heartbeat import Beat, is_alive, read_beat
+from holotype.utils.locks import LockInfo, read_lock_info
+from holotype.utils.serialization import CorruptFile, read_json
+from holotype.utils.text import suggest_path
 
 State = Literal["running", "stopped", "failed", "dead", "finished", "begun"]
 """dead: it neither ended nor lives. begun: nobody works on it, and nobody can say why not."""
@@ -64,7 +64,7 @@ def read_status(folder: Path) -> list[Status]:
     """Of the run or discovery in `folder`, or of all those in a folder of runs, by name."""
     if not folder.is_dir():
         raise InputError(
-            f"There is no folder {folder}{meant_path(folder)}; give the folder of a run, of a discovery or of a sweep."
+            f"There is no folder {folder}{suggest_path(folder)}; give the folder of a run, of a discovery or of a sweep."
         )
     if is_run(folder):
         return [status_of(folder)]
@@ -78,7 +78,7 @@ def read_status(folder: Path) -> list[Status]:
 
 def is_run(folder: Path) -> bool:
     """Is it that of a run or of a discovery, or about to be?"""
-    return any((folder / name).exists() for name in (IDENTITY, SCORES)) or read_holder(folder) is not None
+    return any((folder / name).exists() for name in (IDENTITY, SCORES)) or read_lock_info(folder) is not None
 
 
 def _runs_in(folder: Path, deep: int = 2) -> Iterator[Path]:
@@ -94,7 +94,7 @@ def _runs_in(folder: Path, deep: int = 2) -> Iterator[Path]:
 def status_of(folder: Path) -> Status:
     """Of one run or discovery."""
     kind: Literal["run", "discovery"] = "discovery" if _is_discovery(folder) else "run"
-    beat, holder = read_beat(folder), read_holder(folder)
+    beat, holder = read_beat(folder), read_lock_info(folder)
     done = max((int(n.name) for n in _rounds(folder) if (n / SCORES).is_file()), default=0)
     known = Status(str(folder), kind, "begun", round=done, last_save=_last_save(folder))
     if beat is not None and holder is not None and _follows(holder, beat):
@@ -115,7 +115,7 @@ def status_of(folder: Path) -> Status:
     return known
 
 
-def _follows(holder: Holder, beat: Beat) -> bool:
+def _follows(holder: LockInfo, beat: Beat) -> bool:
     """Has a process that lives taken the folder after the one that left the beat?"""
     same = (holder.pid, holder.host) == (beat.pid, beat.host)
     return not same and is_alive(holder.pid, holder.host, time=holder.time)
@@ -132,7 +132,7 @@ def _of_beat(known: Status, beat: Beat) -> Status:
     )
 
 
-def _of_holder(known: Status, holder: Holder) -> Status:
+def _of_holder(known: Status, holder: LockInfo) -> Status:
     """Somebody has the folder and has not said a word yet."""
     return dataclasses.replace(
         known,
@@ -147,9 +147,9 @@ def _of_holder(known: Status, holder: Holder) -> Status:
 
 def _finished(known: Status, file: Path) -> Status:
     try:
-        own = read_sealed(file)["scores"]
+        own = read_json(file)["scores"]
         scores = {name: float(own[name]) for name in SCORED if own.get(name) is not None}
-    except (OSError, Broken, KeyError, TypeError, ValueError, AttributeError):
+    except (OSError, CorruptFile, KeyError, TypeError, ValueError, AttributeError):
         return dataclasses.replace(known, words=f"{file} cannot be read")
     return dataclasses.replace(known, state="finished", last_sign=_changed(file), scores=scores)
 
@@ -158,9 +158,9 @@ def _is_discovery(folder: Path) -> bool:
     if (folder / ROUNDS).is_dir():
         return True
     try:
-        content = read_sealed(folder / IDENTITY)
+        content = read_json(folder / IDENTITY)
         return "method" not in content and "backbone" in content
-    except (OSError, Broken, TypeError):
+    except (OSError, CorruptFile, TypeError):
         return False
 
 

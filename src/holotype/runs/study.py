@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from holotype.errors import InputError
-from holotype.machine.meant import meant, meant_path
 from holotype.machine.named_code import check_named
 from holotype.runs.yaml_text import parse_values
+from holotype.utils.text import suggest, suggest_path
 
 STUDY_KEYS = ("question", "commit", "datasets", "seeds", "cache_views", "reference", "settings", "rows")
 ROW_KEYS = ("method", "preset", "asks", "settings", "datasets", "seeds", "record")
@@ -108,7 +108,7 @@ def pick_rows(study: Study, names: Sequence[str]) -> list[StudyRow]:
     for name in names:
         if name not in study.rows:
             raise InputError(
-                f"The study {study.name} has no row {name!r}{meant(name, study.rows)}; its rows are "
+                f"The study {study.name} has no row {name!r}{suggest(name, study.rows)}; its rows are "
                 f"{_names(study.rows)}."
             )
     return [row for row in study.rows.values() if row.name in names]
@@ -217,7 +217,7 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         content = parse_values(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"The study {path} cannot be read: {error.strerror}{meant_path(path)}.") from error
+        raise InputError(f"The study {path} cannot be read: {error.strerror}{suggest_path(path)}.") from error
     except ValueError as error:
         raise InputError(f"{path} is not valid YAML: {error}.") from error
     if not isinstance(content, dict):

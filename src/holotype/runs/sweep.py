@@ -13,13 +13,13 @@ from typing import Any
 from holotype.data.benchmarks import check_dataset
 from holotype.data.sources import collection_name
 from holotype.errors import InputError
-from holotype.machine.meant import meant
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import fits, outline
 from holotype.runs.record import Record
 from holotype.runs.settings import resolve
 from holotype.runs.study import ELSEWHERE, Study, StudyRow, pick_rows
 from holotype.runs.views import without_unusable_cache
+from holotype.utils.text import suggest
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def changes_by_row(
         if change.setting in ELSEWHERE:
             raise InputError(f"--set {change} is not possible; holotype bench --help lists the flag for it.")
         concerned = [row for row in rows if _concerns(change.where, row, names)]
-        near = meant(change.where, [word for row in rows for word in (row.name, row.method)])
+        near = suggest(change.where, [word for row in rows for word in (row.name, row.method)])
         if not concerned and study:
             raise InputError(
                 f"--set {change} names {change.where!r}{near}, which is neither a row that is run nor the method of "

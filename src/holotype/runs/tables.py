@@ -12,7 +12,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from holotype.data.columns import csv_text, guarded
-from holotype.models.backbone import caveat_of
+from holotype.models.origins import caveat_of
 from holotype.runs.published import Published, find_published, read_published
 from holotype.runs.record import Record
 

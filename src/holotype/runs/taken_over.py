@@ -15,11 +15,11 @@ import numpy as np
 from holotype.data.stamps import stamps
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.bars import counting
 from holotype.models.backbone import Backbone
 from holotype.runs.by_content import Kept
 from holotype.runs.embed import LARGEST_SHARD, network_facts
 from holotype.runs.embedded import Parts
+from holotype.utils.console import progress_bar
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def take_over(
         return
     now = dict(zip(row, stamps(list(row)), strict=True))
     seen, some = 0, _Some(kept, digest)
-    with counting("Reading embeddings", parts.n, progress) as advance:
+    with progress_bar("Reading embeddings", parts.n, progress) as advance:
         for part in parts:
             advance(len(part.path))
             for at, path in enumerate(map(parts.absolute, part.path)):

@@ -11,13 +11,14 @@ import time
 from collections.abc import Sequence
 
 from holotype.errors import InputError, Stopped
-from holotype.machine.files import refuse_links, sweep_tree
-from holotype.machine.heartbeat import beating, tell
-from holotype.machine.locks import hold
 from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf, sharing_key
-from holotype.runs.run import Record, Run, begin, finish
+from holotype.runs.record import Record
+from holotype.runs.run import Run, begin, finish
 from holotype.training.turns import train_in_turns
+from holotype.utils.atomic import clean_partial_tree, refuse_links
+from holotype.utils.heartbeat import running_heartbeat, update_heartbeat
+from holotype.utils.locks import lock_folder
 
 
 def run_together(experiments: Sequence[Experiment], shelf: Shelf | None = None) -> list[Record | InputError]:
@@ -40,10 +41,10 @@ def _run_together(
     runs: dict[str, Run] = {}
     for name, experiment in zip(names, experiments, strict=True):
         try:
-            locks.enter_context(hold(experiment.folder))
+            locks.enter_context(lock_folder(experiment.folder))
             refuse_links(experiment.folder)
-            sweep_tree(experiment.folder)
-            locks.enter_context(beating(experiment.folder))
+            clean_partial_tree(experiment.folder)
+            locks.enter_context(running_heartbeat(experiment.folder))
             found = begin(experiment, shelf, keep_caches=bool(runs))
         except InputError as error:
             outcome[name] = _failed(experiment, error)
@@ -68,7 +69,7 @@ def _run_together(
 
 def _failed(experiment: Experiment, error: InputError) -> InputError:
     """Also in the heartbeat of the run: the others go on, and need the room."""
-    tell(experiment.folder, ended="failed", words=str(error))
+    update_heartbeat(experiment.folder, ended="failed", words=str(error))
     return error.alone()
 
 

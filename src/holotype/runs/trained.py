@@ -28,19 +28,18 @@ from holotype.categories.kept_opinion import KeptOpinion
 from holotype.data.pictures import Picture, as_paths
 from holotype.data.store import ImageStore
 from holotype.errors import InputError
-from holotype.machine.bars import counting
-from holotype.machine.device import Compute
-from holotype.machine.files import TemporaryFolder, write_bytes, write_text
-from holotype.machine.plain import from_plain
-from holotype.machine.sealed import sealed
 from holotype.methods import Method, check_named, find_method
-from holotype.models.backbone import Backbone, BackboneConfig, load_backbone
-from holotype.models.config import lasting
+from holotype.models.backbone import Backbone, load_backbone
+from holotype.models.config import BackboneConfig, lasting
 from holotype.runs.experiment import Experiment
 from holotype.runs.said import Said, predict_later
 from holotype.runs.sheet import FILE, WEIGHTS, Sheet
 from holotype.training.encode import Encoder
 from holotype.training.sources import FreshViews
+from holotype.utils.atomic import TemporaryFolder, write_bytes, write_text
+from holotype.utils.console import progress_bar
+from holotype.utils.device import Device
+from holotype.utils.serialization import dump_json, from_dict
 
 if TYPE_CHECKING:  # pandas takes half a second to import
     import pandas as pd
@@ -75,7 +74,7 @@ class Trained:
     """The network; what was trained of it is in `encoder`."""
     method: Method
     centres: Centres
-    compute: Compute
+    compute: Device
     encoder: Encoder
     opinion: KeptOpinion | None = None
     """Of a discovery; a run of `holotype train` has none."""
@@ -94,7 +93,7 @@ class Trained:
 
     def stream(self, paths: Sequence[str], progress: bool = False) -> Iterator[Read]:
         """The same in parts of READ_AT_ONCE images, so that any number of images takes the same memory."""
-        with counting("Placing images", len(paths), progress) as advance:
+        with progress_bar("Placing images", len(paths), progress) as advance:
             for first in range(0, len(paths), READ_AT_ONCE):
                 part = self._read(list(paths[first : first + READ_AT_ONCE]))
                 yield part
@@ -193,7 +192,7 @@ def save_trained(
         weights=hashlib.sha256(weights).hexdigest(),
     )
     write_bytes(folder / WEIGHTS, weights)
-    write_text(folder / FILE, sealed(sheet.as_dict()))
+    write_text(folder / FILE, dump_json(sheet.as_dict()))
 
 
 def load_trained(folder: Path | str, device: str = "auto") -> Trained:
@@ -203,11 +202,11 @@ def load_trained(folder: Path | str, device: str = "auto") -> Trained:
     try:
         tensors = _read_weights(folder, sheet.weights)
         method_class = find_method(check_named(sheet.method_name, folder / FILE))
-        settings = from_plain(method_class.Config, sheet.method, every=False)
+        settings = from_dict(method_class.Config, sheet.method, every=False)
         with torch.random.fork_rng(devices=[]):  # fresh heads are drawn, and overwritten at once
             method = method_class(settings, sheet.task)
             backbone = _find_backbone(folder, sheet.backbone, sheet.digest)
-            compute = Compute.on(device, "fp64" if sheet.double else None)
+            compute = Device.on(device, "fp64" if sheet.double else None)
             opinion = _from_tensors("opinion", KeptOpinion, tensors) if "opinion.slope" in tensors else None
             frozen = _as_it_was(backbone, compute) if opinion else None
             encoder = Encoder(backbone, compute, method)
@@ -238,7 +237,7 @@ def _from_tensors(name: str, kind: Any, tensors: dict[str, Tensor]) -> Any:
     return kind(**{field.name: tensors[f"{name}.{field.name}"].numpy() for field in fields})
 
 
-def _as_it_was(backbone: Backbone, compute: Compute) -> Encoder:
+def _as_it_was(backbone: Backbone, compute: Device) -> Encoder:
     """The backbone with a tail of its own, before that of the run gets the trained weights."""
     tail = copy.deepcopy(backbone.tail).requires_grad_(False).eval()
     return Encoder(dataclasses.replace(backbone, tail=tail), compute)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from holotype.machine.device import pick_device
 from holotype.methods import Method, Stage, Task, find_method
-from holotype.methods.base import Views
+from holotype.methods.stages import Views
 from holotype.models.cache import CacheViews
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import made_lightly
 from holotype.training.sources import check_cacheable
+from holotype.utils.device import pick_device
 
 AUTO_VIEWS = CacheViews(4, 2)
 """Of the cache on a CPU, where running the trunk in every step is out of the question."""

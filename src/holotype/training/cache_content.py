@@ -9,9 +9,9 @@ from holotype.data.sampling import keyed_generator
 from holotype.data.store import ImageStore
 from holotype.data.strong import Recipe, apply_recipe, draw_recipe
 from holotype.data.views import Crops, centre_crops, draw_crops
-from holotype.machine.bars import counting
 from holotype.models.cache import CacheViews
 from holotype.training.encode import Encoder
+from holotype.utils.console import progress_bar
 
 VIEW_SEED = 0
 """The views are the same for every run, so that runs with different seeds share a cache."""
@@ -35,7 +35,7 @@ def fill(
     by_image = tokens.unflatten(0, (len(held), views.entries))
     crops = [draw_view(store, usable, views, view) for view in range(views.entries)]
     recipes = {view: draw_strong(view - views.weak) for view in range(views.weak, views.centre)}
-    with counting("Caching views", len(held) * views.entries, progress) as advance:
+    with progress_bar("Caching views", len(held) * views.entries, progress) as advance:
         for part in torch.arange(len(held)).split(encoder.chunk):
             rows = usable[held[part]]
             for view, drawn in enumerate(crops):

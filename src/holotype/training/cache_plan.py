@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 
 from holotype.errors import InputError
-from holotype.machine.memory import PLACE, Budget, Level, human
-from holotype.methods.base import Views
+from holotype.methods.stages import Views
 from holotype.models.cache import CacheViews, Shape
+from holotype.utils.memory import PLACE_NAMES, Budget, Level, format_bytes
 
 LEAST = CacheViews(4, 2)
 """Views shrink to these before the cache moves from the device to the host or from there to a file."""
@@ -63,14 +63,14 @@ def plan_cache(
             continue
         if (views, level) == (wanted, highest):
             return Plan(views, level, "")
-        short = human(held.nbytes(wanted)) + f" for {wanted} views do not fit "
+        short = format_bytes(held.nbytes(wanted)) + f" for {wanted} views do not fit "
         short += " or ".join(
-            f"the {human(n)} of {PLACE[of]}" for of, n in _above(room, level, views != wanted)
+            f"the {format_bytes(n)} of {PLACE_NAMES[of]}" for of, n in _above(room, level, views != wanted)
         )
         return Plan(views, level, short)
     raise InputError(
-        f"A token cache of {of_all.images:,} images with {wanted} views takes {human(of_all.nbytes(wanted))}, but "
-        f"there are only {human(budget.host)} of memory and {human(budget.disk)} of disk for it: ask for fewer views "
+        f"A token cache of {of_all.images:,} images with {wanted} views takes {format_bytes(of_all.nbytes(wanted))}, but "
+        f"there are only {format_bytes(budget.host)} of memory and {format_bytes(budget.disk)} of disk for it: ask for fewer views "
         "with --cache-views, allow more with --memory.disk_gb, or use --cache-views off."
     )
 

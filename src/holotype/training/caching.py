@@ -19,21 +19,7 @@ from holotype.data.store import ImageStore
 from holotype.data.strong import OPERATIONS, Recipe
 from holotype.data.views import centre_crops
 from holotype.errors import InputError
-from holotype.machine.device import Compute
-from holotype.machine.locks import remove_left, waiting_for
-from holotype.machine.memory import (
-    PLACE,
-    Budget,
-    Level,
-    MemoryConfig,
-    cache_folder,
-    find_budget,
-    human,
-    least,
-)
-from holotype.machine.processes import local_rank, rank, told_by_all, world_size
-from holotype.machine.sealed import Broken
-from holotype.methods.base import Views
+from holotype.methods.stages import Views
 from holotype.models.backbone import Backbone
 from holotype.models.cache import (
     CacheViews,
@@ -56,6 +42,20 @@ from holotype.training.cache_content import VIEW_SEED, draw_strong, fill
 from holotype.training.cache_plan import Plan, fit_to_needs, plan_cache
 from holotype.training.encode import Encoder
 from holotype.training.shards import Shards
+from holotype.utils.device import Device
+from holotype.utils.distributed import all_gather_object, local_rank, rank, world_size
+from holotype.utils.locks import remove_stale_lock, wait_for_lock
+from holotype.utils.memory import (
+    PLACE_NAMES,
+    Budget,
+    Level,
+    MemoryConfig,
+    cache_folder,
+    find_budget,
+    format_bytes,
+    smallest_budget,
+)
+from holotype.utils.serialization import CorruptFile
 
 log = logging.getLogger("holotype")
 
@@ -70,7 +70,7 @@ def open_cache(
     needs: Views,
     store: ImageStore,
     backbone: Backbone,
-    compute: Compute,
+    compute: Device,
     usable: Tensor,
     memory: MemoryConfig,
     *,
@@ -92,7 +92,7 @@ def open_cache(
     dealt = Shards.deal(usable, len(store), shards) if shards else None
     shape = _shape(store, encoder, dealt.largest(usable) if dealt else len(usable), usable[:1])
     budget = find_budget(memory, compute.device, taken or Budget.at(store.level, store.nbytes))
-    budget = least(told_by_all(budget))  # so that the plan is the same on all processes
+    budget = smallest_budget(all_gather_object(budget))  # so that the plan is the same on all processes
     plan = plan_cache(wanted, needs, shape, budget, compute.device, fixed, whole=len(usable))
     held = torch.arange(len(usable))
     if dealt and plan.level != "disk":
@@ -139,10 +139,10 @@ class Place:
         """What an earlier run left; None where there is nothing, or it was damaged, which is said, and goes."""
         if self.file is None or not self.is_kept():
             return None
-        remove_left(self.file)
+        remove_stale_lock(self.file)
         try:
             return Got(*read_tokens(self.file, self.size, self.dtype, self.level, self.device), found=True)
-        except Broken as error:
+        except CorruptFile as error:
             log.warning("%s was damaged since it was written (%s), and is made again.", self.file, error)
             self.file.unlink(missing_ok=True)
         except OSError:  # somebody may just have deleted the file to make room for another
@@ -157,7 +157,7 @@ class Place:
             self.file.parent.mkdir(parents=True, exist_ok=True)
         except OSError:  # writing it will tell
             return contextlib.nullcontext()
-        return waiting_for(self.file, "a token cache")
+        return wait_for_lock(self.file, "a token cache")
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def _through_file(place: Place, limit: int, fill_all: Fill) -> Got:
                             fill_all(tokens)
             except OSError as error:
                 problem = error.strerror or str(error)
-        if problems := [told for told in told_by_all(problem) if told]:
+        if problems := [told for told in all_gather_object(problem) if told]:
             raise InputError(
                 f"The token cache could not be written to {folder} ({problems[0]}); free some space, give another "
                 "folder with --memory.cache_dir, or ask for fewer views with --cache-views."
@@ -272,13 +272,13 @@ def _keeps(device: torch.device, memory: MemoryConfig) -> bool:
     return device.type == "cpu" or memory.cache_dir is not None
 
 
-def _compiles(compute: Compute, n_views: int) -> bool:
+def _compiles(compute: Device, n_views: int) -> bool:
     return compute.device.type == "cuda" and n_views >= WORTH_COMPILING
 
 
 def _say(cache: TokenCache, plan: Plan, shape: Shape, found: bool) -> None:
     how = "read" if found else "built"
-    where = f"{human(cache.nbytes)} in {PLACE[cache.level]}, {how} in {cache.seconds:.1f} s"
+    where = f"{format_bytes(cache.nbytes)} in {PLACE_NAMES[cache.level]}, {how} in {cache.seconds:.1f} s"
     line = f"Token cache: {cache.views} views of {shape.images:,} images, {where}"
     if plan.reason:
         log.warning("%s; %s.", line, plan.reason)

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from holotype.data.sampling import SAMPLERS, keyed_generator
 from holotype.errors import InputError
-from holotype.methods.base import Method, Moment, Stage
+from holotype.methods.base import Method
+from holotype.methods.stages import Moment, Stage
 from holotype.training.rows import Rows, check_rows
 from holotype.training.sources import Key, Source
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from holotype.data.sampling import keyed_generator
-from holotype.machine.processes import rank, world_size
-from holotype.methods.base import Moment, Stage
+from holotype.methods.stages import Moment, Stage
 from holotype.training.draws import tell_time
 from holotype.training.encode import Encoder
+from holotype.utils.distributed import rank, world_size
 
 TIMED = 4
 """Images that a timed step has."""

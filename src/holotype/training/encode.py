@@ -9,12 +9,13 @@ from torch import Tensor, nn
 
 from holotype.data.views import normalise
 from holotype.errors import InputError
-from holotype.machine.device import Compute
-from holotype.methods.base import Method, Needs, Now, Prediction, Stage
+from holotype.methods.base import Method, Now, Prediction
+from holotype.methods.stages import Needs, Stage
 from holotype.models.backbone import Backbone
 from holotype.models.compiled import CompiledBlocks, CompiledTrunk
 from holotype.models.frozen import Frozen, registers
 from holotype.models.whole_tail import place_trunk
+from holotype.utils.device import Device
 
 CHUNK = {"cpu": 64}
 """Images per pass of the trunk: on a CPU larger ones leave the cache of the processor (1.3 times slower)."""
@@ -32,7 +33,7 @@ class Encoder:
     def __init__(
         self,
         backbone: Backbone,
-        compute: Compute,
+        compute: Device,
         method: Method | None = None,
         *,
         compiled: bool = False,

@@ -7,17 +7,17 @@ from torch import Tensor
 
 from holotype.data.bursts import first_frames
 from holotype.data.sampling import keyed_generator
-from holotype.machine.device import Compute
 from holotype.methods.base import Images, Method, Prediction
 from holotype.training.encode import place
 from holotype.training.rows import Rows
 from holotype.training.sources import Key, Source, evaluation_features, table_features
+from holotype.utils.device import Device
 
 
 class Gallery:
     """The N images of a table, of which `rows.usable` can be read."""
 
-    def __init__(self, rows: Rows, compute: Compute) -> None:
+    def __init__(self, rows: Rows, compute: Device) -> None:
         self.rows = rows
         self.row = rows.usable.to(compute.device)
         self.label = rows.target.to(compute.device)[self.row]

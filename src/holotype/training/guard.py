@@ -33,9 +33,9 @@ import torch
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.machine.plain import NotPlain, from_plain
-from holotype.machine.processes import told_by_all
 from holotype.training.journal import Position, State
+from holotype.utils.distributed import all_gather_object
+from holotype.utils.serialization import SchemaError, from_dict
 
 SETTLED = 5
 """Epochs of a stage before its course can be told."""
@@ -143,7 +143,7 @@ class Guard:
 
     def judge(self, stage: int, means: Mapping[str, float], weights: Iterable[Tensor]) -> None:
         """Raise LeftCourse where a run has left its course with the epoch that ends; on all processes or on none."""
-        told = told_by_all((dict(means), all_finite(weights)))
+        told = all_gather_object((dict(means), all_finite(weights)))
         means = told[0][0]  # sums of several processes may differ in their last bit
         if not all(finite for _, finite in told) or not all(map(math.isfinite, means.values())):
             raise LeftCourse(means)
@@ -200,8 +200,8 @@ class Guard:
         at = state.position
         last = at.stage if stages is None else max(stages, 1) - 1
         if not 0 <= at.stage <= last or min(at.epoch, at.step, at.counter) < 0:
-            raise NotPlain(f"there is no step {at.step} in epoch {at.epoch} of stage {at.stage}")
-        facts = from_plain(_Packed, state.guard, every=False)
+            raise SchemaError(f"there is no step {at.step} in epoch {at.epoch} of stage {at.stage}")
+        facts = from_dict(_Packed, state.guard, every=False)
         self.restarts = facts.restarts
         self.course = facts.course
         if self.restarts:

@@ -14,11 +14,11 @@ from typing import Any
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.machine.files import not_a_link, write_text
-from holotype.machine.heartbeat import SECONDS, tell
-from holotype.machine.plain import NotPlain, from_plain
-from holotype.machine.processes import found_by_first, rank
 from holotype.training.state import FACTS, STATE, load_tensors, read_facts, save_state
+from holotype.utils.atomic import check_not_link, write_text
+from holotype.utils.distributed import rank, run_on_rank0
+from holotype.utils.heartbeat import SECONDS, update_heartbeat
+from holotype.utils.serialization import SchemaError, from_dict
 
 log = logging.getLogger("holotype")
 
@@ -82,7 +82,7 @@ class Metrics:
     def append(self, **entry: Any) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "a", opener=not_a_link) as file:
+            with open(self.path, "a", opener=check_not_link) as file:
                 file.write(json.dumps(entry) + "\n")
         except OSError as error:
             raise InputError(
@@ -111,7 +111,7 @@ class Journal:
             facts = {**vars(state.position), "seconds": state.seconds, "identity": self.identity}
             facts |= {"guard": state.guard, "captured": state.captured}
             save_state(self.folder, state.tensors, facts)
-            tell(self.folder, saved=datetime.now(UTC).isoformat(timespec="seconds"))
+            update_heartbeat(self.folder, saved=datetime.now(UTC).isoformat(timespec="seconds"))
 
     def beat(self, at: Position, stage: str, epochs: int, steps: int, terms: Iterable[Tensor]) -> None:
         """Tell the heartbeat where training stands, at most once a second: reading a loss waits for the device.
@@ -126,7 +126,7 @@ class Journal:
         self.last_beat = now
         since, first = self.pace
         left = (steps - at.counter) * (now - since) / (at.counter - first) if at.counter > first else None
-        tell(
+        update_heartbeat(
             self.folder,
             phase="training",
             stage=stage,
@@ -147,7 +147,7 @@ class Journal:
 
     def resume(self) -> State | None:
         """The last state, if there is one, as the first process finds it; lines written after it are dropped."""
-        state = found_by_first(self._read)
+        state = run_on_rank0(self._read)
         if self.metrics and state is None:
             self.metrics.rewind(0)  # a run that died before its first state left lines, too
         elif self.metrics and state is not None:
@@ -163,9 +163,9 @@ class Journal:
         try:
             own = {name: facts[name] for name in vars(Position()) if name in facts}
             beside = {name: facts[name] for name in ("seconds", "guard", "captured") if name in facts}
-            told = from_plain(_Told, beside)
-            position = from_plain(Position, own)
-        except NotPlain as problem:
+            told = from_dict(_Told, beside)
+            position = from_dict(Position, own)
+        except SchemaError as problem:
             raise self.broken(problem) from problem
         return State(position, told.seconds, load_tensors(self.folder, facts), told.guard, told.captured)
 

@@ -13,11 +13,8 @@ from torch import Tensor, nn
 
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
-from holotype.machine.device import Compute
-from holotype.machine.memory import ran_out
-from holotype.machine.plain import NotPlain
-from holotype.machine.processes import any_process, rank
-from holotype.methods.base import Method, Moment, Prediction, Stage
+from holotype.methods.base import Method, Prediction
+from holotype.methods.stages import Moment, Stage
 from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
 from holotype.training.config import TrainConfig
@@ -31,6 +28,10 @@ from holotype.training.progress import StopRequest, TrainingBar, score_line
 from holotype.training.rows import training_rows
 from holotype.training.sources import Sources
 from holotype.training.step import Step, out_of_memory
+from holotype.utils.device import Device
+from holotype.utils.distributed import any_rank, rank
+from holotype.utils.memory import is_out_of_memory
+from holotype.utils.serialization import SchemaError
 
 Score = Callable[[Prediction], dict[str, Any]]
 
@@ -45,7 +46,7 @@ class Loop:
         backbone: Backbone,
         store: ImageStore,
         table: Table,
-        compute: Compute,
+        compute: Device,
         *,
         seed: int,
         folder: Path | None = None,
@@ -105,7 +106,7 @@ class Loop:
                 for _ in self.training(stop):
                     pass
             except (RuntimeError, MemoryError) as error:
-                if not ran_out(error):
+                if not is_out_of_memory(error):
                     raise
                 raise out_of_memory(self.source.stage, self.config.batch_size) from error
         assert self.placed is not None
@@ -213,7 +214,7 @@ class Loop:
             self.position.step, self.position.counter = step + 1, self.position.counter + 1
             bar.step(dict(zip(self.step.names, terms, strict=True)) if bar.show else {})
             self.journal.beat(self.position, stage.name, epochs, self.total_steps, terms)
-            stopping = any_process(stop.requested, self.device)
+            stopping = any_rank(stop.requested, self.device)
             if stopping or time.monotonic() - self.last_save > self.config.save_seconds:
                 self._save()
             if stopping:
@@ -269,7 +270,7 @@ class Loop:
         self.started, self.captured = self.started - state.seconds, dict(state.captured)
         try:
             return self._load(self.guard.unpack(state, len(self.stages)))
-        except (NotPlain, KeyError) as problem:
+        except (SchemaError, KeyError) as problem:
             raise self.journal.broken(problem) from problem
 
     def _load(self, state: State) -> dict[str, Tensor]:

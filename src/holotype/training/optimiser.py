@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from holotype.errors import InputError
-from holotype.methods.base import Moment, Rate
 from holotype.methods.schedule import cosine_lr
+from holotype.methods.stages import Moment, Rate
 
 
 def build_sgd(

@@ -13,9 +13,8 @@ from typing import Any
 from torch import Tensor
 
 from holotype.errors import Interrupted, Stopped
-from holotype.machine.bars import PlainBar
-from holotype.machine.signals import heeded
-from holotype.machine.terminal import console, is_quiet, place
+from holotype.utils.console import PlainBar, console, console_kind, is_quiet
+from holotype.utils.signals import handled_signals
 
 SECONDS_BETWEEN_READINGS = 0.5
 """Reading a loss waits for the device; twice a second is enough for a bar."""
@@ -38,7 +37,7 @@ class StopRequest:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
-        for number in heeded():
+        for number in handled_signals():
             self._before[number] = signal.signal(number, self._request)
         return self
 
@@ -70,7 +69,7 @@ def _known(scores: Mapping[str, Any], key: str) -> bool:
 class TrainingBar:
     """A progress bar with the time left, and the loss terms in a line below; silent where `show` is False.
 
-    In a pipe and in a notebook, where nothing can be drawn over, it is machine/bars.py's plain line.
+    In a pipe and in a notebook, where nothing can be drawn over, it is utils/console.py's plain line.
     Several runs that train together share one: it counts the steps of all, and each run gets its `part`.
     """
 
@@ -79,7 +78,7 @@ class TrainingBar:
         self.last_reading = 0.0
         if not self.show:
             return
-        self.plain = PlainBar(title, total, " steps") if place() != "terminal" else None
+        self.plain = PlainBar(title, total, " steps") if console_kind() != "terminal" else None
         from rich.console import Group
         from rich.live import Live
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -12,10 +12,10 @@ from torch import Tensor
 from holotype.data.bursts import first_frames, units
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.processes import world_size
-from holotype.methods.base import Stage
+from holotype.methods.stages import Stage
 from holotype.training.config import TrainConfig
 from holotype.training.shards import Shards
+from holotype.utils.distributed import world_size
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.machine.processes import rank, world_size
+from holotype.utils.distributed import rank, world_size
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,15 @@ from holotype.data.store import ImageStore
 from holotype.data.strong import Recipe, apply_recipe, draw_recipe
 from holotype.data.views import Crops, centre_crops, draw_crops
 from holotype.errors import InputError
-from holotype.machine.device import Compute
-from holotype.machine.processes import gather_rows, local_rows, rank, world_size
-from holotype.methods.base import Method, Stage, Views
+from holotype.methods.base import Method
+from holotype.methods.stages import Stage, Views
 from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
 from holotype.training.ahead import Ahead
 from holotype.training.config import TrainConfig
 from holotype.training.encode import Encoder
+from holotype.utils.device import Device
+from holotype.utils.distributed import all_gather_rows, local_rows, rank, world_size
 
 Key = tuple[int | str, ...]
 
@@ -208,7 +209,7 @@ class Sources:
         method: Method,
         backbone: Backbone,
         store: ImageStore,
-        compute: Compute,
+        compute: Device,
         cache: TokenCache | None,
         seed: int,
     ) -> None:
@@ -279,7 +280,7 @@ def evaluation_features(source: Source, rows: Tensor) -> Tensor:
     own, longest = rows[places[rank()]], max(len(place) for place in places)
     own = torch.cat([own, (own if len(own) else rows)[:1].expand(longest - len(own))])
     parts = [source.centre(part) for part in own.split(source.encoder.chunk)]
-    gathered = gather_rows(torch.cat(parts))  # the first row of each process, the second of each, ...
+    gathered = all_gather_rows(torch.cat(parts))  # the first row of each process, the second of each, ...
     if world == 1:
         return gathered
     features = gathered.new_empty(len(rows), gathered.shape[1])

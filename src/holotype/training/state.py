@@ -16,11 +16,11 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.machine.files import write_bytes
-from holotype.machine.sealed import Form
+from holotype.utils.atomic import write_bytes
+from holotype.utils.serialization import FileSchema
 
 FACTS = "state.json"
-STATE = Form(2, "restore it from a copy, or delete it to train from the start")
+STATE = FileSchema(2, "restore it from a copy, or delete it to train from the start")
 
 
 def save_state(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from holotype.errors import InputError
-from holotype.machine.processes import gather_rows, sum_gradients, world_size
-from holotype.methods.base import Batch, Method, Now, Stage
+from holotype.methods.base import Batch, Method, Now
+from holotype.methods.stages import Stage
 from holotype.training.capture import Captured, undone
 from holotype.training.draws import Drawn
 from holotype.training.optimiser import momentum_of, momentum_tensors
 from holotype.training.sources import Source
+from holotype.utils.distributed import all_gather_rows, sum_gradients, world_size
 
 log = logging.getLogger("holotype")
 
@@ -128,7 +129,7 @@ class Step:
         views, now = self.source.views(inputs), self._now(inputs)
         n_views = self.stage.views.weak + self.stage.views.strong
         features = self.source.encoder.encode(self.stage, views.unflatten(0, (n_views, -1)), now)
-        features = gather_rows(features.transpose(0, 1)).transpose(0, 1)
+        features = all_gather_rows(features.transpose(0, 1)).transpose(0, 1)
         terms = self.method.loss(self._batch(features, inputs), now)
         vector = torch.stack(list(terms.values()))
         self.optimiser.zero_grad(set_to_none=True)

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from holotype.errors import InputError, Stopped
-from holotype.machine.memory import ran_out
-from holotype.machine.processes import rank
 from holotype.methods.base import Prediction
 from holotype.training.loop import Loop
 from holotype.training.progress import StopRequest, TrainingBar
+from holotype.utils.distributed import rank
+from holotype.utils.memory import is_out_of_memory
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def take_step(
     except (InputError, Stopped) as error:
         return error
     except (RuntimeError, MemoryError) as error:
-        if not ran_out(error):
+        if not is_out_of_memory(error):
             raise
         on_gpu = isinstance(error, torch.OutOfMemoryError)
         level = "device" if on_gpu else "host"

@@ -17,7 +17,7 @@ from holotype.data.readers.tars import paths_in_tars, read_tars
 from holotype.data.table import Table
 from holotype.data.walk import Walked, images_below, walk
 from holotype.errors import InputError
-from holotype.machine.meant import meant_path
+from holotype.utils.text import suggest_path
 
 UNLABELLED_FOLDERS = ("unlabelled", "unlabeled")
 
@@ -84,7 +84,7 @@ def _walked(root: Path) -> tuple[Path, Walked]:
 
 def _base(root: Path) -> Path:
     if not Path(root).is_dir():
-        raise InputError(f"The folder {root} does not exist{meant_path(root)}; check its name.")
+        raise InputError(f"The folder {root} does not exist{suggest_path(root)}; check its name.")
     return Path(os.path.abspath(root))
 
 

@@ -13,7 +13,7 @@ from holotype.data.stores import StoreProblem
 from holotype.data.table import Table
 from holotype.data.walk import walk
 from holotype.errors import InputError
-from holotype.machine.meant import meant_path
+from holotype.utils.text import suggest_path
 
 
 def from_csv(
@@ -29,7 +29,7 @@ def from_csv(
     """
     file = Path(file)
     if root is not None and not Path(root).is_dir():
-        raise InputError(f"The folder {root} does not exist{meant_path(root)}; check its name.")
+        raise InputError(f"The folder {root} does not exist{suggest_path(root)}; check its name.")
     base = Path(os.path.abspath(file.parent if root is None else root))
 
     def others() -> list[str]:

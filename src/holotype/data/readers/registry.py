@@ -26,7 +26,7 @@ from holotype.data.readers.tars import paths_in_tars, read_tars
 from holotype.data.stores import STORES, StoreProblem, files_below
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.machine.meant import meant_path
+from holotype.utils.text import suggest_path
 
 FOLDER = "folder"
 PLUGINS = "holotype.readers"
@@ -92,7 +92,7 @@ class Registry:
             return self._by_claim[FOLDER]
         if not os.path.exists(source) and not is_pattern(source):
             raise InputError(
-                f"{source} does not exist{meant_path(source)}; give a folder of images or a CSV or Parquet file."
+                f"{source} does not exist{suggest_path(source)}; give a folder of images or a CSV or Parquet file."
             )
         if source.lower().endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")):
             raise InputError(f"{source} is compressed, so no image can be read by itself; unpack it to .tar.")

@@ -1,4 +1,4 @@
-"""How much memory images and cached tokens may take: on the GPU, in the host's memory, in files.
+"""Memory budgets for images and cached tokens: on the GPU, in host memory, in files.
 
 Nothing here reserves memory. `find_budget` reads what is free at this moment and leaves room for the run itself.
 """
@@ -24,7 +24,7 @@ Level = Literal["device", "host", "disk"]
 """Where images or tokens lie: on the GPU, in the host's memory, in a memory-mapped file."""
 LEVELS: tuple[Level, ...] = ("device", "host", "disk")
 """From the fastest to the roomiest."""
-PLACE: dict[Level, str] = {"device": "GPU memory", "host": "host memory", "disk": "disk space"}
+PLACE_NAMES: dict[Level, str] = {"device": "GPU memory", "host": "host memory", "disk": "disk space"}
 """How people call them."""
 
 GB = 1_000_000_000
@@ -33,9 +33,9 @@ DEVICE_RESERVE = 0.15
 LEAST_RESERVE = 2 * GB
 HOST_SHARE = 0.5
 """Share of the available host memory that is taken by default; networks, activations and others need the rest."""
-MOST = 0.9
+MOST_HOST = 0.9
 """Nothing takes more than this share of what is free, whatever is asked for."""
-USUAL_DISK = 20 * GB
+DEFAULT_DISK = 20 * GB
 """Default of `MemoryConfig.disk_gb`."""
 UNKNOWN_HOST = 4 * GB
 """Available host memory where the system does not tell."""
@@ -72,7 +72,7 @@ class Budget:
 NOTHING = Budget(0, 0, 0)
 
 
-def least(budgets: Sequence[Budget]) -> Budget:
+def smallest_budget(budgets: Sequence[Budget]) -> Budget:
     """What every one of them has."""
     return Budget(*(min(getattr(budget, level) for budget in budgets) for level in LEVELS))
 
@@ -96,11 +96,13 @@ def find_budget(config: MemoryConfig, device: torch.device, taken: Budget = NOTH
         host=_within(
             free_host, int(HOST_SHARE * free_host) if host_limit is None else host_limit - taken.host
         ),
-        disk=_within(free_disk, (USUAL_DISK // processes if disk_limit is None else disk_limit) - taken.disk),
+        disk=_within(
+            free_disk, (DEFAULT_DISK // processes if disk_limit is None else disk_limit) - taken.disk
+        ),
     )
 
 
-def human(n: int) -> str:
+def format_bytes(n: int) -> str:
     """Bytes for people, in decimal units: 1.6 GB, 31.0 MB."""
     value, units = float(n), ["kB", "MB", "GB", "TB", "PB"]
     if abs(n) < 1000:
@@ -137,14 +139,14 @@ def _limit(name: str, gigabytes: float | None, processes: int = 1) -> int | None
 
 def _within(free: int, wanted: int) -> int:
     """`wanted`, as far as it is free."""
-    return max(0, min(wanted, int(MOST * free)))
+    return max(0, min(wanted, int(MOST_HOST * free)))
 
 
 def _processes() -> int:
     """Processes of this run on this machine, which share its memory and disk."""
-    from holotype.machine.processes import processes_here
+    from holotype.utils.distributed import local_world_size
 
-    return processes_here()
+    return local_world_size()
 
 
 def _device_memory(device: torch.device) -> tuple[int, int]:
@@ -163,7 +165,7 @@ def _device_memory(device: torch.device) -> tuple[int, int]:
     return free, max(0, free - max(LEAST_RESERVE, int(DEVICE_RESERVE * total)))
 
 
-def ran_out(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Does the error speak of memory? Not every device has an exception of its own for it."""
     import torch
 
@@ -222,12 +224,12 @@ def _cgroups(root: Path) -> Iterator[int]:
         for group in (inside, *inside.parents):
             if not group.is_relative_to(top):
                 break
-            left = _left_in(group, *names)
+            left = _free_in(group, *names)
             if left is not None:
                 yield left
 
 
-def _left_in(group: Path, limit_file: str, usage_file: str, reclaimable: str) -> int | None:
+def _free_in(group: Path, limit_file: str, usage_file: str, reclaimable: str) -> int | None:
     """Limit minus use of one control group; file pages not used of late do not count as use."""
     limit, usage = _read(group / limit_file).strip(), _read(group / usage_file).strip()
     if not (limit.isdigit() and usage.isdigit()):  # "max", or no such file

@@ -1,4 +1,7 @@
-"""Starting or joining the processes of one run.
+"""Start or join the processes of one run, and end them together.
+
+It is `import holotype` that begins to watch, long before torch is there: a process that was killed right after it had
+started others leaves none of them behind.
 
 `launch` speaks torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), which Slurm scripts and
 Ray Train set as well. Where nobody has set it and several processes are asked for, it starts them itself: this very
@@ -22,28 +25,50 @@ import torch
 import torch.distributed as dist
 
 from holotype.errors import InputError
-from holotype.machine.parent import PARENT, SECONDS_BETWEEN_LOOKS, watch_parent
-from holotype.machine.signals import STOPPING
+from holotype.utils.signals import STOP_SIGNALS
+
+PARENT = "HOLOTYPE_PARENT"
+"""Process that started this one; without it there is nothing to do."""
+PARENT_POLL_SECONDS = 1.0
+
+_watcher = ""
+
+
+def watch_parent() -> bool:
+    """Watch from now on, where there is somebody to watch; once is enough. Whether there is."""
+    global _watcher
+    parent = os.environ.pop(PARENT, "")  # what this process starts itself is not the parent's
+    if parent.isdecimal() and not _watcher:
+        _watcher = parent
+        threading.Thread(target=_exit_with_parent, args=(int(parent),), daemon=True).start()
+    return bool(_watcher)
+
+
+def _exit_with_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(PARENT_POLL_SECONDS)
+    os._exit(1)
+
 
 LOOPBACK = "127.0.0.1"
 LONGEST_WAIT = timedelta(hours=6)
 """For each other. One process may have to write a token cache for all of them; one that is gone is noticed sooner."""
-DELIBERATE = (2, *(128 + number for number in STOPPING))
+DELIBERATE_EXITS = (2, *(128 + number for number in STOP_SIGNALS))
 """Exit codes of bad input and of a stop, which all processes come to by themselves."""
 GRACE = {True: 120.0, False: 4.0}
 """Seconds that the first process has to end by itself after another has, deliberately or not: it may be writing the
 state, or about to say what is wrong."""
-FEW = 8
+FEW_LINES = 8
 """Processes that any machine can start, whatever its cores."""
 LAST_SECONDS = 10.0
 """That the others have to end after the first one."""
 
-Others = Sequence["subprocess.Popen[bytes]"]
+Workers = Sequence["subprocess.Popen[bytes]"]
 
 
-def planned_processes(asked: int) -> int:
+def process_count(asked: int) -> int:
     """How many there will be: what a launcher has set, which must not contradict `asked`, or else `asked`."""
-    if not _was_launched():
+    if not _is_launched():
         return asked
     try:
         given, number = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
@@ -67,13 +92,13 @@ def launch(asked: int, backend: str) -> None:
 
     asked: processes in all. backend: nccl for GPUs, gloo elsewhere.
     """
-    processes = planned_processes(asked)
+    processes = process_count(asked)
     if processes == 1 or dist.is_initialized():
         return
     if backend == "nccl":
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) if _was_launched() else 0)
-    if not _was_launched():
-        store = _start_others(processes)
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) if _is_launched() else 0)
+    if not _is_launched():
+        store = _start_workers(processes)
     elif watch_parent():
         store = dist.TCPStore(LOOPBACK, int(os.environ["MASTER_PORT"]), processes, timeout=LONGEST_WAIT)
     else:
@@ -83,22 +108,22 @@ def launch(asked: int, backend: str) -> None:
     else:
         number = int(os.environ["RANK"])
         dist.init_process_group(backend, store=store, rank=number, world_size=processes, timeout=LONGEST_WAIT)
-    atexit.register(_leave)
+    atexit.register(_exit)
 
 
-def _was_launched() -> bool:
+def _is_launched() -> bool:
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
-def _leave() -> None:
+def _exit() -> None:
     with contextlib.suppress(RuntimeError, ValueError):
         dist.destroy_process_group()
 
 
-def _start_others(processes: int) -> dist.TCPStore:
+def _start_workers(processes: int) -> dist.TCPStore:
     """Run this very command once for every further process; returns where they meet."""
     cores = os.cpu_count() or 1
-    if processes > max(cores, FEW):
+    if processes > max(cores, FEW_LINES):
         raise InputError(f"{processes:,} processes are more than the {cores} cores here; lower --devices.")
     command = _this_command(processes)
     # the system chooses the port: one that was free a moment ago may be somebody else's by now
@@ -116,11 +141,11 @@ def _start_others(processes: int) -> dist.TCPStore:
         }
     )
     others: list[subprocess.Popen[bytes]] = []
-    atexit.register(_end_others, others)  # also those of a start that fails half-way
+    atexit.register(_end_workers, others)  # also those of a start that fails half-way
     for number in range(1, processes):
         own = {"RANK": str(number), "LOCAL_RANK": str(number), PARENT: str(os.getpid())}
         others.append(subprocess.Popen(command, env=os.environ | own))
-    threading.Thread(target=_end_with_any, args=(others,), daemon=True).start()
+    threading.Thread(target=_end_with_first, args=(others,), daemon=True).start()
     return store
 
 
@@ -135,27 +160,27 @@ def _this_command(processes: int) -> list[str]:
     return [sys.executable, *sys.orig_argv[1:]]
 
 
-def _end_with_any(others: Others) -> None:
+def _end_with_first(others: Workers) -> None:
     """In the first process: end when another has failed, and take the rest along."""
     while not (failed := _failed(others)):
         if all(other.poll() == 0 for other in others):
             return
-        time.sleep(SECONDS_BETWEEN_LOOKS)
-    time.sleep(GRACE[all(code in DELIBERATE for code in failed.values())])
-    _end_others(others, seconds=0.0)
+        time.sleep(PARENT_POLL_SECONDS)
+    time.sleep(GRACE[all(code in DELIBERATE_EXITS for code in failed.values())])
+    _end_workers(others, seconds=0.0)
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     code = next(iter(failed.values()))
     os._exit(code if 0 < code < 256 else 1)
 
 
-def _failed(others: Others) -> dict[int, int]:
+def _failed(others: Workers) -> dict[int, int]:
     """Exit code of each process that has failed, by its number; 128 + n where signal n has ended it."""
     codes = {number: other.poll() for number, other in enumerate(others, start=1)}
     return {number: code if code > 0 else 128 - code for number, code in codes.items() if code}
 
 
-def _end_others(others: Others, seconds: float = LAST_SECONDS) -> None:
+def _end_workers(others: Workers, seconds: float = LAST_SECONDS) -> None:
     """The others end with this process, by themselves or not; one that failed alone is named.
 
     Named after it was waited for: the talk with a process breaks off a moment before it counts as ended.
@@ -169,5 +194,5 @@ def _end_others(others: Others, seconds: float = LAST_SECONDS) -> None:
             other.wait()
             continue
         code = _failed(others).get(number, 0)
-        if code and code not in DELIBERATE:
+        if code and code not in DELIBERATE_EXITS:
             print(f"Process {number} of this run failed (exit code {code}).", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Importing this module makes `import torchvision` work on machines where only its operators are missing.
+"""Make `import torchvision` work beside a torch build that lacks its compiled operators.
 
 timm imports torchvision. Where torch is a CPU build and torchvision is the stock wheel, torchvision's
 compiled operators do not load, and its import then stops with `operator torchvision::nms does not exist`,
@@ -19,7 +19,7 @@ _SYMPTOM = "torchvision::nms does not exist"
 _library: torch.library.Library | None = None
 
 
-def cure() -> bool:
+def patch_torchvision() -> bool:
     """Import torchvision, with the missing schemas if need be; say whether they were needed. Idempotent."""
     global _library
     try:
@@ -34,4 +34,4 @@ def cure() -> bool:
     return _library is not None
 
 
-cure()
+patch_torchvision()

@@ -1,5 +1,4 @@
-"""One command at a time in a folder, one writer of a file: locks that the system frees when their process ends,
-however it ends.
+"""File locks: one command at a time in a folder, released by the system when its process ends.
 
 A lock is `flock`'s, on FOLDER/.lock, whose text says who holds it; a second command in the folder is refused. Of a
 file it is on .NAME.lock beside it, and a second writer waits. The file goes with the lock; one that a killed
@@ -29,12 +28,12 @@ from holotype.errors import InputError
 log = logging.getLogger(__name__)
 
 LOCK = ".lock"
-WITHOUT = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.EBADF)
+NO_LOCK_HINT = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.EBADF)
 """What a file system answers that has no locks; EBADF: none on files that are open for reading alone."""
-SECONDS_BETWEEN_LOOKS = 0.2
+SECONDS_BETWEEN_POLLS = 0.2
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
-LOOKS, MOMENT = 20, 0.01
+POLLS, SHORT_WAIT = 20, 0.01
 """How often a file is asked for that somebody else has locked for a moment, and the seconds between."""
 
 _warned = False
@@ -70,19 +69,19 @@ class FolderLock:
         self.release()
 
 
-def hold(folder: Path, within: FolderLock | None = None) -> FolderLock:
+def lock_folder(folder: Path, within: FolderLock | None = None) -> FolderLock:
     """Hold `folder`, which is made if need be; InputError names the process that has it, this one included.
 
     within: a lock that the caller works under. Where it is of the same folder, it goes on holding it, and the one
     returned here holds nothing of its own. Of the processes of one run the first alone holds.
     """
     folder = Path(folder)
-    if is_follower() or (within is not None and within.folder.resolve() == folder.resolve()):
+    if is_worker() or (within is not None and within.folder.resolve() == folder.resolve()):
         return FolderLock(folder)
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        descriptor = _take(folder / LOCK)
-    except _Held as held:
+        descriptor = _acquire(folder / LOCK)
+    except _Lock as held:
         raise InputError(f"{folder} is {held}; wait for it to end, or use another folder.") from held
     except NoLocks as error:
         _warn(folder, error)
@@ -91,25 +90,25 @@ def hold(folder: Path, within: FolderLock | None = None) -> FolderLock:
 
 
 @contextmanager
-def waiting_for(file: Path, wanted: str) -> Iterator[None]:
+def wait_for_lock(file: Path, wanted: str) -> Iterator[None]:
     """Hold a file for the time of a block, once nobody else does; whoever does is named in the log.
 
     wanted: what the file is, as in `the log of edits`. The folder must be there. Where nobody can lock, nobody waits.
     """
-    path, said = lock_of(file), False
+    path, said = lock_path(file), False
     while True:
         try:
-            descriptor = _take(path)
+            descriptor = _acquire(path)
             break
         except NoLocks as error:
             _warn(file.parent, error)
             descriptor = None
             break
-        except _Held as held:
+        except _Lock as held:
             if not said:
                 log.info("Waiting for %s, which is %s (%s).", wanted, held, file)
             said = True
-            time.sleep(SECONDS_BETWEEN_LOOKS)
+            time.sleep(SECONDS_BETWEEN_POLLS)
     try:
         yield
     finally:
@@ -119,23 +118,23 @@ def waiting_for(file: Path, wanted: str) -> Iterator[None]:
             os.close(descriptor)
 
 
-def remove_left(file: Path) -> None:
+def remove_stale_lock(file: Path) -> None:
     """Remove what a killed process left of its lock on a file; a lock that somebody holds stays."""
-    path = lock_of(file)
+    path = lock_path(file)
     if not path.exists():
         return
-    with contextlib.suppress(_Held, NoLocks, InputError, OSError):
-        descriptor = _take(path)
+    with contextlib.suppress(_Lock, NoLocks, InputError, OSError):
+        descriptor = _acquire(path)
         if descriptor is not None:
             os.unlink(path)
             os.close(descriptor)
 
 
-def lock_of(file: Path) -> Path:
+def lock_path(file: Path) -> Path:
     return file.with_name(f".{file.name}.lock")
 
 
-class _Held(Exception):
+class _Lock(Exception):
     """Somebody else has the lock: `in use by ...`."""
 
 
@@ -150,31 +149,31 @@ def try_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        if error.errno in WITHOUT:
+        if error.errno in NO_LOCK_HINT:
             raise NoLocks(error.strerror) from error
         raise
     return True
 
 
-def try_share(descriptor: int) -> bool:
+def try_shared_lock(descriptor: int) -> bool:
     """Let others see that an open file is in use: nobody can lock it, though others may share it. False where that
     cannot be, which harms nobody. The lock goes with the last descriptor or mapping made of this one."""
     try:
         import fcntl
     except ImportError:
         return False
-    for _ in range(LOOKS):
+    for _ in range(POLLS):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return True
         except BlockingIOError:  # somebody looks whether it is in use, which takes no time
-            time.sleep(MOMENT)
+            time.sleep(SHORT_WAIT)
         except OSError:
             break
     return False
 
 
-def is_same(descriptor: int, path: Path) -> bool:
+def is_same_file(descriptor: int, path: Path) -> bool:
     """Whether `path` still names the open file."""
     try:
         there = os.stat(path, follow_symlinks=False)
@@ -183,12 +182,12 @@ def is_same(descriptor: int, path: Path) -> bool:
     return os.path.samestat(os.fstat(descriptor), there)
 
 
-def _take(path: Path) -> int | None:
+def _acquire(path: Path) -> int | None:
     """The descriptor of the locked file; None in a folder where nothing can be written, so nothing can be harmed.
 
     Raises _Held where somebody else has it.
     """
-    looks = LOOKS
+    looks = POLLS
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -204,9 +203,9 @@ def _take(path: Path) -> int | None:
             return None
         try:
             if not try_lock(descriptor):
-                raise _Held(_in_use(descriptor))
-            if is_same(descriptor, path):  # else its last holder has just removed it
-                _sign(descriptor)
+                raise _Lock(_in_use(descriptor))
+            if is_same_file(descriptor, path):  # else its last holder has just removed it
+                _write_info(descriptor)
                 return descriptor
         except BaseException:
             os.close(descriptor)
@@ -229,7 +228,7 @@ def _open(path: Path) -> int | None:
     return None
 
 
-def _sign(descriptor: int) -> None:
+def _write_info(descriptor: int) -> None:
     """Write down who holds the lock. A full disk keeps nobody from holding it."""
     now = datetime.now().astimezone()
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
@@ -240,7 +239,7 @@ def _sign(descriptor: int) -> None:
 
 
 @dataclass(frozen=True)
-class Holder:
+class LockInfo:
     """Who has signed a lock file. It may be dead: then the lock is free."""
 
     pid: int
@@ -250,19 +249,19 @@ class Holder:
     """Since when, ISO 8601."""
 
 
-def read_holder(folder: Path) -> Holder | None:
+def read_lock_info(folder: Path) -> LockInfo | None:
     """Who has signed the lock of a folder; None where nobody has. The lock itself is not touched."""
     try:
-        return _holder((folder / LOCK).read_bytes()[: 1 << 16])
+        return _lock_info((folder / LOCK).read_bytes()[: 1 << 16])
     except (OSError, ValueError):
         return None
 
 
-def _holder(text: bytes) -> Holder:
+def _lock_info(text: bytes) -> LockInfo:
     """Raises ValueError where somebody else has written it, or nobody yet."""
     try:
         facts = json.loads(text)
-        found = Holder(int(facts["pid"]), str(facts["host"]), str(facts["command"]), str(facts["time"]))
+        found = LockInfo(int(facts["pid"]), str(facts["host"]), str(facts["command"]), str(facts["time"]))
         datetime.fromisoformat(found.time)
         return found
     except (ValueError, KeyError, TypeError) as error:
@@ -272,7 +271,7 @@ def _holder(text: bytes) -> Holder:
 def _in_use(descriptor: int) -> str:
     """By whom, as the lock file tells."""
     try:
-        holder = _holder(os.pread(descriptor, 1 << 16, 0))
+        holder = _lock_info(os.pread(descriptor, 1 << 16, 0))
     except (ValueError, OSError):  # it has not signed yet
         return "in use by another process"
     if (holder.pid, holder.host) == (os.getpid(), socket.gethostname()):
@@ -284,7 +283,7 @@ def _in_use(descriptor: int) -> str:
     return f"in use by process {holder.pid} on {holder.host} since {when} ({short})"
 
 
-def is_follower() -> bool:
+def is_worker() -> bool:
     """Whether this is one of the further processes of a run, in the environment that launchers set."""
     return "WORLD_SIZE" in os.environ and os.environ.get("RANK", "0") != "0"
 

@@ -1,4 +1,4 @@
-"""`heartbeat.json` in the folder of a command: what it does, how far it is, and that it lives; for `holotype status`.
+"""`heartbeat.json`: what a command is doing and how far it is, for `holotype status`.
 
 A thread replaces the file once a second, so that nothing that computes ever waits for a disk; whoever computes only
 says what there is to tell. The file is no promise: it is not synced, and a disk that refuses it stops nobody. It goes
@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from holotype.errors import InputError, Stopped
-from holotype.machine.locks import is_follower
-from holotype.machine.sealed import Form, sealed
+from holotype.utils.locks import is_worker
+from holotype.utils.serialization import FileSchema, dump_json
 
-FILE = "heartbeat.json"
-HEARTBEAT = Form(1, "delete it; nothing but holotype status needs it")
+HEARTBEAT_FILE = "heartbeat.json"
+HEARTBEAT_SCHEMA = FileSchema(1, "delete it; nothing but holotype status needs it")
 SECONDS = 1.0
 """Between two beats."""
-SILENT = 30.0
+SILENT_SECONDS = 30.0
 """Seconds without a beat after which a process of another machine counts as dead."""
 
 
@@ -66,13 +66,13 @@ class Beat:
     """Where it was stopped, or why it failed."""
 
 
-class Heart:
+class Heartbeat:
     """Beats for one folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.file = folder / FILE
-        now, command = _now(), shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-        self.beat = Beat(os.getpid(), socket.gethostname(), _born(os.getpid()), command[:500], now, now)
+        self.file = folder / HEARTBEAT_FILE
+        now, command = _timestamp(), shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+        self.beat = Beat(os.getpid(), socket.gethostname(), _started(os.getpid()), command[:500], now, now)
         self._told, self._end = False, threading.Event()
         self._guard = threading.Lock()
         self._thread = threading.Thread(target=self._go_on, daemon=True)
@@ -109,10 +109,10 @@ class Heart:
 
     def _write(self) -> None:
         with self._guard:
-            self.beat = replace(self.beat, time=_now())
-            text = sealed({"format": HEARTBEAT.format, **asdict(self.beat)})
+            self.beat = replace(self.beat, time=_timestamp())
+            text = dump_json({"format": HEARTBEAT_SCHEMA.format, **asdict(self.beat)})
         part = self.file.with_name(
-            f".{FILE}.{secrets.token_hex(8)}.part"
+            f".{HEARTBEAT_FILE}.{secrets.token_hex(8)}.part"
         )  # as files.py calls and sweeps them
         try:
             part.write_text(text, encoding="utf-8")
@@ -122,18 +122,18 @@ class Heart:
                 part.unlink(missing_ok=True)
 
 
-_hearts: dict[Path, Heart] = {}
+_heartbeats: dict[Path, Heartbeat] = {}
 """Those that beat in this process, by folder."""
 
 
 @contextmanager
-def beating(folder: Path) -> Iterator[None]:
+def running_heartbeat(folder: Path) -> Iterator[None]:
     """For the time of a command in `folder`. Nothing is written before the first word (`tell`)."""
     place = folder.resolve()
-    if place in _hearts or is_follower():
+    if place in _heartbeats or is_worker():
         yield
         return
-    heart = _hearts[place] = Heart(folder)
+    heart = _heartbeats[place] = Heartbeat(folder)
     try:
         yield
         heart.end("")
@@ -144,18 +144,18 @@ def beating(folder: Path) -> Iterator[None]:
         heart.end("failed", str(error) if isinstance(error, InputError) else repr(error))
         raise
     finally:
-        del _hearts[place]
+        del _heartbeats[place]
 
 
-def tell(folder: Path | None, **facts: Any) -> None:
+def update_heartbeat(folder: Path | None, **facts: Any) -> None:
     """Say what is new in `folder`, or in the nearest folder around it that has a heart; None: in all that beat."""
-    if not _hearts:
+    if not _heartbeats:
         return
     if folder is None:
-        found = list(_hearts.values())
+        found = list(_heartbeats.values())
     else:
         place = folder.resolve()
-        found = [_hearts[near] for near in (place, *place.parents) if near in _hearts][:1]
+        found = [_heartbeats[near] for near in (place, *place.parents) if near in _heartbeats][:1]
     for heart in found:
         heart.tell(**facts)
 
@@ -165,9 +165,9 @@ def tell(folder: Path | None, **facts: Any) -> None:
 
 def read_beat(folder: Path) -> Beat | None:
     """The last one; None where there is none."""
-    file = folder / FILE
+    file = folder / HEARTBEAT_FILE
     try:
-        return HEARTBEAT.make(file, Beat, every=False) if file.is_file() else None
+        return HEARTBEAT_SCHEMA.make(file, Beat, every=False) if file.is_file() else None
     except InputError:
         if file.exists():
             raise
@@ -177,7 +177,7 @@ def read_beat(folder: Path) -> Beat | None:
 def is_alive(pid: int, host: str, born: str = "", time: str = "") -> bool:
     """Does the process live? On another machine, has it been heard of lately? time: when it was."""
     if host != socket.gethostname():
-        return time != "" and seconds_since(time) < SILENT
+        return time != "" and seconds_since(time) < SILENT_SECONDS
     if pid < 1:  # these mean groups of processes
         return False
     try:
@@ -186,7 +186,7 @@ def is_alive(pid: int, host: str, born: str = "", time: str = "") -> bool:
         return False
     except OSError:  # somebody else's
         pass
-    return not born or _born(pid) == born
+    return not born or _started(pid) == born
 
 
 def seconds_since(moment: str) -> float:
@@ -197,11 +197,11 @@ def seconds_since(moment: str) -> float:
         return float("inf")
 
 
-def _now() -> str:
+def _timestamp() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _born(pid: int) -> str:
+def _started(pid: int) -> str:
     """When the system started a process, in its own unit; "" where it does not tell, or there is none."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""What runs have kept in the user's cache folder: how large, how old, what for, and whether a process holds it."""
+"""List and clear the user's cache folder: size, age and owner of each entry."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from holotype.machine.files import LEFT_OVER, OURS
-from holotype.machine.locks import NO_FOLLOW, NoLocks, try_lock
+from holotype.utils.atomic import LEFTOVER, OWN_SUFFIX
+from holotype.utils.locks import NO_FOLLOW, NoLocks, try_lock
 
 TOKENS = "tokens"
 """The folder of token caches."""
@@ -19,7 +19,7 @@ TOKEN_FILE = "*.tokens"
 
 
 @dataclass(frozen=True)
-class Kept:
+class CacheEntry:
     """A file or a folder that lies in the cache folder."""
 
     path: Path
@@ -36,12 +36,12 @@ class Kept:
         return bool(self.purpose) and not self.held
 
 
-def list_kept(folder: Path) -> list[Kept]:
+def list_cache(folder: Path) -> list[CacheEntry]:
     """Everything in the cache folder, the largest first. Links are named and never followed."""
-    return sorted(_found(folder), key=lambda kept: (-kept.nbytes, str(kept.path)))
+    return sorted(_entries(folder), key=lambda kept: (-kept.nbytes, str(kept.path)))
 
 
-def remove_kept(kept: Kept) -> bool:
+def remove_cache_entry(kept: CacheEntry) -> bool:
     """Delete it unless a process has taken hold of it meanwhile; whether it is gone."""
     if not kept.purpose:
         return False
@@ -62,27 +62,27 @@ def remove_kept(kept: Kept) -> bool:
     return not kept.path.exists()
 
 
-def _found(folder: Path) -> Iterator[Kept]:
+def _entries(folder: Path) -> Iterator[CacheEntry]:
     for place in (folder, folder / TOKENS):
         with contextlib.suppress(OSError):  # none has been made yet
             for name in sorted(os.listdir(place)):
                 path = place / name
                 if path != folder / TOKENS or path.is_symlink() or not path.is_dir():
                     with contextlib.suppress(FileNotFoundError):  # somebody else makes room as well
-                        yield _look(path, place.name == TOKENS and place != folder)
+                        yield _read_entry(path, place.name == TOKENS and place != folder)
 
 
-def _look(path: Path, among_tokens: bool) -> Kept:
+def _read_entry(path: Path, among_tokens: bool) -> CacheEntry:
     facts, purpose = path.lstat(), ""
-    if OURS.fullmatch(path.name):
+    if OWN_SUFFIX.fullmatch(path.name):
         purpose = "half-written file"
     elif among_tokens and path.match(TOKEN_FILE):
         purpose = "token cache: spares later runs the frozen part of the network"
     if path.is_symlink():
         purpose = ""
     nbytes = _size(path) if path.is_dir() and not path.is_symlink() else facts.st_size
-    return Kept(
-        path, nbytes, max(0.0, time.time() - facts.st_mtime), purpose, bool(purpose) and _is_held(path)
+    return CacheEntry(
+        path, nbytes, max(0.0, time.time() - facts.st_mtime), purpose, bool(purpose) and _is_locked(path)
     )
 
 
@@ -96,7 +96,7 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _is_held(path: Path) -> bool:
+def _is_locked(path: Path) -> bool:
     descriptor = _open(path)
     if descriptor is None:
         return True  # not ours to judge
@@ -118,4 +118,4 @@ def _is_free(descriptor: int) -> bool:
     try:
         return try_lock(descriptor)
     except NoLocks:
-        return time.time() - os.fstat(descriptor).st_mtime > LEFT_OVER
+        return time.time() - os.fstat(descriptor).st_mtime > LEFTOVER

@@ -1,4 +1,4 @@
-"""Signals that ask a command to stop: Ctrl-C, SIGTERM of a scheduler, SIGHUP of a terminal that was closed.
+"""Handle the signals that ask a command to stop: Ctrl-C, SIGTERM, SIGHUP.
 
 All three are taken the same way: what can be saved is saved, and the exit code is 128 and the number of the signal. A
 signal that is ignored, as `nohup` does with SIGHUP, stays ignored.
@@ -14,26 +14,28 @@ from types import FrameType
 
 from holotype.errors import Interrupted
 
-STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+STOP_SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 
 
-_taken: Interrupted | None = None
+_last_signal: Interrupted | None = None
 
 
-def heeded() -> tuple[signal.Signals, ...]:
+def handled_signals() -> tuple[signal.Signals, ...]:
     """Those that this process can take, and does not ignore on somebody's wish."""
     if threading.current_thread() is not threading.main_thread():
         return ()
     hangup = getattr(signal, "SIGHUP", None)
-    return tuple(n for n in STOPPING if n != hangup or signal.getsignal(n) != signal.SIG_IGN)
+    return tuple(n for n in STOP_SIGNALS if n != hangup or signal.getsignal(n) != signal.SIG_IGN)
 
 
 @contextmanager
 def interrupting() -> Iterator[None]:
     """Within the block SIGTERM and SIGHUP interrupt as Ctrl-C does, where they would end the process at once."""
-    global _taken
-    before, _taken = {}, None
-    for number in heeded():
+    global _last_signal
+    before, _last_signal = {}, None
+    for number in handled_signals():
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             before[number] = signal.signal(number, _interrupt)
     try:
@@ -43,12 +45,12 @@ def interrupting() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def taken() -> Interrupted | None:
+def last_signal() -> Interrupted | None:
     """The last signal that has interrupted within the block: a library may have made an error of its own of it."""
-    return _taken
+    return _last_signal
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    global _taken
-    _taken = Interrupted(number)
-    raise _taken
+    global _last_signal
+    _last_signal = Interrupted(number)
+    raise _last_signal

@@ -1,4 +1,4 @@
-"""Several processes as one: they tell each other what they found, gather features with their gradient, sum gradients.
+"""Collective operations over the processes of a run: rank, broadcast, all-gather with gradients.
 
 Whatever waits for the other processes must be reached by all of them: never call it in a branch on what one process
 alone knows, such as its files or its free memory.
@@ -36,12 +36,12 @@ def local_rank() -> int:
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
-def processes_here() -> int:
+def local_world_size() -> int:
     """Processes of this run on this machine."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", world_size())) if world_size() > 1 else 1
 
 
-def told_by_first(value: T) -> T:
+def broadcast_object(value: T) -> T:
     """What the first process has found, on all of them."""
     if world_size() == 1:
         return value
@@ -50,7 +50,7 @@ def told_by_first(value: T) -> T:
     return told[0]
 
 
-def found_by_first(find: Callable[[], T]) -> T:
+def run_on_rank0(find: Callable[[], T]) -> T:
     """What the first process finds when it looks, on all of them; a fault of the input is raised on all of them."""
     found: T | InputError | None = None
     if rank() == 0:
@@ -58,13 +58,13 @@ def found_by_first(find: Callable[[], T]) -> T:
             found = find()
         except InputError as error:
             found = error
-    found = told_by_first(found)
+    found = broadcast_object(found)
     if isinstance(found, InputError):
         raise found
     return cast(T, found)
 
 
-def told_by_all(value: T) -> list[T]:
+def all_gather_object(value: T) -> list[T]:
     """What each process has found, in the order of their numbers, on all of them."""
     if world_size() == 1:
         return [value]
@@ -85,7 +85,7 @@ class _GatherRows(torch.autograd.Function):
         return grad[rank() :: world_size()].contiguous()
 
 
-def gather_rows(x: Tensor) -> Tensor:
+def all_gather_rows(x: Tensor) -> Tensor:
     """(b, ...) rows `rank::world` of a batch -> the whole batch (b * world, ...), in its own order."""
     if world_size() == 1:
         return x
@@ -115,7 +115,7 @@ def sum_gradients(encoder: Iterable[nn.Parameter], heads: Iterable[nn.Parameter]
             parameter.grad /= world_size()
 
 
-def any_process(flag: bool, device: torch.device) -> bool:
+def any_rank(flag: bool, device: torch.device) -> bool:
     """Has any process raised the flag? All of them get the same answer."""
     if world_size() == 1:
         return flag

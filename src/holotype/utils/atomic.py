@@ -1,4 +1,4 @@
-"""Writing files so that a kill or a full disk at any moment leaves the old content or the new one.
+"""Atomic file writes: a kill or a full disk leaves either the old content or the new one.
 
 The new content is written beside the old one, under a name that nobody else has, and then renamed. So any number of
 threads and processes may write one file at once: one of them is the last. Where the name is that of a symbolic link,
@@ -22,31 +22,31 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holotype.errors import InputError
-from holotype.machine.locks import NO_FOLLOW, NoLocks, is_same, try_lock
+from holotype.utils.locks import NO_FOLLOW, NoLocks, is_same_file, try_lock
 
-NAME_KEPT = 40
+NAME_LENGTH = 40
 """Characters of a file's name that are found in the name of its part: names have at most 255 bytes."""
-OURS = re.compile(r"\..+\.[0-9a-f]{16}\.part", re.DOTALL)
+OWN_SUFFIX = re.compile(r"\..+\.[0-9a-f]{16}\.part", re.DOTALL)
 """Names of parts. Others know files that end in .part as well."""
 DEEPEST = 4
 """Folders within folders in which a run writes: rounds/1/corrected, and one more."""
 TEMPORARY = "holotype"
-LEFT_OVER = 24 * 3600.0
+LEFTOVER = 24 * 3600.0
 """Seconds without a change after which a part is left-over where files cannot be locked."""
 
-_swept: set[Path] = set()
+_cleaned: set[Path] = set()
 """Folders in which this process has looked for left-over parts."""
 
 
 @contextmanager
-def beside(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path) -> Iterator[Path]:
     """A new, empty file in the folder of `path`, which takes its name when the block ends, and vanishes if it fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    sweep(path.parent)
-    part, descriptor = _make_part(path)
+    clean_partial(path.parent)
+    part, descriptor = _make_partial(path)
     try:
         yield part
-        with open(part, "r+b", opener=not_a_link) as file:
+        with open(part, "r+b", opener=check_not_link) as file:
             os.fsync(file.fileno())
         if os.name != "posix":  # there an open file cannot be renamed
             os.close(descriptor)
@@ -63,16 +63,16 @@ def beside(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def folder_beside(path: Path, *, replace: bool = False) -> Iterator[Path]:
+def atomic_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
     """The same for a folder. Where somebody else has made `path` meanwhile, theirs stays, unless `replace`.
 
     replace: after a kill between the two renames, the next call brings back what was there.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    sweep(path.parent)
+    clean_partial(path.parent)
     if replace:
         _settle_exchange(path)
-    part, descriptor = _make_part(path, folder=True)
+    part, descriptor = _make_partial(path, folder=True)
     try:
         yield part
         if replace and path.is_dir():
@@ -94,7 +94,7 @@ def folder_beside(path: Path, *, replace: bool = False) -> Iterator[Path]:
 def _name_before(path: Path) -> Path:
     """Where a folder lies while another one takes its place."""
     key = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
-    return path.with_name(f".{path.name[:NAME_KEPT]}.{key}.before")
+    return path.with_name(f".{path.name[:NAME_LENGTH]}.{key}.before")
 
 
 def _settle_exchange(path: Path) -> None:
@@ -106,10 +106,10 @@ def _settle_exchange(path: Path) -> None:
         os.rename(before, path)
 
 
-def write_beside(path: Path, write: Callable[[Path], None]) -> None:
+def atomic_write(path: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a file beside `path`, then fsync it and rename it into place."""
     try:
-        with beside(path) as part:
+        with atomic_path(path) as part:
             write(part)
     except OSError as error:
         raise InputError(
@@ -134,14 +134,14 @@ def write_output(file: Path, write: Callable[[Path], None], *, overwrite: bool =
         write(part)
         refuse_existing(file, overwrite)  # this may have taken hours
 
-    write_beside(file, write_and_look)
+    atomic_write(file, write_and_look)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     def write(part: Path) -> None:
         part.write_bytes(content)
 
-    write_beside(path, write)
+    atomic_write(path, write)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -162,22 +162,22 @@ def refuse_links(folder: Path) -> None:
                 )
 
 
-def sweep(folder: Path, *, again: bool = False) -> None:
+def clean_partial(folder: Path, *, again: bool = False) -> None:
     """Remove what killed processes have left in `folder`; once a process and folder, unless `again`."""
-    if folder in _swept and not again:
+    if folder in _cleaned and not again:
         return
-    _swept.add(folder)
+    _cleaned.add(folder)
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
-            if OURS.fullmatch(name):
-                _remove_left_over(folder / name)
+            if OWN_SUFFIX.fullmatch(name):
+                _remove_leftover(folder / name)
 
 
-def sweep_tree(folder: Path) -> None:
+def clean_partial_tree(folder: Path) -> None:
     """The same in the folders of a run as well, however deep they lie there. Links are not followed."""
     top = len(folder.parts)
     for place, names, _ in os.walk(folder):
-        sweep(Path(place), again=True)
+        clean_partial(Path(place), again=True)
         if len(Path(place).parts) - top >= DEEPEST:
             names.clear()
 
@@ -192,10 +192,10 @@ class TemporaryFolder:
         place = Path(tempfile.gettempdir())
         with contextlib.suppress(OSError):
             for name in os.listdir(place):
-                if name.startswith(f".{TEMPORARY}.") and OURS.fullmatch(name):
-                    _remove_left_over(place / name)
-        self.path, descriptor = _make_part(place / TEMPORARY, folder=True, mode=0o700)
-        self._end = weakref.finalize(self, _remove_own, self.path, descriptor)
+                if name.startswith(f".{TEMPORARY}.") and OWN_SUFFIX.fullmatch(name):
+                    _remove_leftover(place / name)
+        self.path, descriptor = _make_partial(place / TEMPORARY, folder=True, mode=0o700)
+        self._end = weakref.finalize(self, _remove_created, self.path, descriptor)
 
     def cleanup(self) -> None:
         self._end()
@@ -207,19 +207,19 @@ class TemporaryFolder:
         self.cleanup()
 
 
-def _remove_own(path: Path, descriptor: int) -> None:
+def _remove_created(path: Path, descriptor: int) -> None:
     shutil.rmtree(path, ignore_errors=True)
     if descriptor >= 0:
         os.close(descriptor)
 
 
-def _make_part(path: Path, *, folder: bool = False, mode: int = 0o777) -> tuple[Path, int]:
+def _make_partial(path: Path, *, folder: bool = False, mode: int = 0o777) -> tuple[Path, int]:
     """A new file or folder beside `path`, and its descriptor, which is locked where that can be.
 
     mode: of a folder, less what the user takes off.
     """
     while True:
-        part = path.with_name(f".{path.name[:NAME_KEPT]}.{secrets.token_hex(8)}.part")
+        part = path.with_name(f".{path.name[:NAME_LENGTH]}.{secrets.token_hex(8)}.part")
         try:
             if folder:
                 part.mkdir(mode)
@@ -231,7 +231,7 @@ def _make_part(path: Path, *, folder: bool = False, mode: int = 0o777) -> tuple[
             continue
         try:
             with contextlib.suppress(NoLocks):
-                if not (try_lock(descriptor) and is_same(descriptor, part)):
+                if not (try_lock(descriptor) and is_same_file(descriptor, part)):
                     os.close(descriptor)  # somebody who swept was faster than the lock
                     continue
         except BaseException:
@@ -240,7 +240,7 @@ def _make_part(path: Path, *, folder: bool = False, mode: int = 0o777) -> tuple[
         return part, descriptor
 
 
-def _remove_left_over(part: Path) -> None:
+def _remove_leftover(part: Path) -> None:
     """Remove a part that nobody writes to any more."""
     folder = part.is_dir()
     try:
@@ -251,7 +251,7 @@ def _remove_left_over(part: Path) -> None:
         try:
             left = try_lock(descriptor)
         except NoLocks:
-            left = time.time() - os.fstat(descriptor).st_mtime > LEFT_OVER
+            left = time.time() - os.fstat(descriptor).st_mtime > LEFTOVER
         # while it is locked: whoever has just made it sees that it is gone
         if left and folder:
             shutil.rmtree(part, ignore_errors=True)
@@ -261,7 +261,7 @@ def _remove_left_over(part: Path) -> None:
         os.close(descriptor)
 
 
-def not_a_link(path: str, flags: int) -> int:
+def check_not_link(path: str, flags: int) -> int:
     """An opener of files, which fails where the last part of the path is a link."""
     return os.open(path, flags | NO_FOLLOW)
 

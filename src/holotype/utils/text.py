@@ -1,4 +1,4 @@
-"""What may have been meant by a name that is not there: the nearest one that is, for the end of a sentence."""
+"""Text helpers: suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-MOST = 5000
+MAX_SUGGESTIONS = 5000
 """Names of a folder that are looked at: a person who mistypes one of a million images is not helped in time."""
 
 
-def meant(name: str, there: Iterable[str]) -> str:
+def suggest(name: str, there: Iterable[str]) -> str:
     """` (did you mean photos?)`; nothing where no name is close."""
     close = difflib.get_close_matches(name, list(there), n=1)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
-def meant_path(path: Path | str) -> str:
+def suggest_path(path: Path | str) -> str:
     """The same of a file or folder: what lies where it should."""
     wanted = Path(path)
     try:
         with os.scandir(wanted.parent) as entries:
-            close = difflib.get_close_matches(wanted.name, [one.name for one in islice(entries, MOST)], n=1)
+            close = difflib.get_close_matches(
+                wanted.name, [one.name for one in islice(entries, MAX_SUGGESTIONS)], n=1
+            )
     except (OSError, ValueError):  # the folder is not there either, or the path is none
         return ""
     return f" (did you mean {wanted.with_name(close[0])}?)" if close and wanted.name else ""

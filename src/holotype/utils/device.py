@@ -1,4 +1,4 @@
-"""Where a run computes, and in which arithmetic."""
+"""Device and arithmetic of a run: CPU or GPU, precision, threads."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ DeviceName = Annotated[str, Rule(NAMES, is_device_name)]
 
 
 @dataclass(frozen=True)
-class Compute:
+class Device:
     """One process's device, and the arithmetic of the backbone on it."""
 
     device: torch.device
     precision: Precision
 
     @classmethod
-    def on(cls, name: str = "auto", precision: Precision | None = None) -> Compute:
+    def on(cls, name: str = "auto", precision: Precision | None = None) -> Device:
         """The device that is asked for, as in --device; without a precision the usual one of the device."""
         import torch
 
-        from holotype.machine.processes import local_rank, world_size
+        from holotype.utils.distributed import local_rank, world_size
 
         where = pick_device(name)
         if where == "mps" and precision == "fp64":
@@ -49,7 +49,7 @@ class Compute:
             )
         if where == "cuda":  # each process of a machine has a GPU of its own
             where = f"cuda:{local_rank()}" if world_size() > 1 else f"cuda:{torch.cuda.current_device()}"
-        return cls(torch.device(where), precision or usual_precision(where))
+        return cls(torch.device(where), precision or default_precision(where))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -94,27 +94,27 @@ def pick_device(name: str) -> str:
     return name
 
 
-def usual_precision(where: str) -> Precision:
+def default_precision(where: str) -> Precision:
     """bf16 on CUDA, fp32 elsewhere: CPUs without bf16 units are ten times slower in it."""
     return "bf16" if where.startswith("cuda") else "fp32"
 
 
-_most: int | None = None
+_largest_thread_count: int | None = None
 """What a process that shares its machine with others of its kind was told."""
 
 
-def limit_processors(most: int) -> None:
+def limit_threads(most: int) -> None:
     """Let this process use no more than so many, as one of several workers on a machine."""
-    global _most
-    _most = most
+    global _largest_thread_count
+    _largest_thread_count = most
 
 
-def processors() -> int:
+def cpu_count() -> int:
     """Processors this process may use."""
-    return min(_all_processors(), _most or _all_processors())
+    return min(_all_cpus(), _largest_thread_count or _all_cpus())
 
 
-def _all_processors() -> int:
+def _all_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,1 +1,0 @@
-"""What a run needs of the computer: files, memory, devices, processes, bars."""

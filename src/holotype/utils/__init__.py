@@ -1,0 +1,1 @@
+"""Helpers for files, locks, devices, memory, processes and the console."""

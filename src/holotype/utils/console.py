@@ -1,0 +1,223 @@
+"""Terminal output: console options, best-effort streams, progress bars.
+
+On a terminal it moves. In a pipe it is a plain line now and then, ever more rarely; in a notebook, one line that
+changes.
+
+Hours of training are worth more than a line about them, so that a line which cannot be written is dropped. What a
+command was asked to say on stdout is another matter: that it was lost is told when the command ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+ConsoleKind = Literal["terminal", "notebook", "pipe"]
+
+
+@dataclass
+class ConsoleOptions:
+    """What the flags of all commands have asked for."""
+
+    quiet: bool = False
+    """No bars."""
+    no_color: bool = False
+    """Colours are also off where NO_COLOR is set, which rich sees to."""
+
+
+_options = ConsoleOptions()
+
+
+@contextlib.contextmanager
+def console_options(quiet: bool = False, no_color: bool = False) -> Iterator[None]:
+    """Talk so for as long as the block lasts."""
+    before = (_options.quiet, _options.no_color)
+    _options.quiet, _options.no_color = quiet, no_color
+    try:
+        yield
+    finally:
+        _options.quiet, _options.no_color = before
+
+
+def is_quiet() -> bool:
+    return _options.quiet
+
+
+def console() -> Console:
+    """rich's, on stderr as it is now."""
+    from rich.console import Console
+
+    return Console(file=sys.stderr, no_color=True if _options.no_color else None)
+
+
+def console_kind() -> ConsoleKind:
+    """Where stderr is read. A terminal that cannot move its cursor is a pipe."""
+    if in_notebook():
+        return "notebook"
+    shown = console()
+    return "terminal" if shown.is_terminal and not shown.is_dumb_terminal else "pipe"
+
+
+def in_notebook() -> bool:
+    """Jupyter and its kin run cells in a kernel; IPython on a terminal has none."""
+    found: Any = sys.modules.get("IPython")
+    shell = found.get_ipython() if found is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def plain_characters() -> None:
+    """Write characters that stdout cannot encode as escapes, as stderr does, instead of ending the command."""
+    # surrogateescape gives the bytes of odd file names back, and whoever chose another handler meant it
+    if getattr(sys.stdout, "errors", None) == "strict" and hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+SECONDS_BETWEEN_LINES = 5.0
+"""In a pipe; nothing is written about work that takes less."""
+SHARE_BETWEEN_LINES = 0.1
+"""Of the time so far, where that is longer: a night of training is some dozens of lines."""
+SECONDS_BETWEEN_CHANGES = 0.5
+"""In a notebook."""
+
+
+@contextlib.contextmanager
+def progress_bar(title: str, total: int, show: bool) -> Iterator[Callable[[int], None]]:
+    """A bar for work that is not training; what it yields is told how much more is done."""
+    if not show or is_quiet():
+        yield lambda more: None
+        return
+    if console_kind() != "terminal":
+        line = PlainBar(title, total)
+        yield lambda more: line.show(line.done + more)
+        line.close()
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console()) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda more: bar.advance(task, more)
+
+
+class PlainBar:
+    """A bar without a cursor: `Reading images: 1,200/8,000, 15 %, 40 s left`."""
+
+    def __init__(self, title: str, total: int, unit: str = "") -> None:
+        self.title, self.total, self.unit, self.done, self.note = title, total, unit, 0, ""
+        self.before = 0
+        """Done before this process began, which says nothing about its speed."""
+        self.started = self.last = time.monotonic()
+        self.told = False
+        """Whether a line was written that an end belongs to."""
+        self._cell: Any = None
+        """In a notebook, the output that changes."""
+
+    def show(self, done: int, note: str = "") -> None:
+        """Say how far it is, if it is time to. note: what else there is to say."""
+        self.done, self.note = done, note or self.note
+        now = time.monotonic()
+        wait = max(SECONDS_BETWEEN_LINES, SHARE_BETWEEN_LINES * (now - self.started))
+        if now - self.last >= (SECONDS_BETWEEN_CHANGES if in_notebook() else wait):
+            self._write(now)
+
+    def close(self, always: bool = False) -> None:
+        """The last state, where there was one before it or `always`."""
+        if self.told or always:
+            self._write(time.monotonic())
+
+    def line(self, now: float) -> str:
+        parts = [f"{self.done:,}/{self.total:,}{self.unit}"]
+        if self.total:
+            parts.append(f"{100 * self.done // self.total} %")
+        if self.before < self.done < self.total:
+            left = (now - self.started) / (self.done - self.before) * (self.total - self.done)
+            parts.append(f"{format_duration(left)} left")
+        return f"{self.title}: {', '.join(parts)}" + (f"; {self.note}" if self.note else "")
+
+    def _write(self, now: float) -> None:
+        self.last, self.told, text = now, True, self.line(now)
+        if not in_notebook():
+            print(text, file=sys.stderr, flush=True)
+        elif self._cell is None:
+            display = import_module("IPython.display").display  # there, since this runs in its kernel
+            self._cell = display({"text/plain": text}, raw=True, display_id=True)
+        else:
+            self._cell.update({"text/plain": text}, raw=True)
+
+
+def format_duration(seconds: float) -> str:
+    """40 s, 12 min, 3 h 20 min."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+class BestEffortStream:
+    """A stream that drops what it cannot write."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.problem: OSError | None = None
+        """Why it has dropped something; None where it has not."""
+
+    def write(self, text: str) -> int:
+        if self.problem is None:
+            try:
+                self.stream.write(text)
+            except OSError as problem:
+                self._give_up(problem)
+        return len(text)
+
+    def flush(self) -> None:
+        if self.problem is None:
+            try:
+                self.stream.flush()
+            except OSError as problem:
+                self._give_up(problem)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def _give_up(self, problem: OSError) -> None:
+        """What is still in its buffer goes nowhere, else Python would complain of it at its end."""
+        self.problem = problem
+        with contextlib.suppress(OSError, ValueError):  # a stream in memory has no descriptor
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.stream.fileno())
+            os.close(nowhere)
+
+
+@contextlib.contextmanager
+def best_effort_streams() -> Iterator[BestEffortStream]:
+    """stdout and stderr are such for the time of the block. Gives that of stdout."""
+    before = sys.stdout, sys.stderr
+    _fill_gaps()
+    lasting: list[Any] = [BestEffortStream(io.StringIO() if stream is None else stream) for stream in before]
+    sys.stdout, sys.stderr = lasting
+    try:
+        yield lasting[0]
+    finally:
+        for stream in lasting:
+            stream.flush()
+        sys.stdout, sys.stderr = before
+
+
+def _fill_gaps() -> None:
+    """Where a stream is closed (`2>&-`), the first file that is opened would get its number, and whatever a library
+    says on stderr would be written into it."""
+    if None not in (sys.__stdin__, sys.__stdout__, sys.__stderr__):
+        return
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
+        pass
+    os.close(descriptor)

@@ -1,0 +1,261 @@
+"""Read and write dataclasses as JSON, and tables as Parquet, each with a format version.
+
+Each kind of file has a `Form`, which knows its version and what to do about a broken one.
+
+A shard is a block: what a flipped bit has changed is noticed before any of its rows counts. Parquet's own checksums
+are of pages, and leave out the footer, in which names, types and our own entry stand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union
+
+import numpy as np
+
+from holotype.errors import InputError
+from holotype.utils.atomic import atomic_write, write_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+FIELD_TYPES: dict[type[Any], dict[str, Any]] = {}
+"""Class -> the types of its fields: Python works them out anew each time, and a discovery has many categories."""
+TYPE_NAMES = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    type(None): "null",
+}
+
+
+class SchemaError(ValueError):
+    """Why values do not make a dataclass: the middle of a sentence, such as `k is 'many', not a whole number`."""
+
+
+def to_dict(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass, with those of dataclasses inside it; tuples become lists on their way to JSON."""
+    return dataclasses.asdict(value)
+
+
+def from_dict(cls: type[T], content: Any, *, every: bool = True) -> T:
+    """The dataclass that `content`, as read from JSON, holds the fields of. Raises NotPlain.
+
+    every: a key that has a default must be there as well.
+    """
+    return typing.cast(T, _dataclass(cls, content, "", every))
+
+
+def from_value(kind: type[T], value: Any) -> T:
+    """The same of another type, such as dict[str, list[str]]."""
+    return typing.cast(T, _value(kind, value, "the content", every=True))
+
+
+def _dataclass(cls: type[Any], content: Any, key: str, every: bool) -> Any:
+    if not isinstance(content, Mapping):
+        raise SchemaError(f"{key or 'the content'} is {_short(content)}, not a group of keys")
+    kinds = _field_types(cls)
+    own = {one.name: one for one in dataclasses.fields(cls) if one.init}
+    for name in content:
+        if name not in own:
+            raise SchemaError(f"{_join(key, str(name))} is not known")
+    for name, one in own.items():
+        optional = one.default is not dataclasses.MISSING or one.default_factory is not dataclasses.MISSING
+        if name not in content and (every or not optional):
+            raise SchemaError(f"{_join(key, name)} is missing")
+    return cls(
+        **{name: _value(kinds[name], value, _join(key, name), every) for name, value in content.items()}
+    )
+
+
+def _field_types(cls: type[Any]) -> dict[str, Any]:
+    if cls not in FIELD_TYPES:
+        FIELD_TYPES[cls] = typing.get_type_hints(cls)
+    return FIELD_TYPES[cls]
+
+
+def _value(kind: Any, value: Any, key: str, every: bool) -> Any:
+    """The value as its type wants it: lists become tuples where these are asked for."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return _dataclass(kind, value, key, every)
+    if origin in (Union, types.UnionType):
+        return _union(inner, value, key, every)
+    if origin is Literal:
+        if value not in inner:
+            raise SchemaError(f"{key} is {_short(value)}, not one of {', '.join(map(str, inner))}")
+        return value
+    if origin in (tuple, list):
+        return _row(origin, inner, value, key, every)
+    if origin in (dict, Mapping):
+        if not isinstance(value, Mapping):
+            raise SchemaError(f"{key} is {_short(value)}, not a group of keys")
+        return {name: _value(inner[1], part, f"{key}.{name}", every) for name, part in value.items()}
+    if kind in TYPE_NAMES:
+        right = isinstance(value, int | float if kind is float else kind)
+        if not right or (isinstance(value, bool) and kind is not bool):
+            raise SchemaError(f"{key} is {_short(value)}, not {TYPE_NAMES[kind]}")
+    return value
+
+
+def _union(kinds: tuple[Any, ...], value: Any, key: str, every: bool) -> Any:
+    problems = []
+    for kind in kinds:
+        try:
+            return _value(kind, value, key, every)
+        except SchemaError as problem:
+            problems.append(str(problem))  # the exception itself would keep every caller's objects alive
+    raise SchemaError(problems[0])
+
+
+def _row(origin: Any, inner: tuple[Any, ...], value: Any, key: str, every: bool) -> Any:
+    if not isinstance(value, list | tuple):
+        raise SchemaError(f"{key} is {_short(value)}, not a list")
+    fixed = origin is tuple and Ellipsis not in inner
+    if fixed and len(inner) != len(value):
+        raise SchemaError(f"{key} holds {len(value)} values, not {len(inner)}")
+    kinds = inner if fixed else inner[:1] * len(value)
+    return origin(
+        _value(k, v, f"{key}[{i}]", every) for i, (k, v) in enumerate(zip(kinds, value, strict=True))
+    )
+
+
+def _join(key: str, name: str) -> str:
+    return f"{key}.{name}" if key else name
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+FORMAT_KEY = "format"
+
+
+class CorruptFile(ValueError):
+    """Why a file of ours cannot be believed: the middle of a sentence."""
+
+
+@dataclass(frozen=True)
+class FileSchema:
+    """A kind of JSON file."""
+
+    format: int | str
+    """The version that is written."""
+    cure: str
+    """What to do about a broken file; ends the sentence."""
+
+    def write(self, path: Path, content: Mapping[str, Any]) -> None:
+        write_text(path, dump_json({FORMAT_KEY: self.format, **content}))
+
+    def read(self, path: Path) -> dict[str, Any]:
+        """The content, without the version. Raises InputError for a file that cannot be believed."""
+        try:
+            content = read_json(path)
+            if not isinstance(content, dict):
+                raise CorruptFile("it holds no group of keys")
+        except (OSError, CorruptFile) as error:
+            raise self.broken(path, error) from error
+        version = content.pop(FORMAT_KEY, None)
+        if version != self.format:
+            raise InputError(
+                f"{path} was written by another version (format {version}, not {self.format}); {self.cure}."
+            )
+        return content
+
+    def make(self, path: Path, kind: type[T], *, every: bool = True) -> T:
+        """The dataclass whose fields the file holds. every: a key that has a default must be there as well."""
+        content = self.read(path)
+        try:
+            return from_dict(kind, content, every=every)
+        except SchemaError as problem:
+            raise self.broken(path, problem) from problem
+
+    def broken(self, path: Path, reason: Exception | str) -> InputError:
+        """The sentence about a file that cannot be believed."""
+        said = reason.strerror if isinstance(reason, OSError) and reason.strerror else str(reason)
+        return InputError(f"{path} cannot be read ({' '.join(said.split())[:200]}); {self.cure}.")
+
+
+def dump_json(content: Mapping[str, Any], *, indent: int | None = 1) -> str:
+    """The text of a file that holds `content`. indent: None for one long line."""
+    separators = None if indent else (",", ":")
+    return json.dumps(content, indent=indent, ensure_ascii=False, separators=separators) + "\n"
+
+
+def read_json(path: Path) -> Any:
+    """What the file holds. Raises Broken, and OSError."""
+    text = path.read_bytes()
+    try:
+        return json.loads(text.decode("utf-8"))
+    except ValueError as error:
+        raise CorruptFile(f"it is not whole: {error}" if text.strip() else "it is empty") from error
+
+
+TABLE_MARK = b"holotype"
+"""The entry of the footer that is ours; it counts as well."""
+TABLE_CHECKSUM_KEY = b"holotype_check"
+
+
+def write_parquet(path: Path, table: pa.Table) -> None:
+    """Write a table with its checksum; a kill at any moment leaves the old file or the new one."""
+    import pyarrow.parquet as pq
+
+    told = dict(table.schema.metadata or {}) | {TABLE_CHECKSUM_KEY: table_checksum(table).encode()}
+    whole = table.replace_schema_metadata(told)
+    atomic_write(path, lambda beside: pq.write_table(whole, beside))
+
+
+def read_parquet_table(path: Path) -> pa.Table:
+    """The table, once its checksum was compared. Raises Broken, and OSError where there is no file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    content = path.read_bytes()
+    try:
+        table = pq.read_table(pa.BufferReader(content))
+        told = (table.schema.metadata or {}).get(TABLE_CHECKSUM_KEY)
+        right = told == table_checksum(table).encode()
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise CorruptFile(" ".join(str(error).split())[:200]) from error
+    if not right:
+        raise CorruptFile("it does not match its checksum: something has changed it since it was written")
+    return table
+
+
+def table_checksum(table: pa.Table) -> str:
+    """Of names, values and our own entry; of the bits of numbers, and of NaN whichever its bits are."""
+    found = zlib.crc32((table.schema.metadata or {}).get(TABLE_MARK, b""))
+    for name in table.column_names:
+        found = zlib.crc32(f"{name}:{table.num_rows}".encode(), found)
+        found = zlib.crc32(_bits(table[name]), found)
+    return f"{found:08x}"
+
+
+def _bits(column: pa.ChunkedArray) -> bytes:
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind):
+        flat = column.combine_chunks().flatten()
+        return _number_bits(flat.to_numpy(zero_copy_only=False))
+    if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return _number_bits(column.to_numpy())
+    return "\0".join("" if text is None else str(text) for text in column.to_pylist()).encode(
+        errors="replace"
+    )
+
+
+def _number_bits(values: np.ndarray) -> bytes:
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        values = np.where(np.isnan(values), np.array(np.nan, values.dtype), values)
+    return np.ascontiguousarray(values).tobytes()
