@@ -23,9 +23,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from holotype.config.schema import BackboneConfig
 from holotype.errors import InputError
 from holotype.models.backbone import load_backbone
-from holotype.models.config import BackboneConfig
 from holotype.models.networks import import_timm, licence_of, outline_of
 from holotype.models.pools import find_pool, set_pool
 from holotype.models.recommended import RECOMMENDED

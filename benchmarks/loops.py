@@ -16,13 +16,13 @@ from typing import Any
 
 import torch
 
+from holotype.config.schema import TrainConfig
 from holotype.data.placement import place
 from holotype.data.store import ImageStore
 from holotype.methods import Views
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews, TokenCache
 from holotype.training.caching import open_cache
-from holotype.training.config import TrainConfig
 from holotype.training.journal import Position
 from holotype.training.loop import Loop
 from holotype.training.progress import StopRequest

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from holotype.config.schema import IMAGENET_MEAN, IMAGENET_STD, BackboneConfig
 from holotype.data.benchmarks import SAMPLE
 from holotype.data.decode import ImageProblem, read_image
 from holotype.data.kinds import IMAGE_EXTENSIONS
@@ -32,7 +33,6 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Method, Task, find_method
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.models.config import IMAGENET_MEAN, IMAGENET_STD, BackboneConfig
 from holotype.models.origins import MADE
 from holotype.models.tails import split
 from holotype.models.whole_tail import Model

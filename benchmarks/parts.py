@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from holotype.cluster.communities import communities, without_small
 from holotype.cluster.kmeans import semi_supervised_centres
 from holotype.cluster.neighbours import neighbour_graph
+from holotype.config.schema import TrainConfig
 from holotype.methods.dccl import DCCLConfig
-from holotype.training.config import TrainConfig
 from holotype.training.encode import Encoder
 from holotype.utils.device import cpu_count
 from loops import Bench, cache_record, free, image_stages, measure_loop, measure_together, methods

@@ -48,8 +48,8 @@ def through(plan: Callable[[], Planned], make_job: Callable[[Planned], Any]) -> 
 
 def embed_noise(source: Path, folder: Path) -> dict[str, object]:
     """`holotype embed` with noise in the network's place."""
+    from holotype.config.schema import BackboneConfig
     from holotype.data.sources import stream_paths
-    from holotype.models.config import BackboneConfig
     from holotype.runs.shard_file import Embeddings
     from holotype.runs.slices import EmbedSlice
 

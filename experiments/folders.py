@@ -75,11 +75,11 @@ from harness import (
 from holotype.categories.agreement import Training, agree
 from holotype.cluster.count import estimate_table, pick_k
 from holotype.cluster.evaluate import clustering_accuracy
+from holotype.config.schema import BackboneConfig
 from holotype.discovery.finding import plan_training
 from holotype.discovery.several import train_side_by_side
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.models.config import BackboneConfig
 from holotype.runs.embed import embed_table
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import Data

@@ -42,10 +42,10 @@ import torch
 from holotype.categories.calibration import calibrate
 from holotype.categories.features import read_features
 from holotype.cluster.evaluate import class_index, clustering_accuracy
+from holotype.config.schema import DiscoverConfig
 from holotype.data.benchmarks import load_benchmark
 from holotype.data.protocol import gcd_split
 from holotype.data.table import Table
-from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.demo import STEPS, write_sample
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError

@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from holotype.config.parse import value_text
 from holotype.methods import METHODS
 from holotype.runs.cards import About, about, printed_rows, recipe_title, stage_line, stage_names
-from holotype.runs.casting import as_text
 from holotype.runs.published import FLOOR, MARK, PublishedProgress, published_progress, read_published
 from holotype.runs.records import Records
 from holotype.runs.study import read_study
@@ -127,7 +127,7 @@ def settings_part(found: About) -> Iterator[str]:
         yield "No data set changes a value."
     usual = {row.key: row.value for row in found.settings}
     changed = {
-        name: {key: value for key, value in own.items() if usual.get(key) != as_text(value)}
+        name: {key: value for key, value in own.items() if usual.get(key) != value_text(value)}
         for name, own in found.presets.items()
     }
     if named := {f"`{name}`": own for name, own in changed.items() if own}:
@@ -141,7 +141,7 @@ def changes(title: str, values: Mapping[str, Mapping[str, Any]]) -> str:
     """Names that change the same stand together."""
     groups: dict[str, list[str]] = {}
     for name, own in values.items():
-        told = ", ".join(f"`{key} = {as_text(value)}`" for key, value in own.items())
+        told = ", ".join(f"`{key} = {value_text(value)}`" for key, value in own.items())
         groups.setdefault(told, []).append(name)
     return words([title, "Settings"], [[", ".join(names), told] for told, names in groups.items()])
 

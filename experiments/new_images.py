@@ -68,10 +68,9 @@ from holotype.categories.features import read_features
 from holotype.categories.kept_opinion import shares
 from holotype.categories.opinion import Opinion
 from holotype.cluster.evaluate import class_index, clustering_accuracy
-from holotype.discovery.config import DiscoverConfig
+from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.discovery.workflow import discover_table
 from holotype.models.backbone import load_backbone
-from holotype.models.config import BackboneConfig
 from holotype.runs.said import word_of
 from holotype.runs.trained import load_trained
 

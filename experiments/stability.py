@@ -73,6 +73,7 @@ from harness import (
 )
 from holotype.categories.agreement import Training, agree, returns
 from holotype.cluster.unevenness import measure_sizes
+from holotype.config.schema import BackboneConfig
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.discovery.finding import plan_training
@@ -81,7 +82,6 @@ from holotype.errors import InputError
 from holotype.methods.simgcd import SHARE_MOMENTUM, SHARE_POWER, SimGCDConfig
 from holotype.models.backbone import load_backbone
 from holotype.models.cache import CacheViews
-from holotype.models.config import BackboneConfig
 from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
 from holotype.training.cache_content import draw_view

@@ -69,8 +69,8 @@ from harness import (
 from holotype.categories.agreement import Agreement, Training, Votes, agree
 from holotype.categories.calibration import calibrate
 from holotype.categories.weighing import weigh
+from holotype.config.schema import BackboneConfig
 from holotype.models.backbone import load_backbone
-from holotype.models.config import BackboneConfig
 
 RECORD = RESULTS / "votes.jsonl#votes"
 TURNS = {"rpc": 5, "uno": 4}

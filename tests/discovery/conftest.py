@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from holotype.config.schema import DiscoverConfig
 from holotype.data.sources import load_table
 from holotype.discovery.best_backbone import choose_backbone
-from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.round import Round
 from holotype.discovery.workflow import discover_table
 

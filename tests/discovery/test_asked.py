@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from holotype.config.schema import DiscoverConfig
 from holotype.data.table import Table
 from holotype.discovery.asked import FILE, Asked, read_asked, told_groups
-from holotype.discovery.config import DiscoverConfig
 from holotype.errors import InputError
 
 

@@ -6,10 +6,10 @@ import socket
 
 import pytest
 
+from holotype.config.schema import BackboneConfig
 from holotype.discovery import best_backbone
 from holotype.discovery.best_backbone import PUBLIC, choose_backbone, foresee_backbone, hub_answers, in_cache
 from holotype.errors import InputError
-from holotype.models.config import BackboneConfig
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from PIL import Image
 
 from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import Discovery
+from holotype.config.schema import DiscoverConfig
 from holotype.data.boxes import split_box
 from holotype.data.sources import load_table
-from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
 from holotype.placing.assign import assign_images

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from holotype.config.schema import BackboneConfig
 from holotype.data.sources import load_table
 from holotype.discovery import best_backbone
 from holotype.discovery.claim import FORMAT, check_network, claim, find_folder, read_network
@@ -18,7 +19,6 @@ from holotype.discovery.collection import look_at
 from holotype.discovery.round import Round
 from holotype.discovery.workflow import discover, discover_table
 from holotype.errors import InputError, Stopped
-from holotype.models.config import BackboneConfig
 
 
 def test_the_backbone_of_the_first_time_stays(small, squares_folder: Path, tmp_path: Path) -> None:

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from holotype.cli.discover import make_parser
-from holotype.discovery.config import DiscoverConfig
+from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.discovery.estimator import Discoverer
 from holotype.discovery.workflow import discover
 from holotype.errors import InputError
-from holotype.models.config import BackboneConfig
 
 DEFAULTS = {one.name: one.default for one in dataclasses.fields(DiscoverConfig)}
 

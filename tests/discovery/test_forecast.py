@@ -9,11 +9,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.data.sources import load_table
-from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.forecast import Forecast, Pace, Work, embedding_seconds, forecast, in_words, measure
 from holotype.models.backbone import load_backbone
-from holotype.models.config import BackboneConfig
 from holotype.models.speed import fastest
 from holotype.utils.device import Device
 

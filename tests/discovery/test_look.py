@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from holotype.config.schema import DiscoverConfig
 from holotype.data.sources import load_table
-from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.look import look, tell
 from holotype.discovery.round import Round
 from holotype.discovery.workflow import discover_table

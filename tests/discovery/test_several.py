@@ -23,7 +23,7 @@ from tests.cli.test_bad_input import pressed
 
 @pytest.fixture(scope="session")
 def three(squares_folder: Path, tiny_backbone_file: Path, tmp_path_factory) -> Path:
-    from holotype.discovery.config import DiscoverConfig
+    from holotype.config.schema import DiscoverConfig
 
     folder = tmp_path_factory.mktemp("three") / "run"
     config = DiscoverConfig(k=4, steps=12, backbone=str(tiny_backbone_file), device="cpu", seeds=3, seed=5)

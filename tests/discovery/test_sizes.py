@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from holotype.config.schema import DiscoverConfig
 from holotype.data.table import Table
-from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.sizes import check_long_tail, choose_sizes
 from holotype.errors import InputError
 

@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from holotype.config.schema import TrainConfig
 from holotype.data.sampling import keyed_generator
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
@@ -24,7 +25,6 @@ from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews
 from holotype.models.tails import split
 from holotype.training.caching import open_cache
-from holotype.training.config import TrainConfig
 from holotype.training.loop import Loop
 from holotype.utils import torchvision_compat
 from holotype.utils.device import Device

@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from holotype.config.schema import IMAGENET_MEAN, IMAGENET_STD, BackboneConfig
 from holotype.errors import InputError
 from holotype.models.backbone import load_backbone
-from holotype.models.config import IMAGENET_MEAN, IMAGENET_STD, BackboneConfig
 from holotype.models.origins import CAVEAT, EMBEDDED
 from holotype.models.row_tails import AbsorbedTail, RotaryTail
 from holotype.models.whole_tail import WholeTail

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from holotype.config.schema import BackboneConfig, as_rgb, requested_backbone, resolved_backbone
 from holotype.errors import InputError
-from holotype.models.config import BackboneConfig, as_rgb, asked_for, lasting
 
 
 @pytest.mark.parametrize(
@@ -28,18 +28,18 @@ def test_anything_else_is_told(value: object) -> None:
 
 
 def test_mean_and_std_go_together() -> None:
-    assert asked_for(BackboneConfig()) == (None, None)
-    assert asked_for(BackboneConfig(mean=(0, 0, 0), std=(1, 1, 1))) == ((0, 0, 0), (1, 1, 1))
+    assert requested_backbone(BackboneConfig()) == (None, None)
+    assert requested_backbone(BackboneConfig(mean=(0, 0, 0), std=(1, 1, 1))) == ((0, 0, 0), (1, 1, 1))
     with pytest.raises(InputError, match="std is given without mean"):
-        asked_for(BackboneConfig(std=(1, 1, 1)))
+        requested_backbone(BackboneConfig(std=(1, 1, 1)))
 
 
 def test_a_file_is_known_by_its_absolute_path_and_all_else_by_its_name(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("own.safetensors", "embedded"):
         (tmp_path / name).touch()
-    assert lasting(BackboneConfig("own.safetensors", "vit", 96)) == BackboneConfig(
+    assert resolved_backbone(BackboneConfig("own.safetensors", "vit", 96)) == BackboneConfig(
         str(tmp_path / "own.safetensors"), "vit", 96
     )
     for name in ("embedded", "auto", "vit_base_patch16_224.dino", "gone.safetensors"):
-        assert lasting(BackboneConfig(name)) == BackboneConfig(name)
+        assert resolved_backbone(BackboneConfig(name)) == BackboneConfig(name)

@@ -10,10 +10,10 @@ import pytest
 import torch
 from safetensors.torch import save
 
+from holotype.config.schema import BackboneConfig
 from holotype.errors import InputError
 from holotype.models import fetched
 from holotype.models.backbone import load_backbone
-from holotype.models.config import BackboneConfig
 from holotype.models.fetched import fetch_backbone
 from holotype.models.origins import read_metadata
 from holotype.models.recommended import RECOMMENDED, Recommended

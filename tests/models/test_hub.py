@@ -15,9 +15,9 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from holotype.config.schema import IMAGENET_MEAN, BackboneConfig
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.models.config import IMAGENET_MEAN, BackboneConfig
 from holotype.utils import torchvision_compat as _torchvision
 
 from .hub_server import Hub, serving

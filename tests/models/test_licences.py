@@ -10,10 +10,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from holotype.config.schema import BackboneConfig
 from holotype.discovery.best_backbone import PUBLIC
 from holotype.models import networks
 from holotype.models.backbone import load_backbone
-from holotype.models.config import BackboneConfig
 from holotype.models.licences import FREE, has_strings, terms, told
 from holotype.models.networks import licence_of, licence_of_files
 from holotype.utils import torchvision_compat as _torchvision

@@ -11,9 +11,9 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import load_file
 from torch import nn
 
+from holotype.config.schema import BackboneConfig
 from holotype.errors import InputError
 from holotype.models.backbone import load_backbone, state_digest
-from holotype.models.config import BackboneConfig
 from holotype.models.hub_client import why_not_fetched
 from holotype.models.origins import EMBEDDED
 from holotype.utils import torchvision_compat as _torchvision

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from holotype.config.schema import BackboneConfig
 from holotype.models.backbone import load_backbone
-from holotype.models.config import BackboneConfig
 from holotype.models.pools import foreseen
 
 

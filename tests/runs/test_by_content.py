@@ -13,11 +13,11 @@ import pytest
 from PIL import Image
 
 import holotype.runs.embed as module
+from holotype.config.schema import BackboneConfig
 from holotype.data.digests import digest_of
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.models.config import BackboneConfig
 from holotype.runs.by_content import embed_by_content
 from holotype.runs.embed import embed_table
 from holotype.runs.shard_file import Embeddings

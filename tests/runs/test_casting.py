@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pytest
 
-from holotype.machine.rules import Count, Epochs, Gigabytes, Rule, Seed, Times
-from holotype.runs.casting import Unfit, as_text, cast, describe_type
+from holotype.config.parse import CastError, cast, describe_type, value_text
+from holotype.config.types import Constraint, Count, Epochs, Factor, Gigabytes, Seed
 
 INF = float("inf")
-Even = Annotated[int, Rule("even", lambda number: number % 2 == 0)]
+Even = Annotated[int, Constraint("even", lambda number: number % 2 == 0)]
 
 
 @dataclass
@@ -112,7 +112,7 @@ def test_what_a_setting_takes(value: object, hint: object, wanted: object) -> No
         ("inf", Gigabytes | None, "above 0 GB and finite"),
         (0, Epochs, "at least 1"),
         ("2147483648", Epochs, "at most 100,000"),
-        (1e9, Times, "above 0 and at most 100"),
+        (1e9, Factor, "above 0 and at most 100"),
         (-1, Seed, "at least 0 and below 2**63"),
         (2**63, Seed, "at least 0 and below 2**63"),
         ([0, 2], list[Count], "at least 1"),
@@ -125,7 +125,7 @@ def test_what_a_setting_takes(value: object, hint: object, wanted: object) -> No
     ],
 )
 def test_what_it_does_not_take(value: object, hint: object, words: str) -> None:
-    with pytest.raises(Unfit) as refused:
+    with pytest.raises(CastError) as refused:
         cast(value, hint)
     assert str(refused.value) == words
 
@@ -135,7 +135,7 @@ def test_types_in_words_with_their_rules() -> None:
     assert describe_type(k) == "a whole number, auto or null"
     assert describe_type(k, rules=True) == "a whole number (at least 1), auto or null"
     assert describe_type(Epochs, rules=True) == "a whole number (at least 1, at most 100,000)"
-    name = Annotated[str, Rule("auto or the name of a bird", bool)]
+    name = Annotated[str, Constraint("auto or the name of a bird", bool)]
     assert describe_type(name) == describe_type(name, rules=True) == "auto or the name of a bird"
     assert describe_type(tuple[float, ...]) == "a list [a number, ...]"
     assert describe_type(Any) == "anything"
@@ -146,4 +146,4 @@ def test_types_in_words_with_their_rules() -> None:
     [(None, "null"), (True, "true"), (5e-05, "5e-05"), ("off", "off"), ((1, "a, b"), '[1, "a, b"]')],
 )
 def test_text(value: object, text: str) -> None:
-    assert as_text(value) == text
+    assert value_text(value) == text

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, make_dataclass
 
-from holotype.runs.docstrings import field_docs, first_line
+from holotype.config.parse import field_docs, first_line
 
 
 @dataclass

@@ -16,12 +16,12 @@ import torch
 from PIL import Image
 
 import holotype.runs.embed as module
+from holotype.config.schema import BackboneConfig
 from holotype.data.stamps import stamps
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError, Stopped
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.models.config import BackboneConfig
 from holotype.runs.embed import embed_table
 from holotype.training.encode import Encoder
 from holotype.training.sources import FreshViews

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from holotype.config.schema import BackboneConfig
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.models.backbone import load_backbone
-from holotype.models.config import BackboneConfig
 from holotype.runs.embed import embed_table, network_facts
 from holotype.runs.embedded import Parts
 from holotype.utils.device import Device

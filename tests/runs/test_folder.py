@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from holotype.categories.found import category_name
+from holotype.config.parse import plain_tree
 from holotype.errors import InputError
 from holotype.runs.folder import RunFolder, read_per_class
 from holotype.runs.identity import Identity
 from holotype.runs.settings import resolve
-from holotype.runs.trees import plain
 from holotype.training.journal import Metrics
 from tests.made_study import made_identity, made_record
 
@@ -39,7 +39,7 @@ def test_a_folder_takes_its_own_run_back(tmp_path):
 def test_tuples_within_tuples_come_back_as_well(tmp_path):
     """What a method's settings hold is as JSON would give it back."""
     layers = {"layers": ((8, "relu"), (4, None)), "by_name": {"a": {"b": (1,)}}, "weight": 0.1 + 0.2}
-    identity = changed("method.settings", plain(layers))
+    identity = changed("method.settings", plain_tree(layers))
     RunFolder(tmp_path).write_json("identity.json", identity.as_dict())
     RunFolder(tmp_path).claim(identity)
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from holotype.config.parse import flatten
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import METHODS, find_method
@@ -20,7 +21,6 @@ from holotype.runs.experiment import Experiment
 from holotype.runs.identity import NO_PART, Identity, fits, identify, outline
 from holotype.runs.parts import Data
 from holotype.runs.settings import resolve
-from holotype.runs.trees import flat
 from holotype.runs.views import drawn, stages_of
 from holotype.utils.memory import MemoryConfig
 from tests.training.conftest import tiny_backbone
@@ -165,7 +165,7 @@ def test_the_hash_leaves_out_the_seed_and_nothing_else(method: str) -> None:
     identity = identity_of(resolve(method, "cub"))
     assert dataclasses.replace(identity, seed=17).hash == identity.hash
     assert dataclasses.replace(identity, seed=17).name == f"{identity.hash}-s17"
-    keys = [key for key in flat(dataclasses.asdict(identity)) if key != "seed"]
+    keys = [key for key in flatten(dataclasses.asdict(identity)) if key != "seed"]
     assert {"engine", "data.table", "data.k", "method.name", "method.revision", "backbone.digest"} <= set(
         keys
     )

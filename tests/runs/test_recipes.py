@@ -7,15 +7,14 @@ from typing import ClassVar
 
 import pytest
 
+from holotype.config.schema import BackboneConfig, TrainConfig
 from holotype.data.benchmarks import BENCHMARKS
 from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.methods.rpc import RPC
-from holotype.models.config import BackboneConfig
 from holotype.runs.experiment import Experiment
 from holotype.runs.recipes import recipe
 from holotype.runs.settings import default_experiment, preset_settings
-from holotype.training.config import TrainConfig
 
 EPS = {
     "cifar10": 1,

@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import pytest
 
+from holotype.config.parse import value_text
+from holotype.config.schema import BackboneConfig
 from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.methods.simgcd import SimGCD
-from holotype.models.config import BackboneConfig
-from holotype.runs.casting import as_text
 from holotype.runs.settings import default_experiment, describe, nearest, resolve, settings
 
 EVERY = [(name, preset) for name, method in METHODS.items() for preset in method.presets]
@@ -34,7 +34,7 @@ def test_the_later_one_wins() -> None:
 def test_settings_by_name_typed_or_as_text() -> None:
     typed = {"seed": 4, "train.lr": 1e-4, "method.pairing.filter": "none", "k": None, "progress": False}
     found = resolve("rpc", "cub", overrides=typed)
-    assert found == resolve("rpc", "cub", overrides={key: as_text(value) for key, value in typed.items()})
+    assert found == resolve("rpc", "cub", overrides={key: value_text(value) for key, value in typed.items()})
     assert (found.seed, found.train.lr, found.method.pairing.filter, found.k) == (4, 1e-4, "none", None)
     unchanged = dataclasses.replace(
         found, seed=0, progress=True, train=default_experiment("rpc", "cub").train, method=None
@@ -266,7 +266,7 @@ def test_every_number_of_a_method_says_what_it_may_be(method) -> None:
         if "number" in row.type and row.key not in (
             "backbone.mean",
             "backbone.std",
-        ):  # models/config.py looks at these
+        ):  # config/schema.py looks at these
             assert "(" in row.type, row.key
 
 

@@ -11,39 +11,38 @@ from hypothesis import given
 from hypothesis import settings as tried
 from hypothesis import strategies as st
 
-from holotype.errors import InputError
-from holotype.machine.rules import (
-    LARGEST,
-    LARGEST_SIDE,
-    MOST_EPOCHS,
-    MOST_FEW,
-    MOST_MANY,
-    MOST_STEPS,
-    MOST_TIMES,
+from holotype.config.parse import value_text, write_yaml
+from holotype.config.types import (
+    MAX_EPOCHS,
+    MAX_FACTOR,
+    MAX_INT,
+    MAX_LARGE_INT,
+    MAX_SIDE,
+    MAX_SMALL_INT,
+    MAX_STEPS,
+    Constraint,
     Cosine,
     Count,
     Epochs,
-    Few,
+    Factor,
     Gigabytes,
-    Many,
+    LargeInt,
     Momentum,
     Natural,
     Positive,
-    Repeats,
-    Rule,
+    RepeatCount,
     Seed,
-    Share,
     Side,
+    SmallInt,
     Steps,
-    Times,
+    UnitInterval,
     Weight,
     Width,
 )
+from holotype.errors import InputError
 from holotype.methods import METHODS, Method, find_method
-from holotype.runs.casting import as_text
 from holotype.runs.experiment import CacheViewsText, Experiment
 from holotype.runs.settings import default_experiment, read_settings, resolve, settings
-from holotype.runs.yaml_text import write_yaml
 
 EVERY = [(name, preset) for name, method in METHODS.items() for preset in method.presets]
 
@@ -52,19 +51,19 @@ EVERY = [(name, preset) for name, method in METHODS.items() for preset in method
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")))
 STRATEGIES = {
     Natural: st.integers(0, 10**6),
-    Share: st.floats(0, 1),
-    Positive: st.floats(0, LARGEST, exclude_min=True),
-    Weight: st.floats(0, LARGEST),
+    UnitInterval: st.floats(0, 1),
+    Positive: st.floats(0, MAX_INT, exclude_min=True),
+    Weight: st.floats(0, MAX_INT),
     Momentum: st.floats(0, 1, exclude_max=True),
     Cosine: st.floats(-1, 1),
-    Times: st.floats(0, MOST_FEW, exclude_min=True),
-    Epochs: st.integers(1, MOST_EPOCHS),
-    Steps: st.integers(1, MOST_STEPS),
-    Side: st.integers(1, LARGEST_SIDE),
-    Width: st.integers(0, MOST_MANY),
-    Many: st.integers(1, MOST_MANY),
-    Repeats: st.integers(1, MOST_TIMES),
-    Few: st.integers(1, MOST_FEW),
+    Factor: st.floats(0, MAX_SMALL_INT, exclude_min=True),
+    Epochs: st.integers(1, MAX_EPOCHS),
+    Steps: st.integers(1, MAX_STEPS),
+    Side: st.integers(1, MAX_SIDE),
+    Width: st.integers(0, MAX_LARGE_INT),
+    LargeInt: st.integers(1, MAX_LARGE_INT),
+    RepeatCount: st.integers(1, MAX_FACTOR),
+    SmallInt: st.integers(1, MAX_SMALL_INT),
     Count: st.integers(1),
     Seed: st.integers(0, 2**63 - 1),
     Gigabytes: st.floats(0, exclude_min=True, allow_infinity=False),
@@ -80,7 +79,7 @@ STRATEGIES = {
 def values(hint: Any) -> st.SearchStrategy:
     if hint in STRATEGIES:
         return STRATEGIES[hint]
-    if get_origin(hint) is Annotated and any(isinstance(rule, Rule) for rule in get_args(hint)):
+    if get_origin(hint) is Annotated and any(isinstance(rule, Constraint) for rule in get_args(hint)):
         return st.sampled_from(["auto", "cpu", "cuda", "cuda:3", "mps"])  # the one that is left: a device
     if get_origin(hint) is Literal:
         return st.sampled_from(get_args(hint))
@@ -109,7 +108,7 @@ def test_text_and_files_give_back_every_setting(method: str, preset: str, data, 
     found = resolve(method, "cub", preset, asked)
     got = {key: value for key, value, _ in settings(found)}
     assert {key: got[key] for key in asked} == asked
-    text = {key: as_text(value) for key, value, _ in settings(found)}
+    text = {key: value_text(value) for key, value, _ in settings(found)}
     assert resolve(method, "cub", preset, text) == found
     file = tmp_path_factory.getbasetemp() / "config.yaml"
     file.write_text(write_yaml(found.as_dict()), encoding="utf-8")

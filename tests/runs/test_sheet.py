@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from holotype.config.schema import BackboneConfig
 from holotype.errors import InputError
 from holotype.methods import Task
-from holotype.models.config import BackboneConfig
 from holotype.runs.sheet import FILE, WEIGHTS, Sheet
 
 MADE = Sheet(

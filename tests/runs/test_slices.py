@@ -15,11 +15,11 @@ import torch
 from PIL import Image
 
 import holotype.runs.slices as module
+from holotype.config.schema import BackboneConfig
 from holotype.data.slices import PLAN, write_plan
 from holotype.data.sources import load_table, stream_paths
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.models.config import BackboneConfig
 from holotype.runs.embed import embed_table
 from holotype.runs.slices import BEYOND, EmbedSlice
 from holotype.utils.device import Device

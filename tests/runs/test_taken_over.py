@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import holotype.runs.embed as embed
+from holotype.config.schema import BackboneConfig
 from holotype.data.digests import digests
 from holotype.data.stamps import stamps
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.models.config import BackboneConfig
 from holotype.runs.by_content import embed_by_content
 from holotype.runs.embed import embed_table
 from holotype.runs.embedded import Parts

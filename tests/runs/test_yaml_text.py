@@ -4,8 +4,7 @@ import datetime
 
 import pytest
 
-from holotype.runs.casting import cast
-from holotype.runs.yaml_text import parse_values, parse_yaml, write_yaml
+from holotype.config.parse import cast, parse_values, parse_yaml, write_yaml
 
 
 def test_values_stay_text() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from holotype.categories.edits import Edit, append_edits, read_log, to_csv
+from holotype.config.parse import parse_values, parse_yaml
 from holotype.data.containers import ContainerProblem, read_array
 from holotype.data.decode import ImageProblem, read_image
 from holotype.data.readers.folder import from_folder
@@ -24,7 +25,6 @@ from holotype.data.walk import walk
 from holotype.errors import InputError
 from holotype.runs.folder import RunFolder, read_per_class
 from holotype.runs.tables import to_csv as table_csv
-from holotype.runs.yaml_text import parse_values, parse_yaml
 from tests.conftest import draw_squares
 from tests.torture.bombs import png
 from tests.torture.images import ENDINGS, OTHERS

@@ -58,9 +58,9 @@ def _rounds(world: World, run: Path) -> None:
 
 def _go_on(world: World, run: Path) -> None:
     """As `discover --dry-run` and `discover` look at a folder before they do anything."""
+    from holotype.config.schema import DiscoverConfig
     from holotype.data.sources import load_table
     from holotype.discovery.claim import claim, find_folder
-    from holotype.discovery.config import DiscoverConfig
     from holotype.discovery.foresight import foresee
 
     table = load_table(world.listed)
@@ -78,11 +78,11 @@ def _model(run: Path) -> None:
 
 
 def _embeddings(world: World, run: Path) -> None:
+    from holotype.config.schema import BackboneConfig
     from holotype.data.digests import digests
     from holotype.data.sources import load_table
     from holotype.data.stamps import stamps
     from holotype.models.backbone import load_backbone
-    from holotype.models.config import BackboneConfig
     from holotype.runs.by_content import embed_by_content
     from holotype.utils.device import Device
 

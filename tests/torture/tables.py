@@ -157,8 +157,8 @@ def _check_yaml(world: World, case: Case) -> list[str]:
 
 @cache
 def _settings() -> str:
+    from holotype.config.parse import write_yaml
     from holotype.runs.settings import default_experiment
-    from holotype.runs.yaml_text import write_yaml
 
     return write_yaml(default_experiment("simgcd", "images").as_dict())
 

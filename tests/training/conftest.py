@@ -10,13 +10,13 @@ import pytest
 import torch
 from PIL import Image
 
+from holotype.config.schema import TrainConfig
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.methods import Task, Views, find_method
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews
 from holotype.training.caching import open_cache
-from holotype.training.config import TrainConfig
 from holotype.training.loop import Loop
 from holotype.utils.device import Device
 from holotype.utils.memory import MemoryConfig

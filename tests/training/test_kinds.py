@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
+from holotype.config.schema import TrainConfig
 from holotype.data.views import centre_crops, normalise
 from holotype.errors import InputError, Stopped
 from holotype.methods import Images, Moment, Rate, Stage, Task
 from holotype.methods.schedule import cosine_lr
-from holotype.training.config import TrainConfig
 from holotype.training.loop import Loop
 from holotype.utils.device import Device
 

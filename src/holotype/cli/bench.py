@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holotype.cli.words import Parser, add_code_flag, of_kind, say, speaks
+from holotype.config.types import Count
 from holotype.errors import InputError
-from holotype.machine.rules import Count
 from holotype.runs.study import Study, read_study
 
 if TYPE_CHECKING:

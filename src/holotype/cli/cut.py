@@ -24,7 +24,7 @@ def command(argv: Sequence[str]) -> int:
     from holotype.categories.edits import to_csv
     from holotype.categories.features import read_features
     from holotype.categories.found import Discovery
-    from holotype.discovery.config import whole
+    from holotype.config.schema import parse_whole
     from holotype.report import build_report
     from holotype.utils.atomic import refuse_links, write_text
     from holotype.utils.locks import lock_folder
@@ -40,7 +40,7 @@ def command(argv: Sequence[str]) -> int:
         for k, words in foresee(tree, names):
             say(f"  {k:>4}  {words}")
         return 0
-    k = whole("k", given.k, "not a number of categories")
+    k = parse_whole("k", given.k, "not a number of categories")
     with lock_folder(folder):
         refuse_links(folder)
         tree = tree_of(folder, found, given.device, not given.no_progress)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holotype.cli.words import Parser, add_running_flags, of_kind, say, speaks
-from holotype.machine.rules import Seed
+from holotype.config.types import Seed
 
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     from holotype.cli.discover import summary
-    from holotype.discovery.config import DiscoverConfig
+    from holotype.config.schema import DiscoverConfig
     from holotype.discovery.demo import STEPS, run_demo, table
 
     out = Path(given.out)

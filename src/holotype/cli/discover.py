@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from holotype.categories.found import Category, Discovery
+    from holotype.config.schema import DiscoverConfig
     from holotype.data.table import Table
-    from holotype.discovery.config import DiscoverConfig
 
 MOST_LINES = 40
 """Categories that are listed on the terminal; the report shows all."""
@@ -41,7 +41,7 @@ def command(argv: Sequence[str]) -> int:
             "more."
         )
     given.images = given.images or given.table
-    from holotype.discovery.config import DiscoverConfig
+    from holotype.config.schema import DiscoverConfig
 
     config = DiscoverConfig(**{one.name: getattr(given, one.name) for one in fields(DiscoverConfig)})
     from holotype.data.sources import load_table
@@ -113,7 +113,7 @@ def first_look(table: Table, config: DiscoverConfig, asked: Namespace) -> int:
 
 def make_parser() -> Parser:
     """Every setting of DiscoverConfig is a flag, and the words under it are its help; values are checked there."""
-    from holotype.discovery.config import DiscoverConfig
+    from holotype.config.schema import DiscoverConfig
 
     parser = Parser(
         prog="holotype discover",
@@ -156,8 +156,7 @@ def make_parser() -> Parser:
 
 def add_settings(parser: Parser, settings: type, skip: set[str]) -> None:
     """A flag for each field of a dataclass whose fields have a sentence under them; the help says what it may be."""
-    from holotype.runs.casting import describe_type
-    from holotype.runs.docstrings import field_docs
+    from holotype.config.parse import describe_type, field_docs
 
     told, kinds = field_docs(settings), get_type_hints(settings, include_extras=True)
     for one in fields(settings):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from holotype.cli.engines import RAY, add_engine_flags, check_engine_flags, run_folder, slice_size
 from holotype.cli.words import SOURCES, Parser, add_labels_flag, add_running_flags, of_kind, say, speaks
-from holotype.machine.rules import LARGEST_SIDE, Side
+from holotype.config.types import MAX_SIDE, Side
 from holotype.utils.atomic import clean_partial_tree
 from holotype.utils.locks import lock_folder
 
@@ -44,8 +44,8 @@ def command(argv: Sequence[str]) -> int:
 
 
 def _embed_slices(given: Any, folder: Path) -> int:
+    from holotype.config.schema import resolved_backbone
     from holotype.machine.engine import share
-    from holotype.models.config import lasting
     from holotype.runs.slice_folder import Wanted, prepare
     from holotype.runs.slices import EmbedSlice, Tally, embed_facts, embed_told
 
@@ -57,7 +57,7 @@ def _embed_slices(given: Any, folder: Path) -> int:
     job = EmbedSlice(
         str(folder.resolve()),
         planned.root,
-        lasting(chosen.config),
+        resolved_backbone(chosen.config),
         backbone.digest,
         backbone.image_size,
         backbone.dim,
@@ -108,7 +108,7 @@ def add_image_flags(parser: Parser) -> None:
         "--backbone.image-size",
         type=of_kind("--image-size", Side),
         metavar="PIXELS",
-        help=f"side of the backbone's input, at least 1 and at most {LARGEST_SIDE:,}",
+        help=f"side of the backbone's input, at least 1 and at most {MAX_SIDE:,}",
     )
     parser.add_argument(
         "--pool",
@@ -170,8 +170,8 @@ def collection_name(images: str) -> str:
 
 def choose(given: Any) -> Chosen:
     """The backbone that the flags ask for."""
+    from holotype.config.schema import BackboneConfig
     from holotype.discovery.best_backbone import choose_backbone
-    from holotype.models.config import BackboneConfig
     from holotype.utils.device import pick_device
 
     named = {name: getattr(given, name) for name in ("arch", "image_size", "pool", "mean", "std")}

@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holotype.cli.words import Parser, of_kind, say, speaks
+from holotype.config.types import Count
 from holotype.errors import InputError
-from holotype.machine.rules import Count
 
 if TYPE_CHECKING:
     from holotype.machine.engine import Engine

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from holotype.cli.embed import Collection, add_image_flags, embed, read_collection
 from holotype.cli.words import Parser, of_kind, say, speaks
-from holotype.machine.rules import Count, Seed
+from holotype.config.types import Count, Seed
 from holotype.utils.atomic import clean_partial_tree, refuse_links
 from holotype.utils.locks import lock_folder
 

@@ -124,10 +124,10 @@ def by_name(values: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _named(name: str, own: Mapping[str, Any]) -> Iterator[str]:
+    from holotype.config.parse import value_text
     from holotype.runs.cards import recipe_title
-    from holotype.runs.casting import as_text
 
-    told = ", ".join(f"{key} = {as_text(value)}" for key, value in own.items())
+    told = ", ".join(f"{key} = {value_text(value)}" for key, value in own.items())
     yield from wrapped(f"{recipe_title(name)}: {told}")
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holotype.cli.words import Parser, add_overwrite_flag, of_kind, say, several, speaks
+from holotype.config.types import Count, Seed
 from holotype.errors import InputError
-from holotype.machine.rules import Count, Seed
 
 if TYPE_CHECKING:
     from holotype.data.told_labels import NoLabels

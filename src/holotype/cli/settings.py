@@ -140,11 +140,11 @@ def _read_files(files: Sequence[Path], method: str | None) -> dict[str, Any]:
     """Dotted settings. method: the one that the words name, which wins over those of the files."""
     content: dict[str, Any] = {}
     if files:
+        from holotype.config.parse import flatten
         from holotype.runs.settings import read_settings
-        from holotype.runs.trees import flat
 
         for file in files:
-            content |= flat(read_settings(file, method or content.get("method_name")))
+            content |= flatten(read_settings(file, method or content.get("method_name")))
     return content
 
 

@@ -21,7 +21,7 @@ def command(argv: Sequence[str]) -> int:
         return 0
     request = read_request(words)
     if words.has("--print_config"):
-        from holotype.runs.yaml_text import write_yaml
+        from holotype.config.parse import write_yaml
 
         say(write_yaml(request.resolve().as_dict()), end="")
         return 0

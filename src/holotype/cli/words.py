@@ -176,14 +176,14 @@ def device_name(text: str) -> str:
 
 
 def of_kind(flag: str, hint: Any) -> Callable[[str], Any]:
-    """Reads the value of a flag as a type with its rules (machine/rules.py); what it cannot be is one sentence."""
+    """Reads the value of a flag as a type with its rules (config/types.py); what it cannot be is one sentence."""
 
     def read(text: str) -> Any:
-        from holotype.runs.casting import Unfit, cast
+        from holotype.config.parse import CastError, cast
 
         try:
             return cast(text, hint)
-        except Unfit as error:
+        except CastError as error:
             raise InputError(f"{flag} must be {error}, not {text!r}.") from error
 
     return read

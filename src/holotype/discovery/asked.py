@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holotype.config.schema import NO, DiscoverConfig
 from holotype.data.table import Table
-from holotype.discovery.config import NO, DiscoverConfig
 from holotype.discovery.plan import resolved
 from holotype.utils.device import pick_device
 from holotype.utils.serialization import FileSchema, to_dict

@@ -8,10 +8,10 @@ from collections.abc import Sequence, Set
 import numpy as np
 
 from holotype.categories.bursts import in_words
+from holotype.config.schema import AUTO, NO
 from holotype.data.bursts import SECONDS, Spread, count_units, find_bursts, spread_labels, with_groups
 from holotype.data.exif import Shot
 from holotype.data.table import Table
-from holotype.discovery.config import AUTO, NO
 from holotype.discovery.difference import shown
 from holotype.errors import InputError
 

@@ -118,9 +118,9 @@ def hub_online() -> bool:
 
 def choices(online: bool) -> Facts:
     """What the settings called auto come to on this machine."""
+    from holotype.config.schema import BackboneConfig
     from holotype.discovery.best_backbone import best_public
     from holotype.discovery.plan import STEPS, STEPS_ELSEWHERE, make_plan
-    from holotype.models.config import BackboneConfig
 
     device = pick_device("auto")
     network, cached = best_public(BackboneConfig("auto"), device, online)
@@ -168,10 +168,10 @@ def embed_sample() -> tuple[float, float]:
     import numpy as np
     import torch
 
+    from holotype.config.schema import BackboneConfig
     from holotype.data.benchmarks import load_benchmark
     from holotype.data.store import ImageStore
     from holotype.models.backbone import load_backbone
-    from holotype.models.config import BackboneConfig
     from holotype.training.encode import Encoder
     from holotype.training.sources import FreshViews, evaluation_features
     from holotype.utils.device import Device

@@ -12,18 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from holotype.categories.found import FILE as DISCOVERY
+from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.data.addresses import is_address
 from holotype.data.paths import relative
 from holotype.data.stamps import stamps
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen, choose_backbone
 from holotype.discovery.collection import read_collection
-from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.in_turn import fitting
 from holotype.discovery.moved import MOVING
 from holotype.discovery.plan import methods_of
 from holotype.errors import InputError
-from holotype.models.config import BackboneConfig
 from holotype.runs.embed import network_facts
 from holotype.runs.embedded import Parts
 from holotype.runs.folder import IDENTITY, RunFolder

@@ -18,6 +18,7 @@ import torch
 
 from holotype.categories.found import Discovery
 from holotype.cluster.evaluate import score
+from holotype.config.schema import DiscoverConfig
 from holotype.data.benchmarks import load_benchmark
 from holotype.data.decode import read_image
 from holotype.data.pictures import encoded
@@ -26,7 +27,6 @@ from holotype.data.sampling import keyed_generator
 from holotype.data.sources import load_table
 from holotype.data.table import Table
 from holotype.discovery.collection import look_at, read_collection
-from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.workflow import discover_table
 from holotype.methods import Images, Task, find_method
 from holotype.models.backbone import load_backbone

@@ -25,9 +25,9 @@ from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
 from holotype.categories.found import Category, Discovery
+from holotype.config.schema import DiscoverConfig
 from holotype.data.pictures import Picture, as_list, as_paths
 from holotype.data.table import Table
-from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.labels import as_labels
 from holotype.errors import InputError
 from holotype.utils.atomic import TemporaryFolder, write_bytes

@@ -14,6 +14,7 @@ from holotype.categories.facts import Facts
 from holotype.categories.returning import methods_in_words
 from holotype.categories.standing import FOLLOWS
 from holotype.cluster.curve import CountEstimate
+from holotype.config.schema import BackboneConfig
 from holotype.data import boxed
 from holotype.data.bursts import count_units
 from holotype.data.sources import check_trainable
@@ -28,7 +29,6 @@ from holotype.discovery.shots import Shots, take_shots
 from holotype.discovery.sizes import choose_sizes
 from holotype.discovery.taking_part import check_left, seen_classes, unread_labels
 from holotype.errors import InputError
-from holotype.models.config import BackboneConfig
 from holotype.runs.by_content import embed_by_content
 from holotype.runs.experiment import Experiment
 from holotype.runs.outcome import Rest, Told

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from holotype.categories.returning import votes_in_words
+from holotype.config.schema import DiscoverConfig
 from holotype.data.ingest import in_order
 from holotype.data.store import CROP_SHARE
 from holotype.data.table import Table
-from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.plan import VIEWS_OF_A_STEP, make_plan, methods_of, resolved
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews

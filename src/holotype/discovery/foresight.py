@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holotype.categories.edits import check_run
+from holotype.config.schema import DiscoverConfig
 from holotype.data.table import Table
 from holotype.discovery.asked import read_asked
 from holotype.discovery.claim import begun_network
 from holotype.discovery.classes import understand
 from holotype.discovery.collection import look_at, read_collection
-from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.corrected_number import foreseen
 from holotype.discovery.difference import compare, compare_labels, with_marks
 from holotype.discovery.going_on import Changed, among, asked_now, check_same, outcome_of, seen_by

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from holotype.categories.edits import Edit, append_edits, run_ids
 from holotype.categories.found import Discovery
+from holotype.config.schema import DiscoverConfig
 from holotype.data.boxes import split_box
 from holotype.data.table import Table
 from holotype.discovery.asked import Asked, read_asked, told_groups
 from holotype.discovery.classes import Words, understand
 from holotype.discovery.collection import Collection, look_at, read_collection
-from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.difference import Difference, compare, compare_labels, shown, with_marks
 from holotype.discovery.moved import Moves, follow, settle

@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holotype.config.schema import DiscoverConfig
 from holotype.data.duplicates import MOST_PAIRS, Pair, glance, same_files, same_pictures
 from holotype.data.exif import Shot
 from holotype.data.lists import read_list
@@ -23,7 +24,6 @@ from holotype.data.names import alike, heaps
 from holotype.data.paths import relative
 from holotype.data.sources import with_readable_classes
 from holotype.data.table import Table
-from holotype.discovery.config import DiscoverConfig
 from holotype.errors import InputError
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from holotype.config.schema import DiscoverConfig
 from holotype.data.bursts import with_groups
 from holotype.data.exif import Shot
 from holotype.data.table import Table
 from holotype.discovery.bursting import counted, groups_of
-from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.shots import Shots
 
 

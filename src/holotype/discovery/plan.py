@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from holotype.config.schema import DiscoverConfig
 from holotype.data.bursts import first_frames, units
 from holotype.data.table import Table
-from holotype.discovery.config import DiscoverConfig
 from holotype.methods import Stage, find_method
 from holotype.utils.device import pick_device
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from holotype.categories.found import Discovery
 from holotype.categories.standing import REJECTED
+from holotype.config.schema import DiscoverConfig
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen
-from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.corrected_number import as_drawn
 from holotype.discovery.timing import Clock

@@ -22,9 +22,9 @@ from pathlib import Path
 
 import numpy as np
 
+from holotype.config.schema import DiscoverConfig
 from holotype.data.table import Table
 from holotype.discovery.asked import read_asked
-from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.plan import methods_of, resolved
 from holotype.discovery.rounds import begun_rounds, round_folder
 from holotype.errors import InputError, Stopped

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from holotype.cluster.unevenness import measure_sizes
+from holotype.config.schema import DiscoverConfig
 from holotype.data.table import Table
-from holotype.discovery.config import DiscoverConfig
 from holotype.discovery.plan import methods_of
 from holotype.errors import InputError
 from holotype.methods import METHODS, find_method

@@ -22,6 +22,7 @@ from typing import Any
 
 from holotype.categories.found import Discovery
 from holotype.categories.queue import write_queue
+from holotype.config.schema import DiscoverConfig, parse_by_name
 from holotype.data.detections import CONFIDENCE
 from holotype.data.readers.registry import folder_name
 from holotype.data.sources import check_trainable, load_table
@@ -29,7 +30,6 @@ from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen
 from holotype.discovery.changes import write_changes
 from holotype.discovery.claim import check_method, check_still_labelled, claim, find_folder, reload_backbone
-from holotype.discovery.config import DiscoverConfig, by_name
 from holotype.discovery.finding import FEWEST, run_round
 from holotype.discovery.going_on import Now, catch_up
 from holotype.discovery.look import tell, tell_again
@@ -79,7 +79,7 @@ def discover(
     box_confidence: as in load_table. settings: the flags of the command, by the same names: k, method, backbone,
     arch, image_size, pool, mean, std, steps, sample, long_tail, bursts, seed, seeds, device.
     """
-    config = by_name(settings)
+    config = parse_by_name(settings)
     given = None if labels is None else Path(labels)
     table = load_table(
         images,

@@ -34,9 +34,9 @@ from torch import Tensor
 from holotype.cluster.communities import Engine, check_engine
 from holotype.cluster.concepts import concept_means, find_concepts, tell_few
 from holotype.cluster.neighbours import Edges
+from holotype.config.types import Cosine, Count, Positive, UnitInterval, Weight
 from holotype.data.concepts import rows_with_concepts
 from holotype.losses.concepts import concept_nce, follow
-from holotype.machine.rules import Cosine, Count, Positive, Share, Weight
 from holotype.methods.base import Batch, Card, Images, Now, Task
 from holotype.methods.gcd import GCD, GCDConfig
 from holotype.methods.limits import tell_shrunk
@@ -59,7 +59,7 @@ class DCCLConfig(GCDConfig):
     """Weight of the concept loss once it has grown; it starts at a tenth of it."""
     tau: Positive = 0.05
     """Temperature of the concept loss."""
-    momentum: Share = 0.1
+    momentum: UnitInterval = 0.1
     """Share of a concept's old centre that is kept when an image moves it."""
     neighbours: Count = 15
     """Nearest neighbours of an image in the graph, itself counted."""

@@ -22,9 +22,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from holotype.config.types import UnitInterval, Weight
 from holotype.losses.debiased import debiased_loss
 from holotype.losses.ova import certainty, detector_loss, known_score
-from holotype.machine.rules import Share, Weight
 from holotype.methods.base import Batch, Card, Now, Prediction, Task
 from holotype.methods.simgcd import AS_RUN, RECIPES, Recipes, SimGCD, SimGCDConfig, joined
 from holotype.models.heads import CosineClassifier, DetectorOVA
@@ -45,9 +45,9 @@ class Debiasing(Protocol):
 class DebGCDConfig(SimGCDConfig):
     """Settings of DebGCD; the last three differ between data sets (see the recipes)."""
 
-    pseudo_share: Share = 0.5
+    pseudo_share: UnitInterval = 0.5
     """Share of the debiased loss that comes from pseudo-labels; the rest comes from labels."""
-    threshold: Share = 0.85
+    threshold: UnitInterval = 0.85
     """Smallest classifier probability for which a pseudo-label counts (thr)."""
     adl: Weight = 1.0
     """Weight of the auxiliary debiased loss."""

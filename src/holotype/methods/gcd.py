@@ -19,9 +19,9 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from holotype.cluster.kmeans import semi_supervised_centres
+from holotype.config.types import Count, RepeatCount, UnitInterval, Width
 from holotype.errors import InputError
 from holotype.losses.contrastive import info_nce, sup_con
-from holotype.machine.rules import Count, Repeats, Share, Width
 from holotype.methods.base import Batch, Card, Images, Now, Task
 from holotype.methods.clustered import Clustered
 from holotype.methods.simgcd import TAU_S, TAU_U
@@ -32,11 +32,11 @@ from holotype.models.heads import GCDHead
 class GCDConfig:
     """Settings of GCD."""
 
-    lam: Share = 0.35
+    lam: UnitInterval = 0.35
     """Weight of the supervised contrastive term; the unsupervised one gets 1 - lam."""
     proj_out: Width = 65_536
     """Outputs of the contrastive head; fewer are faster, 0 stops at its bottleneck of 256."""
-    n_init: Repeats = 100
+    n_init: RepeatCount = 100
     """Random starts of the k-means at the end; the one with the lowest inertia is kept."""
     max_iter: Count = 200
     """Largest number of iterations of a start."""

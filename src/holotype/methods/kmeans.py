@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holotype.cluster.kmeans import kmeans
-from holotype.machine.rules import Count, Repeats
+from holotype.config.types import Count, RepeatCount
 from holotype.methods.base import Card, Images, Prediction
 from holotype.methods.clustered import SOFTNESS, Clustered
 from holotype.methods.stages import Stage
@@ -25,7 +25,7 @@ from holotype.methods.stages import Stage
 class KMeansConfig:
     """Settings of the k-means baseline."""
 
-    n_init: Repeats = 10
+    n_init: RepeatCount = 10
     """Number of random starts; the one with the lowest inertia is kept."""
     max_iter: Count = 300
     """Largest number of iterations of a start."""

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from holotype.config.types import Count, Factor, LargeInt, UnitInterval
 from holotype.losses.affinity import (
     affinity_contrast,
     affinity_graph,
@@ -34,7 +35,6 @@ from holotype.losses.affinity import (
 )
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.losses.precision import unit
-from holotype.machine.rules import Count, Many, Share, Times
 from holotype.methods.base import Batch, Card, Images, Now, Task
 from holotype.methods.gcd import GCD, GCDConfig
 from holotype.methods.limits import tell_shrunk
@@ -60,21 +60,21 @@ FEWEST, MOST = 3, 20
 class PromptCALConfig(GCDConfig):
     """Settings of PromptCAL."""
 
-    gamma: Share = 0.35
+    gamma: UnitInterval = 0.35
     """Weight of the prompts' terms beside those of CLS."""
-    affinity_epochs: Times = 0.5
+    affinity_epochs: Factor = 0.5
     """Length of the second stage, in times train.epochs."""
-    momentum: Share = 0.999
+    momentum: UnitInterval = 0.999
     """Of the teacher, which follows the student after each step of the second stage."""
     memory: Count = 4096
     """Rows of the memory, two for each image of a batch; never more than there are images."""
     neighbours: Count | None = None
     """Nearest neighbours of a row in the graph; by default memory / (4 k), from 3 to 20."""
-    quantile: Share = 0.8
+    quantile: UnitInterval = 0.8
     """Share of the strong links that are not believed."""
-    negatives: Many = 1024
+    negatives: LargeInt = 1024
     """Positives and negatives of a row in the memory, at most."""
-    cal_weight: Share = 0.6
+    cal_weight: UnitInterval = 0.6
     """Share w of L_cal in the part without labels, after two epochs."""
     identity: bool = False
     """Add I after the diffusion, as released."""

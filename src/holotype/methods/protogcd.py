@@ -19,11 +19,11 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from holotype.config.types import Positive, UnitInterval, Weight
 from holotype.losses.adaptive import adaptive_targets, prototype_separation, taught_by_other_view
 from holotype.losses.classification import mean_entropy_deficit, supervised_cross_entropy
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.losses.precision import unit
-from holotype.machine.rules import Positive, Share, Weight
 from holotype.methods.base import Batch, Card, Images, Method, Now, Task
 from holotype.methods.schedule import linear_warmup
 from holotype.methods.simgcd import TAU_S, TAU_U
@@ -36,7 +36,7 @@ from holotype.models.heads import CosineClassifier, Projector
 class ProtoGCDConfig:
     """Settings of ProtoGCD."""
 
-    lam: Share = 0.35
+    lam: UnitInterval = 0.35
     """Weight of the supervised terms; the unsupervised ones get 1 - lam."""
     memax_weight: Weight = 2.0
     """Weight of the entropy term, which keeps every category in use."""
@@ -46,9 +46,9 @@ class ProtoGCDConfig:
     """Temperature of the classifier, and of the separation."""
     teacher_temp: Positive = 0.05
     """Temperature of the pseudo-labels."""
-    hard_start: Share = 0.0
+    hard_start: UnitInterval = 0.0
     """Share of hard pseudo-labels in the first epoch."""
-    hard_ramp: Share = 0.5
+    hard_ramp: UnitInterval = 0.5
     """Share of training in which the share of hard pseudo-labels grows to 1."""
 
 

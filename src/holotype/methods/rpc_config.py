@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from holotype.machine.rules import Many, Natural, Positive, Share, Weight
+from holotype.config.types import LargeInt, Natural, Positive, UnitInterval, Weight
 from holotype.methods.simgcd import SimGCDConfig
 
 
@@ -21,13 +21,13 @@ class OVAConfig:
 class DebiasConfig:
     """The debiased classifier of the DebGCD base."""
 
-    threshold: Share | None = None
+    threshold: UnitInterval | None = None
     """Smallest classifier probability for which a pseudo-label counts; by default that of a lead of 0.6 in cosine over
     all other categories, which depends on their number: 0.98 for 10, 0.80 for 100, 0.67 for 200."""
     adl: Weight | None = None
     """Weight of the debiased loss; by default a fiftieth of the number of categories, so that each of them is pulled as
     hard in a step, whatever their number: 0.2 for 10, 2 for 100, 4 for 200."""
-    pseudo_share: Share = 0.5
+    pseudo_share: UnitInterval = 0.5
     """Share of the debiased loss that comes from pseudo-labels."""
     waits: bool = field(default=True, metadata={"before": False})
     """Whether the debiased loss rises with the ramp of L_align and L_new: early pseudo-labels are poor, and on few
@@ -38,7 +38,7 @@ class DebiasConfig:
 class PairingConfig:
     """Which unlabelled images are grouped with a labelled anchor."""
 
-    mu: Many = 7
+    mu: LargeInt = 7
     """Unlabelled images of the batch that each anchor draws; it keeps the floor(mu * rho) most known ones."""
     filter: Literal["none", "pseudo_match"] = "pseudo_match"
     """none: any unlabelled image. pseudo_match: only those that the classifier puts in the anchor's class."""
@@ -69,7 +69,7 @@ class RPCConfig(SimGCDConfig):
     """Strength of the embedding fusion."""
     ramp_epochs: Natural = 30
     """Epochs over which lambda_1 and lambda_2 rise from 0 to their values; 0 for at once."""
-    prototype_momentum: Share = 0.99
+    prototype_momentum: UnitInterval = 0.99
     """Momentum of the moving class means that signatures are measured against."""
     ova: OVAConfig = field(default_factory=OVAConfig)
     """The one-vs-all heads."""

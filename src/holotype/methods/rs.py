@@ -21,9 +21,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from holotype.config.types import Count, RepeatCount, UnitInterval, Weight
 from holotype.losses.classification import supervised_cross_entropy
 from holotype.losses.ranking import pair_cross_entropy, prediction_mse, same_strongest, true_pairs
-from holotype.machine.rules import Count, Repeats, Share, Weight
 from holotype.methods.base import Batch, Card, Images, Method, Now, Task
 from holotype.methods.schedule import drops, sigmoid_ramp
 from holotype.methods.stages import Moment, Rate, Stage
@@ -40,9 +40,9 @@ class RSConfig:
     """Whether pairs of two labelled images follow their labels; false: their ranks, like all others."""
     consistency: Weight = 50.0
     """Weight c of the agreement of the two views after the ramp; 5 on CIFAR-10."""
-    consistency_times: Repeats = 1
+    consistency_times: RepeatCount = 1
     """How often that term is counted."""
-    ramp: Share = 0.75
+    ramp: UnitInterval = 0.75
     """Share T of training in which the weight rises; 0.25 on CIFAR-10."""
     lr_drops: Literal["once", "twice"] = "once"
     """How often the learning rate falls to a tenth: after 85 % of training, or after 42.5 % as well."""

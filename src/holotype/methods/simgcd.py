@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from holotype.config.types import Natural, Positive, UnitInterval, Weight
 from holotype.losses.classification import (
     mean_entropy_deficit,
     prior_mismatch,
@@ -25,7 +26,6 @@ from holotype.losses.classification import (
     tempered,
 )
 from holotype.losses.contrastive import info_nce, sup_con
-from holotype.machine.rules import Natural, Positive, Share, Weight
 from holotype.methods.base import Batch, Card, Method, Now, Task
 from holotype.methods.schedule import linear_warmup
 from holotype.methods.stages import Moment, Stage
@@ -36,7 +36,7 @@ from holotype.models.heads import CosineClassifier, Projector
 class SimGCDConfig:
     """Settings of SimGCD."""
 
-    lam: Share = 0.35
+    lam: UnitInterval = 0.35
     """Weight of the supervised terms; the unsupervised ones get 1 - lam."""
     memax_weight: Weight = 2.0
     """Weight eps of the mean-entropy term, which keeps every category in use; 1 to 4 in the published runs."""

@@ -23,8 +23,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from holotype.config.types import Count, Factor, Positive, Weight
 from holotype.errors import InputError
-from holotype.machine.rules import Count, Positive, Times, Weight
 from holotype.methods.base import Batch, Card, Images, Now, Task
 from holotype.methods.schedule import linear_warmup
 from holotype.methods.simgcd import RECIPES, Recipes, SimGCD, SimGCDConfig, joined
@@ -53,7 +53,7 @@ class SPTNetConfig(SimGCDConfig):
     """Learning rate of the network in the second stage; train.lr is that of the first."""
     prompt_memax_weight: Weight | None = None
     """Weight of the mean-entropy term in the second stage; by default that of the first."""
-    prompt_epochs: Times = 5.0
+    prompt_epochs: Factor = 5.0
     """Length of the second stage, in times train.epochs."""
     turn: Count = 20
     """Steps after which prompt and network change places."""

@@ -25,10 +25,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from holotype.config.types import Natural, Positive, RepeatCount, SmallInt
 from holotype.errors import InputError
 from holotype.losses.precision import unit
 from holotype.losses.transport import sinkhorn, swapped_prediction
-from holotype.machine.rules import Few, Natural, Positive, Repeats
 from holotype.methods.base import Batch, Card, Images, Method, Now, Task
 from holotype.methods.limits import tell_shrunk
 from holotype.methods.prototypes import class_means
@@ -43,15 +43,15 @@ from holotype.models.memory import RingMemory
 class UNOConfig:
     """Settings of UNO+."""
 
-    heads: Few = 5
+    heads: SmallInt = 5
     """Number of heads H that learn side by side."""
-    over: Few = 3
+    over: SmallInt = 3
     """Over-clustering: prototypes for each novel class (f)."""
     tau: Positive = 0.1
     """Temperature of the predictions."""
     eps: Positive = 0.05
     """Temperature of the assignment: the smaller, the harder."""
-    rounds: Repeats = 3
+    rounds: RepeatCount = 3
     """Rounds of Sinkhorn."""
     queue: Natural = 10
     """Unlabelled rows kept beside the batch for the assignment, as a multiple of K; 0 for none, and never more than

@@ -15,16 +15,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holotype.errors import InputError
-from holotype.models.config import (
+from holotype.config.schema import (
     DINOV2_NATIVE,
     DINOV2_SIZE,
     IMAGENET_MEAN,
     IMAGENET_STD,
     RGB,
     BackboneConfig,
-    asked_for,
+    requested_backbone,
 )
+from holotype.errors import InputError
 from holotype.models.fitting import network_of
 from holotype.models.hub import is_repository, repository_origin
 from holotype.models.licences import UNKNOWN, has_strings, told
@@ -86,7 +86,7 @@ def load_backbone(config: BackboneConfig, *, fetch: bool = True) -> Backbone:
 
     fetch: without it, weights of the hub are left out, so that the network has the shape and the speed alone.
     """
-    mean, std = asked_for(config)
+    mean, std = requested_backbone(config)
     hub = is_repository(config.name)
     origin = repository_origin(config.name, fetch=fetch) if hub else find_origin(config)
     check_normalisation(origin, mean)

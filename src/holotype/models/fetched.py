@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
+from holotype.config.schema import BackboneConfig
 from holotype.errors import InputError
-from holotype.models.config import BackboneConfig
 from holotype.models.fitting import network_of
 from holotype.models.hub import PREFIX, is_repository, repository_origin
 from holotype.models.licences import UNKNOWN

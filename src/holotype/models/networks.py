@@ -16,8 +16,8 @@ from types import ModuleType
 import torch
 from torch import nn
 
+from holotype.config.schema import RGB
 from holotype.errors import InputError
-from holotype.models.config import RGB
 from holotype.models.hub_client import asking_hub, brief, why_not_fetched
 from holotype.models.licences import has_strings
 from holotype.models.whole_tail import Model

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from holotype.config.schema import IMAGENET_MEAN, IMAGENET_STD, RGB, BackboneConfig, as_rgb
 from holotype.errors import InputError
-from holotype.models.config import IMAGENET_MEAN, IMAGENET_STD, RGB, BackboneConfig, as_rgb
 from holotype.models.networks import check_name, licence_of, licence_of_files, normalisations
 from holotype.utils.text import suggest_path
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from holotype.config.schema import POOLS, BackboneConfig, Pool, published_pool
 from holotype.errors import InputError
-from holotype.models.config import POOLS, BackboneConfig, Pool, makers_pool
 from holotype.models.whole_tail import Model
 
 KINDS = {"token": "token", "mean": "avg"}
@@ -17,7 +17,7 @@ def find_pool(model: Model, wanted: Pool, arch: str, *, own_pool: bool = False) 
     """
     if wanted not in POOLS:
         raise InputError(f"pool is {wanted!r}, but it must be {', '.join(POOLS[:-1])} or {POOLS[-1]}.")
-    usual = None if own_pool else makers_pool(arch)
+    usual = None if own_pool else published_pool(arch)
     found = usual if wanted == "auto" else wanted
     if found is None or KINDS[found] == model.global_pool:
         return ""
@@ -34,7 +34,7 @@ def foreseen(config: BackboneConfig) -> dict[str, str | None]:
     if config.pool == "auto":
         # metadata and repositories may say anything
         silent = config.arch is None and (config.name.endswith(".safetensors") or ":" in config.name)
-        return {} if silent else {"pool": makers_pool(config.arch or config.name)}
+        return {} if silent else {"pool": published_pool(config.arch or config.name)}
     try:
         arch = find_origin(config).arch
         return {"pool": find_pool(outline_of(arch), config.pool, arch) or None}

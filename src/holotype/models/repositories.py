@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from holotype.config.schema import RGB, as_rgb
 from holotype.errors import InputError
-from holotype.models.config import RGB, as_rgb
 from holotype.models.networks import check_name, import_timm
 
 Config = Mapping[str, Any]

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from holotype.config.schema import BackboneConfig, TrainConfig
+from holotype.config.types import Constraint, Count, Seed
 from holotype.data.benchmarks import BENCHMARKS
 from holotype.data.readers.registry import folder_name
 from holotype.errors import InputError
-from holotype.machine.rules import Count, Rule, Seed
 from holotype.models.cache import CacheViews
-from holotype.models.config import BackboneConfig
-from holotype.training.config import TrainConfig
 from holotype.utils.device import DeviceName, Precision, default_precision, pick_device
 from holotype.utils.memory import MemoryConfig
 
@@ -27,7 +26,9 @@ def is_cache_views(text: str) -> bool:
 
 CacheViewsText = Annotated[
     str,
-    Rule("auto, off, or weak + strong views of each image, at least 2 weak ones, as in 16+8", is_cache_views),
+    Constraint(
+        "auto, off, or weak + strong views of each image, at least 2 weak ones, as in 16+8", is_cache_views
+    ),
 ]
 
 

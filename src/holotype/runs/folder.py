@@ -21,11 +21,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from holotype.config.parse import write_yaml
 from holotype.data.columns import bare, csv_text, guarded
 from holotype.errors import InputError
 from holotype.runs.identity import Identity
 from holotype.runs.record import Record
-from holotype.runs.yaml_text import write_yaml
 from holotype.utils.atomic import write_text
 from holotype.utils.serialization import CorruptFile, dump_json, read_json
 

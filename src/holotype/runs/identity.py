@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from holotype.config.parse import flatten, plain_tree
 from holotype.data.benchmarks import BENCHMARKS, read_facts
 from holotype.data.sources import collection_name
 from holotype.errors import InputError
@@ -25,7 +26,6 @@ from holotype.models.cache import CacheViews
 from holotype.models.pools import foreseen
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import Data
-from holotype.runs.trees import flat, plain
 from holotype.runs.views import drawn, stages_of
 
 FORMAT = 1
@@ -56,7 +56,7 @@ class Identity:
     @cached_property
     def parts(self) -> dict[str, Any]:
         """Everything by dotted name."""
-        return flat(dataclasses.asdict(self))
+        return flatten(dataclasses.asdict(self))
 
     @cached_property
     def hash(self) -> str:
@@ -93,7 +93,7 @@ class Identity:
 
     def check_same(self, other: Identity, where: Path | str) -> None:
         """Raise InputError unless `other`, found in the folder `where`, is of the very same run."""
-        mine, theirs = flat(self.as_dict()), flat(other.as_dict())
+        mine, theirs = flatten(self.as_dict()), flatten(other.as_dict())
         for key in mine | theirs:
             if mine.get(key) != theirs.get(key):
                 if key == "method.code":
@@ -132,7 +132,7 @@ def _method(experiment: Experiment) -> dict[str, Any]:
     told = {
         "name": experiment.method_name,
         "revision": kind.revision,
-        "settings": plain(_told(experiment.method)),
+        "settings": plain_tree(_told(experiment.method)),
     }
     return told | ({"code": kind.code_digest} if kind.code_digest else {})
 
@@ -141,7 +141,7 @@ def _train(experiment: Experiment) -> dict[str, Any]:
     """Without the precision, which depends on the device; nothing where the method does not train."""
     if not stages_of(experiment):
         return {}
-    return plain(_told(experiment.train, (*NO_PART, "precision")))
+    return plain_tree(_told(experiment.train, (*NO_PART, "precision")))
 
 
 def _told(settings: Any, left_out: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def outline(experiment: Experiment) -> dict[str, Any]:
     own, dataset = experiment.backbone, experiment.dataset
     told: dict[str, Any] = {
         "engine": ENGINE,
-        **flat({"method": _method(experiment), "train": _train(experiment)}),
+        **flatten({"method": _method(experiment), "train": _train(experiment)}),
         "data.name": dataset if dataset in BENCHMARKS else collection_name(dataset),
         "backbone.name": Path(own.name).stem if own.name.endswith(".safetensors") else own.name,
         "backbone.train_blocks": own.train_blocks,

@@ -14,9 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from holotype.config.parse import flatten
 from holotype.errors import InputError
 from holotype.runs.record import Record
-from holotype.runs.trees import flat
 from holotype.utils.atomic import write_text
 from holotype.utils.serialization import CorruptFile, dump_json, read_json
 
@@ -95,7 +95,7 @@ def check_agree(one: Record | None, other: Record | None, what: str) -> None:
     """Raise InputError where two records of one run have different scores."""
     if one is None or other is None:
         return
-    mine, theirs = (flat({"scores": record.as_dict()["scores"]}) for record in (one, other))
+    mine, theirs = (flatten({"scores": record.as_dict()["scores"]}) for record in (one, other))
     apart = [key for key in mine if mine[key] != theirs[key]]
     if apart:
         raise InputError(

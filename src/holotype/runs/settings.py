@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
+from holotype.config.parse import CastError, cast, describe_type, field_docs, first_line, value_text
 from holotype.errors import InputError
 from holotype.methods import Method, check_named, find_method
-from holotype.runs.casting import Unfit, as_text, cast, describe_type
-from holotype.runs.docstrings import field_docs, first_line
 from holotype.runs.experiment import Experiment
 from holotype.runs.recipes import recipe
 from holotype.utils.text import suggest, suggest_path
@@ -171,7 +170,7 @@ def _as_tree(value: Any, called: str) -> Mapping[Any, Any]:
 def _cast(value: Any, hint: Any, called: str) -> Any:
     try:
         return cast(value, hint)
-    except Unfit as error:
+    except CastError as error:
         raise InputError(f"{called} must be {error}, not {value!r}.") from error
 
 
@@ -181,7 +180,7 @@ def _hint(key: str, known: Iterable[str]) -> str:
 
 
 def _read_yaml(file: Path) -> dict[Any, Any]:
-    from holotype.runs.yaml_text import parse_yaml
+    from holotype.config.parse import parse_yaml
 
     try:
         content = parse_yaml(file.read_text(encoding="utf-8"))
@@ -253,6 +252,6 @@ def _describe(target: Any, prefix: str, title: str) -> Iterator[Described]:
         if _is_group(value):  # of a method, the class says more than the field of the experiment
             groups.append((value, f"{key}.", (first_line(type(value)) if key == "method" else doc) or key))
         else:
-            yield Described(key, describe_type(hint, rules=True), as_text(value), doc, title.rstrip("."))
+            yield Described(key, describe_type(hint, rules=True), value_text(value), doc, title.rstrip("."))
     for group in groups:
         yield from _describe(*group)

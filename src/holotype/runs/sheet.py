@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holotype.config.schema import BackboneConfig
 from holotype.errors import InputError
 from holotype.methods import Task
-from holotype.models.config import BackboneConfig
 from holotype.utils.serialization import from_dict, read_json, to_dict
 from holotype.utils.text import suggest_path
 

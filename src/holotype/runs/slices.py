@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from holotype.config.schema import BackboneConfig
 from holotype.data.ingest import in_order
 from holotype.data.paths import relative
 from holotype.data.slices import PLAN, part_file, read_slice
@@ -21,7 +22,6 @@ from holotype.data.stamps import stamps
 from holotype.data.store import CROP_SHARE
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.models.config import BackboneConfig
 from holotype.runs.embed import TOLD, fill, network_facts
 from holotype.runs.shard_file import Embeddings, ShardFile
 from holotype.training.encode import Encoder

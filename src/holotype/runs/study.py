@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from holotype.config.parse import parse_values
 from holotype.errors import InputError
 from holotype.machine.named_code import check_named
-from holotype.runs.yaml_text import parse_values
 from holotype.utils.text import suggest, suggest_path
 
 STUDY_KEYS = ("question", "commit", "datasets", "seeds", "cache_views", "reference", "settings", "rows")

@@ -25,12 +25,12 @@ from torch import Tensor, nn
 
 from holotype.categories.centres import Centres
 from holotype.categories.kept_opinion import KeptOpinion
+from holotype.config.schema import BackboneConfig, resolved_backbone
 from holotype.data.pictures import Picture, as_paths
 from holotype.data.store import ImageStore
 from holotype.errors import InputError
 from holotype.methods import Method, check_named, find_method
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.models.config import BackboneConfig, lasting
 from holotype.runs.experiment import Experiment
 from holotype.runs.said import Said, predict_later
 from holotype.runs.sheet import FILE, WEIGHTS, Sheet
@@ -176,7 +176,7 @@ def save_trained(
     stored = _as_tensors("centres", centres) | (_as_tensors("opinion", opinion) if opinion else {})
     stored |= {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     weights = save(stored)
-    config = lasting(experiment.backbone)
+    config = resolved_backbone(experiment.backbone)
     name = backbone.name if config.name == "auto" else config.name
     sheet = Sheet(
         run_id=run_id,

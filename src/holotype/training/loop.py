@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from holotype.config.schema import TrainConfig
 from holotype.data.store import ImageStore
 from holotype.data.table import Table
 from holotype.methods.base import Method, Prediction
 from holotype.methods.stages import Moment, Stage
 from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
-from holotype.training.config import TrainConfig
 from holotype.training.draws import Epoch, StageDraws
 from holotype.training.duration import tell_duration
 from holotype.training.gallery import Gallery

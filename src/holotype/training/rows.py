@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from holotype.config.schema import TrainConfig
 from holotype.data.bursts import first_frames, units
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods.stages import Stage
-from holotype.training.config import TrainConfig
 from holotype.training.shards import Shards
 from holotype.utils.distributed import world_size
 

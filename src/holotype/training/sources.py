@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from holotype.config.schema import TrainConfig
 from holotype.data.sampling import keyed_generator
 from holotype.data.store import ImageStore
 from holotype.data.strong import Recipe, apply_recipe, draw_recipe
@@ -25,7 +26,6 @@ from holotype.methods.stages import Stage, Views
 from holotype.models.backbone import Backbone
 from holotype.models.cache import TokenCache
 from holotype.training.ahead import Ahead
-from holotype.training.config import TrainConfig
 from holotype.training.encode import Encoder
 from holotype.utils.device import Device
 from holotype.utils.distributed import all_gather_rows, local_rows, rank, world_size

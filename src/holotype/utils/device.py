@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from holotype.config.types import Constraint
 from holotype.errors import InputError
-from holotype.machine.rules import Rule
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +25,7 @@ def is_device_name(name: str) -> bool:
     return re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", name) is not None
 
 
-DeviceName = Annotated[str, Rule(NAMES, is_device_name)]
+DeviceName = Annotated[str, Constraint(NAMES, is_device_name)]
 
 
 @dataclass(frozen=True)

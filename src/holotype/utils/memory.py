@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from holotype.config.types import Gigabytes
 from holotype.errors import InputError
-from holotype.machine.rules import Gigabytes
 
 if TYPE_CHECKING:
     import torch

@@ -1,0 +1,1 @@
+"""Settings: their types, their dataclasses, and how text becomes a value."""

@@ -1,0 +1,364 @@
+"""Parse settings: text to typed values, YAML, field docstrings, trees of settings.
+
+In files of settings every value stays text, since the type of a setting says what its text means: `lr: 1e-4` is a
+number and `out: 2024` a folder. In studies numbers, true and false are values. In both null (or nothing) is None.
+
+Text is what stands on a command line or in a YAML file: 200, 0.1, true, null, [1, 2]. A value of Python is taken
+where nothing is lost: 1 is a number, 3.0 is no whole number, and True is not 1.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections.abc
+import dataclasses
+import functools
+import inspect
+import json
+import math
+import numbers
+import os
+import re
+import textwrap
+import types
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+from holotype.config.types import Constraint
+
+NULL, MERGE = "tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"
+
+
+class _Loader(yaml.SafeLoader):
+    """The values stay text."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  a copy, since PyYAML's own is everybody's
+        first: [(tag, pattern) for tag, pattern in found if tag in (NULL, MERGE)]
+        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Looked at before merge keys are resolved, after which a key may well come up twice."""
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != MERGE:
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(
+                        problem=f"{key.value} stands twice", problem_mark=key.start_mark
+                    )
+                seen.add(key.value)
+        return node
+
+
+class _ValueLoader(_Loader):
+    """Numbers, dates, true and false are values, and 1e-4 is one of the numbers. 0100 and 1:30 are none: YAML 1.1 has
+    them count by eights and sixties."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        first: [(tag, pattern) for tag, pattern in found if not tag.endswith((":bool", ":float", ":int"))]
+        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_NUMBER = re.compile(
+    r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?$|[-+]?\.(inf|Inf|INF)$|\.(nan|NaN|NAN)$"
+)
+_WHOLE = re.compile(r"[-+]?(0|[1-9][0-9_]*)$")
+_TRUTH = re.compile(r"(true|True|TRUE|false|False|FALSE)$")
+_ValueLoader.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+.0123456789"))
+_ValueLoader.add_implicit_resolver("tag:yaml.org,2002:int", _WHOLE, list("-+0123456789"))
+_ValueLoader.add_implicit_resolver("tag:yaml.org,2002:bool", _TRUTH, list("tTfF"))
+
+
+def parse_yaml(text: str) -> Any:
+    """Dictionaries, lists, text and None; raises ValueError with one line where it is not YAML."""
+    return _parse(text, _Loader)
+
+
+def parse_values(text: str) -> Any:
+    """The same, where numbers, dates, true and false are no text."""
+    return _parse(text, _ValueLoader)
+
+
+def _parse(text: str, loader: type[_Loader]) -> Any:
+    try:
+        return yaml.load(text, loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: `!!int many`
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+def write_yaml(content: dict[str, Any]) -> str:
+    """What `parse_yaml` reads back."""
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+
+
+LIST_TYPES = (list, tuple, collections.abc.Sequence)
+
+
+class CastError(ValueError):
+    """A value that a setting cannot have; the message completes the sentence `epochs must be ...`."""
+
+
+class ConstraintError(CastError):
+    """The type is right, and the value breaks a rule that goes with it."""
+
+
+def cast(value: Any, hint: Any) -> Any:
+    """The value as a setting with this type hint has it; raises Unfit."""
+    origin = get_origin(hint)
+    if hint is Any:
+        return value
+    if origin is Annotated:
+        return _cast_constrained(value, hint)
+    if origin in (Union, types.UnionType):
+        return _cast_union(value, hint)
+    try:
+        if origin is Literal:
+            return next(one for one in get_args(hint) if _is_choice(value, one))
+        if (origin or hint) in LIST_TYPES:
+            return _cast_list(value, hint)
+        if dataclasses.is_dataclass(hint):
+            return _cast_group(value, hint)
+        if hint in CASTS:
+            return CASTS[hint](value)
+        if isinstance(value, origin or hint):
+            return value
+    except ConstraintError:
+        raise
+    except (ValueError, TypeError, LookupError, OverflowError, StopIteration) as error:
+        raise CastError(describe_type(hint)) from error
+    raise CastError(describe_type(hint))
+
+
+def value_text(value: Any) -> str:
+    """As it is written on the command line; `cast` reads it back."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(json.dumps(one) if isinstance(one, str) else value_text(one) for one in value)}]"
+    return str(value)
+
+
+# -- types in words -----------------------------------------------------------------------------------
+
+
+def describe_type(hint: Any, *, rules: bool = False) -> str:
+    """A type in words: `a whole number`, `auto, cpu or cuda`. rules: with the rules that go with it."""
+    *parts, last = _type_words(hint, rules)
+    return f"{', '.join(parts)} or {last}" if parts else last
+
+
+def _type_words(hint: Any, rules: bool) -> list[str]:
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        said = [rule.words for rule in parts[1:] if isinstance(rule, Constraint)]
+        if parts[0] is str and said:  # text of a certain form: the rule says it all
+            return said
+        words = describe_type(parts[0])
+        return [f"{words} ({', '.join(said)})" if said and rules else words]
+    if origin is Literal:
+        return [value_text(choice) for choice in parts]
+    if origin in (Union, types.UnionType):
+        return [word for part in parts for word in _type_words(part, rules)]
+    if (origin or hint) in LIST_TYPES:
+        items = [describe_type(part) for part in parts if part is not ...]
+        return [f"a list [{', '.join(items if _has_fixed_length(hint) else [*items, '...'])}]"]
+    if dataclasses.is_dataclass(hint):
+        return ["a group of settings"]
+    return [TYPE_WORDS.get(hint, f"of type {getattr(hint, '__name__', hint)}")]
+
+
+TYPE_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    type(None): "null",
+    Any: "anything",
+}
+
+
+# -- one kind each ------------------------------------------------------------------------------------
+
+
+def _cast_int(value: Any) -> int:
+    if isinstance(value, str):
+        return int(value)
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return int(value)
+    raise ValueError
+
+
+def _cast_float(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, str | numbers.Real):
+        raise ValueError
+    if isinstance(value, str) and value.strip().lower() in (".inf", "+.inf", "-.inf"):  # as YAML has it
+        value = value.replace(".", "")
+    number = float(value)
+    if math.isnan(number):
+        raise ValueError
+    return number
+
+
+def _cast_bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise ValueError
+
+
+def _cast_text(value: Any) -> str:
+    """A path is text, too."""
+    text = os.fspath(value)
+    if not isinstance(text, str):
+        raise ValueError
+    return text
+
+
+def _cast_null(value: Any) -> None:
+    if value is not None and value != "null":
+        raise ValueError
+
+
+CASTS = {
+    int: _cast_int,
+    float: _cast_float,
+    bool: _cast_bool,
+    str: _cast_text,
+    type(None): _cast_null,
+}
+
+
+def _is_choice(value: Any, choice: Any) -> bool:
+    """Whether a value is that of a Literal, as it is or as text."""
+    return (
+        value == value_text(choice)
+        if isinstance(value, str)
+        else type(value) is type(choice) and value == choice
+    )
+
+
+def _cast_constrained(value: Any, hint: Any) -> Any:
+    kind, *rules = get_args(hint)
+    try:
+        found = cast(value, kind)
+    except ConstraintError:
+        raise
+    except CastError as error:
+        raise CastError(describe_type(hint)) from error
+    for rule in rules:
+        if isinstance(rule, Constraint) and not rule.holds(found):
+            raise ConstraintError(rule.words)
+    return found
+
+
+def _cast_union(value: Any, hint: Any) -> Any:
+    """The first of the types that takes the value, narrow ones before wide ones: text is the widest."""
+    broken = None
+    for part in sorted(get_args(hint), key=_width):
+        try:
+            return cast(value, part)
+        except ConstraintError as error:
+            broken = error
+        except CastError:
+            continue
+    raise broken or CastError(describe_type(hint))
+
+
+def _width(hint: Any) -> int:
+    kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    if get_origin(kind) is Literal:
+        return 1
+    order = (type(None), Literal, bool, int, float)
+    return order.index(kind) if kind in order else len(order) + (kind in (str, Any))
+
+
+def _has_fixed_length(hint: Any) -> bool:
+    return get_origin(hint) is tuple and ... not in get_args(hint)
+
+
+def _cast_list(value: Any, hint: Any) -> list[Any] | tuple[Any, ...]:
+    if isinstance(value, str):
+        value = parse_yaml(value)
+    if not isinstance(value, list | tuple):
+        raise ValueError
+    parts = [part for part in get_args(hint) if part is not ...] or [Any]
+    kinds = parts if _has_fixed_length(hint) else parts[:1] * len(value)
+    found = [cast(one, kind) for one, kind in zip(value, kinds, strict=True)]
+    return found if (get_origin(hint) or hint) is list else tuple(found)
+
+
+def _cast_group(value: Any, kind: Any) -> Any:
+    """A dataclass from what its fields are; one that is not there by default, as in `extra: Extra | None = None`."""
+    if isinstance(value, kind):
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError
+    hints = get_type_hints(kind, include_extras=True)
+    return kind(**{str(name): cast(one, hints[str(name)]) for name, one in value.items()})
+
+
+@functools.cache
+def field_docs(kind: type) -> dict[str, str]:
+    """Name of a field -> its docstring on one line; without those of classes whose source is not to be had."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__[:-1]):
+        found |= dict(_own_docs(base))
+    return found
+
+
+def first_line(kind: type) -> str:
+    """Of the docstring of a class; empty where it has none of its own."""
+    doc = inspect.cleandoc(kind.__dict__.get("__doc__") or "")
+    generated = doc.startswith(f"{kind.__name__}(")  # what @dataclass writes where nobody did
+    return "" if generated else doc.split("\n")[0]
+
+
+def _own_docs(kind: type) -> Iterator[tuple[str, str]]:
+    try:
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    except (OSError, TypeError, SyntaxError, ValueError):  # made at run time, or typed at a prompt
+        return
+    if not isinstance(tree, ast.ClassDef):
+        return
+    for before, after in pairwise(tree.body):
+        if (
+            isinstance(before, ast.AnnAssign)
+            and isinstance(before.target, ast.Name)
+            and (doc := _text(after))
+        ):
+            yield before.target.id, doc
+
+
+def _text(node: ast.stmt) -> str:
+    """Of a string that stands by itself."""
+    if (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    ):
+        return " ".join(node.value.value.split())
+    return ""
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} -> {"a.b": 1}, so that a difference can be named."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            found |= flatten(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+def plain_tree(value: Any) -> Any:
+    """As JSON would give it back: tuples are lists."""
+    return json.loads(json.dumps(value))

@@ -1,0 +1,301 @@
+"""Dataclasses of settings: BackboneConfig, TrainConfig and DiscoverConfig."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import operator
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from holotype.config.types import (
+    MAX_SIDE,
+    MAX_SMALL_INT,
+    MAX_STEPS,
+    Count,
+    Epochs,
+    Momentum,
+    Natural,
+    Positive,
+    Seed,
+    Side,
+    SmallInt,
+    Steps,
+    UnitInterval,
+    Weight,
+)
+from holotype.errors import InputError
+
+RGB = tuple[float, float, float]
+"""Of red, green and blue."""
+Pool = Literal["auto", "token", "mean"]
+POOLS = ("auto", "token", "mean")
+
+IMAGENET_MEAN: RGB = (0.485, 0.456, 0.406)
+IMAGENET_STD: RGB = (0.229, 0.224, 0.225)
+DINOV2_NATIVE, DINOV2_SIZE = 518, 224
+"""Side in pixels of the images that DINOv2 was made with, and of those that it gets here unless somebody asks: a sixth
+of the work."""
+
+
+@dataclass
+class BackboneConfig:
+    """Which network gives the features, and how much of it learns."""
+
+    name: str = "embedded"
+    """Backbone: "embedded" (ships with the package), timm's name of a vision transformer (fetched from the
+    Hugging Face hub, for example vit_base_patch16_224.dino), a repository there (hf-hub:imageomics/bioclip), or the
+    path of a .safetensors file."""
+    arch: str | None = None
+    """timm's name of the network in a local file; needed unless the file's metadata says it (key `timm`)."""
+    image_size: Side | None = None
+    """Side of the square input in pixels; by default the one the weights were made for, and 224 for DINOv2."""
+    train_blocks: Count = 1
+    """How many of the last blocks learn; the rest stays frozen. Papers use 1 or 2."""
+    pool: Pool = "auto"
+    """What becomes the feature: token (the CLS token), mean (of the patches), or auto: what the makers of the weights
+    take. timm takes the mean for DINOv3, its makers the CLS token."""
+    mean: RGB | None = None
+    """Mean of red, green and blue that a local file expects, as in [0.485, 0.456, 0.406]; by default what its metadata
+    or the tag of arch says."""
+    std: RGB | None = None
+    """Standard deviation of the same, as in [0.229, 0.224, 0.225]."""
+
+
+def resolved_backbone(config: BackboneConfig) -> BackboneConfig:
+    """The same network by a name that is good in every folder: files by their absolute path."""
+    file = Path(config.name).expanduser()
+    known = config.name in ("embedded", "auto") or not file.is_file()
+    return config if known else replace(config, name=os.path.abspath(file))
+
+
+def as_rgb(name: str, value: Any) -> RGB:
+    """Three numbers, from a list or from text such as 0.485,0.456,0.406. name: of the setting, for the sentence."""
+    try:
+        parts = value.strip("[]() ").split(",") if isinstance(value, str) else list(value)
+        red, green, blue = (float(part) for part in parts)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{name} is {value!r}, which is not three numbers; write them as 0.485,0.456,0.406."
+        ) from error
+    if not all(math.isfinite(one) and 0 <= one <= 1 for one in (red, green, blue)):
+        raise InputError(
+            f"{name} is {value!r}, but images go from 0 to 1; divide by 255 what is of 0 to 255."
+        )
+    if name == "std" and not min(red, green, blue) > 0:
+        raise InputError(f"std is {value!r}, and nothing can be divided by 0; give three numbers above 0.")
+    return red, green, blue
+
+
+def requested_backbone(config: BackboneConfig) -> tuple[RGB | None, RGB | None]:
+    """Mean and std as somebody gave them, checked."""
+    if (config.mean is None) != (config.std is None):
+        there, lacks = ("mean", "std") if config.std is None else ("std", "mean")
+        raise InputError(f"{there} is given without {lacks}; give both, or neither.")
+    return tuple(  # type: ignore[return-value]
+        None if value is None else as_rgb(name, value)
+        for name, value in (("mean", config.mean), ("std", config.std))
+    )
+
+
+def published_pool(arch: str) -> Literal["token"] | None:
+    """What the makers of a network take as its feature, where timm takes something else."""
+    return "token" if "dinov3" in arch.partition(".")[0] else None
+
+
+COUNT_FIELDS = {"steps": MAX_STEPS, "sample": None, "image_size": MAX_SIDE}
+"""Settings that are numbers of something, or None, and the largest that each may be."""
+TEXT_FIELDS = ("backbone", "device")
+AUTO, NO = "auto", "no"
+"""Of `bursts`."""
+YES_NO_AUTO = ("auto", "yes", "no")
+BACKBONE_FIELDS = ("arch", "image_size", "pool", "mean", "std")
+"""Settings of the backbone beside its name, which the models call the same."""
+
+
+@dataclass(frozen=True)
+class DiscoverConfig:
+    """Settings of a discovery; a value that cannot be is an InputError."""
+
+    k: Count | Literal["auto"] = "auto"
+    """Number of categories, known and new together; auto estimates it."""
+    method: str | None = None
+    """Method that finds the categories: a name from `holotype methods`, or one of your own as package.module:Class.
+    Several names with commas between them: where there are several trainings, they take turns. By default rpc,uno on a
+    CPU and rpc on a GPU."""
+    backbone: str = "auto"
+    """The network: auto takes the best available one; or embedded, timm's name, hf-hub:ORGANISATION/REPOSITORY, or a
+    .safetensors file."""
+    arch: str | None = None
+    """timm's name of the network in a .safetensors file."""
+    image_size: Side | None = None
+    """Side of the backbone's input in pixels."""
+    pool: str = "auto"
+    """What to use as the feature: token (CLS), mean (of the patches), or auto: as the makers of the weights do."""
+    mean: RGB | None = None
+    """Mean of red, green and blue that a .safetensors file expects, for example 0.485,0.456,0.406."""
+    std: RGB | None = None
+    """Standard deviation of the same, for example 0.229,0.224,0.225."""
+    steps: Steps | None = None
+    """Training steps; by default 1,000 on a CPU and 6,000 on a GPU."""
+    sample: Count | None = None
+    """Most images to train on, by default 5,000 on a CPU and 200,000 on a GPU; the rest is placed afterwards."""
+    long_tail: Literal["auto", "yes", "no"] | bool = "auto"
+    """Expect categories of very different sizes: yes, no, or auto, which decides by the labelled classes."""
+    bursts: str = AUTO
+    """Count similar frames of one camera, taken within seconds, as one image: auto allows 10 seconds, a number sets
+    the seconds, no counts every image. A column group in the list of labels overrides this."""
+    seed: Seed = 0
+    """Seed of everything random."""
+    seeds: SmallInt | Literal["auto"] = "auto"
+    """Number of trainings with different seeds, which vote on the images; auto: by the kind of device and the number of
+    images (5 for hundreds of images on a CPU)."""
+    device: str = "auto"
+    """Where to compute: auto, cpu, cuda or mps."""
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__
+        if self.k != "auto":
+            set_field(self, "k", parse_whole("k", self.k, "neither auto nor a number of categories"))
+        for name, most in COUNT_FIELDS.items():
+            if getattr(self, name) is not None:
+                told = "not a number of at least 1" + (f" and at most {most:,}" if most else "")
+                set_field(self, name, parse_whole(name, getattr(self, name), told, most=most))
+        told = "not a whole number of at least 0 and below 2**63"
+        set_field(self, "seed", parse_whole("seed", self.seed, told, least=0, most=2**63 - 1))
+        if self.seeds != "auto":
+            told = f"neither auto nor a number of trainings, at most {MAX_SMALL_INT}"
+            set_field(self, "seeds", parse_whole("seeds", self.seeds, told, most=MAX_SMALL_INT))
+        if self.method is not None:
+            set_field(self, "method", parse_names("method", self.method))
+        for name in TEXT_FIELDS:
+            set_field(self, name, parse_text(name, getattr(self, name)))
+        if self.arch is not None:
+            set_field(self, "arch", parse_text("arch", self.arch))
+        set_field(self, "bursts", parse_bursts(self.bursts))
+        set_field(self, "long_tail", parse_answer("long_tail", self.long_tail))
+        if self.pool not in POOLS:
+            raise InputError(f"pool is {self.pool!r}, which is not {', '.join(POOLS)}; give one of these.")
+        for name in ("mean", "std"):
+            if getattr(self, name) is not None:
+                set_field(self, name, as_rgb(name, getattr(self, name)))
+
+    @property
+    def network(self) -> BackboneConfig:
+        """The backbone as the models take it."""
+
+        return BackboneConfig(self.backbone, **{name: getattr(self, name) for name in BACKBONE_FIELDS})
+
+    def with_network(self, network: BackboneConfig) -> DiscoverConfig:
+        """The same settings with the backbone that was taken."""
+        taken = {name: getattr(network, name) for name in BACKBONE_FIELDS}
+        return dataclasses.replace(self, backbone=network.name, **taken)
+
+
+def parse_by_name(settings: Mapping[str, Any]) -> DiscoverConfig:
+    """The settings that were given by their names; one that there is not is told, with the nearest that there is."""
+    names = [one.name for one in dataclasses.fields(DiscoverConfig)]
+    for name in settings:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}."
+            raise InputError(f"discover does not take the setting {name!r}; {hint}")
+    return DiscoverConfig(**settings)
+
+
+def parse_whole(name: str, value: Any, complaint: str, least: int = 1, most: int | None = None) -> int:
+    """The whole number that was given, as a number or as text; 2.5, True and `many` are told."""
+    try:
+        if isinstance(value, str):
+            number = int(value) if value.isascii() and value.isdigit() else least - 1
+        else:
+            number = least - 1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least or (most is not None and number > most):
+        raise InputError(f"{name} is {value!r}, which is {complaint}; give one.")
+    return number
+
+
+def parse_answer(name: str, value: Any) -> str:
+    """auto, yes or no; True and False are yes and no."""
+    found = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+    if found not in YES_NO_AUTO:
+        raise InputError(
+            f"{name} is {value!r}, which is none of {', '.join(YES_NO_AUTO)}; give one of these."
+        )
+    return str(found)
+
+
+def parse_text(name: str, value: Any) -> str:
+    """Paths may stand for names."""
+    found = str(value) if value is not None and not isinstance(value, bool | int | float) else ""
+    if not found:
+        raise InputError(f"{name} is {value!r}, which is not a name; give one.")
+    return found
+
+
+def parse_names(name: str, value: Any) -> str:
+    """Names with commas between them, and no spaces."""
+    found = [one.strip() for one in parse_text(name, value).split(",")]
+    if not all(found):
+        raise InputError(
+            f"{name} is {value!r}, which lacks a name beside a comma; give names, as in rpc,uno."
+        )
+    return ",".join(found)
+
+
+def parse_bursts(value: Any) -> str:
+    """auto, no, or a positive number of seconds as text."""
+    given = str(value).strip().lower() if not isinstance(value, bool) else ""
+    if given in (AUTO, NO):
+        return given
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise InputError(f"bursts is {value!r}, which is neither auto, no nor a number of seconds; give one.")
+    return f"{seconds:g}"
+
+
+@dataclass
+class TrainConfig:
+    """How training runs; the defaults are those of SimGCD's released code, with a warm-up before them."""
+
+    epochs: Epochs = 200
+    """Epochs of a stage that does not set its own; an epoch is as many draws as there are images."""
+    batch_size: Count = 128
+    """Images per step over all processes together."""
+    lr: Positive = 0.1
+    """Learning rate of the first epoch; it falls to a thousandth along a cosine."""
+    warmup: UnitInterval = field(default=0.05, metadata={"before": 0.0})
+    """Share of the epochs in which the rate rises linearly to the cosine; 0 for none, as SimGCD's code has it. A stage
+    that brings a pace of its own has none of it."""
+    block_rate: UnitInterval = field(default=1.0, metadata={"before": 1.0})
+    """Rate of a trained block, as a share of that of the block after it. Below 1, earlier blocks learn more slowly: at
+    the full rate they lose most easily what they know."""
+    momentum: Momentum = 0.9
+    """Momentum of SGD."""
+    weight_decay: Weight = 5e-5
+    """Weight decay of matrices; biases and other one-dimensional parameters have none."""
+    shards: Natural = field(default=0, metadata={"before": 0})
+    """With several processes and a token cache: parts into which the images are dealt, such as 8, so that each process
+    holds the tokens of its own parts alone; a multiple of the number of processes, and the same batches for any of
+    them. 0: each process holds all tokens."""
+    precision: Literal["auto", "fp32", "bf16", "fp64"] = "auto"
+    """Arithmetic of the backbone: auto is bf16 on CUDA and fp32 elsewhere; heads and losses are fp32 (see matmul)."""
+    matmul: Literal["highest", "high"] = "high"
+    """Matrix products of heads and losses on CUDA: high allows TF32, whose 10 bits are those of the reference
+    code's half precision, and takes a tenth off a step; highest is full fp32."""
+    eval_every: Count = 10
+    """Score every so many epochs, and after the last."""
+    save_seconds: Weight = 60.0
+    """Seconds between two saved states; one is also saved at the end and when stopped with Ctrl-C."""
+    eager: bool = False
+    """Run every operation by itself instead of compiling the trunk and replaying the step as one CUDA graph; for
+    debugging a method on a GPU."""

@@ -1,0 +1,82 @@
+"""Constrained types of settings, written beside a field: `epochs: Count = 200`.
+
+Whoever reads settings (config/parse.py) checks the rules; dataclasses themselves do not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """Stands in an `Annotated` type, such as Annotated[int, Rule("even", lambda n: n % 2 == 0)]."""
+
+    words: str
+    """Completes the sentence `epochs must be ...`."""
+    holds: Callable[[Any], bool]
+    """Of a value of the right type."""
+
+
+MAX_EPOCHS, MAX_STEPS, MAX_SIDE, MAX_LARGE_INT, MAX_FACTOR, MAX_SMALL_INT = (
+    100_000,
+    1_000_000,
+    4_096,
+    100_000,
+    1_000,
+    100,
+)
+"""Far more than anybody needs. Beyond them stands a slip of the finger, which would train for years or fill memory."""
+
+
+MAX_INT = 1e30
+"""Of a number that training reckons with: 32 bits hold no number above 3e38."""
+
+
+def at_most(most: int) -> Constraint:
+    return Constraint(f"at most {most:,}", lambda number: number <= most)
+
+
+Count = Annotated[int, Constraint("at least 1", lambda number: number >= 1)]
+"""A number of something."""
+Natural = Annotated[int, Constraint("at least 0", lambda number: number >= 0)]
+"""A number of something that there may be none of."""
+Epochs = Annotated[Count, at_most(MAX_EPOCHS)]
+"""Passes over all images."""
+Steps = Annotated[Count, at_most(MAX_STEPS)]
+"""Batches that are learnt from."""
+Side = Annotated[Count, at_most(MAX_SIDE)]
+"""Of a picture, in pixels."""
+Width = Annotated[Natural, at_most(MAX_LARGE_INT)]
+"""Of a layer, in numbers; there may be none."""
+LargeInt = Annotated[Count, at_most(MAX_LARGE_INT)]
+"""A number of things that are held at once."""
+RepeatCount = Annotated[Count, at_most(MAX_FACTOR)]
+"""How often something is done anew, of which each time takes its time."""
+SmallInt = Annotated[Count, at_most(MAX_SMALL_INT)]
+"""A number of things that each take a good part of the whole."""
+UnitInterval = Annotated[float, Constraint("from 0 to 1", lambda part: 0 <= part <= 1)]
+"""A part of something."""
+Factor = Annotated[
+    float, Constraint(f"above 0 and at most {MAX_SMALL_INT}", lambda factor: 0 < factor <= MAX_SMALL_INT)
+]
+"""How many times something is taken."""
+Positive = Annotated[
+    float, Constraint(f"above 0 and at most {MAX_INT:g}", lambda value: 0 < value <= MAX_INT)
+]
+"""A rate or a temperature."""
+Weight = Annotated[
+    float, Constraint(f"at least 0 and at most {MAX_INT:g}", lambda value: 0 <= value <= MAX_INT)
+]
+"""How much something counts, or how long it lasts."""
+Momentum = Annotated[float, Constraint("at least 0 and below 1", lambda part: 0 <= part < 1)]
+"""What is kept of the past."""
+Cosine = Annotated[float, Constraint("from -1 to 1", lambda value: -1 <= value <= 1)]
+"""How alike two directions are."""
+Gigabytes = Annotated[float, Constraint("above 0 GB and finite", lambda gb: gb > 0 and math.isfinite(gb))]
+"""An amount of memory."""
+Seed = Annotated[int, Constraint("at least 0 and below 2**63", lambda seed: 0 <= seed < 2**63)]
+"""What torch takes as a seed, without the negative ones."""
