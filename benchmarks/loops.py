@@ -17,8 +17,7 @@ from typing import Any
 import torch
 
 from holotype.config.schema import TrainConfig
-from holotype.data.placement import place
-from holotype.data.store import ImageStore
+from holotype.data.image_store import ImageStore, place_pixels
 from holotype.methods import Views
 from holotype.models.backbone import Backbone
 from holotype.models.cache import CacheViews, TokenCache
@@ -55,7 +54,7 @@ class Bench:
         """The first n photographs, placed; seconds; where they lie."""
         budget, start = find_budget(MemoryConfig(), self.world.device), time.perf_counter()
         store = ImageStore.decode(self.world.paths[:n], self.world.image_size, progress=False)
-        store, line = place(store, self.world.device, "auto", budget, self.scratch)
+        store, line = place_pixels(store, self.world.device, "auto", budget, self.scratch)
         return store, time.perf_counter() - start, line
 
     def store(self) -> ImageStore:

@@ -26,9 +26,9 @@ import torch
 from PIL import Image
 
 from holotype.config.schema import IMAGENET_MEAN, IMAGENET_STD, BackboneConfig
-from holotype.data.benchmarks import SAMPLE
+from holotype.data.datasets.registry import SAMPLE
 from holotype.data.decode import ImageProblem, read_image
-from holotype.data.kinds import IMAGE_EXTENSIONS
+from holotype.data.formats import IMAGE_EXTENSIONS
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Method, Task, find_method

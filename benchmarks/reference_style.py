@@ -21,7 +21,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, WeightedRandomSampler
 
-from holotype.data.store import CROP_SHARE
+from holotype.data.image_store import CROP_FRACTION
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods.base import Batch, Images, Method
@@ -70,7 +70,7 @@ def _transforms(size: int, operations: list[Callable[[Image.Image], Image.Image]
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     view: View = transforms.Compose(
         [
-            transforms.Resize(int(size / CROP_SHARE), transforms.InterpolationMode.BICUBIC),
+            transforms.Resize(int(size / CROP_FRACTION), transforms.InterpolationMode.BICUBIC),
             transforms.RandomCrop(size),
             transforms.RandomHorizontalFlip(),
             *operations,

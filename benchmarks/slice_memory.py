@@ -49,7 +49,7 @@ def through(plan: Callable[[], Planned], make_job: Callable[[Planned], Any]) -> 
 def embed_noise(source: Path, folder: Path) -> dict[str, object]:
     """`holotype embed` with noise in the network's place."""
     from holotype.config.schema import BackboneConfig
-    from holotype.data.sources import stream_paths
+    from holotype.data.load import stream_paths
     from holotype.runs.shard_file import Embeddings
     from holotype.runs.slices import EmbedSlice
 
@@ -67,7 +67,7 @@ def embed_noise(source: Path, folder: Path) -> dict[str, object]:
 
 def assign_noise(run: Path, source: Path, folder: Path) -> dict[str, object]:
     """`holotype assign` in slices, with noise in the network's place; run: a trained one."""
-    from holotype.data.sources import stream_paths
+    from holotype.data.load import stream_paths
     from holotype.placing.slices import assign_job, assign_wanted
     from holotype.runs.trained import Read
 

@@ -114,7 +114,7 @@ def compare_loop(n: int, repeats: int, place: Path, longer: int = 500) -> dict[s
     longer: side of a photograph in pixels.
     """
     from holotype.config.schema import BackboneConfig
-    from holotype.data.sources import load_table, stream_paths
+    from holotype.data.load import load_table, stream_paths
     from holotype.models.backbone import load_backbone
     from holotype.runs.embed import embed_table
     from holotype.runs.slices import EmbedSlice

@@ -43,8 +43,8 @@ from holotype.categories.calibration import calibrate
 from holotype.categories.features import read_features
 from holotype.cluster.evaluate import class_index, clustering_accuracy
 from holotype.config.schema import DiscoverConfig
-from holotype.data.benchmarks import load_benchmark
-from holotype.data.protocol import gcd_split
+from holotype.data.datasets.registry import load_benchmark
+from holotype.data.gcd_split import gcd_split
 from holotype.data.table import Table
 from holotype.discovery.demo import STEPS, write_sample
 from holotype.discovery.workflow import discover_table

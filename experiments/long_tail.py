@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from harness import choose_classes, thin
-from holotype.data.benchmarks import load_benchmark
-from holotype.data.protocol import gcd_split
+from holotype.data.datasets.registry import load_benchmark
+from holotype.data.gcd_split import gcd_split
 from holotype.runs.folder import PER_CLASS, read_per_class
 from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf

@@ -74,7 +74,7 @@ from harness import (
 from holotype.categories.agreement import Training, agree, returns
 from holotype.cluster.unevenness import measure_sizes
 from holotype.config.schema import BackboneConfig
-from holotype.data.store import ImageStore
+from holotype.data.image_store import ImageStore
 from holotype.data.table import Table
 from holotype.discovery.finding import plan_training
 from holotype.discovery.several import train_side_by_side

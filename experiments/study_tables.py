@@ -15,8 +15,8 @@ from statistics import mean, stdev
 from typing import Any
 
 from harness import interval_of, table
-from holotype.data.benchmarks import BENCHMARKS, EMBEDDED
-from holotype.data.sources import collection_name
+from holotype.data.datasets.registry import BENCHMARKS, EMBEDDED
+from holotype.data.load import collection_name
 from holotype.errors import InputError
 from holotype.runs.published import (
     FLOOR,

@@ -227,7 +227,7 @@ def test_every_file_says_what_it_is_for() -> None:
 
 def test_the_package_holds_what_it_needs(files: list[str]) -> None:
     """The wheel is the folder of the package; what is tracked below it is in it."""
-    from holotype.data.benchmarks import LAYOUTS
+    from holotype.data.datasets.registry import LAYOUTS
 
     splits = [f"data/splits/{name}.json" for name in LAYOUTS]
     assert {f"src/holotype/{name}" for name in (*SHIPPED, *splits)} <= set(files)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holotype.categories.found import load as load
     from holotype.categories.queue import Question as Question
     from holotype.categories.queue import questions as questions
-    from holotype.data.sources import load_table as load_table
+    from holotype.data.load import load_table as load_table
     from holotype.data.table import Table as Table
     from holotype.discovery.estimator import Discoverer as Discoverer
     from holotype.discovery.workflow import discover as discover
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "categories.found": ("Category", "Discovery", "load"),
     "categories.queue": ("Question", "questions"),
-    "data.sources": ("load_table",),
+    "data.load": ("load_table",),
     "data.table": ("Table",),
     "discovery.estimator": ("Discoverer",),
     "discovery.workflow": ("discover",),

@@ -14,7 +14,7 @@ import pytest
 from holotype import __version__
 from holotype.cli import COMMANDS
 from holotype.cli.words import messages
-from holotype.data.benchmarks import BENCHMARKS
+from holotype.data.datasets.registry import BENCHMARKS
 from holotype.methods import METHODS
 from holotype.training.loop import Loop
 

@@ -9,7 +9,7 @@ import pytest
 from holotype.cli import COMMANDS, FLAGS
 from holotype.cli.completion import literals, read_entries
 from holotype.cli.shells import Entry
-from holotype.data.benchmarks import BENCHMARKS
+from holotype.data.datasets.registry import BENCHMARKS
 from holotype.methods import METHODS
 
 from .test_shells import completed

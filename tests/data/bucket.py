@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from holotype.data import stores
+from holotype.data import storage
 
 KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1"}
 QUERY = "scheme=http&region=us-east-1&endpoint_override=127.0.0.1:"
@@ -47,7 +47,7 @@ class Bucket:
 @pytest.fixture(autouse=True)
 def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test opens a store on another machine."""
-    original = stores.s3_settings
+    original = storage.s3_settings
 
     def checked(address: str) -> dict[str, Any]:
         told = original(address)
@@ -56,7 +56,7 @@ def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         return told
 
-    monkeypatch.setattr(stores, "s3_settings", checked)
+    monkeypatch.setattr(storage, "s3_settings", checked)
 
 
 @pytest.fixture(scope="module")

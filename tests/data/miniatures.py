@@ -7,8 +7,8 @@ import numpy as np
 from PIL import Image
 from scipy.io import savemat
 
-from holotype.data.benchmarks import Benchmark, load_benchmark
-from holotype.data.layouts.listing import ClassSplit
+from holotype.data.datasets.base import ClassSplit
+from holotype.data.datasets.registry import Benchmark, load_benchmark
 from holotype.data.table import Table
 
 

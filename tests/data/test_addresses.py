@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from holotype.data.addresses import (
+from holotype.data.archives import file_of, has_own_file
+from holotype.data.paths import absolute, relative
+from holotype.data.storage import (
     is_address,
     object_address,
     object_name,
-    split_inside,
+    split_member,
     split_query,
     with_query,
 )
-from holotype.data.containers import file_of, has_own_file
-from holotype.data.paths import absolute, relative
 
 
 def test_addresses_are_told_from_paths() -> None:
@@ -28,12 +28,12 @@ def test_addresses_are_told_from_paths() -> None:
 def test_inside_a_file(tmp_path: Path) -> None:
     (tmp_path / "a.tar").touch()
     (tmp_path / "b.PARQUET").touch()
-    assert split_inside(f"{tmp_path}/a.tar#fox/1.left") == ("tar", f"{tmp_path}/a.tar", "fox/1.left")
-    assert split_inside(f"{tmp_path}/b.PARQUET#12") == ("parquet", f"{tmp_path}/b.PARQUET", "12")
-    assert split_inside(f"{tmp_path}/absent.tar#1") is None
-    assert split_inside(f"{tmp_path}/a.tar") is None
+    assert split_member(f"{tmp_path}/a.tar#fox/1.left") == ("tar", f"{tmp_path}/a.tar", "fox/1.left")
+    assert split_member(f"{tmp_path}/b.PARQUET#12") == ("parquet", f"{tmp_path}/b.PARQUET", "12")
+    assert split_member(f"{tmp_path}/absent.tar#1") is None
+    assert split_member(f"{tmp_path}/a.tar") is None
     address = "s3://bucket/a.tar?region=eu#key"
-    assert split_inside(address) == ("tar", "s3://bucket/a.tar?region=eu", "key")
+    assert split_member(address) == ("tar", "s3://bucket/a.tar?region=eu", "key")
     assert file_of(address) == "s3://bucket/a.tar?region=eu"
 
 
@@ -47,7 +47,7 @@ def test_only_a_file_of_its_own_can_be_linked_to(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a b/ü.jpg", "100% #1?.jpg", "x=1&y.jpg"])
 def test_any_name_of_an_object_survives(name: str) -> None:
     address = object_address("s3://bucket/", name, "region=eu")
-    assert split_inside(address) is None
+    assert split_member(address) is None
     bare, query = split_query(address)
     assert (object_name(bare.removeprefix("s3://bucket/")), query) == (name, "region=eu")
     assert with_query(bare, query) == address

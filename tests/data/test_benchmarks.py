@@ -10,10 +10,16 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from holotype.data import benchmarks
-from holotype.data.benchmarks import BENCHMARKS, LAYOUTS, check, load_benchmark, read_facts
+from holotype.data.datasets import registry
+from holotype.data.datasets.registry import (
+    BENCHMARKS,
+    LAYOUTS,
+    check_benchmark,
+    load_benchmark,
+    read_dataset_info,
+)
 from holotype.data.decode import read_image
-from holotype.data.protocol import gcd_split, held_out
+from holotype.data.gcd_split import gcd_split, held_out
 from holotype.data.table import Table
 from holotype.errors import InputError
 
@@ -53,7 +59,7 @@ def test_the_folder_itself_or_the_one_above(case: str, tmp_path: Path) -> None:
 def test_a_root_with_a_hash_in_its_name(case: str, root: str, tmp_path: Path) -> None:
     benchmark, split = mini(case, tmp_path / root)
     assert all(read_image(path)[0].size in ((5, 4), (32, 32)) for path in benchmark.train.path)
-    assert check(benchmark.name, tmp_path / root, split=split).ok
+    assert check_benchmark(benchmark.name, tmp_path / root, split=split).ok
 
 
 @pytest.mark.parametrize("case", MINIATURES)
@@ -67,8 +73,8 @@ def test_a_missing_training_file_is_named(case: str, tmp_path: Path) -> None:
     message = "classes were found" if benchmark.name in ("cifar100-200", "herbarium19") else lost.name
     with pytest.raises(InputError, match=message) as caught:
         load_benchmark(benchmark.name, tmp_path, split=split)
-    assert message != lost.name or read_facts(benchmark.name).origin in str(caught.value)
-    report = check(benchmark.name, tmp_path, split=split)
+    assert message != lost.name or read_dataset_info(benchmark.name).origin in str(caught.value)
+    report = check_benchmark(benchmark.name, tmp_path, split=split)
     assert not report.ok
     assert message in str(report)
 
@@ -78,7 +84,7 @@ def test_an_empty_folder_says_what_is_expected(name: str, tmp_path: Path) -> Non
     with pytest.raises(InputError, match="is missing; the data come from") as caught:
         load_benchmark(name, tmp_path)
     assert str(tmp_path) in str(caught.value)
-    assert not check(name, tmp_path).ok
+    assert not check_benchmark(name, tmp_path).ok
 
 
 @pytest.mark.parametrize("case", MINIATURES)
@@ -100,7 +106,7 @@ def test_test_images_may_be_absent_but_not_in_part(case: str, tmp_path: Path) ->
     for path in others:
         os.remove(path)
     assert load_benchmark(benchmark.name, tmp_path, split=split).test is None
-    report = check(benchmark.name, tmp_path, split=split)
+    report = check_benchmark(benchmark.name, tmp_path, split=split)
     assert report.ok
     assert "test images: all 2" in str(report)
 
@@ -115,12 +121,12 @@ def test_names_and_roots_are_checked(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         load_benchmark("cub", tmp_path / "absent")
     with pytest.raises(InputError, match="no benchmark called"):
-        check("cubs", tmp_path)
+        check_benchmark("cubs", tmp_path)
 
 
 def test_report_for_a_complete_set(tmp_path: Path) -> None:
     split = miniatures.cub(tmp_path)
-    report = check("cub", tmp_path, split=split)
+    report = check_benchmark("cub", tmp_path, split=split)
     assert report.ok
     assert report.missing == ()
     assert report.found == ("3 classes", "4 of 4 training images", "2 of 2 test images")
@@ -139,7 +145,7 @@ def test_the_sample_needs_nothing() -> None:
     assert benchmark.novel == ("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
     assert np.bincount(benchmark.train.target).tolist() == [100] * 10
     assert read_image(benchmark.train.path[999])[0].size == (28, 28)
-    report = check("fashion-sample")
+    report = check_benchmark("fashion-sample")
     assert (report.ok, report.missing) == (True, ())
     # the path of the installation is not in it
     assert gcd_split(benchmark).fingerprint().startswith("7053323a5a8da8ea")
@@ -161,7 +167,7 @@ SIZES = {
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_packaged_splits_part_all_classes(name: str) -> None:
-    facts = read_facts(name)
+    facts = read_dataset_info(name)
     assert (len(facts.split.known), len(facts.split.novel)) == SIZES[name]
     assert sorted(facts.split.known + facts.split.novel) == list(range(facts.classes))
 
@@ -185,7 +191,7 @@ def test_imagenet100_is_the_draw_of_the_reference_code() -> None:
 
 def cars_of(root: Path, n_known: int, n_novel: int) -> None:
     """The layout of all 196 classes with so many images of known and of novel ones, in the order of their names."""
-    split = read_facts("scars").split
+    split = read_dataset_info("scars").split
     classes = [split.known[i % 98] for i in range(n_known)] + [split.novel[i % 98] for i in range(n_novel)]
     images = [(f"{i:06d}.jpg", label + 1) for i, label in enumerate(classes)]
     for folder in ("cars_train", "devkit"):
@@ -215,7 +221,7 @@ def test_scars_8137_has_the_counts_of_the_protocol_and_is_not_taken_for_scars(tm
 
 
 def load_split_names(name: str, part: str) -> tuple[str, ...]:
-    return tuple(f"car {i}" for i in getattr(read_facts(name).split, part))
+    return tuple(f"car {i}" for i in getattr(read_dataset_info(name).split, part))
 
 
 @pytest.mark.parametrize(
@@ -223,15 +229,15 @@ def load_split_names(name: str, part: str) -> tuple[str, ...]:
 )
 def test_cars_of_another_number_are_refused(name: str, listed: int, tmp_path: Path, monkeypatch) -> None:
     """Were the data set of seven images: one less and one more are another data set."""
-    facts = read_facts(name)
+    facts = read_dataset_info(name)
     assert facts.train == {"scars": 8144, "scars-8137": 8137}[name]
-    monkeypatch.setattr(benchmarks, "read_facts", lambda _: dataclasses.replace(facts, train=7))
+    monkeypatch.setattr(registry, "read_dataset_info", lambda _: dataclasses.replace(facts, train=7))
     cars_of(tmp_path / "whole", 4, 3)
     assert len(load_benchmark(name, tmp_path / "whole").train) == 7
     cars_of(tmp_path / "other", 4, listed - 4)
     with pytest.raises(InputError, match=f"{name}: {listed} training images are listed .* data set has 7"):
         load_benchmark(name, tmp_path / "other")
-    assert not check(name, tmp_path / "other").ok
+    assert not check_benchmark(name, tmp_path / "other").ok
 
 
 # against the real metadata, where they are at hand

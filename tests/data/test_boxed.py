@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from holotype.data.boxed import columns, upright_size
 from holotype.data.boxes import split_box
-from holotype.data.readers.listed import from_csv
-from holotype.data.sources import load_table
+from holotype.data.detections import box_columns, upright_size
+from holotype.data.load import load_table
+from holotype.data.readers.csv import read_csv_table
 from holotype.data.table import Table
 from holotype.errors import InputError
 from tests.data.cameras import photograph
@@ -58,7 +58,7 @@ def test_a_list_of_boxes_in_pixels_and_shares(photos: Path, caplog) -> None:
         'path,label,box\nfox/a.jpg,fox,"8,4,40,20"\nfox/a.jpg,,0.5 0.5 0.25 0.25\nunlabelled/b.jpg,,[0;0;80;40]\n'
         "unlabelled/c.jpg,,\n"
     )
-    assert rows(from_csv(photos / "list.csv")) == [
+    assert rows(read_csv_table(photos / "list.csv")) == [
         ("a.jpg", "0.1,0.1,0.5,0.5", "fox"),
         ("a.jpg", "0.5,0.5,0.25,0.25", ""),
         ("b.jpg", "0,0,1,1", ""),
@@ -72,7 +72,7 @@ def test_a_list_of_boxes_in_pixels_and_shares(photos: Path, caplog) -> None:
 def test_a_parquet_list_holds_lists_of_numbers(photos: Path) -> None:
     frame = pd.DataFrame({"path": ["fox/a.jpg"], "label": ["fox"], "box": [[8.0, 4.0, 40.0, 20.0]]})
     frame.to_parquet(photos / "list.parquet")
-    assert rows(from_csv(photos / "list.parquet")) == [("a.jpg", "0.1,0.1,0.5,0.5", "fox")]
+    assert rows(read_csv_table(photos / "list.parquet")) == [("a.jpg", "0.1,0.1,0.5,0.5", "fox")]
 
 
 def test_paths_of_results_hold_their_boxes(photos: Path) -> None:
@@ -84,12 +84,12 @@ def test_the_same_box_twice_is_one_and_may_not_be_torn(photos: Path) -> None:
     (photos / "list.csv").write_text(
         'path,label,box\nfox/a.jpg,fox,"8,4,40,20"\nfox/a.jpg,fox,"0.1,0.1,0.5,0.5"\n'
     )
-    assert len(from_csv(photos / "list.csv")) == 1
+    assert len(read_csv_table(photos / "list.csv")) == 1
     (photos / "list.csv").write_text(
         'path,label,box\nfox/a.jpg,fox,"8,4,40,20"\nfox/a.jpg,deer,"0.1,0.1,0.5,0.5"\n'
     )
     with pytest.raises(InputError, match="more than once with different labels"):
-        from_csv(photos / "list.csv")
+        read_csv_table(photos / "list.csv")
 
 
 def test_bad_boxes_are_told_with_their_lines(photos: Path, caplog) -> None:
@@ -99,19 +99,19 @@ def test_bad_boxes_are_told_with_their_lines(photos: Path, caplog) -> None:
         'fox/a.jpg,,"nan,0,1,1"\n'
     )
     with pytest.raises(InputError) as told:
-        from_csv(photos / "list.csv")
+        read_csv_table(photos / "list.csv")
     assert "4 boxes are not to be used" in str(told.value)
     assert "line 3 of" in str(told.value)
     assert "70, 4, 40, 20 lies outside the picture of 80 x 40 pixels; line 4" in str(told.value)
     assert "--skip-missing" in str(told.value)
-    assert len(from_csv(photos / "list.csv", skip_missing=True)) == 1
+    assert len(read_csv_table(photos / "list.csv", skip_missing=True)) == 1
     assert "Left out: 4 boxes are not to be used" in caplog.text
 
 
 def test_a_picture_that_cannot_be_read_keeps_its_row(photos: Path) -> None:
     (photos / "broken.jpg").write_bytes(b"no picture")
     (photos / "list.csv").write_text('path,label,box\nbroken.jpg,fox,"8,4,40,20"\n')
-    assert rows(from_csv(photos / "list.csv")) == [("broken.jpg", "0,0,1,1", "fox")]
+    assert rows(read_csv_table(photos / "list.csv")) == [("broken.jpg", "0,0,1,1", "fox")]
 
 
 # -- a detector's file ----------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def test_coco_boxes_of_a_picture_before_it_was_turned(photos: Path) -> None:
 
 
 def test_columns_name_the_picture_and_the_box() -> None:
-    assert columns(["a.jpg", "b.jpg"]) == {}
-    found = columns(["a.jpg#xywh=percent:10,10,50,50", "b.jpg"])
+    assert box_columns(["a.jpg", "b.jpg"]) == {}
+    found = box_columns(["a.jpg#xywh=percent:10,10,50,50", "b.jpg"])
     assert list(found["file"]) == ["a.jpg", "b.jpg"]
     assert list(found["box"]) == ["0.1,0.1,0.5,0.5", ""]

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from holotype.data.boxes import BadBox, Box, are_shares, make_box, numbers, split_box, with_box
-from holotype.data.containers import file_of, image_exists
-from holotype.data.decode import ImageProblem, opened, read_image
-from holotype.data.digests import digest_of, digests
-from holotype.data.stamps import stamps
+from holotype.data.archives import file_of, image_exists
+from holotype.data.boxes import BadBox, Box, are_fractions, make_box, parse_numbers, split_box, with_box
+from holotype.data.decode import ImageProblem, open_image, read_image
+from holotype.data.hashing import file_digest, file_stamps, image_digests
 from tests.data.cameras import photograph
 
 SHARE = st.integers(0, 10**5).map(lambda n: n / 10**5)
@@ -28,7 +27,7 @@ def test_a_path_and_its_box_are_parted_again(x: float, y: float, w: float, h: fl
     assert box is not None
     assert (box.x, box.y, box.w, box.h) == pytest.approx((x, y, w, h), abs=1e-9)
     assert with_box(file, box) == path
-    assert numbers(box.text) == pytest.approx((x, y, w, h), abs=1e-9)
+    assert parse_numbers(box.text) == pytest.approx((x, y, w, h), abs=1e-9)
 
 
 def test_other_paths_have_no_box() -> None:
@@ -44,13 +43,13 @@ def test_other_paths_have_no_box() -> None:
 
 @pytest.mark.parametrize("text", ["1,2,3,4", "[1.0, 2, 3, 4e0]", " 1; 2; 3; 4 ", "1 2 3 4", "(1,2,3,4)"])
 def test_four_numbers(text: str) -> None:
-    assert numbers(text) == (1, 2, 3, 4)
+    assert parse_numbers(text) == (1, 2, 3, 4)
 
 
 @pytest.mark.parametrize("text", ["1,2,3", "1,2,3,4,5", "B12", "x=1 y=2 w=3 h=4", "left", "1-2"])
 def test_what_is_not_four_numbers(text: str) -> None:
     with pytest.raises(BadBox, match="is not four numbers x, y, w, h"):
-        numbers(text)
+        parse_numbers(text)
 
 
 def test_shares_and_pixels_are_one() -> None:
@@ -60,8 +59,8 @@ def test_shares_and_pixels_are_one() -> None:
         == Box(0.1, 0.1, 0.3, 0.2)
     )
     assert make_box((-0.004, 0, 1.009, 1), None) == Box(0, 0, 1, 1)
-    assert are_shares((0, 0, 1, 1))
-    assert not are_shares((0, 0, 2, 1))
+    assert are_fractions((0, 0, 1, 1))
+    assert not are_fractions((0, 0, 2, 1))
 
 
 @pytest.mark.parametrize(
@@ -133,29 +132,32 @@ def test_boxes_are_those_of_the_upright_picture(tmp_path: Path, orientation: int
 def test_a_small_decoding_keeps_enough_of_the_box(tmp_path: Path) -> None:
     big = np.kron(picture(), np.ones((40, 40, 1), dtype=np.uint8))
     file = photograph(tmp_path / "a.jpg", big)
-    with opened(with_box(str(file), Box(0.9, 0.45, 0.05, 0.1)), about=64) as image, image.loaded():
+    with open_image(with_box(str(file), Box(0.9, 0.45, 0.05, 0.1)), about=64) as image, image.loaded():
         assert min(image.size) >= 64
         assert np.asarray(image.rgb()).mean((0, 1))[0] > 240
-    with opened(str(file), about=64) as image, image.loaded():
+    with open_image(str(file), about=64) as image, image.loaded():
         assert max(image.size) < 800
 
 
 def test_one_file_has_many_identities(tmp_path: Path) -> None:
     file = str(photograph(tmp_path / "a.png", picture()))
     paths = [file, with_box(file, Box(0, 0, 0.5, 0.5)), with_box(file, Box(0.5, 0, 0.5, 0.5))]
-    found = digests(paths, stamps(paths), [None] * 3)
+    found = image_digests(paths, file_stamps(paths), [None] * 3)
     assert len(set(found)) == 3
-    assert found[0] == digest_of(file)
-    assert len(set(stamps(paths))) == 1
-    assert digests(paths[1:], stamps(paths[1:]), [(stamps(paths)[1], "known"), None]) == ["known", found[2]]
+    assert found[0] == file_digest(file)
+    assert len(set(file_stamps(paths))) == 1
+    assert image_digests(paths[1:], file_stamps(paths[1:]), [(file_stamps(paths)[1], "known"), None]) == [
+        "known",
+        found[2],
+    ]
     copy = str(tmp_path / "b.png")
     Path(copy).write_bytes(Path(file).read_bytes())
-    assert digests([with_box(copy, Box(0, 0, 0.5, 0.5))], [""], [None]) == [found[1]]
+    assert image_digests([with_box(copy, Box(0, 0, 0.5, 0.5))], [""], [None]) == [found[1]]
     assert file_of(paths[1]) == file
     assert image_exists(paths[1])
     Path(file).unlink()
     assert not image_exists(paths[1])
-    assert digests(paths[1:2], [""], [None]) == [""]
+    assert image_digests(paths[1:2], [""], [None]) == [""]
     with pytest.raises(ImageProblem, match="is not a file"):
         read_image(paths[1])
 

@@ -12,17 +12,17 @@ from PIL import Image
 
 from holotype.data.bursts import (
     SECONDS,
+    burst_units,
     count_units,
     find_bursts,
     first_frames,
-    once,
+    one_per_burst,
     spread_labels,
-    units,
     with_groups,
 )
-from holotype.data.exif import NOTHING, Shot
-from holotype.data.readers.listed import from_csv
-from holotype.data.sources import load_table
+from holotype.data.exif import NO_EXIF, ExifData
+from holotype.data.load import load_table
+from holotype.data.readers.csv import read_csv_table
 from holotype.data.table import Table
 
 TRAP = "trap 7"
@@ -39,11 +39,11 @@ def made(paths: list[str], label: list[str] | None = None, group: list[str] | No
     )
 
 
-def shots(*seconds: float | None, camera: str = TRAP, serial: bool = True) -> list[Shot]:
-    def one(at: float | None) -> Shot:
+def shots(*seconds: float | None, camera: str = TRAP, serial: bool = True) -> list[ExifData]:
+    def one(at: float | None) -> ExifData:
         if at is None:
-            return NOTHING
-        return Shot(
+            return NO_EXIF
+        return ExifData(
             f"2024-05-01T{int(at) // 3600:02d}:{int(at) // 60 % 60:02d}:{int(at) % 60:02d}",
             camera=camera,
             serial=serial,
@@ -119,15 +119,15 @@ def test_what_cannot_be_read_or_has_no_time_is_alone() -> None:
 
 def test_a_burst_counts_once() -> None:
     table = made(list("abcdef"), ["fox", "fox", "", "deer", "", ""], ["1", "1", "", "1", "2", "2"])
-    assert units(table).tolist() == [0, 0, 1, 2, 3, 3]
-    assert once(table).tolist() == [True, False, True, True, True, False]
+    assert burst_units(table).tolist() == [0, 0, 1, 2, 3, 3]
+    assert one_per_burst(table).tolist() == [True, False, True, True, True, False]
     assert count_units(table) == 4
-    assert first_frames(units(table), np.array([5, 4, 1, 0])).tolist() == [5, 1]
+    assert first_frames(burst_units(table), np.array([5, 4, 1, 0])).tolist() == [5, 1]
     broken = table.with_problems(["cut off", "", "", "", "", ""])
-    assert once(broken).tolist() == [False, True, True, True, True, False]
+    assert one_per_burst(broken).tolist() == [False, True, True, True, True, False]
     alone = made(list("ab"))
-    assert units(alone) is None
-    assert once(alone).all()
+    assert burst_units(alone) is None
+    assert one_per_burst(alone).all()
     assert count_units(alone) == 2
 
 
@@ -156,8 +156,8 @@ def test_a_column_group_names_bursts(tmp_path: Path) -> None:
     for name in ("a.png", "b.png", "c.png"):
         Image.new("RGB", (4, 4)).save(tmp_path / name)
     (tmp_path / "list.csv").write_text('path,label,group\na.png,fox,"seq 1"\nb.png,,seq 1\n')
-    assert list(from_csv(tmp_path / "list.csv").group) == ["seq 1", "seq 1"]
+    assert list(read_csv_table(tmp_path / "list.csv").group) == ["seq 1", "seq 1"]
     both = load_table(tmp_path, tmp_path / "list.csv")
     assert list(both.group) == ["seq 1", "seq 1", ""]
     (tmp_path / "plain.csv").write_text("path,label\na.png,fox\n")
-    assert from_csv(tmp_path / "plain.csv").group is None
+    assert read_csv_table(tmp_path / "plain.csv").group is None

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holotype.data.containers import file_of, image_exists, split_container
+from holotype.data.archives import file_of, image_exists, split_archive
 from holotype.data.decode import ImageProblem, read_image
 
 
@@ -34,7 +34,7 @@ def test_a_real_file_with_a_hash_wins(tmp_path: Path) -> None:
     "path", ["a.png", "a#b", "#3", "a#", "a#-1", "a#1.png", "a#²", "a.npz#1", "set #2/train"]
 )
 def test_paths_that_are_no_containers(path: str) -> None:
-    assert split_container(path) is None
+    assert split_archive(path) is None
     assert file_of(path) == path
 
 
@@ -42,7 +42,7 @@ def test_only_files_of_a_known_kind_are_containers(tmp_path: Path) -> None:
     names = ("x.npz", "data_batch_1", "train", "train.bin", "notes.txt", "photo", "roll")
     for name in names:
         (tmp_path / name).write_bytes(b"x")
-    split = [name for name in names if split_container(f"{tmp_path / name}#3") == (str(tmp_path / name), 3)]
+    split = [name for name in names if split_archive(f"{tmp_path / name}#3") == (str(tmp_path / name), 3)]
     assert split == ["x.npz", "train.bin"]
     assert not image_exists(f"{tmp_path}/roll#3")
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from holotype.data import decode
-from holotype.data.decode import ImageProblem, opened, read_image
+from holotype.data.decode import ImageProblem, open_image, read_image
 
 RED, WHITE = (255, 0, 0), (255, 255, 255)
 
@@ -227,8 +227,8 @@ def test_what_would_take_too_much_is_refused(
 ) -> None:
     Image.fromarray(gradient(6, 9)).save(tmp_path / "a.png")
     assert read(tmp_path / "a.png")[0].shape == (6, 9, 3)
-    monkeypatch.setattr(decode, "MOST_PIXELS", pixels)
-    monkeypatch.setattr(decode, "MOST_BYTES", nbytes)
+    monkeypatch.setattr(decode, "MAX_PIXELS", pixels)
+    monkeypatch.setattr(decode, "MAX_BYTES", nbytes)
     with pytest.raises(ImageProblem, match=r"a\.png is too large \(9 x 6 pixels, 0\.0 GB to decode\)"):
         read(tmp_path / "a.png")
 
@@ -264,7 +264,7 @@ def test_strips_change_no_bit(
     monkeypatch.setattr(decode, "STRIP", 5 * 50)
     in_parts, _ = read_image(str(file))
     assert in_parts.tobytes() == whole.tobytes()
-    with opened(str(file)) as source, source.loaded():
+    with open_image(str(file)) as source, source.loaded():
         assert source.size == whole.size
         small = source.resized((8, 6), Image.Resampling.BICUBIC, (4.25, 3.5, 30.75, 31.25))
     assert (

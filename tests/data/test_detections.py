@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holotype.data.detections import read_detections, told
+from holotype.data.detections import detections_summary, read_detections
 from holotype.errors import InputError
 
 MEGADETECTOR = {
@@ -55,7 +55,7 @@ def test_megadetector(tmp_path: Path) -> None:
         ("north/a.jpg", (0.1, 0.2, 0.3, 0.4), "shares")
     ]
     assert list(found.pictures) == ["north/a.jpg", "north/b.jpg", "north/c.jpg"]
-    assert sorted(told(found)) == ["1 of less than 0.2 confidence", "1 person", "1 vehicle"]
+    assert sorted(detections_summary(found)) == ["1 of less than 0.2 confidence", "1 person", "1 vehicle"]
     assert found.failed == 1
     assert len(read_detections(write(tmp_path, MEGADETECTOR), 0.1).boxes) == 2
     assert found.boxes[0].where == "box 1 of north/a.jpg"
@@ -74,7 +74,7 @@ def test_the_list_of_newer_versions(tmp_path: Path) -> None:
     ]
     found = read_detections(write(tmp_path, content))
     assert [(one.values, one.units) for one in found.boxes] == [((10, 20, 40, 60), "corners")]
-    assert list(told(found)) == ["1 person"]
+    assert list(detections_summary(found)) == ["1 person"]
 
 
 def test_coco(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_coco(tmp_path: Path) -> None:
         ("b.jpg", (5, 6, 7, 8), None, 1),
     ]
     assert list(found.pictures) == ["a.jpg", "b.jpg", "c.jpg"]
-    assert sorted(told(found)) == ["1 of less than 0.2 confidence", "1 person"]
+    assert sorted(detections_summary(found)) == ["1 of less than 0.2 confidence", "1 person"]
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holotype.data import digests as module
-from holotype.data.digests import digest_of, digests
-from holotype.data.stamps import stamps
+from holotype.data import hashing as module
+from holotype.data.hashing import file_digest, file_stamps, image_digests
 
 
 def write(folder: Path, **contents: bytes) -> list[str]:
@@ -20,7 +19,7 @@ def write(folder: Path, **contents: bytes) -> list[str]:
 
 def test_the_content_decides_and_not_the_name(tmp_path: Path) -> None:
     paths = write(tmp_path, a=b"one", b=b"one", c=b"two", d=b"")
-    found = digests(paths, stamps(paths), [None] * 4)
+    found = image_digests(paths, file_stamps(paths), [None] * 4)
     assert found[0] == found[1]
     assert len(set(found)) == 3
     assert all(len(digest) == 32 for digest in found)
@@ -29,30 +28,32 @@ def test_the_content_decides_and_not_the_name(tmp_path: Path) -> None:
 def test_what_cannot_be_read_has_none(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     paths = [str(tmp_path / "nowhere.png"), str(tmp_path / "folder"), "a\0b"]
-    assert digests(paths, stamps(paths), [None] * 3) == ["", "", ""]
+    assert image_digests(paths, file_stamps(paths), [None] * 3) == ["", "", ""]
 
 
 def test_a_file_of_the_same_size_and_time_is_not_read_again(tmp_path: Path, monkeypatch) -> None:
     paths = write(tmp_path, a=b"one", b=b"two", c=b"three")
-    stamp = stamps(paths)
-    first = digests(paths, stamp, [None] * 3)
+    stamp = file_stamps(paths)
+    first = image_digests(paths, stamp, [None] * 3)
     read: list[str] = []
 
     def watched(path: str) -> str:
         read.append(path)
-        return digest_of(path)
+        return file_digest(path)
 
-    monkeypatch.setattr(module, "digest_of", watched)
+    monkeypatch.setattr(module, "file_digest", watched)
     known = list(zip(stamp, first, strict=True))
-    assert digests(paths, stamp, known) == first
+    assert image_digests(paths, stamp, known) == first
     assert read == []
     write(tmp_path, b=b"other")
-    again = digests(paths, stamps(paths), known)
+    again = image_digests(paths, file_stamps(paths), known)
     assert read == [paths[1]]
     assert (again[0], again[2]) == (first[0], first[2])
     assert again[1] != first[1]
     read.clear()
-    assert digests(paths[:1], stamp[:1], [(stamp[0], "")]) == first[:1]  # it could not be read the last time
+    assert (
+        image_digests(paths[:1], stamp[:1], [(stamp[0], "")]) == first[:1]
+    )  # it could not be read the last time
     assert read == paths[:1]
 
 
@@ -61,17 +62,17 @@ def test_images_of_a_container_are_known_one_by_one(tmp_path: Path) -> None:
     images[3] = images[1]
     np.savez(tmp_path / "all.npz", x=images)
     paths = [f"{tmp_path / 'all.npz'}#{i}" for i in range(5)]
-    found = [digest_of(path) for path in paths]
+    found = [file_digest(path) for path in paths]
     assert found[1] == found[3]
     assert len(set(found)) == 4
     assert found[4] == ""  # there is no such image
     np.savez(tmp_path / "some.npz", x=images[2:])
-    assert digest_of(f"{tmp_path / 'some.npz'}#0") == found[2]
+    assert file_digest(f"{tmp_path / 'some.npz'}#0") == found[2]
 
 
 @pytest.mark.parametrize("size", [0, 1, module.READ_AT_ONCE, module.READ_AT_ONCE + 1])
 def test_files_of_any_size_are_read_to_their_end(size: int, tmp_path: Path) -> None:
     (path,) = write(tmp_path, a=b"x" * size)
-    before = digest_of(path)
+    before = file_digest(path)
     write(tmp_path, a=b"x" * size + b"y")
-    assert digest_of(path) != before
+    assert file_digest(path) != before

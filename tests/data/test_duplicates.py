@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from holotype.data import duplicates
-from holotype.data.duplicates import Glances, glance, is_readable, same_files, same_pictures
-from holotype.data.exif import NOTHING, read_shot
-from holotype.data.pictures import as_paths
+from holotype.data.arrays import save_images
+from holotype.data.duplicates import ThumbnailScan, is_readable, same_files, same_pictures, scan_thumbnails
+from holotype.data.exif import NO_EXIF, read_exif
 from tests.data.cameras import photograph
 
 
@@ -63,7 +63,7 @@ def test_copies_of_another_size_and_compression(tmp_path: Path) -> None:
         e_png=picture(1),
         f_png=original.transpose(Image.Transpose.FLIP_LEFT_RIGHT),
     )
-    assert same_pictures(glance(paths)) == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+    assert same_pictures(scan_thumbnails(paths)) == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
 
 
 def test_other_colours_are_another_picture(tmp_path: Path) -> None:
@@ -71,12 +71,12 @@ def test_other_colours_are_another_picture(tmp_path: Path) -> None:
     red, blue = Image.new("RGB", (40, 40), (200, 40, 40)), Image.new("RGB", (40, 40), (40, 60, 200))
     dark = picture(0).point(lambda value: value // 2)
     paths = written(tmp_path, a_png=red, b_png=blue, c_png=red.resize((30, 30)), d_png=picture(0), e_png=dark)
-    assert same_pictures(glance(paths)) == [(0, 2)]
+    assert same_pictures(scan_thumbnails(paths)) == [(0, 2)]
 
 
 def test_noise_and_photographs_are_all_different(tmp_path: Path) -> None:
-    paths = as_paths([picture(seed) for seed in range(200)], tmp_path)
-    assert same_pictures(glance(paths)) == []
+    paths = save_images([picture(seed) for seed in range(200)], tmp_path)
+    assert same_pictures(scan_thumbnails(paths)) == []
     assert same_files(paths) == []
 
 
@@ -86,7 +86,9 @@ def test_turned_by_its_camera(tmp_path: Path) -> None:
     original = picture(0)
     original.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "turned.jpg", exif=exif, quality=90)
     original.save(tmp_path / "upright.png")
-    assert same_pictures(glance([str(tmp_path / "turned.jpg"), str(tmp_path / "upright.png")])) == [(0, 1)]
+    assert same_pictures(scan_thumbnails([str(tmp_path / "turned.jpg"), str(tmp_path / "upright.png")])) == [
+        (0, 1)
+    ]
 
 
 def test_what_cannot_be_read_has_a_problem_and_no_copies(tmp_path: Path) -> None:
@@ -96,7 +98,7 @@ def test_what_cannot_be_read_has_a_problem_and_no_copies(tmp_path: Path) -> None
     (tmp_path / "cut.jpg").write_bytes((tmp_path / "cut.jpg").read_bytes()[:2000])
     Image.new("RGB", (40, 40)).save(tmp_path / "black.png")
     names = ("empty.jpg", "text.jpg", "cut.jpg", "black.png", "gone.jpg")
-    seen = glance([str(tmp_path / name) for name in names])
+    seen = scan_thumbnails([str(tmp_path / name) for name in names])
     words = ("is empty", "is not an image", "cut off", "", "is not a file")
     assert all(word in problem for word, problem in zip(words, seen.problem, strict=True))
     assert [bool(problem) for problem in seen.problem] == [True, True, True, False, True]
@@ -104,12 +106,12 @@ def test_what_cannot_be_read_has_a_problem_and_no_copies(tmp_path: Path) -> None
 
 
 def test_thousands_that_look_the_same_are_no_quadratic_work() -> None:
-    n = duplicates.MOST_ALIKE + 50
-    seen = Glances(np.full((n, 8, 9, 3), 7, np.uint8), np.full(n, "", object), [NOTHING] * n)
+    n = duplicates.MAX_SIMILAR + 50
+    seen = ThumbnailScan(np.full((n, 8, 9, 3), 7, np.uint8), np.full(n, "", object), [NO_EXIF] * n)
     pairs = same_pictures(seen)
     assert {row for pair in pairs for row in pair} == set(range(n))
     assert len(pairs) < n * n / 2
-    nothing = Glances(np.zeros((0, 8, 9, 3), np.uint8), np.full(0, "", object), [])
+    nothing = ThumbnailScan(np.zeros((0, 8, 9, 3), np.uint8), np.full(0, "", object), [])
     assert same_pictures(nothing) == []
 
 
@@ -126,21 +128,21 @@ def test_a_sound_file_is_opened_once_for_its_picture_and_its_head(tmp_path: Path
     names = ("a.jpg", "b.tif", "c.png", "d.webp")
     paths = [str(photograph(tmp_path / name, pixels, **told)) for name in names]
     bare = [str(photograph(tmp_path / "bare" / name, pixels)) for name in names]
-    alone = [read_shot(path) for path in paths]
-    plain = glance(bare)
+    alone = [read_exif(path) for path in paths]
+    plain = scan_thumbnails(bare)
     seen, opens = Image.open, []
     monkeypatch.setattr(Image, "open", lambda file, **how: opens.append(file) or seen(file, **how))
-    found = glance(paths)
+    found = scan_thumbnails(paths)
     assert sorted(opens) == sorted(paths)
     assert found.shots == alone
     assert all(shot.camera.startswith("trap 1") for shot in found.shots)
-    assert plain.shots == [read_shot(path) for path in bare]
+    assert plain.shots == [read_exif(path) for path in bare]
     np.testing.assert_array_equal(found.colours, plain.colours)
 
 
 def test_a_picture_that_is_cut_off_keeps_its_head(tmp_path: Path) -> None:
     whole = photograph(tmp_path / "cut.jpg", np.asarray(picture(0, (640, 480))), taken="2024:05:01 08:00:00")
     whole.write_bytes(whole.read_bytes()[:3000])
-    seen = glance([str(whole)])
+    seen = scan_thumbnails([str(whole)])
     assert seen.problem[0]
     assert seen.shots[0].taken == "2024-05-01T08:00:00"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from holotype.data.boxed import upright_size
-from holotype.data.encoded import encoded, readable
-from holotype.data.exif import read_shot
-from holotype.data.stores import StoreProblem
+from holotype.data.detections import upright_size
+from holotype.data.exif import read_exif
+from holotype.data.image_bytes import open_image_bytes, read_image_bytes
+from holotype.data.storage import StorageError
 
 from .packed import square, write_parquet, write_tar
 
@@ -19,11 +19,11 @@ from .packed import square, write_parquet, write_tar
 def test_bytes_come_from_wherever_they_lie(tmp_path: Path) -> None:
     tar = write_tar(tmp_path / "a.tar", [("1.png", square())])
     parquet = write_parquet(tmp_path / "a.parquet", [("1", square(), "")])
-    assert encoded(f"{tar}#1") == encoded(f"{parquet}#0") == square()
-    assert encoded(str(tmp_path / "1.png")) is None
-    assert readable(str(tmp_path / "1.png")) == str(tmp_path / "1.png")
-    with pytest.raises(StoreProblem, match="no image '2'"):
-        encoded(f"{tar}#2")
+    assert read_image_bytes(f"{tar}#1") == read_image_bytes(f"{parquet}#0") == square()
+    assert read_image_bytes(str(tmp_path / "1.png")) is None
+    assert open_image_bytes(str(tmp_path / "1.png")) == str(tmp_path / "1.png")
+    with pytest.raises(StorageError, match="no image '2'"):
+        read_image_bytes(f"{tar}#2")
 
 
 def test_heads_are_read_inside_a_tar(tmp_path: Path) -> None:
@@ -32,5 +32,5 @@ def test_heads_are_read_inside_a_tar(tmp_path: Path) -> None:
     stream = io.BytesIO()
     Image.new("RGB", (6, 4)).save(stream, format="JPEG", exif=exif)
     tar = write_tar(tmp_path / "a.tar", [("1.jpg", stream.getvalue())])
-    assert read_shot(f"{tar}#1").camera == "Reconyx HC600"
+    assert read_exif(f"{tar}#1").camera == "Reconyx HC600"
     assert upright_size(f"{tar}#1") == (4, 6)

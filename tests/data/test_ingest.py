@@ -10,9 +10,9 @@ import pytest
 import torch
 from PIL import Image
 
-from holotype.data import ingest
+from holotype.data import image_store
 from holotype.data.decode import OpenImage
-from holotype.data.store import ImageStore
+from holotype.data.image_store import ImageStore
 
 from .noise import write_noise
 
@@ -56,8 +56,8 @@ def test_a_fault_of_ours_in_one_image_is_its_problem_too(
     def fail(path: str) -> None:
         raise AssertionError("no")
 
-    monkeypatch.setattr(ingest, "opened", fail)
-    (found,) = ingest.in_order(["a.png"], 28, 1, progress=False)
+    monkeypatch.setattr(image_store, "open_image", fail)
+    (found,) = image_store.decode_in_order(["a.png"], 28, 1, progress=False)
     assert found.problem == "a.png could not be prepared (AssertionError: no)."
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from holotype.data import kinds
-from holotype.data.kinds import IMAGE_EXTENSIONS, decoders, what_to_install
+from holotype.data import formats
+from holotype.data.formats import IMAGE_EXTENSIONS, decoders, install_hint
 
 DOCS = Path(__file__).parents[2] / "docs" / "data.md"
 
@@ -30,7 +30,11 @@ def test_decoders_that_start_programs_or_read_anything_are_not_asked() -> None:
 
 def test_the_documentation_lists_the_endings() -> None:
     text = DOCS.read_text(encoding="utf-8")
-    assert [ending for ending in (*kinds.ALWAYS, *kinds.AVIF, *kinds.HEIF) if f"`{ending}`" not in text] == []
+    assert [
+        ending
+        for ending in (*formats.PILLOW_FORMATS, *formats.AVIF, *formats.HEIF)
+        if f"`{ending}`" not in text
+    ] == []
 
 
 def test_pillow_heif_is_used_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,14 +50,14 @@ def test_pillow_heif_is_used_where_it_is(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_to_install() -> None:
-    assert what_to_install("IMG_1.HEIC") == ("" if ".heic" in IMAGE_EXTENSIONS else "pillow-heif")
-    assert what_to_install("a.jpg") == what_to_install("a.mov") == what_to_install("") == ""
+    assert install_hint("IMG_1.HEIC") == ("" if ".heic" in IMAGE_EXTENSIONS else "pillow-heif")
+    assert install_hint("a.jpg") == install_hint("a.mov") == install_hint("") == ""
 
 
 def test_an_old_pillow_has_no_avif() -> None:
     code = (
         "from PIL import features; features.modules.pop('avif', None);"
-        "from holotype.data.kinds import IMAGE_EXTENSIONS, what_to_install;"
+        "from holotype.data.formats import IMAGE_EXTENSIONS, what_to_install;"
         "assert '.avif' not in IMAGE_EXTENSIONS; print(what_to_install('x.avif'))"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

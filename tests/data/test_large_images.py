@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holotype.data.decode import MOST_BYTES, MOST_PIXELS, decoding_bytes
-from holotype.data.ingest import Room, in_order
+from holotype.data.decode import MAX_BYTES, MAX_PIXELS, decoding_bytes
+from holotype.data.image_store import MemoryBudget, decode_in_order
 
 MEASURE = """
 import resource, sys
 from PIL import Image
-from holotype.data.ingest import in_order
+from holotype.data.image_store import in_order
 Image.init()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 n = int(sys.argv[2])
@@ -56,7 +56,7 @@ def test_several_images_of_many_pixels(
 
 
 def test_the_largest_image_stays_below_a_gigabyte() -> None:
-    assert 4 * MOST_PIXELS < MOST_BYTES <= 10**9
+    assert 4 * MAX_PIXELS < MAX_BYTES <= 10**9
 
 
 def test_costly_decoders_are_known(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_costly_decoders_are_known(tmp_path: Path) -> None:
 
 
 def test_room_is_shared_and_one_always_gets_in() -> None:
-    room, inside, most, order = Room(100), [0], [0], []
+    room, inside, most, order = MemoryBudget(100), [0], [0], []
     lock = threading.Lock()
 
     def work(nbytes: int) -> None:
@@ -108,12 +108,12 @@ def test_room_is_shared_and_one_always_gets_in() -> None:
 
 
 def test_room_is_given_back_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = Room(64)
-    monkeypatch.setattr("holotype.data.ingest.ROOM", room)
+    room = MemoryBudget(64)
+    monkeypatch.setattr("holotype.data.image_store.DECODE_BUDGET", room)
     image = Image.fromarray(np.zeros((40, 40, 3), np.uint8))
     image.save(tmp_path / "whole.png")
     (tmp_path / "cut.png").write_bytes((tmp_path / "whole.png").read_bytes()[:-40])
     paths = [str(tmp_path / name) for name in ("cut.png", "whole.png", "cut.png", "gone.png", "whole.png")]
-    found = list(in_order(paths, 32, 2, progress=False))
+    found = list(decode_in_order(paths, 32, 2, progress=False))
     assert [bool(image.problem) for image in found] == [True, False, True, True, False]
     assert room._free == 64

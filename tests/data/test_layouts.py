@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holotype.data.benchmarks import check, load_benchmark
+from holotype.data.datasets.registry import check_benchmark, load_benchmark
 from holotype.data.decode import read_image
 from holotype.errors import InputError
 
@@ -85,7 +85,7 @@ def test_cars_without_test_annotations(tmp_path: Path) -> None:
     split = miniatures.scars(tmp_path)
     (tmp_path / "devkit" / "cars_test_annos_withlabels.mat").unlink()
     assert load_benchmark("scars", tmp_path, split=split).test is None
-    assert "no list of them" in str(check("scars", tmp_path, split=split))
+    assert "no list of them" in str(check_benchmark("scars", tmp_path, split=split))
 
 
 def test_cars_with_a_broken_devkit(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from holotype.data.lists import Listed, match, read_list
-from holotype.data.sources import load_table
+from holotype.data.labels import LabelFile, match_labels, read_list
+from holotype.data.load import load_table
 from holotype.errors import InputError
 
 from .test_sources import rows, touch, write
@@ -60,7 +60,7 @@ def test_rows_of_parquet_are_counted_as_such(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"2 of the 2 things are gone, for example 'a.png' \(row 1\), 'b.png'"
     ):
-        match(
+        match_labels(
             read_list(tmp_path / "l.parquet"),
             (tmp_path,),
             lambda path: False,
@@ -117,8 +117,8 @@ def test_accents_that_a_mac_writes_apart_are_the_same_letters(tmp_path: Path) ->
 def test_pictures_without_a_box_stay_where_they_are_asked_for(tmp_path: Path, whole: bool) -> None:
     paths = [f"/photos/{row}.jpg" for row in range(4)]
     box = ["", "0 0 0.5 0.5", " ", ""]
-    listed = Listed(tmp_path / "l.csv", paths, [""] * 4, None, list(range(4)), box=box)
-    found = match(listed, (tmp_path,), set(paths).__contains__, list, missing="", whole=whole)
+    listed = LabelFile(tmp_path / "l.csv", paths, [""] * 4, None, list(range(4)), box=box)
+    found = match_labels(listed, (tmp_path,), set(paths).__contains__, list, missing="", whole=whole)
     cut = [path for path in found.path if path not in paths]
     assert len(cut) == 1
     assert found.path == ([paths[0], *cut, *paths[2:]] if whole else cut)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holotype.data.matching import find_images, unquoted
+from holotype.data.paths import find_images, unquoted
 
 BASE = Path("/photos")
 IMAGES = ("fox/1.jpg", "fox/2.JPG", "badger/1.jpg", "badger/Köln.jpg", "loose.jpg", "deep/down/owl/7.jpg")

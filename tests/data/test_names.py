@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holotype.data.names import alike, heaps
+from holotype.data.label_hygiene import similar_names, unsorted_names
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from holotype.data.names import alike, heaps
     ],
 )
 def test_one_class_under_several_names(names: tuple[str, ...]) -> None:
-    assert alike([*names, "red kite", "buzzard"]) == [sorted(names)]
+    assert similar_names([*names, "red kite", "buzzard"]) == [sorted(names)]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_one_class_under_several_names(names: tuple[str, ...]) -> None:
     ],
 )
 def test_different_classes_are_different(names: tuple[str, ...]) -> None:
-    assert alike(names) == []
+    assert similar_names(names) == []
 
 
 def test_groups_grow_together_and_stand_in_order() -> None:
@@ -52,15 +52,15 @@ def test_groups_grow_together_and_stand_in_order() -> None:
         "great kormorant",
         "Great-Cormorants",
     ]
-    assert alike(names) == [
+    assert similar_names(names) == [
         ["Great-Cormorants", "great cormoran", "great cormorant"],
         ["Zebra Finch", "zebra finch"],
     ]
-    assert alike([]) == []
+    assert similar_names([]) == []
 
 
 def test_many_names_take_no_time() -> None:
-    assert alike(f"species of the genus {i:05d}" for i in range(5_000)) == []
+    assert similar_names(f"species of the genus {i:05d}" for i in range(5_000)) == []
 
 
 def test_heaps_are_called_so() -> None:
@@ -76,7 +76,7 @@ def test_heaps_are_called_so() -> None:
         "news",
         "new forest pony",
     ]
-    assert heaps(names) == ["INBOX", "Misc", "To_Sort", "new", "others", "to do", "unsorted"]
+    assert unsorted_names(names) == ["INBOX", "Misc", "To_Sort", "new", "others", "to do", "unsorted"]
 
 
 def test_dates_and_folders_of_cameras_are_heaps() -> None:
@@ -92,5 +92,8 @@ def test_dates_and_folders_of_cameras_are_heaps() -> None:
         "DCIM",
         "Camera Roll",
     ]
-    assert heaps(told) == sorted(told)
-    assert heaps(["7", "42", "1234", "2023-17", "20239999", "3000", "100 CANON 2", "747", "type 2023"]) == []
+    assert unsorted_names(told) == sorted(told)
+    assert (
+        unsorted_names(["7", "42", "1234", "2023-17", "20239999", "3000", "100 CANON 2", "747", "type 2023"])
+        == []
+    )

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from holotype.data.arrays import save_images
 from holotype.data.decode import read_image
-from holotype.data.pictures import as_paths
 from holotype.errors import InputError
 
 
 def pixels_of(picture: object, folder) -> np.ndarray:
-    (path,) = as_paths([picture], folder)
+    (path,) = save_images([picture], folder)
     return np.asarray(read_image(path)[0])
 
 
@@ -53,20 +53,20 @@ def test_a_photograph_that_lies_on_its_side_is_turned_as_its_file_would_be(tmp_p
 
 def test_paths_stay_where_they_are(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    paths = as_paths(["a b.png", tmp_path / "c.png"], tmp_path / "written")
+    paths = save_images(["a b.png", tmp_path / "c.png"], tmp_path / "written")
     assert paths == [str(tmp_path / "a b.png"), str(tmp_path / "c.png")]
     assert not (tmp_path / "written").exists()
-    assert len(set(as_paths(np.zeros((3, 4, 4)), tmp_path / "written"))) == 3
+    assert len(set(save_images(np.zeros((3, 4, 4)), tmp_path / "written"))) == 3
 
 
 def test_other_pictures_never_replace_those_that_are_there(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    first = as_paths([np.zeros((4, 4))], "run")
+    first = save_images([np.zeros((4, 4))], "run")
     assert Path(first[0]).is_absolute()
     before = Path(first[0]).stat().st_mtime_ns
-    other = as_paths([np.ones((4, 4))], "run")
+    other = save_images([np.ones((4, 4))], "run")
     assert first != other
-    assert as_paths([np.zeros((4, 4))], "run") == first
+    assert save_images([np.zeros((4, 4))], "run") == first
     assert Path(first[0]).stat().st_mtime_ns == before
     assert np.asarray(Image.open(first[0])).max() == 0
 
@@ -87,4 +87,4 @@ def test_other_pictures_never_replace_those_that_are_there(tmp_path, monkeypatch
 )
 def test_what_is_not_a_picture_is_one_sentence(pictures, says, tmp_path) -> None:
     with pytest.raises(InputError, match=says):
-        as_paths(pictures, tmp_path)
+        save_images(pictures, tmp_path)

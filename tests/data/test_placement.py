@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.data import placement
-from holotype.data.placement import place
-from holotype.data.scratch import Spill
-from holotype.data.store import ImageStore
-from holotype.data.views import draw_crops
+from holotype.data import image_store
+from holotype.data.augment import draw_crops
+from holotype.data.image_store import ImageStore, SpillConfig, place_pixels
 from holotype.errors import InputError
 from holotype.utils.memory import LEVELS, Budget, Level
 
@@ -51,7 +49,7 @@ def no_memory(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return pixels.clone()
 
     monkeypatch.setattr(ImageStore, "to", refuse)
-    monkeypatch.setattr(placement, "_to_host", no_host)
+    monkeypatch.setattr(image_store, "_to_host", no_host)
     return full
 
 
@@ -93,12 +91,12 @@ def test_the_first_level_with_room(
     store: ImageStore,
     tmp_path: Path,
     device: torch.device,
-    choice: placement.Choice,
+    choice: image_store.PlacementChoice,
     budget: Budget,
     level: Level,
     says: str,
 ) -> None:
-    placed, line = place(store, device, choice, budget, tmp_path)
+    placed, line = place_pixels(store, device, choice, budget, tmp_path)
     assert placed.level == level
     assert placed.device.type == (device.type if level == "device" else "cpu")
     size = f"{store.nbytes / 1000:.1f} kB"
@@ -113,12 +111,12 @@ def test_a_disk_too_small_is_an_error(store: ImageStore, tmp_path: Path) -> None
         with pytest.raises(
             InputError, match=r"neither memory nor the 1\.0 kB for files in .*--memory\.disk_gb"
         ):
-            place(store, META, choice, Budget(0, 0, 1000), tmp_path)  # type: ignore[arg-type]
+            place_pixels(store, META, choice, Budget(0, 0, 1000), tmp_path)  # type: ignore[arg-type]
 
 
 def test_an_unknown_choice_is_refused(store: ImageStore, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--store gpu is unknown"):
-        place(store, CPU, "gpu", Budget(0, PLENTY, PLENTY), tmp_path)  # type: ignore[arg-type]
+        place_pixels(store, CPU, "gpu", Budget(0, PLENTY, PLENTY), tmp_path)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("lack", ["device", "other device"])
@@ -126,7 +124,7 @@ def test_a_device_that_runs_out_is_no_crash(
     store: ImageStore, tmp_path: Path, no_memory: list[str], lack: str
 ) -> None:
     no_memory.append(lack)
-    placed, line = place(store, META, "device", Budget(PLENTY, PLENTY, PLENTY), tmp_path)
+    placed, line = place_pixels(store, META, "device", Budget(PLENTY, PLENTY, PLENTY), tmp_path)
     assert placed.level == "host"
     assert line.endswith("in host memory: GPU memory ran out while they were copied")
 
@@ -134,9 +132,9 @@ def test_a_device_that_runs_out_is_no_crash(
 def test_host_memory_that_runs_out_is_no_crash(
     store: ImageStore, tmp_path: Path, no_memory: list[str]
 ) -> None:
-    on_disk, _ = place(store, CPU, "disk", Budget(0, 0, PLENTY), tmp_path)
+    on_disk, _ = place_pixels(store, CPU, "disk", Budget(0, 0, PLENTY), tmp_path)
     no_memory += ["device", "host"]
-    placed, line = place(on_disk, META, "auto", Budget(PLENTY, PLENTY, PLENTY), tmp_path)
+    placed, line = place_pixels(on_disk, META, "auto", Budget(PLENTY, PLENTY, PLENTY), tmp_path)
     assert placed.level == "disk"
     assert line.endswith(
         "GPU memory ran out while they were copied; host memory ran out while they were copied"
@@ -149,7 +147,7 @@ def test_other_faults_of_a_device_are_not_hidden(
 ) -> None:
     no_memory.append("broken device")
     with pytest.raises(RuntimeError, match="illegal memory access"):
-        place(store, META, "auto", Budget(PLENTY, PLENTY, PLENTY), tmp_path)
+        place_pixels(store, META, "auto", Budget(PLENTY, PLENTY, PLENTY), tmp_path)
 
 
 def test_every_level_gives_the_same_crops_and_digest(store: ImageStore, tmp_path: Path) -> None:
@@ -160,7 +158,7 @@ def test_every_level_gives_the_same_crops_and_digest(store: ImageStore, tmp_path
     for device in devices:
         current = store
         for level in ("host", "disk", "host", *LEVELS, "disk", "device"):  # every way up and down
-            current, _ = place(current, device, level, budget, tmp_path)
+            current, _ = place_pixels(current, device, level, budget, tmp_path)
             assert current.problem[-1]
             assert torch.equal(current.pixels.cpu(), store.pixels)
             assert torch.equal(current.crop(rows, crops).cpu(), store.crop(rows, crops))
@@ -172,11 +170,11 @@ def test_spilled_while_decoding_then_placed_where_it_fits(tmp_path: Path) -> Non
     """Host memory was short on the way; the GPU, or the host after all, has room at the end."""
     paths = write_noise(tmp_path, [(40, 50)] * 5)
     plain = ImageStore.decode(paths, 28, progress=False)
-    spilled = ImageStore.decode(paths, 28, progress=False, spill=Spill(100, tmp_path / "scratch"))
+    spilled = ImageStore.decode(paths, 28, progress=False, spill=SpillConfig(100, tmp_path / "scratch"))
     assert spilled.level == "disk"
-    assert place(spilled, META, "auto", Budget(PLENTY, 0, PLENTY), tmp_path)[0].level == "device"
-    assert place(spilled, CPU, "auto", Budget(0, 100, PLENTY), tmp_path)[0] is spilled
-    placed, _ = place(spilled, CPU, "auto", Budget(0, PLENTY, PLENTY), tmp_path)
+    assert place_pixels(spilled, META, "auto", Budget(PLENTY, 0, PLENTY), tmp_path)[0].level == "device"
+    assert place_pixels(spilled, CPU, "auto", Budget(0, 100, PLENTY), tmp_path)[0] is spilled
+    placed, _ = place_pixels(spilled, CPU, "auto", Budget(0, PLENTY, PLENTY), tmp_path)
     assert placed.level == "host"
     assert torch.equal(placed.pixels, plain.pixels)
 
@@ -188,6 +186,8 @@ def test_a_gpu_without_room_for_real(
     """A budget that promises more than the GPU has: what torch raises is understood."""
     huge = 1 << 50
     monkeypatch.setattr(ImageStore, "to", lambda self, device: torch.empty(huge, device=device))
-    placed, line = place(store, torch.device("cuda"), "device", Budget(PLENTY, PLENTY, PLENTY), tmp_path)
+    placed, line = place_pixels(
+        store, torch.device("cuda"), "device", Budget(PLENTY, PLENTY, PLENTY), tmp_path
+    )
     assert placed.level == "host"
     assert "ran out" in line

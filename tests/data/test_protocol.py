@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holotype.data.benchmarks import Benchmark, load_benchmark
-from holotype.data.protocol import gcd_split, held_out
+from holotype.data.datasets.registry import Benchmark, load_benchmark
+from holotype.data.gcd_split import gcd_split, held_out
 from holotype.data.table import Table
 from holotype.errors import InputError
 

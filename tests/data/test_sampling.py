@@ -2,7 +2,7 @@
 
 import torch
 
-from holotype.data.sampling import balanced_rows, keyed_generator, uniform_rows
+from holotype.data.samplers import balanced_rows, keyed_generator, uniform_rows
 
 LABELLED, UNLABELLED = torch.arange(0, 30), torch.arange(30, 120)
 

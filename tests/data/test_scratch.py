@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.data.scratch import SURE, PixelBuffer, Scratch, Spill
-from holotype.data.store import ImageStore
+from holotype.data.image_store import SPILL_MARGIN, ImageStore, PixelBuffer, Scratch, SpillConfig
 from holotype.errors import InputError
 
 from .noise import write_noise
@@ -22,7 +21,7 @@ from .noise import write_noise
 LINUX = Path("/proc/self/maps").exists()
 
 
-def filled(images: list[np.ndarray], spill: Spill | None) -> tuple[torch.Tensor, bool, list[int]]:
+def filled(images: list[np.ndarray], spill: SpillConfig | None) -> tuple[torch.Tensor, bool, list[int]]:
     buffer = PixelBuffer(len(images), spill)
     starts = [buffer.add(image) for image in images]
     return *buffer.finish(), starts
@@ -39,7 +38,7 @@ def images() -> list[np.ndarray]:
 def test_the_file_holds_what_memory_would(tmp_path: Path, images: list[np.ndarray], share: float) -> None:
     total = sum(image.size for image in images)
     expected = np.concatenate([image.reshape(-1) for image in images])
-    pixels, mapped, starts = filled(images, Spill(int(share * total), tmp_path))
+    pixels, mapped, starts = filled(images, SpillConfig(int(share * total), tmp_path))
     assert np.array_equal(pixels.numpy(), expected)
     assert starts == np.cumsum([0, *(image.size for image in images[:-1])]).tolist()
     assert mapped or share >= 1
@@ -50,15 +49,15 @@ def test_the_file_holds_what_memory_would(tmp_path: Path, images: list[np.ndarra
 def test_nothing_is_written_while_memory_lasts(tmp_path: Path, images: list[np.ndarray]) -> None:
     total = sum(image.size for image in images)
     folder = tmp_path / "never made"
-    assert not filled(images, Spill(10 * total, folder))[1]
+    assert not filled(images, SpillConfig(10 * total, folder))[1]
     assert not filled(images, None)[1]
     assert not folder.exists()
 
 
 def test_it_moves_as_soon_as_the_total_is_foreseen(tmp_path: Path) -> None:
     image = np.zeros((10, 10, 3), dtype=np.uint8)
-    buffer = PixelBuffer(1000, Spill(500 * image.size, tmp_path))
-    for _ in range(SURE - 1):
+    buffer = PixelBuffer(1000, SpillConfig(500 * image.size, tmp_path))
+    for _ in range(SPILL_MARGIN - 1):
         buffer.add(image)
         assert buffer.scratch is None
     buffer.add(image)
@@ -68,7 +67,7 @@ def test_it_moves_as_soon_as_the_total_is_foreseen(tmp_path: Path) -> None:
 
 def test_a_large_first_image_does_not_decide(tmp_path: Path) -> None:
     large, small = np.zeros((10, 40, 3), dtype=np.uint8), np.zeros((10, 10, 3), dtype=np.uint8)
-    assert not filled([large, *[small] * 39], Spill(50 * small.size, tmp_path))[1]
+    assert not filled([large, *[small] * 39], SpillConfig(50 * small.size, tmp_path))[1]
 
 
 def test_memory_stays_bounded_while_decoding(tmp_path: Path) -> None:
@@ -76,7 +75,7 @@ def test_memory_stays_bounded_while_decoding(tmp_path: Path) -> None:
     total = len(paths) * 32 * 128 * 3
     scratch = tmp_path / "scratch"
 
-    def peak(spill: Spill | None) -> tuple[int, ImageStore]:
+    def peak(spill: SpillConfig | None) -> tuple[int, ImageStore]:
         tracemalloc.start()
         try:
             store = ImageStore.decode(paths, 28, workers=1, progress=False, spill=spill)
@@ -85,7 +84,7 @@ def test_memory_stays_bounded_while_decoding(tmp_path: Path) -> None:
             tracemalloc.stop()
 
     free, in_memory = peak(None)
-    bounded, on_disk = peak(Spill(total // 10, scratch))
+    bounded, on_disk = peak(SpillConfig(total // 10, scratch))
     assert free > total
     assert bounded < total // 4
     assert (in_memory.level, on_disk.level) == ("host", "disk")
@@ -93,7 +92,7 @@ def test_memory_stays_bounded_while_decoding(tmp_path: Path) -> None:
 
 
 def test_no_images_at_all(tmp_path: Path) -> None:
-    store = ImageStore.decode([], 28, progress=False, spill=Spill(0, tmp_path))
+    store = ImageStore.decode([], 28, progress=False, spill=SpillConfig(0, tmp_path))
     assert (len(store), store.nbytes) == (0, 0)
 
 
@@ -101,16 +100,16 @@ def test_a_file_has_its_limit(tmp_path: Path) -> None:
     paths = write_noise(tmp_path, [(32, 32)] * 4)
     each = 32 * 32 * 3
     folder = tmp_path / "scratch"
-    ImageStore.decode(paths, 28, progress=False, spill=Spill(0, folder, disk_bytes=4 * each))
+    ImageStore.decode(paths, 28, progress=False, spill=SpillConfig(0, folder, disk_bytes=4 * each))
     with pytest.raises(InputError, match=r"at least 12\.3 kB.* 9\.2 kB for files in .*--memory\.disk_gb"):
-        ImageStore.decode(paths, 28, progress=False, spill=Spill(0, folder, disk_bytes=3 * each))
+        ImageStore.decode(paths, 28, progress=False, spill=SpillConfig(0, folder, disk_bytes=3 * each))
 
 
 def test_a_full_disk_and_a_forbidden_folder_are_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(InputError, match=r"No file can be made in .*--memory\.cache_dir"):
-        Scratch(Spill(0, tmp_path / "file" / "below"))
-    scratch = Scratch(Spill(0, tmp_path))
+        Scratch(SpillConfig(0, tmp_path / "file" / "below"))
+    scratch = Scratch(SpillConfig(0, tmp_path))
 
     class Full:
         def write(self, _: object) -> int:
@@ -122,7 +121,7 @@ def test_a_full_disk_and_a_forbidden_folder_are_said(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_takes_a_part_at_a_time(tmp_path: Path) -> None:
-    scratch, content = Scratch(Spill(0, tmp_path)), np.arange(250, dtype=np.uint8)
+    scratch, content = Scratch(SpillConfig(0, tmp_path)), np.arange(250, dtype=np.uint8)
     real = scratch.file
 
     class Slow:
@@ -143,7 +142,7 @@ def test_the_file_goes_with_the_store(tmp_path: Path) -> None:
         return str(folder) in Path("/proc/self/maps").read_text()
 
     paths = write_noise(tmp_path, [(32, 32)] * 3)
-    store = ImageStore.decode(paths, 28, progress=False, spill=Spill(0, folder))
+    store = ImageStore.decode(paths, 28, progress=False, spill=SpillConfig(0, folder))
     assert held()
     assert list(folder.iterdir()) == []
     view = store.image(1)
@@ -160,8 +159,8 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from holotype.data import ingest
-from holotype.data.scratch import Spill
-from holotype.data.store import ImageStore
+from holotype.data.image_store import Spill
+from holotype.data.image_store import ImageStore
 
 *paths, folder, moment = sys.argv[1:]
 read = ingest.opened

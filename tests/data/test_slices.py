@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 
 import holotype.data.slices as module
+from holotype.data.load import load_table, stream_paths
 from holotype.data.paths import Paths
 from holotype.data.slices import PLAN, count_paths, part_file, parts_there, read_slice, write_plan
-from holotype.data.sources import load_table, stream_paths
 from holotype.errors import InputError
 
 NAMES = ["b/2.png", "a/1.png", "a b.png", "Käfer/'x'.png", "a/10.png", "deep/er/est.png", "#1.png"]

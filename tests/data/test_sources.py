@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from holotype.data.decode import read_image
-from holotype.data.readers.folder import from_folder
-from holotype.data.readers.listed import from_csv
-from holotype.data.sources import check_trainable, load_table, with_readable_classes
+from holotype.data.load import check_trainable, load_table, with_readable_classes
+from holotype.data.readers.csv import read_csv_table
+from holotype.data.readers.folder import read_folder
 from holotype.data.table import Table
 from holotype.errors import InputError
 
@@ -40,7 +40,7 @@ def test_folder_names_are_labels(tmp_path: Path) -> None:
     )
     (tmp_path / "a" / "notes.txt").write_text("no image")
     (tmp_path / "empty").mkdir()
-    table = from_folder(tmp_path)
+    table = read_folder(tmp_path)
     assert rows(table, tmp_path) == {
         "a/1.png": "a",
         "b/2.png": "b",
@@ -56,8 +56,8 @@ def test_folder_names_are_labels(tmp_path: Path) -> None:
 def test_folder_order_is_sorted_and_the_same_elsewhere(tmp_path: Path) -> None:
     first = touch(tmp_path / "x", "b/1.png", "a/2.png", "a/10.png", "a-b/1.png")
     second = touch(tmp_path / "y", "a-b/1.png", "a/10.png", "a/2.png", "b/1.png")
-    assert list(rows(from_folder(first), first)) == ["a/10.png", "a/2.png", "a-b/1.png", "b/1.png"]
-    assert from_folder(first).fingerprint() == from_folder(second).fingerprint()
+    assert list(rows(read_folder(first), first)) == ["a/10.png", "a/2.png", "a-b/1.png", "b/1.png"]
+    assert read_folder(first).fingerprint() == read_folder(second).fingerprint()
 
 
 def test_hidden_files_are_skipped_and_links_followed_once(tmp_path: Path) -> None:
@@ -65,21 +65,21 @@ def test_hidden_files_are_skipped_and_links_followed_once(tmp_path: Path) -> Non
     touch(tmp_path / "set", "a/1.png", "a/.2.png", ".cache/3.png", "__MACOSX/a/4.png")
     (tmp_path / "set" / "linked").symlink_to(tmp_path / "real" / "c")
     (tmp_path / "set" / "a" / "up").symlink_to(tmp_path / "set")
-    assert list(rows(from_folder(tmp_path / "set"), tmp_path / "set")) == ["a/1.png", "linked/1.png"]
+    assert list(rows(read_folder(tmp_path / "set"), tmp_path / "set")) == ["a/1.png", "linked/1.png"]
 
 
 def test_a_hash_in_a_name_means_nothing(tmp_path: Path) -> None:
     """Neither in the folder that is given nor below it, nor in a table file."""
     root = touch(tmp_path / "disk #1", "fox#2/1.png", "fox#2/3#4.png", "5#6.png", "7#8/9.png")
     expected = {"5#6.png": "", "7#8/9.png": "7#8", "fox#2/1.png": "fox#2", "fox#2/3#4.png": "fox#2"}
-    assert rows(from_folder(root), root) == expected
+    assert rows(read_folder(root), root) == expected
     text = "".join(f"{path},{label}\n" for path, label in expected.items())
     for table in (
-        from_csv(write(root / "l#1.csv", f"path,label\n{text}")),
+        read_csv_table(write(root / "l#1.csv", f"path,label\n{text}")),
         load_table(root, write(tmp_path / "l.csv", f"path,label\n{text}")),
     ):
         assert rows(table, root) == expected
-    assert all(read_image(path)[0].size == (4, 4) for path in from_folder(root).path)
+    assert all(read_image(path)[0].size == (4, 4) for path in read_folder(root).path)
 
 
 def test_what_is_passed_over_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -100,9 +100,9 @@ def test_nothing_passed_over_is_no_line(tmp_path: Path, caplog: pytest.LogCaptur
 
 def test_missing_and_empty_folders(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
-        from_folder(tmp_path / "absent")
+        read_folder(tmp_path / "absent")
     with pytest.raises(InputError, match=r"no image in .*\.jpeg"):
-        from_folder(tmp_path)
+        read_folder(tmp_path)
 
 
 def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.Monke
     touch(tmp_path, "a/1.png")
     monkeypatch.setattr(os, "scandir", refused)
     with pytest.raises(InputError, match="may not be read"):
-        from_folder(tmp_path)
+        read_folder(tmp_path)
 
 
 # files
@@ -127,7 +127,7 @@ def test_csv_labels_stay_text(tmp_path: Path) -> None:
     touch(tmp_path, *(f"{i}.png" for i in range(7)))
     names = ["NA", "null", "1", "001", "nan", "", " x "]
     write(tmp_path / "l.csv", "path,label\n" + "".join(f"{i}.png,{c}\n" for i, c in enumerate(names)))
-    table = from_csv(tmp_path / "l.csv")
+    table = read_csv_table(tmp_path / "l.csv")
     assert table.label.tolist() == ["NA", "null", "1", "001", "nan", "", "x"]
     assert table.known == ("001", "1", "NA", "nan", "null", "x")
 
@@ -137,10 +137,10 @@ def test_labels_that_a_spreadsheet_would_take_for_formulas(tmp_path: Path) -> No
     touch(tmp_path, *(f"{i}.png" for i in range(5)))
     names = ["'=1+1", "''quoted", "'Oumuamua", "-x", "'-x"]
     write(tmp_path / "l.csv", "path,label\n" + "".join(f"{i}.png,{c}\n" for i, c in enumerate(names)))
-    assert from_csv(tmp_path / "l.csv").label.tolist() == ["=1+1", "'quoted", "'Oumuamua", "-x", "-x"]
+    assert read_csv_table(tmp_path / "l.csv").label.tolist() == ["=1+1", "'quoted", "'Oumuamua", "-x", "-x"]
     frame = pd.DataFrame({"path": [f"{i}.png" for i in range(5)], "label": names})
     frame.to_parquet(tmp_path / "l.parquet")
-    assert from_csv(tmp_path / "l.parquet").label.tolist() == names
+    assert read_csv_table(tmp_path / "l.parquet").label.tolist() == names
 
 
 @pytest.mark.parametrize(
@@ -161,17 +161,17 @@ def test_labels_that_a_spreadsheet_would_take_for_formulas(tmp_path: Path) -> No
 )
 def test_csv_dialects(text: str, tmp_path: Path) -> None:
     touch(tmp_path, "鳥 1.png")
-    assert rows(from_csv(write(tmp_path / "l.csv", text)), tmp_path) == {"鳥 1.png": "Größe"}
+    assert rows(read_csv_table(write(tmp_path / "l.csv", text)), tmp_path) == {"鳥 1.png": "Größe"}
 
 
 def test_csv_root_truth_and_containers(tmp_path: Path) -> None:
     touch(tmp_path / "images", "a.png")
     np.savez(tmp_path / "images" / "pack.npz", x=np.zeros((2, 4, 4), np.uint8))
     file = write(tmp_path / "l.csv", "path,label,truth\na.png,x,x\npack.npz#1,,y\n")
-    table = from_csv(file, tmp_path / "images")
+    table = read_csv_table(file, tmp_path / "images")
     assert table.labelled.tolist() == [True, False]
     assert table.to_frame()["truth"].tolist() == ["x", "y"]
-    moved = from_csv(write(tmp_path / "images" / "l.csv", file.read_text()))
+    moved = read_csv_table(write(tmp_path / "images" / "l.csv", file.read_text()))
     assert moved.fingerprint() == table.fingerprint()
 
 
@@ -179,12 +179,12 @@ def test_parquet_numbers_become_names(tmp_path: Path) -> None:
     touch(tmp_path, "a.png", "b.png", "c.png")
     path = ["a.png", "b.png", "c.png"]
     pd.DataFrame({"path": path, "label": [3, None, 12]}).to_parquet(tmp_path / "l.parquet")
-    assert from_csv(tmp_path / "l.parquet").label.tolist() == ["3", "", "12"]
+    assert read_csv_table(tmp_path / "l.parquet").label.tolist() == ["3", "", "12"]
 
 
 def test_a_file_of_paths_only_is_unlabelled(tmp_path: Path) -> None:
     touch(tmp_path, "a.png")
-    assert from_csv(write(tmp_path / "l.csv", "path\na.png\n")).label.tolist() == [""]
+    assert read_csv_table(write(tmp_path / "l.csv", "path\na.png\n")).label.tolist() == [""]
 
 
 @pytest.mark.parametrize(
@@ -208,21 +208,21 @@ def test_a_file_of_paths_only_is_unlabelled(tmp_path: Path) -> None:
 def test_bad_files_say_what_is_wrong(text: str, message: str, tmp_path: Path) -> None:
     touch(tmp_path, "a.png")
     with pytest.raises(InputError, match=message):
-        from_csv(write(tmp_path / "l.csv", text))
+        read_csv_table(write(tmp_path / "l.csv", text))
 
 
 def test_other_encodings_and_missing_roots(tmp_path: Path) -> None:
     touch(tmp_path, "a.png")
     with pytest.raises(InputError, match="not UTF-8"):
-        from_csv(write(tmp_path / "l.csv", "path,label\na.png,Größe\n", "latin1"))
+        read_csv_table(write(tmp_path / "l.csv", "path,label\na.png,Größe\n", "latin1"))
     with pytest.raises(InputError, match=r"folder .* does not exist"):
-        from_csv(tmp_path / "l.csv", tmp_path / "absent")
+        read_csv_table(tmp_path / "l.csv", tmp_path / "absent")
 
 
 def test_a_spreadsheets_unicode_text(tmp_path: Path) -> None:
     touch(tmp_path, "a.png")
     file = write(tmp_path / "l.csv", "path\tlabel\r\na.png\tGröße\r\n", "utf-16")
-    assert from_csv(file).label.tolist() == ["Größe"]
+    assert read_csv_table(file).label.tolist() == ["Größe"]
 
 
 # both

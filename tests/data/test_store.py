@@ -10,9 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from holotype.data.scratch import Spill
-from holotype.data.store import ImageStore
-from holotype.data.views import Crops, centre_crops, draw_crops, normalise
+from holotype.data.augment import CropParams, centre_crops, draw_crops, normalise
+from holotype.data.image_store import ImageStore, SpillConfig
 from holotype.errors import InputError
 
 from .noise import odd_files, write_noise
@@ -60,7 +59,7 @@ def test_views_are_golden(golden_store: ImageStore, row: int, view: str) -> None
         assert [int(crops.top), int(crops.left)] == GOLDEN[f"{key}.top_left"].tolist()
     else:
         top, left, flip = torch.tensor(GOLDEN[f"{key}.top_left_flip"])[:, None]
-        crops = Crops(top, left, flip.bool())
+        crops = CropParams(top, left, flip.bool())
     images = golden_store.crop(rows, crops)
     assert sha256(images[0].permute(1, 2, 0)) == str(GOLDEN[f"{key}.uint8_sha256"])
 
@@ -92,7 +91,7 @@ def test_crops_equal_pil_on_ragged_images(tmp_path: Path) -> None:
 def test_extreme_corners_stay_inside_their_image(tmp_path: Path) -> None:
     store = ImageStore.decode(write_noise(tmp_path, [(33, 60), (60, 33), (32, 32)]), 28, progress=False)
     rows = torch.arange(3)
-    crops = Crops(store.height - 28, store.width - 28, torch.tensor([True, False, True]))
+    crops = CropParams(store.height - 28, store.width - 28, torch.tensor([True, False, True]))
     images = store.crop(rows, crops)
     for i in range(3):
         place = int(crops.top[i]), int(crops.left[i]), bool(crops.flip[i])
@@ -108,7 +107,9 @@ def test_broken_files_become_problems(tmp_path: Path) -> None:
     alone = ImageStore.decode([paths[-1]], 28, progress=False).image(0)
     assert torch.equal(store.image(6), alone), "images after a broken one keep their place"
     with pytest.raises(InputError, match="image 2"):
-        store.crop(torch.tensor([0, 2]), Crops(*torch.zeros(2, 2, dtype=torch.int64), torch.zeros(2).bool()))
+        store.crop(
+            torch.tensor([0, 2]), CropParams(*torch.zeros(2, 2, dtype=torch.int64), torch.zeros(2).bool())
+        )
 
 
 def test_all_broken_and_none_at_all() -> None:
@@ -146,7 +147,7 @@ def test_the_gpu_gives_the_same_crops(tmp_path: Path) -> None:
     assert on_gpu.height.device.type == "cpu"
 
 
-def gather(store: ImageStore, rows: torch.Tensor, crops: Crops) -> torch.Tensor:
+def gather(store: ImageStore, rows: torch.Tensor, crops: CropParams) -> torch.Tensor:
     """What `crop` does on a GPU, here: one gather for the batch."""
     pixels = store.pixels.view(-1, 3)
     step = torch.arange(store.size)
@@ -162,7 +163,7 @@ def gather(store: ImageStore, rows: torch.Tensor, crops: Crops) -> torch.Tensor:
 @pytest.mark.parametrize("level", ["host", "disk"])
 def test_cut_is_the_gather(tmp_path: Path, size: int, level: str) -> None:
     shapes = [(40, 40), (33, 90), (100, 35), (20, 21)]
-    spill = Spill(0 if level == "disk" else 10**9, tmp_path)
+    spill = SpillConfig(0 if level == "disk" else 10**9, tmp_path)
     store = ImageStore.decode(write_noise(tmp_path, shapes), size, progress=False, spill=spill)
     assert store.level == level
     for n in (1, 2, 33):
@@ -173,12 +174,12 @@ def test_cut_is_the_gather(tmp_path: Path, size: int, level: str) -> None:
             assert torch.equal(found, expected)
             assert found.permute(0, 2, 3, 1).is_contiguous()
     nothing = torch.zeros(0, dtype=torch.int64)
-    assert store.cut(nothing, Crops(nothing, nothing, nothing.bool())).shape == (0, 3, size, size)
+    assert store.cut(nothing, CropParams(nothing, nothing, nothing.bool())).shape == (0, 3, size, size)
 
 
 def test_cut_refuses_what_crop_refuses(tmp_path: Path) -> None:
     store = ImageStore.decode(odd_files(tmp_path), 28, progress=False)
-    outside = Crops(torch.tensor([0, 9]), torch.tensor([0, 0]), torch.zeros(2).bool())
+    outside = CropParams(torch.tensor([0, 9]), torch.tensor([0, 0]), torch.zeros(2).bool())
     for cut in (store.cut, store.crop):
         with pytest.raises(InputError, match="does not fit image 0"):
             cut(torch.tensor([0, 0]), outside)

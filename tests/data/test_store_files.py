@@ -10,8 +10,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from holotype.data.store import ImageStore
-from holotype.data.views import draw_crops
+from holotype.data.augment import draw_crops
+from holotype.data.image_store import ImageStore
 from holotype.errors import InputError
 
 from .noise import odd_files, write_noise
@@ -111,7 +111,7 @@ def test_the_digest_tells_stores_apart(tmp_path: Path) -> None:
 
 
 def test_the_digest_covers_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holotype.data.store.HASHED_AT_ONCE", 1000)
+    monkeypatch.setattr("holotype.data.image_store.HASHED_AT_ONCE", 1000)
     store = ImageStore.decode(write_noise(tmp_path, [(32, 40)]), 28, progress=False)
     digests = set()
     for at in range(0, store.nbytes, 500):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holotype.data.store_words import in_words
+from holotype.data.storage import storage_error_text
 
 
 @pytest.mark.parametrize(
@@ -36,14 +36,14 @@ from holotype.data.store_words import in_words
     ],
 )
 def test_the_words_of_an_address_are_no_reason(address: str, error: Exception, words: str) -> None:
-    said = in_words(address, error)
+    said = storage_error_text(address, error)
     assert said.startswith(address)
     assert words in said
 
 
 def test_what_kind_of_error_it_is_counts_too() -> None:
-    assert "may not be read" in in_words("s3://b/a", PermissionError("no"))
-    assert "does not answer" in in_words("s3://b/a", TimeoutError("no"))
-    assert "does not exist" in in_words(
+    assert "may not be read" in storage_error_text("s3://b/a", PermissionError("no"))
+    assert "does not answer" in storage_error_text("s3://b/a", TimeoutError("no"))
+    assert "does not exist" in storage_error_text(
         "hf://datasets/a/b", type("RepositoryNotFoundError", (Exception,), {})("no")
     )

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from holotype.categories.found import Discovery
-from holotype.data import stores
+from holotype.data import storage
 from holotype.data.decode import read_image
-from holotype.data.digests import digest_of
-from holotype.data.sources import load_table
-from holotype.data.stamps import stamps
-from holotype.data.stores import StoreProblem, files_below, read_part, read_whole, stamp_of
+from holotype.data.hashing import file_digest, file_stamps
+from holotype.data.load import load_table
+from holotype.data.storage import StorageError, list_files, read_file, read_part, remote_stamp
 from holotype.errors import InputError
 
 from .bucket import Bucket, bucket, only_here, s3_port
@@ -29,9 +28,9 @@ OWN_PROCESS = True
 @pytest.fixture(autouse=True)
 def fresh() -> None:
     """What the store held for another test is not remembered."""
-    stores._seen.clear()
-    stores._connected.cache_clear()
-    stores._remote.cache_clear()
+    storage._as_remote_file.clear()
+    storage._connections.cache_clear()
+    storage._remote.cache_clear()
 
 
 # -- what lies there ------------------------------------------------------------------------------------
@@ -41,15 +40,15 @@ def test_objects_are_listed_and_read(bucket: Bucket) -> None:
     odd = "photos/a b/100% #1? ü.png"
     for key, content in (("photos/1.png", square()), (odd, b"0123456789"), ("other/2.png", b"")):
         bucket.put(key, content)
-    found = files_below(bucket.address("photos"))
+    found = list_files(bucket.address("photos"))
     assert len(found) == 2
-    assert read_whole(found[1].address) == b"0123456789" or read_whole(found[0].address) == b"0123456789"
+    assert read_file(found[1].address) == b"0123456789" or read_file(found[0].address) == b"0123456789"
     one = next(one for one in found if "1.png" not in one.address)
     assert read_part(one.address, 3, 4) == b"3456"
     assert one.stamp.startswith("10-")
-    stores._seen.clear()
-    assert stamp_of(one.address) == one.stamp
-    assert stamp_of(bucket.address("photos/absent.png")) == ""
+    storage._as_remote_file.clear()
+    assert remote_stamp(one.address) == one.stamp
+    assert remote_stamp(bucket.address("photos/absent.png")) == ""
 
 
 def test_a_bucket_is_a_folder(bucket: Bucket, squares_folder: Path) -> None:
@@ -59,16 +58,16 @@ def test_a_bucket_is_a_folder(bucket: Bucket, squares_folder: Path) -> None:
     assert (there.known, list(there.label)) == (here.known, list(here.label))
     # the same names below another root: embeddings and edits find their images
     assert there.fingerprint() == here.fingerprint()
-    assert digest_of(there.path[5]) == digest_of(here.path[5]) != ""
+    assert file_digest(there.path[5]) == file_digest(here.path[5]) != ""
     assert np.array_equal(read_image(there.path[9])[0], read_image(here.path[9])[0])
-    assert all(stamp for stamp in stamps(list(there.path)))
+    assert all(stamp for stamp in file_stamps(list(there.path)))
 
 
 def test_an_address_counts_more_than_the_environment(monkeypatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1/")
-    told = stores.s3_settings("s3://bucket")
+    told = storage.s3_settings("s3://bucket")
     assert (told["scheme"], told["endpoint_override"], told["anonymous"]) == ("http", "127.0.0.1:1", False)
-    told = stores.s3_settings("s3://bucket?endpoint_override=127.0.0.1:2&anonymous=true")
+    told = storage.s3_settings("s3://bucket?endpoint_override=127.0.0.1:2&anonymous=true")
     assert (told.get("scheme"), told["endpoint_override"], told["anonymous"]) == (None, "127.0.0.1:2", True)
 
 
@@ -172,7 +171,7 @@ def test_a_bucket_without_rights(bucket: Bucket, tmp_path: Path, holotype) -> No
 def test_an_address_that_answers_nothing(tmp_path: Path, holotype, monkeypatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
-    monkeypatch.setattr(stores, "ANSWER", 0.5)
+    monkeypatch.setattr(storage, "READ_TIMEOUT", 0.5)
     with socket.socket() as silent:  # takes connections, and says nothing
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -195,10 +194,10 @@ def closed_port() -> Iterator[int]:
 def test_a_store_that_falls_silent_loses_nothing(bucket: Bucket, tmp_path: Path, monkeypatch) -> None:
     bucket.put("photos/1.png", square())
     (path,) = load_table(bucket.address("photos")).path
-    stores._seen.clear()
-    stores._connected.cache_clear()
+    storage._as_remote_file.clear()
+    storage._connections.cache_clear()
     with closed_port() as closed, pytest.raises(InputError, match="does not answer"):
-        stamps([path.replace(str(bucket.port), str(closed))])  # not "", which would mean that it is gone
+        file_stamps([path.replace(str(bucket.port), str(closed))])  # not "", which would mean that it is gone
 
 
 def test_passwords_and_unknown_settings_in_addresses_are_refused() -> None:
@@ -234,7 +233,7 @@ def test_other_stores_go_the_same_way(scheme, place, bucket, tmp_path: Path, mon
         asked.append(address)
         return SubTreeFileSystem(str(tmp_path), LocalFileSystem())
 
-    monkeypatch.setitem(stores.STORES, scheme, stand_in)
+    monkeypatch.setitem(storage.STORES, scheme, stand_in)
     home = tmp_path / bucket / "owner" / "set"
     write_parquet(home / "data" / "train.parquet", [("a", square((1, 2, 3)), "fox"), ("b", square(), "")])
     table = load_table(f"{scheme}://{place}/owner/set")
@@ -250,16 +249,16 @@ def test_all_containers_of_an_account(tmp_path: Path, monkeypatch) -> None:
 
     (tmp_path / "photos" / "fox").mkdir(parents=True)
     (tmp_path / "photos" / "fox" / "1.png").write_bytes(square())
-    monkeypatch.setitem(stores.STORES, "abfs", lambda _: SubTreeFileSystem(str(tmp_path), LocalFileSystem()))
-    (found,) = files_below("abfs://account.dfs.core.windows.net")
+    monkeypatch.setitem(storage.STORES, "abfs", lambda _: SubTreeFileSystem(str(tmp_path), LocalFileSystem()))
+    (found,) = list_files("abfs://account.dfs.core.windows.net")
     assert found.address == "abfs://account.dfs.core.windows.net/photos/fox/1.png"
-    assert read_whole(found.address) == square()
+    assert read_file(found.address) == square()
 
 
 def test_the_file_systems_of_other_stores_open_without_asking_anybody(monkeypatch) -> None:
-    google = stores.STORES["gs"]("gs://bucket?anonymous=true&scheme=http&endpoint_override=127.0.0.1:1")
+    google = storage.STORES["gs"]("gs://bucket?anonymous=true&scheme=http&endpoint_override=127.0.0.1:1")
     assert google.type_name == "gcs"
-    hub = stores.STORES["hf"]("hf://datasets")
+    hub = storage.STORES["hf"]("hf://datasets")
     assert "fsspec" in hub.type_name
-    with pytest.raises(StoreProblem, match="'region' in gs://bucket"):
-        stores._options("gs://bucket?region=eu")
+    with pytest.raises(StorageError, match="'region' in gs://bucket"):
+        storage._options("gs://bucket?region=eu")

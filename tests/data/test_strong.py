@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from holotype.data.strong import IDENTITY, OPERATIONS, Recipe, apply_recipe, draw_recipe
+from holotype.data.augment import IDENTITY, OPERATIONS, Recipe, apply_recipe, draw_recipe
 from holotype.errors import InputError
 
 SIZE = 36

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from holotype.data.views import Crops, centre_crops, draw_crops, normalise
+from holotype.data.augment import CropParams, centre_crops, draw_crops, normalise
 from holotype.errors import InputError
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -66,7 +66,7 @@ def test_too_small_an_image_is_named() -> None:
 
 
 def test_take_and_to_keep_the_rows_together() -> None:
-    crops = Crops(torch.arange(5), torch.arange(5) * 10, torch.arange(5) % 2 == 0)
+    crops = CropParams(torch.arange(5), torch.arange(5) * 10, torch.arange(5) % 2 == 0)
     some = crops.take(torch.tensor([4, 1])).to("cpu")
     assert len(some) == 2
     assert some.top.tolist() == [4, 1]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from holotype.data.kinds import IMAGE_EXTENSIONS
-from holotype.data.walk import Walked, images_below, walk
+from holotype.data.formats import IMAGE_EXTENSIONS
+from holotype.data.readers.folder import FolderScan, list_images, scan_folder
 
 
 def touch(root: Path, *names: str) -> None:
@@ -21,7 +21,7 @@ def touch(root: Path, *names: str) -> None:
 
 
 def images(root: Path) -> list[str]:
-    return sorted(file.relative_to(root).as_posix() for file in walk(root).images)
+    return sorted(file.relative_to(root).as_posix() for file in scan_folder(root).images)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_folders_of_runs_are_passed_over(name: str, content: dict, tmp_path: Pat
     )
     (tmp_path / "runs" / "photos-discover" / name).write_text(json.dumps(content))
     assert images(tmp_path) == ["fox/1.jpg", "runs/3.jpg", "runs/old/2.jpg"]
-    assert walk(tmp_path).words() == "Skipped: the run folder runs/photos-discover."
+    assert scan_folder(tmp_path).words() == "Skipped: the run folder runs/photos-discover."
     assert images(tmp_path / "runs" / "photos-discover") == ["report/thumbs/00000.jpg"]  # asked for by name
 
 
@@ -58,7 +58,7 @@ def test_what_a_run_has_sorted_into_no_category_is_no_class(tmp_path: Path) -> N
     assert "_rejected/2.jpg" in images(tmp_path)  # anybody may call a folder so
     (tmp_path / ".holotype-folders.json").write_text('{"files": {}}')
     assert images(tmp_path) == ["fox/1.jpg", "fox/_rejected/4.jpg"]
-    assert walk(tmp_path).words() == "Skipped: the folders _rejected and _unreadable."
+    assert scan_folder(tmp_path).words() == "Skipped: the folders _rejected and _unreadable."
 
 
 def test_a_run_written_beside_its_images(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_run_written_beside_its_images(tmp_path: Path) -> None:
     (tmp_path / "report" / "thumbs" / "thumbs.json").write_text('{"thumbs": {}}')
     (tmp_path / "rounds" / "1" / "discovery.json").write_text('{"run_id": "x"}')
     assert images(tmp_path) == ["fox/1.jpg"]
-    assert walk(tmp_path).words() == "Skipped: the run folders report/thumbs and rounds/1."
+    assert scan_folder(tmp_path).words() == "Skipped: the run folders report/thumbs and rounds/1."
 
 
 def test_files_are_counted_by_their_ending(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_files_are_counted_by_their_ending(tmp_path: Path) -> None:
         ".i.mov",
         ".git/j.mov",
     )
-    found = walk(tmp_path)
+    found = scan_folder(tmp_path)
     heic = {} if ".heic" in IMAGE_EXTENSIONS else {".heic": 2}
     assert found.passed == Counter({".mov": 2, "": 1} | heic)
     if heic:
@@ -106,12 +106,12 @@ def test_what_systems_leave_is_passed_over_without_a_word(tmp_path: Path) -> Non
         tmp_path, "fox/Thumbs.db", "fox/desktop.ini", "$RECYCLE.BIN/2.jpg", "System Volume Information/x.dat"
     )
     assert images(tmp_path) == ["fox/1.jpg"]
-    assert walk(tmp_path).words() == ""
+    assert scan_folder(tmp_path).words() == ""
 
 
 def test_a_zoo_of_endings_is_cut_short(tmp_path: Path) -> None:
     touch(tmp_path, *(f"{i}.x{j}" for j in range(9) for i in range(10 - j)))
-    words = walk(tmp_path).words()
+    words = scan_folder(tmp_path).words()
     assert words.startswith("Skipped: 10 .x0 files, 9 .x1 files")
     assert words.endswith("5 .x5 files, 9 files of 3 other endings.")
 
@@ -124,7 +124,7 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "b.jpg").write_bytes(b"x")
     assert images(tmp_path) == ["good.jpg", "line\nbreak.jpg"]
-    words = walk(tmp_path).words()
+    words = scan_folder(tmp_path).words()
     assert "the non-UTF-8 names" in words
     assert words.encode("utf-8")
 
@@ -139,7 +139,7 @@ def test_a_folder_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pyt
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", guarded)
-    found = walk(tmp_path)
+    found = scan_folder(tmp_path)
     assert [file.name for file in found.images] == ["1.jpg"]
     assert found.words() == "Skipped: the unreadable folder secret."
 
@@ -165,7 +165,7 @@ def test_pipes_and_devices_called_images_are_passed_over_and_told(tmp_path: Path
     os.mkfifo(tmp_path / "run" / "discovery.json")
     (tmp_path / "a" / "zeros.png").symlink_to("/dev/zero")
     assert images(tmp_path) == ["a/1.jpg", "run/2.jpg"]
-    assert walk(tmp_path).words() == (
+    assert scan_folder(tmp_path).words() == (
         "Skipped: the pipes or devices a/pipe.jpg and a/zeros.png and run/discovery.json."
     )
 
@@ -181,6 +181,6 @@ def test_the_stream_has_the_order_of_the_parts_of_paths(tmp_path: Path) -> None:
     for name in ("b.png", "a/z.png", "a-1.png", "a.png", "c/a/1.png", "c/a.png", "c/a b/2.png", "Z.png"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    found = [path.relative_to(tmp_path) for path in images_below(tmp_path, Walked())]
+    found = [path.relative_to(tmp_path) for path in list_images(tmp_path, FolderScan())]
     assert len(found) == 8
     assert found == sorted(found, key=lambda path: path.parts)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holotype.config.schema import DiscoverConfig
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery.best_backbone import choose_backbone
 from holotype.discovery.round import Round
 from holotype.discovery.workflow import discover_table

@@ -15,7 +15,7 @@ from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import Discovery
 from holotype.config.schema import DiscoverConfig
 from holotype.data.boxes import split_box
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
 from holotype.placing.assign import assign_images

@@ -13,7 +13,7 @@ from holotype.categories.bursts import LABELLED as NOTE
 from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import Discovery
 from holotype.cluster import count
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery import several
 from holotype.discovery.bursting import check_enough, draws_itself, take_bursts
 from holotype.discovery.workflow import discover_table

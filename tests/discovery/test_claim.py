@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from holotype.config.schema import BackboneConfig
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery import best_backbone
 from holotype.discovery.claim import FORMAT, check_network, claim, find_folder, read_network
 from holotype.discovery.collection import look_at

@@ -41,9 +41,9 @@ def test_a_look_tells_stamp_content_and_label(table: Table, monkeypatch) -> None
     assert (seen.root, list(seen.images)) == (table.root, ["a.png", "b.png", "c.png"])
     assert (seen.images["a.png"].stamp, seen.images["a.png"].label) == ("3-7", "red")
     assert len({one.digest for one in seen.images.values()}) == 3
-    monkeypatch.setattr("holotype.data.digests.digest_of", lambda path: pytest.fail(f"read {path} again"))
+    monkeypatch.setattr("holotype.data.hashing.file_digest", lambda path: pytest.fail(f"read {path} again"))
     assert look_at(table, seen) == seen
-    monkeypatch.setattr("holotype.data.digests.digest_of", lambda path: "anew")
+    monkeypatch.setattr("holotype.data.hashing.file_digest", lambda path: "anew")
     Path(table.path[1]).write_bytes(b"repaired")
     assert [one.digest == "anew" for one in look_at(table, seen).images.values()] == [False, True, False]
 

@@ -5,9 +5,9 @@ import pandas as pd
 
 from holotype.cli import main
 from holotype.config.schema import DiscoverConfig
-from holotype.data.benchmarks import load_benchmark
+from holotype.data.datasets.registry import load_benchmark
 from holotype.data.decode import read_image
-from holotype.data.protocol import gcd_split
+from holotype.data.gcd_split import gcd_split
 from holotype.discovery.demo import Demo, run_demo, table, write_sample
 from holotype.report.data import read_scores
 from small_run import small_discovery

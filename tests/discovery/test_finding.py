@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holotype.categories.standing import FOLLOWS
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery.finding import make_experiment
 from holotype.discovery.round import Round
 from holotype.discovery.workflow import discover_table

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from holotype.config.schema import BackboneConfig, DiscoverConfig
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery.forecast import Forecast, Pace, Work, embedding_seconds, forecast, in_words, measure
 from holotype.models.backbone import load_backbone
 from holotype.models.speed import fastest

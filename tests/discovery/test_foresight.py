@@ -9,7 +9,7 @@ import pytest
 
 from holotype.categories.edits import Edit, read_log, to_csv
 from holotype.categories.found import Discovery
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery.foresight import Foreseen, foresee
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError

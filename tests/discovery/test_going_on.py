@@ -13,7 +13,7 @@ from PIL import Image
 
 import holotype.runs.embed as module
 from holotype.categories.found import Discovery
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery.foresight import foresee
 from holotype.discovery.workflow import default_folder, discover_table
 from holotype.errors import InputError
@@ -115,9 +115,11 @@ def test_images_come_go_are_repaired_renamed_and_labelled(
     (heap / "green-15.png").rename(photos / "green" / "green-15.png")
     (photos / "red" / "red-00.png").rename(photos / "green" / "red-00.png")
     read: list[str] = []
-    embed = module.in_order
+    embed = module.decode_in_order
     monkeypatch.setattr(
-        module, "in_order", lambda paths, *rest, **named: read.extend(paths) or embed(paths, *rest, **named)
+        module,
+        "decode_in_order",
+        lambda paths, *rest, **named: read.extend(paths) or embed(paths, *rest, **named),
     )
     run, said = tmp_path / "run", "4 images new, 1 gone, 1 repaired, 3 renamed, 1 label new, 1 label changed."
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
@@ -148,7 +150,7 @@ def test_a_touched_file_is_the_same_image(go, photos, caplog, monkeypatch) -> No
         os.utime(path)
     assert go().run_id == first.run_id
     assert "Nothing has changed" in caplog.text
-    monkeypatch.setattr("holotype.data.digests.digest_of", lambda path: pytest.fail("read again"))
+    monkeypatch.setattr("holotype.data.hashing.file_digest", lambda path: pytest.fail("read again"))
     go()
 
 

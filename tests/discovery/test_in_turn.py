@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holotype.config.schema import BackboneConfig
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery.in_turn import fitting
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from holotype.config.schema import DiscoverConfig
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery.look import look, tell
 from holotype.discovery.round import Round
 from holotype.discovery.workflow import discover_table

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holotype.config.schema import DiscoverConfig
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery.look import look
 from holotype.discovery.look_shots import look_at_shots
 from tests.data.cameras import photograph

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from holotype.categories.found import Discovery
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.round import Round
 from holotype.discovery.workflow import discover_table

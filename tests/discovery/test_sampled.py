@@ -9,7 +9,7 @@ import pytest
 
 import holotype.runs.embed as embed
 from holotype.categories.found import Discovery
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.utils.serialization import read_json
 
 N, TAKEN = 64, 40

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery.workflow import discover_table
 from holotype.report.data import read_scores
 from holotype.runs.folder import PER_CLASS, RunFolder

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from holotype.categories.found import Discovery
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery.forecast import Pace
 from holotype.discovery.several import choose_trainings, default_trainings, kept_seeds
 from holotype.discovery.workflow import discover_table

@@ -11,8 +11,8 @@ import pytest
 from PIL.TiffImagePlugin import IFDRational
 
 from holotype.categories.found import COLUMNS, Discovery
-from holotype.data.exif import Shot
-from holotype.data.sources import load_table
+from holotype.data.exif import ExifData
+from holotype.data.load import load_table
 from holotype.discovery import shots
 from holotype.discovery.shots import FILE, Shots, take_shots
 from holotype.discovery.workflow import discover_table
@@ -44,7 +44,7 @@ def test_heads_are_read_once_for_each_content(photos: Path, tmp_path: Path, monk
     assert math.isfinite(first.each[1].latitude)
     asked = []
     monkeypatch.setattr(
-        shots, "read_shots", lambda paths, _: [asked.append(path) or Shot("new") for path in paths]
+        shots, "read_exif_all", lambda paths, _: [asked.append(path) or ExifData("new") for path in paths]
     )
     assert take_shots(tmp_path / "run", table, digest) is not None
     assert asked == []
@@ -69,9 +69,9 @@ def test_a_changed_camera_is_noticed_and_read_again(photos: Path, tmp_path: Path
 
 
 def test_only_what_is_known_becomes_a_column() -> None:
-    assert Shots([Shot(), Shot()]).columns() == {}
-    assert Shots([Shot(), Shot()]).words() == ""
-    found = Shots([Shot("2024-05-01T00:00:00"), Shot(camera="trap")])
+    assert Shots([ExifData(), ExifData()]).columns() == {}
+    assert Shots([ExifData(), ExifData()]).words() == ""
+    found = Shots([ExifData("2024-05-01T00:00:00"), ExifData(camera="trap")])
     assert list(found.columns()) == ["taken", "camera"]
     assert list(found.columns()["taken"]) == ["2024-05-01T00:00:00", ""]
     assert "2024-05-01" in found.words()
@@ -80,12 +80,12 @@ def test_only_what_is_known_becomes_a_column() -> None:
 @pytest.mark.parametrize(
     ("head", "column", "words"),
     [
-        (Shot(camera="EPSON V850"), "camera", "camera 1 of 2"),
-        (Shot("", 52.0, 4.0), "latitude", "where 1 of 2"),
+        (ExifData(camera="EPSON V850"), "camera", "camera 1 of 2"),
+        (ExifData("", 52.0, 4.0), "latitude", "where 1 of 2"),
     ],
 )
-def test_a_head_without_a_time_is_told_of_as_well(head: Shot, column: str, words: str) -> None:
-    found = Shots([Shot(), head])
+def test_a_head_without_a_time_is_told_of_as_well(head: ExifData, column: str, words: str) -> None:
+    found = Shots([ExifData(), head])
     assert column in found.columns()
     assert words in found.words()
     assert "when" not in found.words()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError, Stopped
 from holotype.training.state import save_state

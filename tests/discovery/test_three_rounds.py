@@ -13,7 +13,7 @@ import pytest
 
 from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import Discovery, safe_cell
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery.estimator import Discoverer
 from holotype.discovery.workflow import discover_table
 from holotype.placing.assign import assign_images

@@ -16,7 +16,7 @@ from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import COLUMNS, Discovery
 from holotype.cluster.count import pick_k
 from holotype.cluster.curve import CountEstimate
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery.workflow import discover, discover_table
 from holotype.errors import InputError, Stopped
 from holotype.runs.folder import RunFolder

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from holotype.categories.found import Discovery
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery.workflow import discover_table
 from tests.conftest import write_csv
 from tests.discovery.made_year import (

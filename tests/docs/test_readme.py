@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from holotype.cli import COMMANDS
-from holotype.data.benchmarks import BENCHMARKS, read_facts
+from holotype.data.datasets.registry import BENCHMARKS, read_dataset_info
 from holotype.methods import METHODS
 from holotype.runs.cards import about
 from holotype.runs.settings import resolve
@@ -99,7 +99,7 @@ def test_commands_parse(document: str, line: str, holotype, tmp_path, monkeypatc
         module = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}")
         assert module.make_parser().parse_args(words)
         return
-    monkeypatch.setattr("holotype.cli.data.check", lambda name, root: SimpleNamespace(ok=True))
+    monkeypatch.setattr("holotype.cli.data.check_benchmark", lambda name, root: SimpleNamespace(ok=True))
     outcome = holotype(name, *words)
     assert outcome.code == 0, (document, outcome.err)
     assert outcome.out
@@ -193,7 +193,7 @@ def choices(config: object, prefix: str = "") -> Iterator[tuple[str, object]]:
 def test_every_benchmark_is_documented_with_its_counts() -> None:
     text = (TOP / "docs" / "data.md").read_text(encoding="utf-8")
     for name in BENCHMARKS:
-        facts = read_facts(name)
+        facts = read_dataset_info(name)
         (row,) = [line for line in text.splitlines() if line.startswith(f"| `{name}` |")]
         assert f"| {len(facts.split.known)} / {facts.classes} |" in row, name
         assert (f"| {facts.train:,} |" if facts.train else "| as found |") in row, name

@@ -83,7 +83,7 @@ def test_the_commands_on_a_bucket(
 
 
 def test_what_the_page_says_of_settings_is_so() -> None:
-    from holotype.data.stores import OPTIONS, STORES
+    from holotype.data.storage import OPTIONS, STORES
 
     assert all(f"`{name}" in PAGE or f"{name}=" in PAGE for name in OPTIONS["s3"])
     assert all(f"{scheme}://" in PAGE for scheme in ("s3", "gs", "abfs", "hf") if scheme in STORES)

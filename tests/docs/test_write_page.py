@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holotype.categories.found import Discovery
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.discovery import workflow
 from holotype.placing.camtrap import MEDIA, OBSERVATIONS
 from holotype.placing.deployments import COLUMNS as DEPLOYMENTS

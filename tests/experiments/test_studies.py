@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.made_study import asked_for
 
-from holotype.data.sources import collection_name
+from holotype.data.load import collection_name
 from holotype.runs.identity import fits, outline
 from holotype.runs.record import Record
 from holotype.runs.records import Records

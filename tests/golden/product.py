@@ -17,8 +17,8 @@ from PIL import Image
 from torch import Tensor
 
 from holotype.config.schema import TrainConfig
-from holotype.data.sampling import keyed_generator
-from holotype.data.store import ImageStore
+from holotype.data.image_store import ImageStore
+from holotype.data.samplers import keyed_generator
 from holotype.data.table import Table
 from holotype.methods import METHODS, Task, Views, find_method
 from holotype.models.backbone import Backbone

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 import torch
 
-from holotype.data.sampling import keyed_generator
+from holotype.data.samplers import keyed_generator
 from holotype.methods import METHODS, Batch, Images, Method, Moment, Task
 
 TASK = Task(n_known=3, k=6, dim=16, n_images=120, n_labelled=30, epochs=10)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.data.sampling import keyed_generator
+from holotype.data.samplers import keyed_generator
 from holotype.errors import InputError
 from holotype.losses.concepts import concept_nce, follow
 from holotype.losses.contrastive import info_nce, sup_con

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from holotype.cluster.evaluate import score
-from holotype.data.sampling import keyed_generator
+from holotype.data.samplers import keyed_generator
 from holotype.data.table import Table
 from holotype.methods import Images, Task
 from holotype.methods.kmeans import KMeans, KMeansConfig

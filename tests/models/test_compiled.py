@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from holotype.data.views import normalise
+from holotype.data.augment import normalise
 from holotype.models import compiled
 from holotype.models.compiled import CompiledTrunk, PatchProduct, is_patch_convolution
 from holotype.models.tails import split

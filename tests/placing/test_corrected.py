@@ -15,7 +15,7 @@ from holotype.categories.corrections import apply_edits
 from holotype.categories.edits import Edit
 from holotype.categories.features import write_features
 from holotype.categories.found import Discovery
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.placing.corrected import NOBODY, Called, Corrected, corrected
 from holotype.runs.trained import Read, Trained, load_trained
 from small_run import seen, small_discovery, train_small

@@ -14,9 +14,8 @@ import pytest
 from PIL import Image
 
 from holotype.categories.found import Discovery
-from holotype.data.readers.folder import from_folder
-from holotype.data.sources import load_table
-from holotype.data.walk import REJECTED, SORTED, UNREADABLE
+from holotype.data.load import load_table
+from holotype.data.readers.folder import REJECTED_FOLDER, SORTED_FOLDER, UNREADABLE_FOLDER, read_folder
 from holotype.errors import InputError
 from holotype.placing import folders
 from holotype.placing.folders import (
@@ -77,7 +76,7 @@ def test_a_new_folder_holds_links(tmp_path, images) -> None:
     assert (done.images, done.folders, done.made, done.gone) == (4, 2, {HARD: 4}, 0)
     assert done.file == list(TREE)
     assert os.path.samefile(tmp_path / "deep" / "out" / "cat" / "0.png", images[0])
-    marker = json.loads((tmp_path / "deep" / "out" / SORTED).read_text())
+    marker = json.loads((tmp_path / "deep" / "out" / SORTED_FOLDER).read_text())
     assert (marker["run_id"], set(marker["files"])) == ("r1", set(TREE))
     assert os.listdir(tmp_path / "deep") == ["out"]
 
@@ -142,8 +141,8 @@ def test_names_differ_whatever_their_spelling(tmp_path) -> None:
 
 def test_links_inside_a_collection_are_no_further_images(tmp_path, images) -> None:
     sort(tmp_path / "photos" / "sorted", images)
-    assert list(from_folder(tmp_path / "photos").path) == images
-    assert set(from_folder(tmp_path / "photos" / "sorted").known) == {"cat", "dog"}
+    assert list(read_folder(tmp_path / "photos").path) == images
+    assert set(read_folder(tmp_path / "photos" / "sorted").known) == {"cat", "dog"}
 
 
 # -- where it is written --------------------------------------------------------------------------------
@@ -159,7 +158,7 @@ def test_a_folder_of_somebody_else_is_refused_with_and_without_overwrite(tmp_pat
             with pytest.raises(InputError):
                 sort(tmp_path / name, images, overwrite=overwrite)
     for marker in ("{", "[]", '{"files": 1}', '{"files": {"a": 1}}'):
-        (tmp_path / "out" / SORTED).write_text(marker)
+        (tmp_path / "out" / SORTED_FOLDER).write_text(marker)
         with pytest.raises(InputError, match="holds other files"):
             sort(tmp_path / "out", images, overwrite=True)
     assert (tmp_path / "out" / "sub" / "mine.txt").read_text() == "mine"
@@ -187,7 +186,7 @@ def test_ones_own_is_replaced_whole_with_overwrite_alone(tmp_path, images, copy)
     done = sort(out, images, "cat emu emu emu", copy=copy, overwrite=True)
     assert tree(out) == {"cat/0.png": 99, "emu/1.png": 1, "emu/2.png": 2, "emu/3.png": 3}
     assert done.made == {COPY if copy else HARD: 4}
-    assert sorted(os.listdir(out)) == [SORTED, "cat", "emu"]
+    assert sorted(os.listdir(out)) == [SORTED_FOLDER, "cat", "emu"]
     assert sorted(os.listdir(tmp_path)) == ["out", "photos"]
 
 
@@ -331,13 +330,13 @@ def test_every_image_lies_in_its_category_and_moves_with_corrections(tmp_path) -
     assert named["a_b_ c_"] == found.category("new-01").n
     assert named["new-02"] == found.category("new-02").n
     assert named["_rejected (2)"] == 1  # the category of that name
-    assert [file.name for file in (out / REJECTED).iterdir()] == [Path(other).name.replace('"', "_")]
+    assert [file.name for file in (out / REJECTED_FOLDER).iterdir()] == [Path(other).name.replace('"', "_")]
     assert "new-03" not in named
     assert sum(named.values()) == len(found.images)
     # as a collection of its own: what was rejected comes back neither as a class nor among the rest
     read = load_table(out)
     assert len(read) == len(found.images) - 1
-    assert not [name for name in read.known if name == REJECTED]
+    assert not [name for name in read.known if name == REJECTED_FOLDER]
 
 
 def test_what_cannot_be_read_lies_apart_and_is_left_out_where_it_is_no_file(tmp_path) -> None:
@@ -349,9 +348,9 @@ def test_what_cannot_be_read_lies_apart_and_is_left_out_where_it_is_no_file(tmp_
     found.images.loc[6, columns] = [f"{tmp_path / 'pack.npz'}#1", "", "", "", "cut off"]
     found.save(run)
     assert write_folders(run, tmp_path / "sorted").images == len(found.images) - 1
-    (file,) = (tmp_path / "sorted" / UNREADABLE).iterdir()
+    (file,) = (tmp_path / "sorted" / UNREADABLE_FOLDER).iterdir()
     assert file.name == Path(found.images.path[5]).name
-    assert not (tmp_path / "sorted" / REJECTED).exists()
+    assert not (tmp_path / "sorted" / REJECTED_FOLDER).exists()
 
 
 def test_without_files_it_says_so(tmp_path) -> None:

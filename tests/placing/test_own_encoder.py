@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from holotype.categories.facts import Facts
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.errors import InputError
 from holotype.methods import METHODS, Method
 from holotype.models.backbone import load_backbone

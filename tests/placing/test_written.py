@@ -12,7 +12,7 @@ from holotype.categories.bursts import LABELLED as OF_BURST
 from holotype.categories.found import Category, Discovery
 from holotype.categories.standing import FOLLOWS
 from holotype.data.boxes import Box, with_box
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.errors import InputError
 from holotype.placing.written import class_names, labels, read_results, write_labels
 from placing.made_results import edit, made_run, paths

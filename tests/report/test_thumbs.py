@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holotype.data.walk import walk
+from holotype.data.readers.folder import scan_folder
 from holotype.errors import InputError
 from holotype.report import thumbs
 from holotype.report.thumbs import CELL, GRID, SIDE, make_thumbs, sheet_name
@@ -159,7 +159,7 @@ def test_thumbnails_are_never_taken_for_images(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         make_thumbs(files, files, tmp_path / "photos" / "report" / "thumbs", progress=False)
     (tmp_path / "photos" / "report" / "thumbs" / sheet_name(0)).write_bytes(b"half a sheet")
-    assert sorted(map(str, walk(tmp_path / "photos").images)) == files
+    assert sorted(map(str, scan_folder(tmp_path / "photos").images)) == files
 
 
 def test_a_disguised_file_starts_no_program(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from PIL import Image
 
 import holotype.runs.embed as module
 from holotype.config.schema import BackboneConfig
-from holotype.data.digests import digest_of
+from holotype.data.hashing import file_digest
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
@@ -44,13 +44,13 @@ def photos(tmp_path: Path) -> Path:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the files that were read to be embedded."""
     names: list[str] = []
-    in_order = module.in_order
+    in_order = module.decode_in_order
 
     def watched(paths, *rest, **named):
         names.extend(Path(path).name for path in paths)
         return in_order(paths, *rest, **named)
 
-    monkeypatch.setattr(module, "in_order", watched)
+    monkeypatch.setattr(module, "decode_in_order", watched)
     return names
 
 
@@ -63,7 +63,7 @@ def table_of(photos: Path) -> Table:
 
 def embedded(photos: Path, network: Backbone) -> Embeddings:
     table = table_of(photos)
-    digests = [digest_of(path) for path in table.path]
+    digests = [file_digest(path) for path in table.path]
     return embed_by_content(table, digests, network, Device.on("cpu", "fp32"), photos.parent / "e")
 
 

@@ -17,8 +17,8 @@ from PIL import Image
 
 import holotype.runs.embed as module
 from holotype.config.schema import BackboneConfig
-from holotype.data.stamps import stamps
-from holotype.data.store import ImageStore
+from holotype.data.hashing import file_stamps
+from holotype.data.image_store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError, Stopped
 from holotype.models.backbone import Backbone, load_backbone
@@ -84,7 +84,7 @@ def test_shards_hold_what_is_returned(pictures, network, compute, tmp_path) -> N
         *(f"part-0000{i}.parquet" for i in range(3)),
     ]
     assert found["path"] == [f"{i}.png" for i in range(7)]
-    assert found["stamp"] == stamps(list(pictures.path))
+    assert found["stamp"] == file_stamps(list(pictures.path))
     assert found["problem"] == list(embedded.problem)
     assert found["note"] == list(embedded.note)
     np.testing.assert_array_equal(np.array(found["feature"], dtype=np.float32), embedded.features)
@@ -110,13 +110,13 @@ def test_only_missing_and_damaged_shards_are_computed(pictures, network, compute
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths that were read."""
     paths_read: list[str] = []
-    in_order = module.in_order
+    in_order = module.decode_in_order
 
     def watched(paths, *rest, **named):
         paths_read.extend(paths)
         return in_order(paths, *rest, **named)
 
-    monkeypatch.setattr(module, "in_order", watched)
+    monkeypatch.setattr(module, "decode_in_order", watched)
     return paths_read
 
 

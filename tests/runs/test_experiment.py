@@ -13,9 +13,9 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
-from holotype.data.benchmarks import Benchmark
-from holotype.data.protocol import gcd_split
-from holotype.data.sources import load_table
+from holotype.data.datasets.registry import Benchmark
+from holotype.data.gcd_split import gcd_split
+from holotype.data.load import load_table
 from holotype.data.table import Table
 from holotype.errors import InputError, Stopped
 from holotype.methods import METHODS

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from holotype.categories.kept_opinion import KeptOpinion, shares
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.methods import METHODS
 from holotype.runs.discovered import with_opinion
 from holotype.runs.later import OwnWord, as_if_later, asks_opinion, opinion_of, weighed

@@ -13,7 +13,7 @@ from holotype.categories.agreement import Training, Votes, agree
 from holotype.categories.facts import Facts
 from holotype.categories.found import Discovery
 from holotype.categories.relations import Described
-from holotype.data.sources import load_table
+from holotype.data.load import load_table
 from holotype.data.table import Table
 from holotype.methods import Prediction
 from holotype.runs.discovered import make_frame, put_together, with_opinion

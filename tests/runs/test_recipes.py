@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from holotype.config.schema import BackboneConfig, TrainConfig
-from holotype.data.benchmarks import BENCHMARKS
+from holotype.data.datasets.registry import BENCHMARKS
 from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.methods.rpc import RPC

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from holotype.cluster.evaluate import SCORES, clustering_accuracy, score
-from holotype.data.sources import load_table
-from holotype.data.store import ImageStore
+from holotype.data.image_store import ImageStore
+from holotype.data.load import load_table
 from holotype.data.table import Table
 from holotype.methods import Prediction
 from holotype.runs.prepared import Shelf

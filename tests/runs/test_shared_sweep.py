@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from holotype.cluster import count
-from holotype.data.sources import load_table
-from holotype.data.weighed import write_sample
+from holotype.data.labels import write_sample_file
+from holotype.data.load import load_table
 from holotype.runs.planned import Planned, batches
 from holotype.runs.prepared import Shelf
 from holotype.runs.records import Records
@@ -69,7 +69,7 @@ def test_the_weights_of_a_sample_count_where_categories_are_counted(
     """As `holotype estimate-k` counts them: the sizes of classes are those of the whole collection."""
     table = load_table(squares_folder / "squares.csv")
     weight = np.where(table.labelled, 1.0, 7.0)
-    write_sample(
+    write_sample_file(
         tmp_path / "some.parquet", list(table.path), list(table.label), weight, np.zeros(len(table)), {}
     )
     seen = []

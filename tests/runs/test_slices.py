@@ -16,8 +16,8 @@ from PIL import Image
 
 import holotype.runs.slices as module
 from holotype.config.schema import BackboneConfig
+from holotype.data.load import load_table, stream_paths
 from holotype.data.slices import PLAN, write_plan
-from holotype.data.sources import load_table, stream_paths
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.runs.embed import embed_table
@@ -57,13 +57,13 @@ def job(images: Path, network: Backbone, tiny_backbone_file: Path, tmp_path: Pat
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that were read."""
     read: list[str] = []
-    in_order = module.in_order
+    in_order = module.decode_in_order
 
     def watched(paths, *rest, **named):
         read.extend(Path(path).name for path in paths)
         return in_order(paths, *rest, **named)
 
-    monkeypatch.setattr(module, "in_order", watched)
+    monkeypatch.setattr(module, "decode_in_order", watched)
     return read
 
 

@@ -10,8 +10,7 @@ import pytest
 
 import holotype.runs.embed as embed
 from holotype.config.schema import BackboneConfig
-from holotype.data.digests import digests
-from holotype.data.stamps import stamps
+from holotype.data.hashing import file_stamps, image_digests
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
@@ -44,7 +43,7 @@ def parts(table: Table, network: Backbone, tmp_path: Path) -> Parts:
 
 def content(table: Table) -> list[str]:
     paths = [str(path) for path in table.path]
-    return digests(paths, stamps(paths), [None] * len(paths))
+    return image_digests(paths, file_stamps(paths), [None] * len(paths))
 
 
 def embedded(table: Table, network: Backbone, folder: Path) -> Embeddings:

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from holotype.data.store import ImageStore
+from holotype.data.image_store import ImageStore
 from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.runs.sheet import FILE, WEIGHTS

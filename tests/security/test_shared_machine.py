@@ -16,7 +16,7 @@ import torch
 
 from holotype.categories.edits import Edit, append_edits, log_locked
 from holotype.cli.words import harmless, say_json
-from holotype.data.pictures import as_paths
+from holotype.data.arrays import save_images
 from holotype.errors import InputError
 from holotype.models import networks
 from holotype.placing.zipped import write_zip
@@ -152,7 +152,7 @@ def test_pictures_from_memory_lie_in_a_folder_of_ones_own(
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with tempfile.TemporaryDirectory(prefix="holotype-") as folder:
-        (path,) = as_paths([np.zeros((4, 4), dtype=np.uint8)], Path(folder))
+        (path,) = save_images([np.zeros((4, 4), dtype=np.uint8)], Path(folder))
         assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
         assert Path(path).parent == Path(folder)
 

@@ -17,11 +17,10 @@ import pytest
 
 from holotype.categories.edits import Edit, append_edits, read_log, to_csv
 from holotype.config.parse import parse_values, parse_yaml
-from holotype.data.containers import ContainerProblem, read_array
+from holotype.data.archives import ArchiveProblem, read_array
 from holotype.data.decode import ImageProblem, read_image
-from holotype.data.readers.folder import from_folder
-from holotype.data.sources import load_table
-from holotype.data.walk import walk
+from holotype.data.load import load_table
+from holotype.data.readers.folder import read_folder, scan_folder
 from holotype.errors import InputError
 from holotype.runs.folder import RunFolder, read_per_class
 from holotype.runs.tables import to_csv as table_csv
@@ -79,13 +78,13 @@ def test_a_small_archive_of_enormous_arrays_is_refused_before_it_is_unpacked(tmp
         for _ in range(600):
             part.write(bytes(1_000_000))
     assert (tmp_path / "bomb.npz").stat().st_size < 2_000_000
-    with pytest.raises(ContainerProblem, match=r"holds 0\.6 GB that are packed into"):
+    with pytest.raises(ArchiveProblem, match=r"holds 0\.6 GB that are packed into"):
         read_array(str(tmp_path / "bomb.npz"), 0)
 
 
 def test_an_archive_of_arrays_is_not_unpickled(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.array([Runs(tmp_path / "owned")], dtype=object), allow_pickle=True)
-    with pytest.raises(ContainerProblem):
+    with pytest.raises(ArchiveProblem):
         read_array(str(tmp_path / "a.npz"), 0)
     assert not (tmp_path / "owned").exists()
 
@@ -95,10 +94,10 @@ def test_archives_are_not_unpacked(tmp_path: Path) -> None:
     draw_squares(tmp_path)
     for name in ("more.tar", "more.tar.gz", "more.zip", "more.7z"):
         (tmp_path / name).write_bytes(OTHERS["tar"])
-    found = walk(tmp_path)
+    found = scan_folder(tmp_path)
     assert {path.suffix for path in found.images} == {".png"}
     assert {".tar", ".gz", ".zip", ".7z"} <= set(found.passed)
-    # tars are read where they lie (data/readers/tars.py)
+    # tars are read where they lie (data/readers/webdataset.py)
     assert {"extract", "extractall", "unpack_archive"} & names_in_the_package() == set()
 
 
@@ -119,7 +118,7 @@ def names_in_the_package() -> set[str]:
 def test_links_among_images_are_followed_once_and_never_for_ever(tmp_path: Path) -> None:
     draw_squares(tmp_path)
     (tmp_path / "unlabelled" / "round").symlink_to(tmp_path, target_is_directory=True)
-    assert len(from_folder(tmp_path)) == 64
+    assert len(read_folder(tmp_path)) == 64
 
 
 # -- tables, edits, settings --------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def _check(world: World, case: Case) -> list[str]:
 
 def decoded(path: str, thumbnail: bool = True) -> list[str]:
     """Read an image as a run does, and as a report does; what is wrong with what came out."""
-    from holotype.data.ingest import _decode_one
+    from holotype.data.image_store import _decode_one
     from holotype.report.thumbs import SIDE, _thumbnail
 
     found = _decode_one(str(path), SHORT)
@@ -207,7 +207,7 @@ def _disguised(world: World, case: Case) -> list[str]:
 
 
 def _refused(path: Path) -> list[str]:
-    from holotype.data.ingest import _decode_one
+    from holotype.data.image_store import _decode_one
 
     found = _decode_one(str(path), SHORT)
     return [] if found.problem else [f"was decoded to {found.pixels.shape}"]

@@ -108,11 +108,11 @@ def _inside(world: World, case: Case) -> list[str]:
     shutil.copytree(world.trial / "run", there)
 
     def check() -> list[str]:
-        from holotype.data.readers.folder import from_folder
+        from holotype.data.readers.folder import read_folder
         from holotype.placing.folders import write_folders
 
         write_folders(there, images / "sorted")
-        found = from_folder(images)
+        found = read_folder(images)
         names = sorted(os.path.relpath(path, images).replace(os.sep, "/") for path in found.path)
         return (
             []

@@ -59,7 +59,7 @@ def _rounds(world: World, run: Path) -> None:
 def _go_on(world: World, run: Path) -> None:
     """As `discover --dry-run` and `discover` look at a folder before they do anything."""
     from holotype.config.schema import DiscoverConfig
-    from holotype.data.sources import load_table
+    from holotype.data.load import load_table
     from holotype.discovery.claim import claim, find_folder
     from holotype.discovery.foresight import foresee
 
@@ -79,17 +79,16 @@ def _model(run: Path) -> None:
 
 def _embeddings(world: World, run: Path) -> None:
     from holotype.config.schema import BackboneConfig
-    from holotype.data.digests import digests
-    from holotype.data.sources import load_table
-    from holotype.data.stamps import stamps
+    from holotype.data.hashing import file_stamps, image_digests
+    from holotype.data.load import load_table
     from holotype.models.backbone import load_backbone
     from holotype.runs.by_content import embed_by_content
     from holotype.utils.device import Device
 
     table = load_table(world.listed)
     paths = [str(path) for path in table.path]
-    stamp = stamps(paths)
-    found = digests(paths, stamp, [None] * len(paths))
+    stamp = file_stamps(paths)
+    found = image_digests(paths, stamp, [None] * len(paths))
     backbone = load_backbone(BackboneConfig(str(world.backbone)))
     embed_by_content(table, found, backbone, Device.on("cpu"), run / "embeddings")
 

@@ -92,13 +92,13 @@ def _cells(dice: random.Random, content: bytes) -> bytes:
 
 
 def _read_table(path: Path, images: Path) -> list[str]:
-    from holotype.data.readers.listed import from_csv
-    from holotype.data.sources import load_table
+    from holotype.data.load import load_table
+    from holotype.data.readers.csv import read_csv_table
     from holotype.errors import InputError
 
     for work in (
         lambda: load_table(images, path),
-        lambda: from_csv(path, images, skip_missing=True),
+        lambda: read_csv_table(path, images, skip_missing=True),
     ):
         table = expect((InputError,), work)
         if table is None:

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from holotype.config.schema import TrainConfig
-from holotype.data.store import ImageStore
+from holotype.data.image_store import ImageStore
 from holotype.data.table import Table
 from holotype.methods import Task, Views, find_method
 from holotype.models.backbone import Backbone

@@ -7,7 +7,7 @@ import logging
 import pytest
 import torch
 
-from holotype.data.placement import place
+from holotype.data.image_store import place_pixels
 from holotype.errors import Stopped
 from holotype.methods import METHODS, Task, Views
 from holotype.methods.simgcd import SimGCD
@@ -45,7 +45,7 @@ DECIDED = {"promptcal": "method.tally."}
 @pytest.fixture(scope="module")
 def on_gpu(world, tmp_path_factory):
     device = torch.device("cuda", torch.cuda.current_device())
-    store, _ = place(
+    store, _ = place_pixels(
         world.store, device, "device", find_budget(MemoryConfig(), device), tmp_path_factory.mktemp("s")
     )
     return type(world)(world.table, store)

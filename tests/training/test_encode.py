@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from holotype.data.views import normalise
+from holotype.data.augment import normalise
 from holotype.errors import InputError
 from holotype.methods import Method, Prediction, Stage, Task
 from holotype.models.teacher import Teacher

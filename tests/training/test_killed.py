@@ -21,7 +21,7 @@ import os, sys
 from pathlib import Path
 from tests.narrow import narrow
 from tests.training.conftest import World, draw_squares
-from holotype.data.store import ImageStore
+from holotype.data.image_store import ImageStore
 from holotype.utils import torchvision_cure
 import timm, torch._dynamo
 narrow()

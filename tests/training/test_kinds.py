@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from holotype.config.schema import TrainConfig
-from holotype.data.views import centre_crops, normalise
+from holotype.data.augment import centre_crops, normalise
 from holotype.errors import InputError, Stopped
 from holotype.methods import Images, Moment, Rate, Stage, Task
 from holotype.methods.schedule import cosine_lr

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.data.sampling import keyed_generator
+from holotype.data.samplers import keyed_generator
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.training.rows import index_rows

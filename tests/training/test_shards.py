@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.data.sampling import SAMPLERS, keyed_generator
+from holotype.data.samplers import SAMPLERS, keyed_generator
 from holotype.errors import InputError
 from holotype.training import shards as module
 from holotype.training.rows import index_rows

@@ -9,9 +9,8 @@ import weakref
 import pytest
 import torch
 
-from holotype.data.sampling import keyed_generator
-from holotype.data.strong import apply_recipe, draw_recipe
-from holotype.data.views import draw_crops
+from holotype.data.augment import apply_recipe, draw_crops, draw_recipe
+from holotype.data.samplers import keyed_generator
 from holotype.methods import Views
 from holotype.models.cache import CacheViews
 from holotype.training import sources

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
 
-from holotype.data.store import ImageStore
+from holotype.data.image_store import ImageStore
 from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.training import caching

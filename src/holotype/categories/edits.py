@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from holotype.data.columns import bare, csv_text, guarded
+from holotype.data.csv import csv_text, escape_formula, unescape_formula
 from holotype.errors import InputError
 from holotype.utils.atomic import write_text
 from holotype.utils.locks import wait_for_lock
@@ -92,7 +92,7 @@ def _edit(row: dict[str, str | None], path: Path, line: int) -> Edit:
             f"{path}, line {line}, is of format {version!r}, and this version of Holotype reads format {FORMAT}; "
             "export the edits from a report that this version has built."
         )
-    edit = Edit(*(bare(row[name] or "") for name in COLUMNS))
+    edit = Edit(*(unescape_formula(row[name] or "") for name in COLUMNS))
     if edit.action not in ACTIONS:
         raise InputError(
             f"{path}, line {line}: there is no action {edit.action!r}; the actions are {', '.join(ACTIONS)}."
@@ -108,7 +108,7 @@ def stripped(text: str) -> str:
 def to_csv(edits: Iterable[Edit]) -> str:
     """The edits as the text of a CSV file."""
     rows = [[*COLUMNS, "format"]]
-    return csv_text(rows + [[*map(guarded, astuple(edit)), str(FORMAT)] for edit in edits])
+    return csv_text(rows + [[*map(escape_formula, astuple(edit)), str(FORMAT)] for edit in edits])
 
 
 # -- the log of a run folder ------------------------------------------------------------------------------

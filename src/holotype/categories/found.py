@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from holotype.categories.facts import Facts
-from holotype.data.columns import FORMULA
+from holotype.data.csv import FORMULA
 from holotype.errors import InputError
 from holotype.utils.atomic import atomic_write, write_text
 from holotype.utils.serialization import (
@@ -44,7 +44,7 @@ NaN until a report is built."""
 OPTIONAL = ("taken", "latitude", "longitude", "camera", "group", "file", "box", "weight")
 """Columns that are there where something is known: what the heads of the files say (data/exif.py), the burst that an
 image is a frame of (data/bursts.py), the picture and the part of it that the image is (data/boxes.py), and how many
-images of a larger collection it stands for (data/weighed.py)."""
+images of a larger collection it stands for (data/labels.py)."""
 TEXTS = ("path", "label", "category", "category_id", "problem", "note", "camera", "group", "file")
 """Those that hold whatever users called things."""
 

@@ -1,4 +1,4 @@
-"""Sizes of categories in the collection that a sample was drawn from: sums of its weights (data/weighed.py)."""
+"""Sizes of categories in the collection that a sample was drawn from: sums of its weights (data/labels.py)."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def is_slow(made: Mapping[str, Sequence[Experiment]], given: argparse.Namespace)
 
 def recorded(study: Study, given: argparse.Namespace) -> str:
     """The table of a study from the records that are there."""
-    from holotype.data.sources import collection_name
+    from holotype.data.load import collection_name
     from holotype.runs.bench import Sweep, write_tables
     from holotype.runs.records import Records
     from holotype.runs.sweep import changes_by_row, chosen_rows, select

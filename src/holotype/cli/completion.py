@@ -57,7 +57,7 @@ def read_entries() -> list[Entry]:
 
 def known_words(command: str) -> Mapping[str, tuple[str, ...]]:
     """Words for the flags and places of argparse that are not its choices: names that are looked up elsewhere."""
-    from holotype.data.benchmarks import BENCHMARKS
+    from holotype.data.datasets.registry import BENCHMARKS
     from holotype.discovery.best_backbone import PUBLIC
     from holotype.methods import METHODS
 
@@ -106,7 +106,7 @@ def _help(action: argparse.Action) -> str:
 
 def train_entry(words: str) -> Entry:
     """`holotype train` has no parser of argparse: its flags are the settings of every method."""
-    from holotype.data.benchmarks import BENCHMARKS
+    from holotype.data.datasets.registry import BENCHMARKS
     from holotype.methods import METHODS
     from holotype.runs.settings import default_experiment, describe, settings
 

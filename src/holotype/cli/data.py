@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holotype.cli.words import Parser, say
-from holotype.data.benchmarks import BENCHMARKS, check, read_facts
+from holotype.data.datasets.registry import BENCHMARKS, check_benchmark, read_dataset_info
 
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     if given.command == "check":
-        report = check(given.name, given.root)
+        report = check_benchmark(given.name, given.root)
         say(report)
         return 0 if report.ok else 2
     say(listing())
@@ -37,7 +37,7 @@ def _sentence(line: str) -> str:
 def listing() -> str:
     lines = []
     for name in BENCHMARKS:
-        facts = read_facts(name)
+        facts = read_dataset_info(name)
         lines.append(
             f"{name:<15} {facts.title}; {len(facts.split.known)} of {facts.classes} classes known; "
             f"{facts.origin}"

@@ -44,7 +44,7 @@ def command(argv: Sequence[str]) -> int:
     from holotype.config.schema import DiscoverConfig
 
     config = DiscoverConfig(**{one.name: getattr(given, one.name) for one in fields(DiscoverConfig)})
-    from holotype.data.sources import load_table
+    from holotype.data.load import load_table
 
     labels = Path(given.labels) if given.labels else None
     table = load_table(

@@ -130,9 +130,9 @@ def add_image_flags(parser: Parser) -> None:
 
 def read_collection(given: Any) -> Collection:
     """A benchmark under the GCD protocol, or a collection of one's own."""
-    from holotype.data.benchmarks import BENCHMARKS, check_dataset, load_benchmark
-    from holotype.data.protocol import gcd_split
-    from holotype.data.sources import load_table
+    from holotype.data.datasets.registry import BENCHMARKS, check_dataset, load_benchmark
+    from holotype.data.gcd_split import gcd_split
+    from holotype.data.load import load_table
 
     check_dataset(given.images)
     if given.images in BENCHMARKS:
@@ -144,9 +144,9 @@ def read_collection(given: Any) -> Collection:
 
 def stream_of(given: Any) -> tuple[str, Callable[[], Paths]]:
     """What the images are called in a manifest, and what begins a stream of their paths."""
-    from holotype.data.addresses import is_address, is_pattern
-    from holotype.data.benchmarks import BENCHMARKS
-    from holotype.data.sources import paths_of, stream_paths
+    from holotype.data.datasets.registry import BENCHMARKS
+    from holotype.data.load import paths_of, stream_paths
+    from holotype.data.storage import is_address, is_pattern
     from holotype.runs.slice_folder import absolute_source
 
     if given.images in BENCHMARKS:
@@ -158,9 +158,9 @@ def stream_of(given: Any) -> tuple[str, Callable[[], Paths]]:
 
 def collection_name(images: str) -> str:
     """What a collection is called after, before anything of it is read; InputError where there is none."""
-    from holotype.data.addresses import is_address, is_pattern
-    from holotype.data.benchmarks import BENCHMARKS, check_dataset
+    from holotype.data.datasets.registry import BENCHMARKS, check_dataset
     from holotype.data.readers.registry import source_name
+    from holotype.data.storage import is_address, is_pattern
 
     check_dataset(images)
     if images in BENCHMARKS:

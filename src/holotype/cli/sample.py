@@ -20,7 +20,7 @@ OUT = "sample.parquet"
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    from holotype.data.weighed import check_target, write_sample
+    from holotype.data.labels import check_target, write_sample_file
     from holotype.runs.coverage import take_sample
     from holotype.runs.embedded import Parts
 
@@ -33,7 +33,7 @@ def command(argv: Sequence[str]) -> int:
     )
     facts = {"n": given.n, "cells": sample.n_cells, "seed": given.seed, "images": sample.n_images}
     path = [parts.absolute(one) for one in sample.path]
-    write_sample(out, path, sample.label, sample.weight, sample.cell, facts)
+    write_sample_file(out, path, sample.label, sample.weight, sample.cell, facts)
     if speaks():
         say(summary(sample, given.n, out))
     return 0

@@ -25,7 +25,7 @@ def command(argv: Sequence[str]) -> int:
 
         say(write_yaml(request.resolve().as_dict()), end="")
         return 0
-    from holotype.data.benchmarks import check_dataset
+    from holotype.data.datasets.registry import check_dataset
 
     check_dataset(request.dataset)
     experiment = request.resolve()
@@ -51,7 +51,7 @@ def _help(words: Words) -> str:
 
 
 def general_help() -> str:
-    from holotype.data.benchmarks import BENCHMARKS
+    from holotype.data.datasets.registry import BENCHMARKS
     from holotype.methods import METHODS
 
     methods = []

@@ -36,7 +36,7 @@ from holotype.cluster.curve import (
     without_curve,
 )
 from holotype.cluster.search import Curve, TooLong, bounds, estimate_by_curve, sample, some, some_rows
-from holotype.data.bursts import once
+from holotype.data.bursts import one_per_burst
 from holotype.utils.atomic import write_text
 from holotype.utils.console import progress_bar
 from holotype.utils.device import pick_device
@@ -131,7 +131,7 @@ def estimate_table(
     in --device."""
     # k-means draws its starts in float64, which MPS does not have
     where = "cuda" if pick_device(device) == "cuda" else "cpu"
-    usable = table.usable & once(table)
+    usable = table.usable & one_per_burst(table)
     rows, target = torch.from_numpy(features[usable]).to(where), torch.from_numpy(table.target[usable])
     weight = None if table.weight is None else table.weights[usable]
     return estimate_count(

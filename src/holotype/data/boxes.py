@@ -13,14 +13,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-MARK = "#xywh=percent:"
-ENDING = re.compile(re.escape(MARK) + r"([0-9.]+),([0-9.]+),([0-9.]+),([0-9.]+)$")
+BOX_MARK = "#xywh=percent:"
+BOX_SUFFIX = re.compile(re.escape(BOX_MARK) + r"([0-9.]+),([0-9.]+),([0-9.]+),([0-9.]+)$")
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?nan|[-+]?inf", re.IGNORECASE)
 DIGITS = 5
 """Behind the point, of a share: a tenth of a pixel of the largest pictures."""
 MARGIN = 0.05
 """Around a box on each side, as a share of its longer side."""
-BEYOND = 0.01
+TOLERANCE = 0.01
 """Of the picture's side by which a box may lie outside; detectors round, and what is outside is cut off."""
 
 Rectangle = tuple[int, int, int, int]
@@ -43,12 +43,14 @@ class Box:
     @property
     def text(self) -> str:
         """`0.125,0.4,0.3,0.22`, as a column `box` holds it."""
-        return ",".join(_plain(value) for value in (self.x, self.y, self.w, self.h))
+        return ",".join(_format_number(value) for value in (self.x, self.y, self.w, self.h))
 
     @property
     def ending(self) -> str:
         """What stands behind the path of the picture."""
-        return MARK + ",".join(_plain(100 * value, DIGITS - 2) for value in (self.x, self.y, self.w, self.h))
+        return BOX_MARK + ",".join(
+            _format_number(100 * value, DIGITS - 2) for value in (self.x, self.y, self.w, self.h)
+        )
 
     def pixels(self, size: tuple[int, int]) -> tuple[float, float, float, float]:
         """x, y, w, h in pixels of a picture of this width and height."""
@@ -60,16 +62,16 @@ class Box:
         x, y, w, h = self.pixels(size)
         edge = MARGIN * max(w, h)
         side = max(w, h) + 2 * edge
-        left, right = _around(x, w, side, size[0])
-        top, bottom = _around(y, h, side, size[1])
+        left, right = _with_margin(x, w, side, size[0])
+        top, bottom = _with_margin(y, h, side, size[1])
         return left, top, right, bottom
 
 
-def _plain(value: float, digits: int = DIGITS) -> str:
+def _format_number(value: float, digits: int = DIGITS) -> str:
     return f"{value:.{digits}f}".rstrip("0").rstrip(".") or "0"
 
 
-def _around(start: float, length: float, side: float, most: int) -> tuple[int, int]:
+def _with_margin(start: float, length: float, side: float, most: int) -> tuple[int, int]:
     """From `side` pixels around the middle of a stretch, as far as there are so many; at least one pixel."""
     side = min(side, most)
     first = min(max(start + length / 2 - side / 2, 0.0), most - side)
@@ -82,7 +84,7 @@ def _around(start: float, length: float, side: float, most: int) -> tuple[int, i
 
 def split_box(path: str) -> tuple[str, Box | None]:
     """The path of the picture, and the box; None where the image is a whole picture."""
-    found = ENDING.search(path) if MARK in path else None
+    found = BOX_SUFFIX.search(path) if BOX_MARK in path else None
     if found is None:
         return path, None
     try:
@@ -107,7 +109,7 @@ def overlap(one: Box, other: Box) -> float:
 # -- numbers --------------------------------------------------------------------------------------------
 
 
-def numbers(text: str) -> tuple[float, float, float, float]:
+def parse_numbers(text: str) -> tuple[float, float, float, float]:
     """Four numbers, parted by commas, semicolons or blanks, in brackets or not. Raises BadBox."""
     found = [float(number) for number in NUMBER.findall(text)]
     if len(found) != 4 or re.search(
@@ -118,7 +120,7 @@ def numbers(text: str) -> tuple[float, float, float, float]:
     return x, y, w, h
 
 
-def are_shares(values: Iterable[float]) -> bool:
+def are_fractions(values: Iterable[float]) -> bool:
     """Shares of the picture, not pixels: a box of one pixel is nobody's."""
     return all(value <= 1 for value in values)
 
@@ -136,7 +138,7 @@ def make_box(values: Iterable[float], size: tuple[int, int] | None) -> Box:
         raise BadBox(f"{told} has no area")
     width, height = size or (1, 1)
     over = (-x / width, -y / height, (x + w) / width - 1, (y + h) / height - 1)
-    if max(over) > BEYOND:
+    if max(over) > TOLERANCE:
         of = f"the picture of {width} x {height} pixels" if size else "the picture, whose sides are 1"
         raise BadBox(f"{told} lies outside {of}")
     left, top = max(x / width, 0.0), max(y / height, 0.0)

@@ -14,8 +14,8 @@ from datetime import datetime
 
 import numpy as np
 
-from holotype.data.exif import Shot
-from holotype.data.names import composed
+from holotype.data.exif import ExifData
+from holotype.data.label_hygiene import nfc
 from holotype.data.paths import relative
 from holotype.data.readers.folder import UNLABELLED_FOLDERS
 from holotype.data.table import Table
@@ -24,21 +24,21 @@ SECONDS = 10.0
 """Between two frames of a burst, unless told: traps take some frames a second or two apart, then wait."""
 LONGEST = 6
 """Times those seconds that a burst lasts at most: a camera that never rests is no single burst."""
-ALIKE = 0.75
+SIMILAR = 0.75
 """Least cosine of two frames, their features less the mean of the collection. With the two networks that come with the
 project, a copy that is shifted by a tenth and brighter by a tenth has 0.79 and more in 19 of 20 cases, and two images
 of different kinds have less than 0.55."""
-SAME = 0.97
+IDENTICAL = 0.97
 """Least cosine of the features as they are, which does as well: where nearly all images show one scene, little is left
 of them without the mean. Of two images of different kinds, fewer than one in a thousand pairs have 0.95."""
-LOOK_BACK = 64
+WINDOW = 64
 """Frames before a frame that it is compared with, at most: a picture may have many boxes."""
 
 
 # -- what counts once -----------------------------------------------------------------------------------
 
 
-def units(table: Table) -> np.ndarray | None:
+def burst_units(table: Table) -> np.ndarray | None:
     """(N,) int: equal for the frames of one burst; None where there are no bursts.
 
     Frames of one group that carry different labels are different units.
@@ -61,9 +61,9 @@ def first_frames(unit: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
     return np.asarray(rows[np.sort(first)])
 
 
-def once(table: Table) -> np.ndarray:
+def one_per_burst(table: Table) -> np.ndarray:
     """(N,) bool: images that count, one of each burst; all where there are none."""
-    unit = units(table)
+    unit = burst_units(table)
     found = np.full(len(table), unit is None)
     if unit is not None:
         found[first_frames(unit, np.flatnonzero(table.usable))] = True
@@ -72,7 +72,7 @@ def once(table: Table) -> np.ndarray:
 
 def count_units(table: Table) -> int:
     """Usable images, each burst counted once."""
-    return len(first_frames(units(table), np.flatnonzero(table.usable)))
+    return len(first_frames(burst_units(table), np.flatnonzero(table.usable)))
 
 
 def with_groups(table: Table, group: Sequence[str] | np.ndarray) -> Table:
@@ -86,7 +86,7 @@ def with_groups(table: Table, group: Sequence[str] | np.ndarray) -> Table:
 
 
 @dataclass(frozen=True)
-class Spread:
+class SpreadLabels:
     """What the labels of frames mean to the other frames of their bursts."""
 
     table: Table
@@ -96,11 +96,11 @@ class Spread:
     """Groups whose frames carry different labels; there nobody takes one."""
 
 
-def spread_labels(table: Table, out: np.ndarray) -> Spread:
+def spread_labels(table: Table, out: np.ndarray) -> SpreadLabels:
     """Frames without a label take that of the labelled frames of their burst. out: (N,) bool, images that neither give
     nor take one."""
     if table.group is None:
-        return Spread(table, np.empty(0, dtype=np.int64), [])
+        return SpreadLabels(table, np.empty(0, dtype=np.int64), [])
     able = table.usable & ~out & (table.group != "")
     said: dict[str, set[str]] = {}
     for group, label in zip(table.group[able], table.label[able], strict=True):
@@ -110,7 +110,7 @@ def spread_labels(table: Table, out: np.ndarray) -> Spread:
     for row in rows:
         (label[row],) = said[table.group[row]]
     torn = sorted(group for group, labels in said.items() if len(labels) > 1)
-    return Spread(dataclasses.replace(table, label=label), np.array(rows, dtype=np.int64), torn)
+    return SpreadLabels(dataclasses.replace(table, label=label), np.array(rows, dtype=np.int64), torn)
 
 
 # -- finding them ---------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def spread_labels(table: Table, out: np.ndarray) -> Spread:
 
 def find_bursts(
     table: Table,
-    shots: Sequence[Shot],
+    shots: Sequence[ExifData],
     features: np.ndarray,
     seconds: float = SECONDS,
     words: Set[str] = frozenset(),
@@ -133,7 +133,7 @@ def find_bursts(
     chains = _Chains(table, seconds)
     for place, (key, time, row) in enumerate(frames):
         chains.begin(row, time)
-        for before, then, other in reversed(frames[max(0, place - LOOK_BACK) : place]):
+        for before, then, other in reversed(frames[max(0, place - WINDOW) : place]):
             if before != key or time - then > seconds:
                 break
             if alike(row, other):
@@ -146,7 +146,7 @@ def find_bursts(
     return group
 
 
-def _frames(table: Table, shots: Sequence[Shot], words: Set[str]) -> Iterator[tuple[str, float, int]]:
+def _frames(table: Table, shots: Sequence[ExifData], words: Set[str]) -> Iterator[tuple[str, float, int]]:
     """Camera, time in seconds and row of the usable images whose time is known, in their order."""
     names = relative([str(path) for path in table.path], table.root)
     labels = {*table.known, *words}
@@ -158,12 +158,12 @@ def _frames(table: Table, shots: Sequence[Shot], words: Set[str]) -> Iterator[tu
         yield key, time, row
 
 
-def _clock(shot: Shot) -> float:
+def _clock(shot: ExifData) -> float:
     """By the camera's own clock: an offset from UTC that it tells for some frames alone changes nothing."""
     return (datetime.fromisoformat(shot.taken[:19]) - datetime(1970, 1, 1)).total_seconds()
 
 
-def _camera(path: str, labels: Set[str], shot: Shot) -> str:
+def _camera(path: str, labels: Set[str], shot: ExifData) -> str:
     """What frames of one burst share: a camera that is known by its number, or else the folder and the model.
 
     Folders that only say what people know (fox/, unlabelled/) part no burst.
@@ -171,7 +171,7 @@ def _camera(path: str, labels: Set[str], shot: Shot) -> str:
     if shot.serial:
         return shot.camera
     first, *rest = os.path.dirname(path).split("/")
-    if composed(first) in labels or first.lower() in UNLABELLED_FOLDERS:
+    if nfc(first) in labels or first.lower() in UNLABELLED_FOLDERS:
         first = ""
     return "\0".join((shot.camera, "/".join((first, *rest))))
 
@@ -185,7 +185,7 @@ class _Likeness:
 
     def __call__(self, one: int, other: int) -> bool:
         a, b = self.features[one], self.features[other]
-        return _cosine(a - self.middle, b - self.middle) >= ALIKE or _cosine(a, b) >= SAME
+        return _cosine(a - self.middle, b - self.middle) >= SIMILAR or _cosine(a, b) >= IDENTICAL
 
 
 def _cosine(a: np.ndarray, b: np.ndarray) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from holotype.data.sampling import balanced_rows
+from holotype.data.samplers import balanced_rows
 
 
 def rows_with_concepts(

@@ -1,4 +1,4 @@
-"""From a path to an RGB image, whatever the file turns out to be.
+"""Decode an image file of any kind into RGB pixels.
 
 A file of some kB may hold gigabytes of pixels. What decoding takes is known from the file's head, before a pixel is
 read, and images beyond MOST_PIXELS or MOST_BYTES are refused. What is decoded is turned upright and made RGB in strips,
@@ -17,23 +17,23 @@ from typing import NoReturn
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from holotype.data.archives import ArchiveProblem, read_array, split_archive
 from holotype.data.boxes import Box as CutBox
 from holotype.data.boxes import Rectangle, split_box
-from holotype.data.containers import ContainerProblem, read_array, split_container
-from holotype.data.encoded import readable
-from holotype.data.exif import Shot, shot_in
-from holotype.data.kinds import decoders, what_to_install
-from holotype.data.stores import StoreProblem
+from holotype.data.exif import ExifData, exif_from_bytes
+from holotype.data.formats import decoders, install_hint
+from holotype.data.image_bytes import open_image_bytes
+from holotype.data.storage import StorageError
 
-MOST_PIXELS = 178_956_970
+MAX_PIXELS = 178_956_970
 """Of one image. Pillow refuses more as well; the largest cameras take 150 million."""
-MOST_BYTES = 1_000_000_000
+MAX_BYTES = 1_000_000_000
 """That one image may take until it is RGB: as many as MOST_PIXELS do, or 125 million with transparency or turned."""
 STRIP = 1 << 20
 """Pixels that are turned upright and made RGB together."""
 SMALL_MODES = {"1": 1, "L": 1, "P": 1} | dict.fromkeys(("I;16", "I;16L", "I;16B", "I;16N"), 2)
 """Bytes of a pixel in Pillow's memory; 4 in all other modes."""
-COSTLY = {"WEBP": 16, "AVIF": 12, "HEIF": 12}
+COSTLY_MODES = {"WEBP": 16, "AVIF": 12, "HEIF": 12}
 """Bytes that decoding takes per pixel at most: these decoders hold the picture several times. Measured were 16 for WebP
 and 9 for AVIF; HEIF is taken to be like AVIF."""
 GREY_16 = ("I;16", "I;16L", "I;16B", "I;16N")
@@ -69,7 +69,7 @@ def read_image(path: str) -> tuple[Image.Image, str]:
 
     Transparency is laid on white, of several frames the first is taken. Raises ImageProblem.
     """
-    with opened(path) as image:
+    with open_image(path) as image:
         image.load()
         return image.rgb(), image.note
 
@@ -98,9 +98,9 @@ class OpenImage:
         depth = "16-bit grey values divided by 257" if _is_grey_16(self._image) else ""
         self.note = "; ".join(note for note in (frames, exif, depth) if note)
 
-    def shot(self) -> Shot:
+    def shot(self) -> ExifData:
         """When, where and with which camera it was taken; to be asked before `load`."""
-        return shot_in(self._image)
+        return exif_from_bytes(self._image)
 
     @contextlib.contextmanager
     def loaded(self) -> Iterator[None]:
@@ -170,7 +170,7 @@ class OpenImage:
 
 
 @contextlib.contextmanager
-def opened(path: str, about: int | None = None) -> Iterator[OpenImage]:
+def open_image(path: str, about: int | None = None) -> Iterator[OpenImage]:
     """The image at `path`, "file", "file#index" or an address, with a box or without. Whatever goes wrong before it is
     closed becomes an ImageProblem.
 
@@ -178,12 +178,12 @@ def opened(path: str, about: int | None = None) -> Iterator[OpenImage]:
     """
     try:
         name, box = split_box(path)
-        part = split_container(name)
+        part = split_archive(name)
         if part is not None:
             image = Image.fromarray(read_array(*part))
             yield OpenImage(image, path, decoding_bytes(image, image.size, box), box)
             return
-        content = readable(name)
+        content = open_image_bytes(name)
         if isinstance(content, str) and not os.path.isfile(name):
             raise ImageProblem(f"{path} is not a file.")
         if (os.path.getsize(name) if isinstance(content, str) else content.getbuffer().nbytes) == 0:
@@ -194,7 +194,7 @@ def opened(path: str, about: int | None = None) -> Iterator[OpenImage]:
                 least = math.ceil(about / min(box.w, box.h)) if box else about
                 file.draft("RGB", (least, least))
             nbytes = decoding_bytes(file, size, box)
-            if math.prod(size) > MOST_PIXELS or nbytes > MOST_BYTES:
+            if math.prod(size) > MAX_PIXELS or nbytes > MAX_BYTES:
                 raise ImageProblem(
                     f"{path} is too large ({size[0]:,} x {size[1]:,} pixels, {nbytes / 1e9:.1f} GB to decode); "
                     "shrink it first."
@@ -203,15 +203,15 @@ def opened(path: str, about: int | None = None) -> Iterator[OpenImage]:
     except ImageProblem:
         raise
     except Exception as error:  # decoders fail in many ways on damaged files; none may stop a run
-        _explain(error, path)
+        _decode_error(error, path)
 
 
-def _explain(error: Exception, path: str) -> NoReturn:
+def _decode_error(error: Exception, path: str) -> NoReturn:
     """A decoder's complaint as a sentence."""
-    if isinstance(error, ContainerProblem | StoreProblem):
+    if isinstance(error, ArchiveProblem | StorageError):
         told = str(error)
     elif isinstance(error, UnidentifiedImageError):
-        wanted = what_to_install(path)
+        wanted = install_hint(path)
         hint = f"; {wanted} would read it if it were installed" if wanted else ""
         told = f"{path} is not an image of a kind that can be read{hint}."
     elif isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
@@ -230,8 +230,8 @@ def decoding_bytes(image: Image.Image, size: tuple[int, int], box: CutBox | None
     in the file."""
     kept = math.prod(image.size) * SMALL_MODES.get(image.mode, 4)
     decoding = kept
-    if image.format in COSTLY:
-        decoding = math.prod(size) * COSTLY[image.format]
+    if image.format in COSTLY_MODES:
+        decoding = math.prod(size) * COSTLY_MODES[image.format]
     elif image.format in ("JPEG", "MPO") and image.info.get("progressive"):
         decoding += (
             math.prod(size) * 2 * len(image.getbands())

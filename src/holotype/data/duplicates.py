@@ -16,27 +16,27 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from holotype.data.containers import has_own_file
-from holotype.data.decode import ImageProblem, opened
-from holotype.data.exif import Shot, read_shot
-from holotype.data.ingest import ROOM
+from holotype.data.archives import has_own_file
+from holotype.data.decode import ImageProblem, open_image
+from holotype.data.exif import ExifData, read_exif
+from holotype.data.image_store import DECODE_BUDGET
 from holotype.utils.console import progress_bar
 from holotype.utils.device import cpu_count
 
-LINES, COLUMNS = 8, 9
-ABOUT = 64
+HASH_ROWS, HASH_COLUMNS = 8, 9
+ABOUT_EQUAL = 64
 """Side in pixels to which a JPEG may be decoded."""
 FAINT = 2
 """Levels of grey by which a colour must be brighter to count as such."""
 BANDS = 4
 """Parts of the 64 bits: pairs that share a whole one are compared."""
-MOST_BITS, MOST_LEVELS = 8, 4.0
+MAX_BITS, MAX_LEVELS = 8, 4.0
 """By which the pictures of a pair may differ: bits, and levels of colour in the mean."""
-MOST_ALIKE = 500
+MAX_SIMILAR = 500
 """With so many others that share a part of its bits a picture is compared: plain ones may all look the same."""
-MOST_PAIRS = 100_000
+MAX_PAIRS = 100_000
 """That are listed; a collection of blank pages has more than anybody wants to see."""
-AT_ONCE = 1 << 16
+SCAN_BATCH = 1 << 16
 """Pairs that are compared together."""
 
 Pair = tuple[int, int]
@@ -44,49 +44,49 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Glances:
+class ThumbnailScan:
     """What a quick look at n images finds."""
 
     colours: np.ndarray
     """(n, LINES, COLUMNS, 3) uint8; zeros for an image that cannot be read."""
     problem: np.ndarray
     """(n,) object str: why an image cannot be used, "" if it can."""
-    shots: list[Shot]
+    shots: list[ExifData]
     """(n,) what the heads of the files say."""
 
 
-def glance(paths: Sequence[str], progress: bool = False) -> Glances:
+def scan_thumbnails(paths: Sequence[str], progress: bool = False) -> ThumbnailScan:
     """Look at every image once, small, and at the head of its file, in threads."""
-    colours = np.zeros((len(paths), LINES, COLUMNS, 3), dtype=np.uint8)
+    colours = np.zeros((len(paths), HASH_ROWS, HASH_COLUMNS, 3), dtype=np.uint8)
     problem, shots = np.full(len(paths), "", dtype=object), []
     with (
         progress_bar("Looking at images", len(paths), progress) as advance,
         ThreadPoolExecutor(cpu_count()) as pool,
     ):
-        for row, (seen, shot, complaint) in enumerate(pool.map(_glance_one, paths)):
+        for row, (seen, shot, complaint) in enumerate(pool.map(_scan_one, paths)):
             problem[row] = complaint
             shots.append(shot)
             if seen is not None:
                 colours[row] = seen
             advance(1)
-    return Glances(colours, problem, shots)
+    return ThumbnailScan(colours, problem, shots)
 
 
 def is_readable(path: str) -> bool:
-    return not _glance_one(path)[2]
+    return not _scan_one(path)[2]
 
 
-def _glance_one(path: str) -> tuple[np.ndarray | None, Shot, str]:
+def _scan_one(path: str) -> tuple[np.ndarray | None, ExifData, str]:
     try:
-        with opened(path, about=ABOUT) as image:
+        with open_image(path, about=ABOUT_EQUAL) as image:
             shot = image.shot()
-            with ROOM.taken(image.nbytes), image.loaded():
-                return np.asarray(image.resized((COLUMNS, LINES), Image.Resampling.BOX)), shot, ""
+            with DECODE_BUDGET.taken(image.nbytes), image.loaded():
+                return np.asarray(image.resized((HASH_COLUMNS, HASH_ROWS), Image.Resampling.BOX)), shot, ""
     except ImageProblem as complaint:
         told = str(complaint)
     except Exception as error:  # one odd file among a million must not end the look
         told = f"{path} could not be prepared ({type(error).__name__}: {error})."
-    return None, read_shot(path), told  # the head may be sound where the picture is not
+    return None, read_exif(path), told  # the head may be sound where the picture is not
 
 
 # -- the same files -------------------------------------------------------------------------------------
@@ -130,18 +130,18 @@ def _digest(path: str) -> bytes:
 # -- the same pictures ----------------------------------------------------------------------------------
 
 
-def same_pictures(glances: Glances) -> list[Pair]:
+def same_pictures(glances: ThumbnailScan) -> list[Pair]:
     """Pairs of rows that look the same, sorted, those of same_files among them; about MOST_PAIRS at most."""
     sound = np.flatnonzero(glances.problem == "")
     bits, colours = brighter(glances.colours[sound]), glances.colours[sound]
     found: set[Pair] = set()
     for one, other in _candidates(bits):
-        near = np.bitwise_count(bits[one] ^ bits[other]) <= MOST_BITS
+        near = np.bitwise_count(bits[one] ^ bits[other]) <= MAX_BITS
         one, other = one[near], other[near]
         levels = np.abs(colours[one].astype(np.int16) - colours[other]).mean(axis=(1, 2, 3))
-        alike = levels <= MOST_LEVELS
+        alike = levels <= MAX_LEVELS
         found.update(zip(sound[one[alike]].tolist(), sound[other[alike]].tolist(), strict=True))
-        if len(found) >= MOST_PAIRS:
+        if len(found) >= MAX_PAIRS:
             break
     return sorted(found)
 
@@ -149,7 +149,7 @@ def same_pictures(glances: Glances) -> list[Pair]:
 def brighter(colours: np.ndarray) -> np.ndarray:
     """(n, LINES, COLUMNS, 3) -> (n,) uint64: is each colour brighter than its neighbour on the left?"""
     grey = colours.astype(np.float32).mean(axis=3)
-    bits = (np.diff(grey, axis=2) > FAINT).reshape(len(grey), LINES * (COLUMNS - 1))
+    bits = (np.diff(grey, axis=2) > FAINT).reshape(len(grey), HASH_ROWS * (HASH_COLUMNS - 1))
     return np.packbits(bits, axis=1).view(">u8").astype(np.uint64).reshape(-1)
 
 
@@ -159,10 +159,10 @@ def _candidates(bits: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for band in range(BANDS):
         part = (bits >> np.uint64(band * width)) & np.uint64((1 << width) - 1)
         order = np.argsort(part, kind="stable")
-        for step in range(1, min(MOST_ALIKE, len(order) - 1) + 1):
+        for step in range(1, min(MAX_SIMILAR, len(order) - 1) + 1):
             same = part[order[step:]] == part[order[:-step]]
             if not same.any():
                 break  # nor is there anything further apart
             one, other = order[:-step][same], order[step:][same]
-            for first in range(0, len(one), AT_ONCE):
-                yield one[first : first + AT_ONCE], other[first : first + AT_ONCE]
+            for first in range(0, len(one), SCAN_BATCH):
+                yield one[first : first + SCAN_BATCH], other[first : first + SCAN_BATCH]

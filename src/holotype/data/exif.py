@@ -17,10 +17,10 @@ from typing import Any
 
 from PIL import Image
 
+from holotype.data.archives import split_archive
 from holotype.data.boxes import split_box
-from holotype.data.containers import split_container
-from holotype.data.encoded import readable
-from holotype.data.kinds import decoders
+from holotype.data.formats import decoders
+from holotype.data.image_bytes import open_image_bytes
 from holotype.utils.console import progress_bar
 from holotype.utils.device import cpu_count
 
@@ -33,9 +33,9 @@ TIME = re.compile(r"(\d{4})[:/-](\d\d)[:/-](\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.\d
 OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 LATITUDE, LONGITUDE = (1, 2, 90.0), (3, 4, 180.0)
 """GPS tags of N, S, E or W and of degrees, minutes and seconds; and the largest number of degrees."""
-LONGEST = 80
+MAX_TEXT = 80
 """Letters of a camera's name."""
-AT_ONCE = 32
+EXIF_BATCH = 32
 """Heads that one thread reads: threads help where files lie on a slow drive."""
 
 # Pillow warns of every odd tag, and nobody can do anything about it.
@@ -43,7 +43,7 @@ warnings.filterwarnings("ignore", category=UserWarning, module="PIL.TiffImagePlu
 
 
 @dataclass(frozen=True)
-class Shot:
+class ExifData:
     """What the head of a file says of its picture."""
 
     taken: str = ""
@@ -58,56 +58,56 @@ class Shot:
     """Is there a serial number in it? Then no two cameras share the name."""
 
 
-NOTHING = Shot()
+NO_EXIF = ExifData()
 
 
-def read_shots(paths: Sequence[str], progress: bool = False) -> Iterator[Shot]:
+def read_exif_all(paths: Sequence[str], progress: bool = False) -> Iterator[ExifData]:
     """In the order of the paths. Several images of one file are one look at it, where they follow each other."""
-    parts = [paths[first : first + AT_ONCE] for first in range(0, len(paths), AT_ONCE)]
+    parts = [paths[first : first + EXIF_BATCH] for first in range(0, len(paths), EXIF_BATCH)]
     with (
         progress_bar("Reading heads of images", len(paths), progress and bool(parts)) as advance,
         ThreadPoolExecutor(min(8, 2 * cpu_count())) as pool,
     ):
-        for shots in pool.map(_read_part, parts):
+        for shots in pool.map(_read_exif_batch, parts):
             yield from shots
             advance(len(shots))
 
 
-def _read_part(paths: Sequence[str]) -> list[Shot]:
-    known: dict[str, Shot] = {}
+def _read_exif_batch(paths: Sequence[str]) -> list[ExifData]:
+    known: dict[str, ExifData] = {}
     for path in paths:
         picture, _ = split_box(path)
         if picture not in known:
-            known[picture] = read_shot(picture)
+            known[picture] = read_exif(picture)
     return [known[split_box(path)[0]] for path in paths]
 
 
-def read_shot(path: str) -> Shot:
+def read_exif(path: str) -> ExifData:
     """Of one image; an image inside a container has no head of its own."""
-    if split_container(path):
-        return NOTHING
+    if split_archive(path):
+        return NO_EXIF
     try:
-        with Image.open(readable(split_box(path)[0]), formats=decoders()) as image:
-            return shot_in(image)
+        with Image.open(open_image_bytes(split_box(path)[0]), formats=decoders()) as image:
+            return exif_from_bytes(image)
     except Exception:  # decoders fail in many ways on damaged files
-        return NOTHING
+        return NO_EXIF
 
 
-def shot_in(image: Image.Image) -> Shot:
+def exif_from_bytes(image: Image.Image) -> ExifData:
     """Of a file that is open already."""
     try:
-        return shot_of(image.getexif()) if has_head(image) else NOTHING
+        return exif_from_image(image.getexif()) if has_exif_header(image) else NO_EXIF
     except Exception:  # a head that leads nowhere
-        return NOTHING
+        return NO_EXIF
 
 
-def has_head(image: Image.Image) -> bool:
+def has_exif_header(image: Image.Image) -> bool:
     """Does an open file have EXIF data in front? A PNG file may have them behind its pixels, and would be decoded for
     them."""
     return "exif" in image.info or image.format == "TIFF"
 
 
-def shot_of(exif: Image.Exif) -> Shot:
+def exif_from_image(exif: Image.Exif) -> ExifData:
     """From EXIF data, each part by itself: a broken one takes no other with it."""
     told, place = _ifd(exif, EXIF_IFD), _ifd(exif, GPS_IFD)
     time = taken_at(told)
@@ -116,10 +116,10 @@ def shot_of(exif: Image.Exif) -> Shot:
         math.isnan(latitude) or math.isnan(longitude) or latitude == longitude == 0
     ):  # a receiver without a fix
         latitude = longitude = math.nan
-    serial = text_of(told.get(SERIAL))
-    camera = " ".join(part for part in (_model(exif), serial) if part)[:LONGEST]
+    serial = exif_text(told.get(SERIAL))
+    camera = " ".join(part for part in (_model(exif), serial) if part)[:MAX_TEXT]
     written = "" if time is None else time.isoformat(timespec="seconds")
-    return Shot(written, latitude, longitude, camera, bool(serial))
+    return ExifData(written, latitude, longitude, camera, bool(serial))
 
 
 def _ifd(exif: Image.Exif, tag: int) -> dict[int, Any]:
@@ -132,7 +132,7 @@ def _ifd(exif: Image.Exif, tag: int) -> dict[int, Any]:
 def _model(exif: Image.Exif) -> str:
     """`Canon EOS 80D`: most models begin with the maker's name, and the others get it."""
     try:
-        make, model = text_of(exif.get(MAKE)), text_of(exif.get(MODEL))
+        make, model = exif_text(exif.get(MAKE)), exif_text(exif.get(MODEL))
     except Exception:  # the same
         return ""
     first = make.split(" ")[0].casefold()
@@ -142,17 +142,17 @@ def _model(exif: Image.Exif) -> str:
 def taken_at(exif: dict[int, Any]) -> datetime | None:
     """When a picture was taken, or else digitised; with a time zone where the camera tells it. exif: of EXIF_IFD."""
     for when, offset in TAKEN:
-        found = TIME.fullmatch(text_of(exif.get(when)))
+        found = TIME.fullmatch(exif_text(exif.get(when)))
         if found is None:
             continue
         year, month, day, hour, minute, second = map(int, found.groups())
-        zone = _zone(text_of(exif.get(offset)))
+        zone = _zone(exif_text(exif.get(offset)))
         with contextlib.suppress(ValueError):  # a clock that was never set: 0000:00:00
             return datetime(year, month, day, hour, minute, second, tzinfo=zone)
     return None
 
 
-def text_of(value: object) -> str:
+def exif_text(value: object) -> str:
     """The text of a tag in one line, "" for none; what cannot be printed is left out."""
     text = value.decode("latin-1") if isinstance(value, bytes) else str(value or "")
     plain = "".join(sign if sign.isprintable() else " " for sign in text.split("\0")[0])
@@ -175,7 +175,7 @@ def _degrees(gps: dict[int, Any], side: int, tag: int, most: float) -> float:
     """Degrees with their sign, rounded to a decimetre; NaN where they are none."""
     try:
         parts = [float(part) for part in gps[tag]]
-        sign = {"N": 1, "E": 1, "S": -1, "W": -1}[text_of(gps[side])[:1].upper()]
+        sign = {"N": 1, "E": 1, "S": -1, "W": -1}[exif_text(gps[side])[:1].upper()]
         value = sum(part / 60**power for power, part in enumerate(parts[:3]))
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
         return math.nan

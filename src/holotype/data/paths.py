@@ -1,12 +1,98 @@
-"""Paths of images as seen from the root of their collection, so that a folder that was moved holds the same images."""
+"""Image paths relative to the root of a collection, and matching of paths from other machines.
+
+Windows' paths, another base folder, other capitals and other ways to write an accent are seen through where only one
+image can be meant. An image that the list names as it stands is never taken for another one.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
-from holotype.data.addresses import is_address, split_query, with_query
+from holotype.data.storage import is_address, split_query, with_query
+
+PathParts = tuple[str, ...]
+"""Folders and name of a path, as they are compared."""
+DRIVE = re.compile(r"^[A-Za-z]:")
+
+
+def find_images(
+    given: Sequence[str],
+    starts: Sequence[Path],
+    exists: Callable[[str], bool],
+    others: Callable[[], Sequence[str]],
+) -> tuple[list[str | None], list[int]]:
+    """The absolute path of the image that each given path means, None where there is none; and the rows that were found
+    by their last parts only.
+
+    starts: folders that relative paths may start at. exists: is there an image at this absolute path? others: all
+    images that a path may mean by its last parts; asked for only where some path is not found as it stands.
+    """
+    found: list[str | None] = [_match_exact(path, starts, exists) for path in given]
+    missing = [row for row, path in enumerate(found) if path is None]
+    if not missing:
+        return found, []
+    taken = set(found)
+    free = [path for path in others() if path not in taken]
+    for row, path in zip(
+        missing, _match_suffix([given[row] for row in missing], free, starts[0]), strict=True
+    ):
+        found[row] = path
+    return found, [row for row in missing if found[row] is not None]
+
+
+def _match_exact(path: str, starts: Sequence[Path], exists: Callable[[str], bool]) -> str | None:
+    bare = unquoted(path)
+    for written in dict.fromkeys((path, bare, bare.replace("\\", "/"))):
+        for start in starts:
+            absolute = written if is_address(written) else os.path.normpath(os.path.join(start, written))
+            if written and exists(absolute):
+                return absolute
+    return None
+
+
+def _match_suffix(given: Sequence[str], images: Sequence[str], base: Path) -> list[str | None]:
+    """The one image that shares the most last parts with each path, None where it is not one or shares too few.
+
+    Either path must be the end of the other, or two parts must be the same: fox/1.jpg is not badger/1.jpg.
+    """
+    ends: dict[PathParts, list[int]] = {}
+    of_images = [_parts(os.path.relpath(path, base)) for path in images]
+    for number, parts in enumerate(of_images):
+        for first in range(len(parts)):
+            ends.setdefault(parts[first:], []).append(number)
+    found: list[int | None] = []
+    for path in given:
+        parts = _parts(path)
+        same = next((parts[i:] for i in range(len(parts)) if parts[i:] in ends), ())
+        meant = ends.get(same, [])
+        shares = len(meant) == 1 and (len(same) > 1 or len(same) in (len(parts), len(of_images[meant[0]])))
+        found.append(meant[0] if shares else None)
+    wanted: dict[int, set[PathParts]] = {}
+    for image, path in zip(found, given, strict=True):
+        if image is not None:
+            wanted.setdefault(image, set()).add(_parts(path))
+    # two paths that mean one image: nobody knows which of them does
+    return [images[n] if n is not None and len(wanted[n]) == 1 else None for n in found]
+
+
+def _parts(path: str) -> PathParts:
+    """In small letters, with composed accents, without drive and without dots."""
+    plain = DRIVE.sub("", unquoted(path)).replace("\\", "/")
+    plain = unicodedata.normalize("NFC", plain).casefold()
+    return tuple(part for part in PurePosixPath(plain).parts if part not in ("/", "//", ".", ".."))
+
+
+def unquoted(text: str) -> str:
+    """Without blanks around it, and without a pair of quotes that a spreadsheet has left."""
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        return text[1:-1].strip()
+    return text
 
 
 @dataclass(frozen=True)

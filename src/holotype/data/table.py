@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from holotype.data.columns import is_utf8, read_columns
+from holotype.data.csv import is_utf8, read_columns
 from holotype.data.paths import relative
 from holotype.errors import InputError
 from holotype.utils.atomic import atomic_write, write_text
@@ -29,7 +29,7 @@ META_KEY = b"holotype"
 """Key of the Parquet schema's metadata under which known, name and root are stored."""
 
 
-def _nothing() -> np.ndarray:
+def _empty_column() -> np.ndarray:
     return np.empty(0, dtype=object)
 
 
@@ -45,7 +45,7 @@ class Table:
     """Names of the known classes; the position is the label index."""
     truth: np.ndarray | None = None
     """True class of every image, for scoring only; None where nobody knows it."""
-    problem: np.ndarray = field(default_factory=_nothing)
+    problem: np.ndarray = field(default_factory=_empty_column)
     """Why the image cannot be used; "" = it can. Given empty: every image is fine."""
     group: np.ndarray | None = None
     """The burst that each image is a frame of, "" = it is alone; None where there are no bursts (bursts.py)."""
@@ -211,7 +211,7 @@ class Table:
             label=columns["label"],
             known=tuple(sorted(set(columns["label"]) - {""})) if known is None else tuple(known),
             truth=columns.get("truth"),
-            problem=columns.get("problem", _nothing()),
+            problem=columns.get("problem", _empty_column()),
             group=columns.get("group"),
             weight=columns.get("weight"),
             name=name,

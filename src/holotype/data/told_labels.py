@@ -9,13 +9,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from holotype.data.addresses import is_address, split_inside
+from holotype.data.archives import split_archive
 from holotype.data.boxes import split_box
-from holotype.data.containers import split_container
-from holotype.data.lists import match, read_list
-from holotype.data.matching import find_images
-from holotype.data.paths import absolute
+from holotype.data.labels import match_labels, read_list
+from holotype.data.paths import absolute, find_images
 from holotype.data.readers.folder import folder_label
+from holotype.data.storage import is_address, split_member
 from holotype.errors import InputError
 
 
@@ -47,7 +46,7 @@ class FolderLabels(NoLabels):
         if is_address(path) or os.path.isabs(path) or parts[0] == "..":
             return ""
         whole = split_box(absolute(path, self.root))[0]
-        packed = split_inside(whole) is not None or split_container(whole) is not None
+        packed = split_member(whole) is not None or split_archive(whole) is not None
         return "" if packed else folder_label(parts)
 
 
@@ -81,7 +80,7 @@ class ListedLabels(NoLabels):
         listed = self.listed
         found, _ = find_images(listed.path, self.starts, self.there.__contains__, list)
         self._complain([row for row, path in enumerate(found) if path is None])
-        kept = match(listed, self.starts, self.there.__contains__, list, missing="", whole=True)
+        kept = match_labels(listed, self.starts, self.there.__contains__, list, missing="", whole=True)
         of_line = {line: row for row, line in enumerate(listed.line)}
         rows = zip(kept.path, kept.line, strict=True)
         self._complain([of_line[line] for path, line in rows if path not in self.there])

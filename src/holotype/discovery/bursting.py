@@ -9,8 +9,8 @@ import numpy as np
 
 from holotype.categories.bursts import in_words
 from holotype.config.schema import AUTO, NO
-from holotype.data.bursts import SECONDS, Spread, count_units, find_bursts, spread_labels, with_groups
-from holotype.data.exif import Shot
+from holotype.data.bursts import SECONDS, SpreadLabels, count_units, find_bursts, spread_labels, with_groups
+from holotype.data.exif import ExifData
 from holotype.data.table import Table
 from holotype.discovery.difference import shown
 from holotype.errors import InputError
@@ -19,11 +19,11 @@ from holotype.errors import InputError
 def take_bursts(
     table: Table,
     setting: str,
-    shots: Sequence[Shot],
+    shots: Sequence[ExifData],
     features: np.ndarray,
     out: np.ndarray,
     words: Set[str] = frozenset(),
-) -> tuple[Spread, list[str]]:
+) -> tuple[SpreadLabels, list[str]]:
     """The table with its bursts and the labels that frames take from each other, and what to say of it.
 
     setting: of DiscoverConfig. shots: (N,) what the heads of the files say. features: (N, D) of the frozen backbone.
@@ -40,7 +40,7 @@ def take_bursts(
 def groups_of(
     table: Table,
     setting: str,
-    shots: Sequence[Shot],
+    shots: Sequence[ExifData],
     features: np.ndarray,
     found: str,
     words: Set[str] = frozenset(),
@@ -78,7 +78,7 @@ def draws_itself(method: str) -> bool:
     return find_method(method).rows is not Method.rows
 
 
-def _lines(spread: Spread, how: str) -> list[str]:
+def _lines(spread: SpreadLabels, how: str) -> list[str]:
     group = spread.table.group
     assert group is not None
     told = counted(group[spread.table.usable])

@@ -156,7 +156,7 @@ def self_test() -> Facts:
 
 def _import_all() -> None:
     """What embedding needs: how long that takes says nothing about its speed."""
-    import holotype.data.benchmarks
+    import holotype.data.datasets.registry
     import holotype.training.sources  # noqa: F401
     from holotype.models.networks import import_timm
 
@@ -169,8 +169,8 @@ def embed_sample() -> tuple[float, float]:
     import torch
 
     from holotype.config.schema import BackboneConfig
-    from holotype.data.benchmarks import load_benchmark
-    from holotype.data.store import ImageStore
+    from holotype.data.datasets.registry import load_benchmark
+    from holotype.data.image_store import ImageStore
     from holotype.models.backbone import load_backbone
     from holotype.training.encode import Encoder
     from holotype.training.sources import FreshViews, evaluation_features

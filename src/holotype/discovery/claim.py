@@ -13,9 +13,9 @@ from typing import Any
 
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.config.schema import BackboneConfig, DiscoverConfig
-from holotype.data.addresses import is_address
+from holotype.data.hashing import file_stamps
 from holotype.data.paths import relative
-from holotype.data.stamps import stamps
+from holotype.data.storage import is_address
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen, choose_backbone
 from holotype.discovery.collection import read_collection
@@ -44,7 +44,7 @@ def find_folder(own: Path, table: Table) -> Path:
     which is no longer where it was; once it has gone on with this one, it is that of this one."""
     if own.exists():
         return own
-    size = dict(zip(_places(table), _sizes(stamps(list(table.path))), strict=True))
+    size = dict(zip(_places(table), _sizes(file_stamps(list(table.path))), strict=True))
     best, share = own, SAME
     for folder in sorted(own.parent.glob("*-discover")):
         try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from holotype.categories.found import UNNAMED, Discovery
-from holotype.data.names import composed
+from holotype.data.label_hygiene import nfc
 from holotype.data.table import Table
 from holotype.discovery.collection import Collection
 
@@ -53,10 +53,8 @@ def understand(
     ids = {seen.label for seen in before.images.values()}
     categories = found.categories if found is not None else []
     ids |= {category.id for category in categories}
-    named = {composed(category.name): category.id for category in categories if category.name not in ids}
-    named |= {
-        composed(id): id for id in ids if composed(id) not in ids
-    }  # edits keep letters as they were typed
+    named = {nfc(category.name): category.id for category in categories if category.name not in ids}
+    named |= {nfc(id): id for id in ids if nfc(id) not in ids}  # edits keep letters as they were typed
     known = {label: means[label] for label in labels if label in means}
     known |= {label: named[label] for label in labels if label not in known and label in named}
     unheard = {label for label in labels if label not in known and label not in ids}

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from holotype.data.digests import digests
+from holotype.data.hashing import file_stamps, image_digests
 from holotype.data.paths import relative
-from holotype.data.stamps import stamps
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.utils.serialization import read_parquet_table, write_parquet
@@ -28,9 +27,9 @@ class Seen:
     """An image."""
 
     stamp: str
-    """Size and time of its file (data/stamps.py)."""
+    """Size and time of its file (data/hashing.py)."""
     digest: str
-    """Of its content (data/digests.py); "" where that could not be read."""
+    """Of its content (data/hashing.py); "" where that could not be read."""
     label: str = ""
     """The class that it came with; "" = none."""
     here: bool = True
@@ -100,8 +99,10 @@ def read_collection(folder: Path) -> Collection | None:
 
 def look_at(table: Table, last: Collection | None = None, progress: bool = False) -> Collection:
     """The images of a table as they are. last: an earlier look; its digests count where size and time are the same."""
-    paths, stamp = relative([str(path) for path in table.path], table.root), stamps(list(table.path))
+    paths, stamp = relative([str(path) for path in table.path], table.root), file_stamps(list(table.path))
     known = last.images if last is not None else {}
     marks = [(known[path].stamp, known[path].digest) if path in known else None for path in paths]
-    found = zip(paths, stamp, digests(list(table.path), stamp, marks, progress), table.label, strict=True)
+    found = zip(
+        paths, stamp, image_digests(list(table.path), stamp, marks, progress), table.label, strict=True
+    )
     return Collection(table.root, {path: Seen(at, digest, str(label)) for path, at, digest, label in found})

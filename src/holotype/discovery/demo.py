@@ -19,12 +19,12 @@ import torch
 from holotype.categories.found import Discovery
 from holotype.cluster.evaluate import score
 from holotype.config.schema import DiscoverConfig
-from holotype.data.benchmarks import load_benchmark
+from holotype.data.arrays import encode_png
+from holotype.data.datasets.registry import load_benchmark
 from holotype.data.decode import read_image
-from holotype.data.pictures import encoded
-from holotype.data.protocol import gcd_split
-from holotype.data.sampling import keyed_generator
-from holotype.data.sources import load_table
+from holotype.data.gcd_split import gcd_split
+from holotype.data.load import load_table
+from holotype.data.samplers import keyed_generator
 from holotype.data.table import Table
 from holotype.discovery.collection import look_at, read_collection
 from holotype.discovery.workflow import discover_table
@@ -82,7 +82,7 @@ def write_sample(split: Table, out: Path) -> Table:
     if not images.is_dir():  # a stop leaves no folder that looks complete
         with atomic_folder(images) as part:
             for path, name in zip(split.path, names, strict=True):
-                (part / name).write_bytes(encoded(read_image(path)[0], "PNG"))
+                (part / name).write_bytes(encode_png(read_image(path)[0], "PNG"))
     text = io.StringIO(newline="")
     rows = [(name, label) for name, label in zip(names, split.label, strict=True) if label]
     csv.writer(text, lineterminator="\n").writerows([("path", "label"), *rows])

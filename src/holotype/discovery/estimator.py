@@ -4,7 +4,7 @@
     found.labels_                                   # "Sneaker", "new-01", ...
     found.predict(new_paths)
 
-Images are paths, PIL images or arrays (data/pictures.py). Those in memory are written as PNG files into the run
+Images are paths, PIL images or arrays (data/arrays.py). Those in memory are written as PNG files into the run
 folder, so that the report can show them.
 """
 
@@ -26,7 +26,7 @@ from sklearn.exceptions import NotFittedError
 
 from holotype.categories.found import Category, Discovery
 from holotype.config.schema import DiscoverConfig
-from holotype.data.pictures import Picture, as_list, as_paths
+from holotype.data.arrays import ArrayImage, save_images, to_image_list
 from holotype.data.table import Table
 from holotype.discovery.labels import as_labels
 from holotype.errors import InputError
@@ -120,16 +120,16 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         self.out = out
         self.progress = progress
 
-    def fit(self, X: Iterable[Picture], y: Iterable[Any] | None = None) -> Discoverer:
+    def fit(self, X: Iterable[ArrayImage], y: Iterable[Any] | None = None) -> Discoverer:
         """Find the categories of the images X. y: label of each; None, "" and missing values of any kind mean none,
         and so does -1 among whole numbers."""
         config = self._config()
         from holotype.discovery.workflow import discover_table
 
-        pictures = as_list(X)
+        pictures = to_image_list(X)
         label = as_labels(y, len(pictures))
         folder = self._folder()
-        paths = as_paths(pictures, folder / PICTURES)
+        paths = save_images(pictures, folder / PICTURES)
         table = Table(
             path=np.array(paths, dtype=object),
             label=np.array(label, dtype=object),
@@ -155,21 +155,21 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         self._temporary = TemporaryFolder()
         return self._temporary.path
 
-    def fit_predict(self, X: Iterable[Picture], y: Iterable[Any] | None = None, **_: Any) -> np.ndarray:
+    def fit_predict(self, X: Iterable[ArrayImage], y: Iterable[Any] | None = None, **_: Any) -> np.ndarray:
         """Categories (n,) of the images X, by their names."""
         return self.fit(X, y).labels_
 
-    def predict(self, X: Iterable[Picture]) -> np.ndarray:
+    def predict(self, X: Iterable[ArrayImage]) -> np.ndarray:
         """Categories (n,) of new images, by their names; "" for one that cannot be read."""
         return self.place(X)["category"].to_numpy(dtype=object)
 
-    def place(self, X: Iterable[Picture]) -> pd.DataFrame:
+    def place(self, X: Iterable[ArrayImage]) -> pd.DataFrame:
         """New images with category_id, category, kind, probability, known_score, typicality, fits and problem, in the
         categories as they are corrected."""
         read = self._model.features(X, self.progress)
         return self._corrected.place(read).assign(problem=read.problem)
 
-    def transform(self, X: Iterable[Picture]) -> np.ndarray:
+    def transform(self, X: Iterable[ArrayImage]) -> np.ndarray:
         """Trained features (n, D) float32; NaN for an image that cannot be read."""
         return self._model.alone().features(X, self.progress).features
 

@@ -15,9 +15,9 @@ from holotype.categories.returning import methods_in_words
 from holotype.categories.standing import FOLLOWS
 from holotype.cluster.curve import CountEstimate
 from holotype.config.schema import BackboneConfig
-from holotype.data import boxed
+from holotype.data import detections
 from holotype.data.bursts import count_units
-from holotype.data.sources import check_trainable
+from holotype.data.load import check_trainable
 from holotype.data.table import Table
 from holotype.discovery.bursting import check_enough, draws_itself, take_bursts
 from holotype.discovery.counting import choose_k
@@ -70,7 +70,7 @@ def run_round(round: Round) -> None:
 
 def take_occasions(round: Round, shots: Shots, embedded: Embeddings) -> None:
     """Let the round know when, where and with which camera its images were taken, and which are frames of one burst."""
-    round.columns |= shots.columns() | boxed.columns([str(path) for path in round.table.path])
+    round.columns |= shots.columns() | detections.box_columns([str(path) for path in round.table.path])
     if round.table.weight is not None:
         round.columns["weight"] = round.table.weights
     features, out = embedded.features, round.out

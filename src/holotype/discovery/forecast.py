@@ -12,8 +12,7 @@ import torch
 
 from holotype.categories.returning import votes_in_words
 from holotype.config.schema import DiscoverConfig
-from holotype.data.ingest import in_order
-from holotype.data.store import CROP_SHARE
+from holotype.data.image_store import CROP_FRACTION, decode_in_order
 from holotype.data.table import Table
 from holotype.discovery.plan import VIEWS_OF_A_STEP, make_plan, methods_of, resolved
 from holotype.models.backbone import Backbone
@@ -140,8 +139,8 @@ def measure(table: Table, backbone: Backbone, compute: Device, views: int) -> Pa
     """
     rows = np.unique(np.linspace(0, len(table) - 1, READ).astype(int))
     started = time.monotonic()
-    for _ in in_order(
-        [str(path) for path in table.path[rows]], int(backbone.image_size / CROP_SHARE), None, False
+    for _ in decode_in_order(
+        [str(path) for path in table.path[rows]], int(backbone.image_size / CROP_FRACTION), None, False
     ):
         pass
     reading = (time.monotonic() - started) / len(rows)

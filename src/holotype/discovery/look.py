@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holotype.config.schema import DiscoverConfig
-from holotype.data.duplicates import MOST_PAIRS, Pair, glance, same_files, same_pictures
-from holotype.data.exif import Shot
-from holotype.data.lists import read_list
-from holotype.data.matching import find_images
-from holotype.data.names import alike, heaps
-from holotype.data.paths import relative
-from holotype.data.sources import with_readable_classes
+from holotype.data.duplicates import MAX_PAIRS, Pair, same_files, same_pictures, scan_thumbnails
+from holotype.data.exif import ExifData
+from holotype.data.label_hygiene import similar_names, unsorted_names
+from holotype.data.labels import read_list
+from holotype.data.load import with_readable_classes
+from holotype.data.paths import find_images, relative
 from holotype.data.table import Table
 from holotype.errors import InputError
 
@@ -48,13 +47,13 @@ class Look:
     """The result first."""
     unread: list[str]
     """Lines about images that cannot be read. When a discovery begins, embedding says this."""
-    shots: list[Shot]
+    shots: list[ExifData]
     """What the heads of the files say."""
 
 
 def look(table: Table, config: DiscoverConfig, progress: bool = False) -> Look:
     """Look at every image once, small, and at the names of the classes."""
-    seen = glance(list(table.path), progress)
+    seen = scan_thumbnails(list(table.path), progress)
     told = table.with_problems([old or new for old, new in zip(table.problem, seen.problem, strict=True)])
     readable, gone = with_readable_classes(told)
     copies = _linked(same_files(list(table.path), progress), table)
@@ -127,7 +126,7 @@ def words_of_room(k: int, known: int) -> str:
 def _names(table: Table) -> list[str]:
     size = Counter(table.label)
     lines = []
-    groups = alike(table.known)
+    groups = similar_names(table.known)
     for group in groups[:NAMED]:
         told = ", ".join(f"{name} ({size[name]:,})" for name in group)
         lines.append(
@@ -136,7 +135,7 @@ def _names(table: Table) -> list[str]:
     if len(groups) > NAMED:
         others = "; ".join(", ".join(group) for group in groups[NAMED : 2 * NAMED])
         lines.append(f"{_many(len(groups) - NAMED, 'more group')} of names like these: {others}.")
-    asked = heaps(table.known)
+    asked = unsorted_names(table.known)
     for name in asked[:NAMED]:
         lines.append(
             f"Is {name} a class, or a folder of unsorted images? --unlabelled {shlex.quote(name)} treats its "
@@ -246,7 +245,7 @@ def _copies(pairs: Sequence[Pair], table: Table, what: str) -> list[str]:
 
 def _shown(pairs: Sequence[Pair], table: Table) -> str:
     examples = "; ".join(f"{_short(table, one)} and {_short(table, other)}" for one, other in pairs[:NAMED])
-    told = _many(len(pairs), "pair") + (" or more" if len(pairs) >= MOST_PAIRS else "")
+    told = _many(len(pairs), "pair") + (" or more" if len(pairs) >= MAX_PAIRS else "")
     return f"{told}, {'for example ' if len(pairs) > NAMED else ''}{examples}"
 
 

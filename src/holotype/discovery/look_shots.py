@@ -8,13 +8,13 @@ import numpy as np
 
 from holotype.config.schema import DiscoverConfig
 from holotype.data.bursts import with_groups
-from holotype.data.exif import Shot
+from holotype.data.exif import ExifData
 from holotype.data.table import Table
 from holotype.discovery.bursting import counted, groups_of
 from holotype.discovery.shots import Shots
 
 
-def look_at_shots(table: Table, config: DiscoverConfig, heads: Sequence[Shot]) -> list[str]:
+def look_at_shots(table: Table, config: DiscoverConfig, heads: Sequence[ExifData]) -> list[str]:
     """A line about what the files say, and one about bursts, each where there is something to say. heads: of each
     image."""
     shots = Shots(list(heads))

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from holotype.categories.edits import LOG, Edit, read_log, to_csv
 from holotype.categories.found import FILE as DISCOVERY
 from holotype.categories.found import Category, Discovery
-from holotype.data.addresses import is_address
-from holotype.data.boxed import columns
+from holotype.data.detections import box_columns
 from holotype.data.paths import absolute, relative
+from holotype.data.storage import is_address
 from holotype.discovery.collection import read_collection
 from holotype.discovery.given import read_given, write_given
 from holotype.report.mailed import short_names
@@ -141,7 +141,9 @@ def _with_pictures_and_bursts(images: pd.DataFrame, where: Moves) -> pd.DataFram
     bursts, which are called after a frame unless people have named them."""
     if "group" in images:
         images = images.assign(group=[where.moves.get(group, group) for group in images["group"].fillna("")])
-    return images.assign(**columns([str(path) for path in images["path"]])) if "file" in images else images
+    return (
+        images.assign(**box_columns([str(path) for path in images["path"]])) if "file" in images else images
+    )
 
 
 def _with_paths(category: Category, now: Mapping[str, str]) -> Category:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from holotype.config.schema import DiscoverConfig
-from holotype.data.bursts import first_frames, units
+from holotype.data.bursts import burst_units, first_frames
 from holotype.data.table import Table
 from holotype.methods import Stage, find_method
 from holotype.utils.device import pick_device
@@ -104,7 +104,7 @@ def draw_sample(table: Table, limit: int, seed: int) -> np.ndarray:
     """
     usable = np.flatnonzero(table.usable)
     if len(usable) > limit:
-        usable = first_frames(units(table), usable)
+        usable = first_frames(burst_units(table), usable)
     if len(usable) <= limit:
         return usable
     generator = np.random.default_rng(seed)

@@ -47,7 +47,7 @@ class Round:
     words: frozenset[str] = frozenset()
     """Labels that images came with, whatever they mean and edits have made of them: folders of these names."""
     digests: tuple[str, ...] = ()
-    """(N,) of the contents of the images (data/digests.py)."""
+    """(N,) of the contents of the images (data/hashing.py)."""
     columns: dict[str, np.ndarray] = field(default_factory=dict)
     """(N,) what else is known of the images, for their table: from the heads of the files, for one."""
     embedded: Parts | None = None

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from holotype.data.exif import NOTHING, Shot, read_shots
+from holotype.data.exif import NO_EXIF, ExifData, read_exif_all
 from holotype.data.table import Table
 from holotype.utils.serialization import read_parquet_table, write_parquet
 
 FILE = "shots.parquet"
-COLUMNS = tuple(one.name for one in dataclasses.fields(Shot))
+COLUMNS = tuple(one.name for one in dataclasses.fields(ExifData))
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 class Shots:
     """Of the N images of a table."""
 
-    each: list[Shot]
+    each: list[ExifData]
 
     def columns(self) -> dict[str, np.ndarray]:
         """The columns of a table of images of which anything is known: (N,) object text, (N,) float."""
@@ -64,31 +64,31 @@ def _tells(values: np.ndarray) -> bool:
 
 
 def take_shots(folder: Path, table: Table, digest: Sequence[str], progress: bool = False) -> Shots:
-    """Read the heads of the images whose content is new, and keep what they say. digest: (N,) (data/digests.py)."""
+    """Read the heads of the images whose content is new, and keep what they say. digest: (N,) (data/hashing.py)."""
     known = _read(folder)
     new = [row for row, own in enumerate(digest) if own not in known]
-    found = dict(zip(new, read_shots([str(table.path[row]) for row in new], progress), strict=True))
+    found = dict(zip(new, read_exif_all([str(table.path[row]) for row in new], progress), strict=True))
     fresh = {digest[row]: shot for row, shot in found.items() if digest[row]}
     if fresh:
         _write(folder, known | fresh)
     each = [found[row] if row in found else known[own] for row, own in enumerate(digest)]
-    return Shots(each or [NOTHING] * len(table))
+    return Shots(each or [NO_EXIF] * len(table))
 
 
-def _read(folder: Path) -> dict[str, Shot]:
+def _read(folder: Path) -> dict[str, ExifData]:
     """By digest; nothing where it cannot be read, since it is all in the files."""
     if not (folder / FILE).is_file():
         return {}
     try:
         table = read_parquet_table(folder / FILE)
         rows = zip(*(table[name].to_pylist() for name in COLUMNS), strict=True)
-        return {own: Shot(*row) for own, row in zip(table["digest"].to_pylist(), rows, strict=True)}
+        return {own: ExifData(*row) for own, row in zip(table["digest"].to_pylist(), rows, strict=True)}
     except (OSError, ValueError, KeyError, TypeError):
         log.warning(f"{folder / FILE} cannot be read, and is made again.")
         return {}
 
 
-def _write(folder: Path, shots: dict[str, Shot]) -> None:
+def _write(folder: Path, shots: dict[str, ExifData]) -> None:
     import pyarrow as pa
 
     rows = zip(*(dataclasses.astuple(shot) for shot in shots.values()), strict=True)

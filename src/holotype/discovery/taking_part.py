@@ -10,8 +10,8 @@ from pathlib import Path
 from holotype.categories.edits import ACTIONS, Edit
 from holotype.categories.found import Discovery
 from holotype.data.duplicates import is_readable
+from holotype.data.load import check_trainable, with_readable_classes
 from holotype.data.paths import relative
-from holotype.data.sources import check_trainable, with_readable_classes
 from holotype.data.table import Table
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.difference import shown

@@ -24,8 +24,8 @@ from holotype.categories.found import Discovery
 from holotype.categories.queue import write_queue
 from holotype.config.schema import DiscoverConfig, parse_by_name
 from holotype.data.detections import CONFIDENCE
+from holotype.data.load import check_trainable, load_table
 from holotype.data.readers.registry import folder_name
-from holotype.data.sources import check_trainable, load_table
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen
 from holotype.discovery.changes import write_changes

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from holotype.data.views import normalise
+from holotype.data.augment import normalise
 
 log = logging.getLogger("holotype")
 

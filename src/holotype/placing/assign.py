@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holotype.categories.found import write_csv
-from holotype.data.addresses import is_address, is_pattern, split_inside
-from holotype.data.boxed import columns
 from holotype.data.boxes import split_box
-from holotype.data.detections import CONFIDENCE
-from holotype.data.kinds import IMAGE_EXTENSIONS
+from holotype.data.detections import CONFIDENCE, box_columns
+from holotype.data.formats import IMAGE_EXTENSIONS
+from holotype.data.load import load_table, stream_paths
 from holotype.data.paths import Paths
 from holotype.data.readers.registry import source_name
-from holotype.data.sources import load_table, stream_paths
+from holotype.data.storage import is_address, is_pattern, split_member
 from holotype.errors import InputError
 from holotype.placing.folders import Wanted, check_replaceable, numbered, sort_images
 from holotype.utils.atomic import refuse_existing, refuse_links, write_output
@@ -139,7 +138,7 @@ def source_stem(images: str) -> str:
     """What the table of a source is called after."""
     if is_address(images) or is_pattern(images):
         return source_name(images)
-    if inside := split_inside(images):
+    if inside := split_member(images):
         images = inside[1]
     full = Path(os.path.abspath(images))
     return (full.name if full.is_dir() else full.stem) or "images"
@@ -158,7 +157,7 @@ def placed(model: Corrected, paths: Sequence[str], part: Read) -> pd.DataFrame:
     """The rows (COLUMNS) of some images."""
     frame = model.place(part)
     frame["path"], frame["problem"] = list(paths), list(part.problem)
-    return frame[list(COLUMNS)].assign(**columns(paths))
+    return frame[list(COLUMNS)].assign(**box_columns(paths))
 
 
 def _wanted(frame: pd.DataFrame) -> Iterator[Wanted]:
@@ -183,7 +182,7 @@ def image_stream(source: Path | str, *, boxes: Path | None = None, **how: Any) -
 
 def _one_image(text: str) -> str | None:
     """The path of the image that is named by itself; None for a source of many."""
-    if inside := split_inside(text):  # of a Parquet file or a tar
+    if inside := split_member(text):  # of a Parquet file or a tar
         file = inside[1] if is_address(text) else os.path.abspath(inside[1])
         return f"{file}#{inside[2]}"
     return os.path.abspath(text) if text.lower().endswith(IMAGE_EXTENSIONS) and os.path.isfile(text) else None

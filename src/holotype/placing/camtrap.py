@@ -18,9 +18,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from holotype import __version__
+from holotype.data.archives import has_own_file
 from holotype.data.boxes import Box
-from holotype.data.columns import guarded, quoted
-from holotype.data.containers import has_own_file
+from holotype.data.csv import escape_formula, quote_cell
 from holotype.placing.camtrap_package import missing, observation_type, package, read_package, scientific_name
 from holotype.placing.deployments import COLUMNS as DEPLOYMENTS
 from holotype.placing.deployments import (
@@ -167,20 +167,20 @@ def _media_rows(results: Results, media: _Media, files: Sequence[str]) -> Iterat
         notes = (CLOCKS.get(media.clock[i], ""), results.problem[row])
         yield {
             "mediaID": media.id[i],
-            "deploymentID": guarded(media.deployment[i]),
+            "deploymentID": escape_formula(media.deployment[i]),
             "timestamp": media.time[i],
             "filePath": files[i] or address(path),
             "filePublic": "false",
-            "fileName": guarded(os.path.basename(files[i] or path)),
+            "fileName": escape_formula(os.path.basename(files[i] or path)),
             "fileMediatype": media.mediatype[i],
-            "mediaComments": guarded("; ".join(note for note in notes if note)),
+            "mediaComments": escape_formula("; ".join(note for note in notes if note)),
         }
 
 
 def _observations(results: Results, media: _Media, names: dict[str, str]) -> Iterator[dict[str, str]]:
     facts = results.found.facts
     words = ", ".join(word for word in (facts.method, str(facts.backbone.get("name", ""))) if word)
-    by = guarded(f"Holotype {__version__}" + (f" ({words})" if words else ""))
+    by = escape_formula(f"Holotype {__version__}" + (f" ({words})" if words else ""))
     of = {category.id: category for category in results.found.categories}
     said = {id: _said(category.name, category.kind) for id, category in of.items()}
     kinds = {id: observation_type(category) for id, category in of.items()}
@@ -193,7 +193,7 @@ def _observations(results: Results, media: _Media, names: dict[str, str]) -> Ite
         doubtful = " | doubtful:true" if results.doubtful[row] and id in of else ""
         yield {
             "observationID": f"{media.id[i]}-{number}",
-            "deploymentID": guarded(media.deployment[i]),
+            "deploymentID": escape_formula(media.deployment[i]),
             "mediaID": media.id[i],
             **events.get(results.group[row], {"eventStart": media.time[i], "eventEnd": media.time[i]}),
             "observationLevel": "media",
@@ -206,7 +206,7 @@ def _observations(results: Results, media: _Media, names: dict[str, str]) -> Ite
             if machine and math.isfinite(probability)
             else "",
             "observationTags": said.get(id, "") + doubtful,
-            "observationComments": guarded(results.note[row]),
+            "observationComments": escape_formula(results.note[row]),
         }
 
 
@@ -222,7 +222,7 @@ def _events(results: Results, media: _Media) -> dict[str, dict[str, str]]:
         some.sort(
             key=datetime.fromisoformat
         )  # by the hour itself: clocks are set back, and some tell no zone
-        events[group] = {"eventID": guarded(group), "eventStart": some[0], "eventEnd": some[-1]}
+        events[group] = {"eventID": escape_formula(group), "eventStart": some[0], "eventEnd": some[-1]}
     return events
 
 
@@ -247,7 +247,7 @@ def address(path: str) -> str:
 
 def _guarded_ids(rows: Iterable[dict[str, str]]) -> Iterator[dict[str, str]]:
     """Other cells are people's own: a latitude may begin with a minus."""
-    return (row | {"deploymentID": guarded(row["deploymentID"])} for row in rows)
+    return (row | {"deploymentID": escape_formula(row["deploymentID"])} for row in rows)
 
 
 # -- files -------------------------------------------------------------------------------------------------
@@ -259,6 +259,6 @@ def _write_table(file: Path, columns: Sequence[str], rows: Iterable[dict[str, st
             stream.write(",".join(columns) + "\n")
             for row in rows:
                 cells = (row.get(name, "") for name in columns)
-                stream.write(",".join(quoted(cell) if cell else "" for cell in cells) + "\n")
+                stream.write(",".join(quote_cell(cell) if cell else "" for cell in cells) + "\n")
 
     atomic_write(file, write)

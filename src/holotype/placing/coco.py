@@ -17,7 +17,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from holotype import __version__
-from holotype.data.detections import OURS
+from holotype.data.detections import HOLOTYPE_FORMAT
 from holotype.errors import InputError
 from holotype.placing.heads import read_heads
 from holotype.placing.written import Results, read_results
@@ -88,7 +88,7 @@ def info(results: Results) -> dict[str, Any]:
     return {
         "year": now.year,
         "version": results.found.run_id,
-        "description": f"{results.found.facts.title or results.run.name}: {OURS} {__version__}",
+        "description": f"{results.found.facts.title or results.run.name}: {HOLOTYPE_FORMAT} {__version__}",
         "contributor": "",
         "url": "",
         "date_created": now.strftime("%Y/%m/%d"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from holotype.data.columns import bare, read_columns
+from holotype.data.csv import read_columns, unescape_formula
 from holotype.errors import InputError
 from holotype.placing.heads import CAMERA
 from holotype.placing.written import Results
@@ -81,7 +81,9 @@ def _listed(results: Results, file: Path) -> list[str]:
     starts = (results.found.facts.root or "", os.path.abspath(file.parent))
     of: dict[str, str] = {}
     for path, name in zip(columns["path"], columns["deployment"], strict=True):
-        of.update((os.path.normpath(os.path.join(start, path)), bare(name.strip())) for start in starts)
+        of.update(
+            (os.path.normpath(os.path.join(start, path)), unescape_formula(name.strip())) for start in starts
+        )
     pictures = [file for file, _ in results.parts]
     absent = [path for path in pictures if not of.get(path)]
     if absent:
@@ -130,7 +132,7 @@ def read_deployments(file: Path) -> list[dict[str, str]]:
     try:
         return [
             {name: row.get(name) or "" for name in COLUMNS}
-            | {"deploymentID": bare(row["deploymentID"] or "")}
+            | {"deploymentID": unescape_formula(row["deploymentID"] or "")}
             for row in rows
         ]
     except csv.Error as error:

@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holotype.data.store import CROP_SHARE
-from holotype.data.views import normalise
+from holotype.data.augment import normalise
+from holotype.data.image_store import CROP_FRACTION
 from holotype.errors import InputError
 from holotype.models.licences import terms
 from holotype.placing.corrected import Corrected, corrected
@@ -212,7 +212,7 @@ def facts(model: Corrected) -> dict[str, str]:
         "kinds": json.dumps([one.kind for one in called]),
         "known": json.dumps(list(trained.known), ensure_ascii=False),
         "image_size": str(size),
-        "resize": f"shorter side to {int(size / CROP_SHARE)} pixels (bicubic), then the middle {size} x {size}",
+        "resize": f"shorter side to {int(size / CROP_FRACTION)} pixels (bicubic), then the middle {size} x {size}",
         "input": "images: uint8 (batch, 3, height, width), RGB; normalisation is part of the model",
         "backbone": trained.backbone.name,
         "caveat": trained.backbone.caveat,

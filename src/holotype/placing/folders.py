@@ -20,13 +20,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from holotype import __version__
-from holotype.data.addresses import split_inside, split_query
+from holotype.data.archives import has_own_file, image_exists, split_archive
+from holotype.data.arrays import encode_png
 from holotype.data.boxes import split_box
-from holotype.data.containers import has_own_file, image_exists, split_container
 from holotype.data.decode import ImageProblem, read_image
-from holotype.data.pictures import encoded
-from holotype.data.walk import REJECTED, UNREADABLE
-from holotype.data.walk import SORTED as MARKER
+from holotype.data.readers.folder import REJECTED_FOLDER, UNREADABLE_FOLDER
+from holotype.data.readers.folder import SORTED_FOLDER as MARKER
+from holotype.data.storage import split_member, split_query
 from holotype.errors import InputError
 from holotype.placing.written import Results, read_results
 from holotype.utils.atomic import atomic_folder, write_text
@@ -93,16 +93,18 @@ def write_folders(
 
 def wanted(results: Results) -> list[Wanted]:
     """Where each image belongs. A part of a file that cannot be read is no file, and is left out."""
-    taken = {name.casefold() for name in (*set(results.category), UNREADABLE, REJECTED)}
-    apart = {name: free_name(name, taken) for name in (UNREADABLE, REJECTED)}  # categories of such names
+    taken = {name.casefold() for name in (*set(results.category), UNREADABLE_FOLDER, REJECTED_FOLDER)}
+    apart = {
+        name: free_name(name, taken) for name in (UNREADABLE_FOLDER, REJECTED_FOLDER)
+    }  # categories of such names
     found = []
     for path, category, problem in zip(results.path, results.category, results.problem, strict=True):
         if category:
             found.append(Wanted(path, apart.get(category, category)))
         elif not problem:
-            found.append(Wanted(path, REJECTED))
+            found.append(Wanted(path, REJECTED_FOLDER))
         elif not is_part(path):
-            found.append(Wanted(path, UNREADABLE))
+            found.append(Wanted(path, UNREADABLE_FOLDER))
     return found
 
 
@@ -284,7 +286,7 @@ def _content(path: str, target: Path) -> bytes:
         image, _ = read_image(path)
     except ImageProblem as problem:
         raise OSError(str(problem)) from problem
-    return encoded(image, FORMATS.get(target.suffix.lower(), "PNG"), quality=QUALITY)
+    return encode_png(image, FORMATS.get(target.suffix.lower(), "PNG"), quality=QUALITY)
 
 
 def _real(path: str) -> str:
@@ -344,9 +346,9 @@ def file_name(path: str) -> tuple[str, str]:
     """Stem and ending of the file that an image gets, both safe."""
     path, box = split_box(path)
     told = " box " + "-".join(f"{100 * value:.0f}" for value in (box.x, box.y, box.w, box.h)) if box else ""
-    if part := split_container(path):
+    if part := split_archive(path):
         return safe_name(f"{os.path.basename(part[0])}-{part[1]}{told}"), ".png"
-    if inside := split_inside(path):
+    if inside := split_member(path):
         file = os.path.basename(split_query(inside[1])[0])
         return safe_name(f"{os.path.splitext(file)[0]}-{inside[2]}{told}"), ".png"
     stem, ending = os.path.splitext(os.path.basename(split_query(path)[0]))

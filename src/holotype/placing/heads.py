@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 
 from PIL import Image
 
+from holotype.data.archives import read_array, split_archive
 from holotype.data.boxes import split_box
-from holotype.data.containers import read_array, split_container
 from holotype.data.decode import ORIENTATION_TAG
-from holotype.data.encoded import readable
-from holotype.data.exif import EXIF_IFD, has_head, taken_at
-from holotype.data.kinds import decoders
-from holotype.data.stamps import stamps
+from holotype.data.exif import EXIF_IFD, has_exif_header, taken_at
+from holotype.data.formats import decoders
+from holotype.data.hashing import file_stamps
+from holotype.data.image_bytes import open_image_bytes
 from holotype.utils.console import progress_bar
 from holotype.utils.device import cpu_count
 
@@ -59,13 +59,13 @@ def read_head(path: str) -> Head:
     """Whatever cannot be read is left out; an image inside a container has the time of its container, a box the head of
     its picture."""
     path, _ = split_box(path)
-    if part := split_container(path):
+    if part := split_archive(path):
         return Head(*_array_size(*part), "image/png", _file_time(part[0]), FILE)
     size, mediatype, taken = (0, 0), "", None
     try:
-        with Image.open(readable(path), formats=decoders()) as image:
+        with Image.open(open_image_bytes(path), formats=decoders()) as image:
             size, mediatype = image.size, Image.MIME.get(image.format or "", "")
-            if has_head(image):
+            if has_exif_header(image):
                 exif = image.getexif()
                 size = size[::-1] if exif.get(ORIENTATION_TAG) in (5, 6, 7, 8) else size
                 taken = taken_at(exif.get_ifd(EXIF_IFD))
@@ -84,7 +84,7 @@ def _with_zone(time: datetime) -> datetime:
 
 
 def _file_time(file: str) -> datetime:
-    (stamp,) = stamps([file])
+    (stamp,) = file_stamps([file])
     return datetime.fromtimestamp(int(stamp.partition("-")[2] or 0) / 1e9).astimezone()
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holotype.categories.found import Discovery
-from holotype.data.addresses import is_address, is_pattern
+from holotype.data.hashing import file_stamps
 from holotype.data.paths import Paths
 from holotype.data.slices import PLAN, part_file, read_slice
-from holotype.data.stamps import stamps
+from holotype.data.storage import is_address, is_pattern
 from holotype.errors import InputError
 from holotype.machine.named_code import allowing_code
 from holotype.placing.assign import BOXES, COLUMNS, Assigned, placed, schema_of
@@ -68,7 +68,7 @@ class AssignSlice:
 
     def __call__(self, number: int, advance: Callable[[int], None] = lambda more: None) -> Assigned:
         paths = read_slice(Path(self.folder) / PLAN, number)
-        file, stamp = part_file(Path(self.folder), number), _digest("\0".join(stamps(paths)).encode())
+        file, stamp = part_file(Path(self.folder), number), _digest("\0".join(file_stamps(paths)).encode())
         table, last = _kept(file, paths, stamp), len(paths)
         if table is None:
             table, last = self._place(paths, stamp, advance)

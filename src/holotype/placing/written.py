@@ -16,9 +16,9 @@ from pathlib import Path
 from holotype.categories.bursts import LABELLED as OF_BURST
 from holotype.categories.found import UNNAMED, Category, Discovery
 from holotype.categories.standing import CONFIRMED, FOLLOWS, MOVED, REJECTED, Standing
+from holotype.data.archives import image_exists
 from holotype.data.boxes import Box, split_box
-from holotype.data.columns import FORMULA, guarded, quoted
-from holotype.data.containers import image_exists
+from holotype.data.csv import FORMULA, escape_formula, quote_cell
 from holotype.errors import InputError
 from holotype.utils.atomic import refuse_existing, write_output
 
@@ -141,7 +141,7 @@ def write_labels(run: Path, file: Path, *, every: bool = False, overwrite: bool 
             columns = _columns(results, label)
             stream.write(f"{BOM}{','.join(columns)}\n")
             for row in zip(*columns.values(), strict=True):
-                stream.write(",".join(map(quoted, row)) + "\n")
+                stream.write(",".join(map(quote_cell, row)) + "\n")
 
     write_output(file, write, overwrite=overwrite)
     return Labelled(by_class.total(), by_class)
@@ -194,10 +194,10 @@ def _columns(results: Results, label: Sequence[str]) -> dict[str, list[str]]:
     columns = {
         # the same file, and no formula
         "path": [f"./{path}" if path.startswith(FORMULA) else path for path in below],
-        "label": [guarded(label[row]) for row in rows],
+        "label": [escape_formula(label[row]) for row in rows],
     }
     if any(box for _, box in results.parts):
         columns["box"] = [box.text if box else "" for _, box in (results.parts[row] for row in rows)]
     if told:
-        columns["group"] = [guarded(results.group[row]) for row in rows]
+        columns["group"] = [escape_formula(results.group[row]) for row in rows]
     return columns

@@ -22,10 +22,10 @@ from holotype.categories.facts import Facts
 from holotype.categories.found import Category, Discovery
 from holotype.categories.purity import in_words, told
 from holotype.categories.stands_for import whole_sizes
-from holotype.data.addresses import is_address
+from holotype.data.archives import has_own_file
 from holotype.data.boxes import split_box
-from holotype.data.containers import has_own_file
 from holotype.data.paths import absolute
+from holotype.data.storage import is_address
 from holotype.errors import InputError
 from holotype.report.occasions import occasions
 from holotype.report.second_guess import second_guess

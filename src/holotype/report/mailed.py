@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from holotype.data.addresses import is_address
 from holotype.data.paths import relative
+from holotype.data.storage import is_address
 
 PLACES = ("root", "earlier_roots")
 """Facts that say where things lie, and nothing else that a reader needs."""

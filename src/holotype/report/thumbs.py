@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from holotype.data.decode import ImageProblem, opened
-from holotype.data.ingest import ROOM
-from holotype.data.pictures import encoded
-from holotype.data.stamps import stamps
+from holotype.data.arrays import encode_png
+from holotype.data.decode import ImageProblem, open_image
+from holotype.data.hashing import file_stamps
+from holotype.data.image_store import DECODE_BUDGET
 from holotype.utils.atomic import write_bytes, write_text
 from holotype.utils.console import progress_bar
 from holotype.utils.device import cpu_count
@@ -64,7 +64,7 @@ def make_thumbs(paths: Sequence[str], files: Sequence[str], folder: Path, progre
 
     paths: (n,) names to recognise the images by; files: (n,) where to read them, "file" or "file#index".
     """
-    stamp = stamps(files)
+    stamp = file_stamps(files)
     sheets = _kept(paths, stamp, folder) or _Sheets(
         np.arange(len(paths)), np.zeros((len(paths), 2), int), list(range(_count(len(paths))))
     )
@@ -113,7 +113,7 @@ def sheet_name(number: int) -> str:
 
 
 def _save(sheet: Image.Image, file: Path) -> None:
-    write_bytes(file, encoded(sheet, "JPEG", quality=QUALITY, optimize=True))
+    write_bytes(file, encode_png(sheet, "JPEG", quality=QUALITY, optimize=True))
 
 
 def _counted(numbers: Sequence[int], progress: bool) -> Iterator[int]:
@@ -167,7 +167,7 @@ def _remove_others(folder: Path, n: int) -> None:
 def _thumbnail(file: str) -> Image.Image | None:
     """RGB, longer side SIDE; None where the image cannot be read."""
     try:
-        with opened(file, about=2 * SIDE) as image, ROOM.taken(image.nbytes), image.loaded():
+        with open_image(file, about=2 * SIDE) as image, DECODE_BUDGET.taken(image.nbytes), image.loaded():
             width, height = image.size
             scale = SIDE / max(width, height)
             size = (max(1, round(width * scale)), max(1, round(height * scale)))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from holotype.data.benchmarks import check_dataset
+from holotype.data.datasets.registry import check_dataset
 from holotype.errors import InputError
 from holotype.runs.record import Record
 from holotype.runs.run import run_experiment

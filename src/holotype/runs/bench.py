@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.data.columns import bare
+from holotype.data.csv import unescape_formula
 from holotype.errors import InputError
 from holotype.runs.planned import Planned, plan_runs, run_planned
 from holotype.runs.prepared import Shelf
@@ -48,7 +48,7 @@ class Sweep:
         frame = pd.read_csv(
             io.StringIO(self.to_csv()), dtype=dict.fromkeys(TEXTS, str), keep_default_na=False, na_values=[""]
         )
-        return frame.assign(**{name: frame[name].map(bare, na_action="ignore") for name in TEXTS})
+        return frame.assign(**{name: frame[name].map(unescape_formula, na_action="ignore") for name in TEXTS})
 
 
 def bench(

@@ -44,7 +44,7 @@ def embed_by_content(
 ) -> Embeddings:
     """Embed the centre crop of every image of `table`; what `folder` holds of the same content is read instead.
 
-    digest: (N,) of the images (data/digests.py), "" where there is none. Images of the same content are embedded
+    digest: (N,) of the images (data/hashing.py), "" where there is none. Images of the same content are embedded
     once. Ctrl-C raises Stopped; the same call goes on.
     """
     each = IMAGES_PER_SHARD.get(compute.device.type, LARGEST_SHARD)

@@ -15,7 +15,7 @@ from holotype.categories.purity import set_purity
 from holotype.categories.relations import Described, describe
 from holotype.categories.standing import REJECTED
 from holotype.categories.wording import MODEL_SAYS
-from holotype.data.bursts import units
+from holotype.data.bursts import burst_units
 from holotype.runs.outcome import Placed, Told
 from holotype.runs.said import Said
 
@@ -38,7 +38,7 @@ def put_together(placed: Placed, ids: list[str], told: Told, later: Said | None 
         placed.probability,
         list(table.path),
         called=[told.names.get(id, id) for id in table.known],
-        burst=units(table),
+        burst=burst_units(table),
     )
     # known classes in their order, then new-01, new-02, ...: the largest first
     order = sorted(described.categories, key=lambda c: (c.kind == "novel", c.id if c.kind == "novel" else ""))
@@ -60,7 +60,7 @@ def with_opinion(placed: Placed, embedded: np.ndarray | None) -> Placed:
     if embedded is None:
         return placed
     target = np.where(placed.fixed, placed.table.target, -1)
-    unit = units(placed.table)
+    unit = burst_units(placed.table)
     opinion = calibrate(embedded, placed.category, target, placed.k, unit, placed.votes)
     return dataclasses.replace(placed, opinion=opinion)
 

@@ -19,12 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holotype.data.ingest import Decoded, in_order
+from holotype.data.augment import centre_crops
+from holotype.data.hashing import file_stamps
+from holotype.data.image_store import CROP_FRACTION, Decoded, decode_in_order
 from holotype.data.paths import relative
-from holotype.data.stamps import stamps
-from holotype.data.store import CROP_SHARE
 from holotype.data.table import Table
-from holotype.data.views import centre_crops
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone
 from holotype.runs.shard_file import Embeddings, ShardFile
@@ -77,7 +76,7 @@ def embed_table(
     """
     each = images_per_shard or IMAGES_PER_SHARD.get(compute.device.type, LARGEST_SHARD)
     each = _agree(folder, _facts(table, backbone) | {"images_per_shard": each})
-    shards = Shards(folder, each, relative(table.path, table.root), stamps(list(table.path)))
+    shards = Shards(folder, each, relative(table.path, table.root), file_stamps(list(table.path)))
     found = Embeddings.blank(len(table), backbone.dim)
     missing = {n: rows for n in range(len(shards)) if len(rows := shards.read(n, found))}
     if missing:
@@ -107,7 +106,7 @@ def embed_rows(
     """
     paths = [path for rows in missing.values() for path in table.path[rows]]
     done = len(table) - len(paths)
-    stream = in_order(paths, int(size / CROP_SHARE), None, progress=False)
+    stream = decode_in_order(paths, int(size / CROP_FRACTION), None, progress=False)
     with StopRequest() as stop, progress_bar("Embedding images", len(paths), progress) as advance:
         try:
             for number, wanted in missing.items():
@@ -207,7 +206,7 @@ class Shards:
     path: Sequence[str]
     """(N,) of the images, relative to their root."""
     stamp: Sequence[str]
-    """(N,) of their files (data/stamps.py)."""
+    """(N,) of their files (data/hashing.py)."""
 
     def __len__(self) -> int:
         return -(-len(self.path) // self.each)

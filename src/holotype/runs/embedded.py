@@ -29,7 +29,7 @@ class Part:
     path: list[str]
     """As seen from the root of the collection."""
     stamp: list[str]
-    """Size and time of the files when they were embedded (data/stamps.py)."""
+    """Size and time of the files when they were embedded (data/hashing.py)."""
     feature: np.ndarray
     """(n, D) float32; zeros for images that could not be read."""
     problem: list[str]

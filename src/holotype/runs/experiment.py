@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from holotype.config.schema import BackboneConfig, TrainConfig
 from holotype.config.types import Constraint, Count, Seed
-from holotype.data.benchmarks import BENCHMARKS
+from holotype.data.datasets.registry import BENCHMARKS
 from holotype.data.readers.registry import folder_name
 from holotype.errors import InputError
 from holotype.models.cache import CacheViews

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from holotype.config.parse import write_yaml
-from holotype.data.columns import bare, csv_text, guarded
+from holotype.data.csv import csv_text, escape_formula, unescape_formula
 from holotype.errors import InputError
 from holotype.runs.identity import Identity
 from holotype.runs.record import Record
@@ -52,7 +52,7 @@ class RunFolder:
     def write_per_class(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Images, right ones and assigned category of each class, as a table."""
         columns = ("class", "kind", "n", "correct", "accuracy", "category")
-        safe = [{**row, "class": guarded(str(row["class"]))} for row in rows]
+        safe = [{**row, "class": escape_formula(str(row["class"]))} for row in rows]
         write_text(
             self.path / PER_CLASS, csv_text([columns, *([row[name] for name in columns] for row in safe)])
         )
@@ -80,7 +80,7 @@ def read_per_class(path: Path) -> list[dict[str, Any]]:
         return [
             {
                 **row,
-                "class": bare(row["class"]),
+                "class": unescape_formula(row["class"]),
                 "n": int(row["n"]),
                 "correct": int(row["correct"]),
                 "category": int(row["category"]) if row["category"] else None,

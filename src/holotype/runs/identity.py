@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from holotype.config.parse import flatten, plain_tree
-from holotype.data.benchmarks import BENCHMARKS, read_facts
-from holotype.data.sources import collection_name
+from holotype.data.datasets.registry import BENCHMARKS, read_dataset_info
+from holotype.data.load import collection_name
 from holotype.errors import InputError
 from holotype.methods import find_method
 from holotype.models.backbone import Backbone
@@ -184,7 +184,7 @@ def outline(experiment: Experiment) -> dict[str, Any]:
     if isinstance(experiment.k, int):
         told["data.k"] = experiment.k
     elif experiment.k is None and dataset in BENCHMARKS:
-        told["data.k"] = read_facts(
+        told["data.k"] = read_dataset_info(
             dataset
         ).classes  # and not a number that was counted, or another one given
     told |= {"backbone.image_size": own.image_size} if own.image_size else {}

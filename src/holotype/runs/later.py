@@ -16,7 +16,7 @@ import torch
 from holotype.categories.agreement import Votes
 from holotype.categories.kept_opinion import shares
 from holotype.categories.opinion import Opinion
-from holotype.data.bursts import units
+from holotype.data.bursts import burst_units
 from holotype.methods import Method, Prediction
 from holotype.models.backbone import Backbone
 from holotype.runs.outcome import Placed, Rest, Told, place_rest
@@ -73,7 +73,7 @@ def place_all(
 
 def opinion_of(placed: Placed, embedded: np.ndarray) -> Opinion:
     """The second opinion of images as they are placed. embedded: (N, D) their features of the frozen backbone."""
-    opinion = Opinion(embedded, placed.category, placed.k, units(placed.table))
+    opinion = Opinion(embedded, placed.category, placed.k, burst_units(placed.table))
     opinion.form(np.where(placed.fixed, placed.table.target, -1))
     return opinion
 

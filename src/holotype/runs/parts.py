@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import torch
 
-from holotype.data.benchmarks import BENCHMARKS, load_benchmark
-from holotype.data.protocol import gcd_split, held_out
-from holotype.data.sources import check_trainable, load_table
+from holotype.data.datasets.registry import BENCHMARKS, load_benchmark
+from holotype.data.gcd_split import gcd_split, held_out
+from holotype.data.load import check_trainable, load_table
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Method, Task, find_method

@@ -17,11 +17,9 @@ from functools import cached_property
 
 import torch
 
-from holotype.data.bursts import once
-from holotype.data.placement import place
-from holotype.data.scratch import Spill
-from holotype.data.sources import check_trainable
-from holotype.data.store import ImageStore
+from holotype.data.bursts import one_per_burst
+from holotype.data.image_store import ImageStore, SpillConfig, place_pixels
+from holotype.data.load import check_trainable
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Method
@@ -138,11 +136,11 @@ class Prepared:
     def _decode(self, table: Table) -> ImageStore:
         started, device, folder = time.monotonic(), self.compute.device, cache_folder(self.memory)
         budget = find_budget(self.memory, device, self.taken())
-        spill = Spill(0 if self.choice == "disk" else budget.host, folder, budget.disk)
+        spill = SpillConfig(0 if self.choice == "disk" else budget.host, folder, budget.disk)
         store = ImageStore.decode(
             list(table.path), self.backbone.image_size, progress=self.progress, spill=spill
         )
-        store, self.placed = place(store, device, self.choice, budget, folder)
+        store, self.placed = place_pixels(store, device, self.choice, budget, folder)
         best = "host" if device.type == "cpu" else "device"
         fell = store.level not in (self.choice, best)
         log.log(logging.WARNING if fell else logging.INFO, f"{self.placed}.")
@@ -155,7 +153,7 @@ class Prepared:
 
         source = FreshViews(self.images, Encoder(self.backbone, self.compute))
         table = self.data.table
-        usable = torch.from_numpy(table.usable & once(table)).nonzero().flatten()
+        usable = torch.from_numpy(table.usable & one_per_burst(table)).nonzero().flatten()
         with torch.no_grad():
             features = table_features(source, usable, len(table)).float().cpu().numpy()
         found = estimate_table(table, features, "cpu", progress=self.progress)

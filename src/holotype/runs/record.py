@@ -13,7 +13,7 @@ import torch
 
 from holotype.categories.standing import REJECTED
 from holotype.cluster.evaluate import SCORES, has_truth, score
-from holotype.data.store import ImageStore
+from holotype.data.image_store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Prediction

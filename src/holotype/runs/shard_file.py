@@ -52,7 +52,7 @@ class ShardFile:
     path: Sequence[str]
     """(n,) of the images, relative to their root."""
     stamp: Sequence[str]
-    """(n,) of their files (data/stamps.py)."""
+    """(n,) of their files (data/hashing.py)."""
 
     def write(self, found: Embeddings) -> None:
         import pyarrow as pa

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from holotype.config.schema import BackboneConfig
-from holotype.data.ingest import in_order
+from holotype.data.hashing import file_stamps
+from holotype.data.image_store import CROP_FRACTION, decode_in_order
 from holotype.data.paths import relative
 from holotype.data.slices import PLAN, part_file, read_slice
-from holotype.data.stamps import stamps
-from holotype.data.store import CROP_SHARE
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.runs.embed import TOLD, fill, network_facts
@@ -75,7 +74,7 @@ class EmbedSlice:
 
     def __call__(self, number: int, advance: Advance = lambda more: None) -> Tally:
         paths = read_slice(Path(self.folder) / PLAN, number)
-        part = ShardFile(part_file(Path(self.folder), number), relative(paths, self.root), stamps(paths))
+        part = ShardFile(part_file(Path(self.folder), number), relative(paths, self.root), file_stamps(paths))
         found = Embeddings.blank(len(paths), self.dim, np.float16)
         rows = part.read(found)
         last = len(paths) - len(rows)
@@ -89,7 +88,7 @@ class EmbedSlice:
     def _embed(self, paths: list[str], rows: np.ndarray, found: Embeddings, advance: Advance) -> int:
         """Compute some rows; returns how many of them `advance` has not been told of."""
         encoder = self.network()
-        stream = in_order(paths, int(self.image_size / CROP_SHARE), None, progress=False)
+        stream = decode_in_order(paths, int(self.image_size / CROP_FRACTION), None, progress=False)
         try:
             for first in range(0, len(rows), encoder.chunk):
                 some = rows[first : first + encoder.chunk]

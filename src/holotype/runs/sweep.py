@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from holotype.data.benchmarks import check_dataset
-from holotype.data.sources import collection_name
+from holotype.data.datasets.registry import check_dataset
+from holotype.data.load import collection_name
 from holotype.errors import InputError
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import fits, outline

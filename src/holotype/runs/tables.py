@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
 
-from holotype.data.columns import csv_text, guarded
+from holotype.data.csv import csv_text, escape_formula
 from holotype.models.origins import caveat_of
 from holotype.runs.published import Published, find_published, read_published
 from holotype.runs.record import Record
@@ -162,7 +162,7 @@ def to_csv(rows: Sequence[Row]) -> str:
     lines: list[list[Any]] = [head]
     for row in rows:
         facts = [row.facts[key] for key in APART]
-        cells: list[Any] = [guarded(cell) if isinstance(cell, str) else cell for cell in facts]
+        cells: list[Any] = [escape_formula(cell) if isinstance(cell, str) else cell for cell in facts]
         cells += [len(row.seeds), " ".join(map(str, row.seeds))]
         for name in SCORES:
             values = row.scores[name]

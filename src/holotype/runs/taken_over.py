@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from holotype.data.stamps import stamps
+from holotype.data.hashing import file_stamps
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone
@@ -34,7 +34,7 @@ def take_over(
 ) -> None:
     """Write the features of a table's images into the embeddings by content in `folder`, as far as they are known.
 
-    digest: (N,) of the images (data/digests.py), "" where there is none. What is left is embedded as ever. Raises
+    digest: (N,) of the images (data/hashing.py), "" where there is none. What is left is embedded as ever. Raises
     InputError for embeddings of another network, or of other images. One part is in memory at a time.
     """
     parts.check_network(network_facts(backbone))
@@ -42,7 +42,7 @@ def take_over(
     row = {str(path): i for i, path in enumerate(table.path) if digest[i] and digest[i] not in kept.known}
     if not row:
         return
-    now = dict(zip(row, stamps(list(row)), strict=True))
+    now = dict(zip(row, file_stamps(list(row)), strict=True))
     seen, some = 0, _Some(kept, digest)
     with progress_bar("Reading embeddings", parts.n, progress) as advance:
         for part in parts:

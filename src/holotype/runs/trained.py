@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from holotype.categories.centres import Centres
 from holotype.categories.kept_opinion import KeptOpinion
 from holotype.config.schema import BackboneConfig, resolved_backbone
-from holotype.data.pictures import Picture, as_paths
-from holotype.data.store import ImageStore
+from holotype.data.arrays import ArrayImage, save_images
+from holotype.data.image_store import ImageStore
 from holotype.errors import InputError
 from holotype.methods import Method, check_named, find_method
 from holotype.models.backbone import Backbone, load_backbone
@@ -81,10 +81,10 @@ class Trained:
     frozen: Encoder | None = None
     """The backbone as it was, where there is an opinion, which looks through it."""
 
-    def features(self, images: Iterable[Picture], progress: bool = False) -> Read:
-        """Features of the centre crops of paths, PIL images or arrays (data/pictures.py)."""
+    def features(self, images: Iterable[ArrayImage], progress: bool = False) -> Read:
+        """Features of the centre crops of paths, PIL images or arrays (data/arrays.py)."""
         with TemporaryFolder() as folder:
-            parts = list(self.stream(as_paths(images, folder), progress)) or [self._read([])]
+            parts = list(self.stream(save_images(images, folder), progress)) or [self._read([])]
         frozen = [part.frozen for part in parts if part.frozen is not None]
         features, problem, note = (
             np.concatenate(column) for column in zip(*(part[:3] for part in parts), strict=True)

@@ -13,7 +13,7 @@ from holotype.categories.agreement import Agreement, Training, agree, returns
 from holotype.categories.facts import Facts
 from holotype.categories.found import Category
 from holotype.categories.weighing import weigh
-from holotype.data.bursts import units
+from holotype.data.bursts import burst_units
 from holotype.data.table import Table
 from holotype.methods import Prediction
 
@@ -43,7 +43,7 @@ class Trainings:
         second opinion."""
         voices = [Training(one.category.numpy(), one.probability.numpy()) for one in said]
         together = agree(voices, len(table.known), k)
-        together = weigh(together, embedded, table.target, k, units(table))
+        together = weigh(together, embedded, table.target, k, burst_units(table))
         return cls(tuple(seeds), together, ~table.labelled, methods)
 
     def prediction(self, said: Sequence[Prediction]) -> Prediction:

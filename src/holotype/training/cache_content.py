@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from holotype.data.sampling import keyed_generator
-from holotype.data.store import ImageStore
-from holotype.data.strong import Recipe, apply_recipe, draw_recipe
-from holotype.data.views import Crops, centre_crops, draw_crops
+from holotype.data.augment import CropParams, Recipe, apply_recipe, centre_crops, draw_crops, draw_recipe
+from holotype.data.image_store import ImageStore
+from holotype.data.samplers import keyed_generator
 from holotype.models.cache import CacheViews
 from holotype.training.encode import Encoder
 from holotype.utils.console import progress_bar
@@ -46,7 +45,7 @@ def fill(
                 advance(len(part))
 
 
-def draw_view(store: ImageStore, usable: Tensor, views: CacheViews, view: int) -> Crops:
+def draw_view(store: ImageStore, usable: Tensor, views: CacheViews, view: int) -> CropParams:
     """Where the given view of every image is cut; the same for any number of views of its kind."""
     height, width = store.height[usable], store.width[usable]
     if view == views.centre:

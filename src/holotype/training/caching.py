@@ -15,9 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holotype.data.store import ImageStore
-from holotype.data.strong import OPERATIONS, Recipe
-from holotype.data.views import centre_crops
+from holotype.data.augment import OPERATIONS, Recipe, centre_crops
+from holotype.data.image_store import ImageStore
 from holotype.errors import InputError
 from holotype.methods.stages import Views
 from holotype.models.backbone import Backbone

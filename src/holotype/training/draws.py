@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holotype.data.sampling import SAMPLERS, keyed_generator
+from holotype.data.samplers import SAMPLERS, keyed_generator
 from holotype.errors import InputError
 from holotype.methods.base import Method
 from holotype.methods.stages import Moment, Stage

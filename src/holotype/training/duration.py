@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from holotype.data.sampling import keyed_generator
+from holotype.data.samplers import keyed_generator
 from holotype.methods.stages import Moment, Stage
 from holotype.training.draws import tell_time
 from holotype.training.encode import Encoder

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holotype.data.views import normalise
+from holotype.data.augment import normalise
 from holotype.errors import InputError
 from holotype.methods.base import Method, Now, Prediction
 from holotype.methods.stages import Needs, Stage

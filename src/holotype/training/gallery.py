@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from holotype.data.bursts import first_frames
-from holotype.data.sampling import keyed_generator
+from holotype.data.samplers import keyed_generator
 from holotype.methods.base import Images, Method, Prediction
 from holotype.training.encode import place
 from holotype.training.rows import Rows

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from holotype.config.schema import TrainConfig
-from holotype.data.store import ImageStore
+from holotype.data.image_store import ImageStore
 from holotype.data.table import Table
 from holotype.methods.base import Method, Prediction
 from holotype.methods.stages import Moment, Stage

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from holotype.config.schema import TrainConfig
-from holotype.data.bursts import first_frames, units
+from holotype.data.bursts import burst_units, first_frames
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods.stages import Stage
@@ -56,7 +56,7 @@ def index_rows(table: Table, batch_size: int, shards: int = 0) -> Rows:
     """shards: of the token cache; 0 = it is not shared out."""
     usable = torch.from_numpy(table.usable.copy())
     target = torch.where(usable, torch.from_numpy(table.target.copy()), -1)
-    rows, unit = usable.nonzero().flatten(), units(table)
+    rows, unit = usable.nonzero().flatten(), burst_units(table)
     n = len(first_frames(unit, rows.numpy()))
     if batch_size > n:
         once = "" if unit is None else ", each burst counted once"

@@ -16,10 +16,9 @@ import torch
 from torch import Tensor
 
 from holotype.config.schema import TrainConfig
-from holotype.data.sampling import keyed_generator
-from holotype.data.store import ImageStore
-from holotype.data.strong import Recipe, apply_recipe, draw_recipe
-from holotype.data.views import Crops, centre_crops, draw_crops
+from holotype.data.augment import CropParams, Recipe, apply_recipe, centre_crops, draw_crops, draw_recipe
+from holotype.data.image_store import ImageStore
+from holotype.data.samplers import keyed_generator
 from holotype.errors import InputError
 from holotype.methods.base import Method
 from holotype.methods.stages import Stage, Views
@@ -70,7 +69,7 @@ class Cuts:
 
     rows: Tensor
     """(V b,) rows of the table."""
-    crops: Crops
+    crops: CropParams
     """Of the V b views."""
     recipes: list[Recipe]
     """One of b rows per strong view."""
@@ -108,7 +107,7 @@ class FreshViews:
                 self._recipe(batch, views, (*key, "strong", view, step)).take(own)
                 for view in range(views.weak, n_views)
             ]
-            cuts.append(Cuts(rows[step, own].repeat(n_views), Crops(top, left, flip.bool()), recipes))
+            cuts.append(Cuts(rows[step, own].repeat(n_views), CropParams(top, left, flip.bool()), recipes))
         return cuts
 
     def _recipe(self, batch: int, views: Views, key: Key) -> Recipe:

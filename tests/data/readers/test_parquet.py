@@ -12,9 +12,9 @@ import pytest
 
 from holotype.categories.found import Discovery
 from holotype.data.decode import ImageProblem, read_image
-from holotype.data.digests import digest_of
+from holotype.data.hashing import file_digest
+from holotype.data.load import load_table
 from holotype.data.readers import parquet
-from holotype.data.sources import load_table
 from holotype.errors import InputError
 
 from ..packed import images_of, square, write_parquet
@@ -67,14 +67,14 @@ def test_a_list_of_paths_stays_one_beside_other_bytes(tmp_path: Path) -> None:
 def test_the_same_bytes_are_the_same_image_in_a_file_and_in_a_row(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(square())
     file = write_parquet(tmp_path / "t.parquet", [("a", square(), "")])
-    assert digest_of(f"{file}#0") == digest_of(str(tmp_path / "a.png")) != ""
+    assert file_digest(f"{file}#0") == file_digest(str(tmp_path / "a.png")) != ""
 
 
 def test_a_row_group_is_read_once_for_its_rows_and_few_are_kept(tmp_path: Path, monkeypatch) -> None:
     noise = np.random.default_rng(0)
     rows = [(str(i), noise.bytes(1000), "") for i in range(40)]
     file = str(write_parquet(tmp_path / "t.parquet", rows, group=10))
-    monkeypatch.setattr(parquet, "KEPT_BYTES", 25_000)
+    monkeypatch.setattr(parquet, "CACHED_BYTES", 25_000)
     read = []
     original = pq.ParquetFile.read_row_group
     monkeypatch.setattr(

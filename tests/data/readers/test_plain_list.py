@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from holotype.data.readers.plain_list import paths_in_list
-from holotype.data.sources import load_table, stream_paths
+from holotype.data.load import load_table, stream_paths
+from holotype.data.readers.csv import stream_list
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ ODD = {
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_plain_list_is_the_table_in_a_stream(name: str, folder: Path) -> None:
     (folder / name).write_text(PLAIN[name], encoding="utf-8", newline="")
-    found = paths_in_list(str(folder / name))
+    found = stream_list(str(folder / name))
     assert found is not None
     table = load_table(folder / name)
     assert list(found.each) == list(table.path)
@@ -56,31 +56,31 @@ def test_a_plain_list_is_the_table_in_a_stream(name: str, folder: Path) -> None:
 @pytest.mark.parametrize("name", ODD)
 def test_what_is_not_plain_is_left_to_the_table(name: str, folder: Path) -> None:
     (folder / name).write_text(ODD[name], encoding="utf-8", newline="")
-    assert paths_in_list(str(folder / name)) is None
+    assert stream_list(str(folder / name)) is None
 
 
 def test_other_encodings_are_left_to_the_table(folder: Path) -> None:
     (folder / "wide.csv").write_text("path\na.png\n", encoding="utf-16")
-    assert paths_in_list(str(folder / "wide.csv")) is None
+    assert stream_list(str(folder / "wide.csv")) is None
     assert list(stream_paths(folder / "wide.csv").each) == [str(folder / "a.png")]
     (folder / "latin.csv").write_bytes("path\nKäfer.png\n".encode("latin1"))
-    assert paths_in_list(str(folder / "latin.csv")) is None
+    assert stream_list(str(folder / "latin.csv")) is None
 
 
 def test_a_parquet_list(folder: Path) -> None:
     frame = pd.DataFrame({"label": ["x", None], "path": ["a.png", str(folder / "b c.png")]})
     frame.to_parquet(folder / "list.parquet")
-    found = paths_in_list(str(folder / "list.parquet"))
+    found = stream_list(str(folder / "list.parquet"))
     assert found is not None
     assert list(found.each) == list(load_table(folder / "list.parquet").path)
     frame.assign(path=["a.png", None]).to_parquet(folder / "gap.parquet")
-    assert paths_in_list(str(folder / "gap.parquet")) is None
+    assert stream_list(str(folder / "gap.parquet")) is None
 
 
 def test_a_list_of_rows_of_a_container(folder: Path) -> None:
     """One picture of many in a file is an image of its own."""
     (folder / "x.npz").touch()
     (folder / "list.csv").write_text("path\nx.npz#0\nx.npz#1\n")
-    found = paths_in_list(str(folder / "list.csv"))
+    found = stream_list(str(folder / "list.csv"))
     assert found is not None
     assert list(found.each) == list(load_table(folder / "list.csv").path)

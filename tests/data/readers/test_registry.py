@@ -9,19 +9,19 @@ import pytest
 
 from holotype.data.readers import registry
 from holotype.data.readers.registry import (
-    OWN,
+    BUILTIN_READERS,
     Reader,
     Registry,
-    files_of,
+    expand_braces,
     folder_name,
-    in_braces,
+    source_files,
     source_name,
 )
 from holotype.errors import InputError
 
 
 def name_of(source: object) -> str:
-    return Registry(OWN).find(str(source)).name
+    return Registry(BUILTIN_READERS).find(str(source)).name
 
 
 def test_each_source_has_its_reader(tmp_path: Path) -> None:
@@ -35,8 +35,8 @@ def test_each_source_has_its_reader(tmp_path: Path) -> None:
 
 
 def test_two_readers_of_one_kind_are_refused_and_nothing_changes() -> None:
-    readers = Registry(OWN)
-    mine = Reader("my archives", (".zip", ".tar"), OWN[0].read)
+    readers = Registry(BUILTIN_READERS)
+    mine = Reader("my archives", (".zip", ".tar"), BUILTIN_READERS[0].read)
     with pytest.raises(InputError, match=r"Two readers claim \.tar: tars and my archives; remove one"):
         readers.register(mine)
     with pytest.raises(InputError, match=r"neither a folder nor"):
@@ -46,7 +46,7 @@ def test_two_readers_of_one_kind_are_refused_and_nothing_changes() -> None:
 
 
 def test_another_package_brings_a_reader(monkeypatch, tmp_path: Path, holotype) -> None:
-    taken = Reader("their tars", (".tar",), OWN[0].read)
+    taken = Reader("their tars", (".tar",), BUILTIN_READERS[0].read)
     monkeypatch.setattr(EntryPoint, "load", lambda self: taken)
     entry = EntryPoint("theirs", "theirs:reader", registry.PLUGINS)
     monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
@@ -67,19 +67,19 @@ def test_what_nobody_reads() -> None:
 
 
 def test_braces_mean_what_they_mean_in_a_shell() -> None:
-    assert in_braces("s-{008..011}.tar") == ["s-008.tar", "s-009.tar", "s-010.tar", "s-011.tar"]
-    assert in_braces("{a,b}/{1..2}") == ["a/1", "a/2", "b/1", "b/2"]
-    assert in_braces("plain") == ["plain"]
+    assert expand_braces("s-{008..011}.tar") == ["s-008.tar", "s-009.tar", "s-010.tar", "s-011.tar"]
+    assert expand_braces("{a,b}/{1..2}") == ["a/1", "a/2", "b/1", "b/2"]
+    assert expand_braces("plain") == ["plain"]
     with pytest.raises(InputError, match="smaller number first"):
-        in_braces("{9..1}.tar")
+        expand_braces("{9..1}.tar")
     with pytest.raises(InputError, match="more than 1,000,000 files"):
-        in_braces("{1..9999}{1..9999}.tar")
+        expand_braces("{1..9999}{1..9999}.tar")
 
 
 def test_a_file_with_braces_in_its_name_is_itself(tmp_path: Path) -> None:
     odd = tmp_path / "{1..3}.tar"
     odd.touch()
-    assert files_of(str(odd)) == [str(odd)]
+    assert source_files(str(odd)) == [str(odd)]
 
 
 @pytest.mark.parametrize(

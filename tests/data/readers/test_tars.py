@@ -9,9 +9,9 @@ import pytest
 
 from holotype.categories.found import Discovery
 from holotype.data.decode import ImageProblem, read_image
-from holotype.data.digests import digest_of
-from holotype.data.readers import tars
-from holotype.data.sources import load_table
+from holotype.data.hashing import file_digest
+from holotype.data.load import load_table
+from holotype.data.readers import webdataset
 from holotype.errors import InputError
 
 from ..packed import images_of, square, write_shards, write_tar
@@ -66,7 +66,7 @@ def test_a_tar_is_gone_through_once(tmp_path: Path, monkeypatch) -> None:
     (file,) = write_shards(tmp_path, [(str(i), square(), "") for i in range(6)], 6)
     opened = []
     original = tarfile.open
-    monkeypatch.setattr(tars.tarfile, "open", lambda **how: opened.append(1) or original(**how))
+    monkeypatch.setattr(webdataset.tarfile, "open", lambda **how: opened.append(1) or original(**how))
     table = load_table(file)
     assert len({read_image(path)[0].size for path in table.path}) == 1
     assert opened == [1]
@@ -75,7 +75,7 @@ def test_a_tar_is_gone_through_once(tmp_path: Path, monkeypatch) -> None:
 def test_the_same_bytes_are_the_same_image_in_a_file_and_in_a_tar(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(square())
     (file,) = write_shards(tmp_path, [("b", square(), "")], 1)
-    assert digest_of(f"{file}#b") == digest_of(str(tmp_path / "a.png")) != ""
+    assert file_digest(f"{file}#b") == file_digest(str(tmp_path / "a.png")) != ""
 
 
 def test_a_list_gives_labels_by_key(tmp_path: Path) -> None:

@@ -22,25 +22,31 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from holotype.data.addresses import is_address, split_query, with_query
-from holotype.data.columns import as_text
-from holotype.data.kinds import decoders
+from holotype.data.csv import column_text
+from holotype.data.formats import decoders
 from holotype.data.paths import Paths
-from holotype.data.stores import StoreProblem, random_access, stamp_of
+from holotype.data.storage import (
+    StorageError,
+    is_address,
+    random_access,
+    remote_stamp,
+    split_query,
+    with_query,
+)
 from holotype.data.table import Table
 from holotype.errors import InputError
 
-NAMES = ("image", "img", "images", "picture", "photo", "bytes", "jpg", "jpeg", "png")
+IMAGE_COLUMNS = ("image", "img", "images", "picture", "photo", "bytes", "jpg", "jpeg", "png")
 """Columns of plain bytes that are images; under another name, the only column of bytes is."""
-LABELS = ("label", "labels", "class")
-KEPT_BYTES = 256 << 20
+LABEL_COLUMNS = ("label", "labels", "class")
+CACHED_BYTES = 256 << 20
 """Of row groups that are kept; the last one is, however large."""
-FIRST = 8
+FIRST_ROWS = 8
 """Rows that are looked at before a file is believed to hold images."""
 
 
 @dataclass(frozen=True)
-class Opened:
+class ParquetImages:
     """A Parquet file of images."""
 
     file: Any
@@ -55,31 +61,31 @@ class Opened:
 
 
 @contextlib.contextmanager
-def _telling(file: str) -> Iterator[None]:
+def _explained(file: str) -> Iterator[None]:
     import pyarrow as pa
 
     try:
         yield
     except pa.ArrowInvalid as error:
-        raise StoreProblem(f"{file} is not a readable Parquet file; write it again.") from error
+        raise StorageError(f"{file} is not a readable Parquet file; write it again.") from error
     except OSError as error:
-        raise StoreProblem(f"{file} is damaged or cannot be read ({str(error)[:160]}).") from error
+        raise StorageError(f"{file} is damaged or cannot be read ({str(error)[:160]}).") from error
 
 
 @lru_cache(maxsize=256)
-def _opened(file: str, stamp: str) -> Opened:
+def _open_parquet(file: str, stamp: str) -> ParquetImages:
     """stamp is there for the cache: a file that changed is opened again."""
     import pyarrow.parquet as pq
 
-    with _telling(file):
+    with _explained(file):
         parquet = pq.ParquetFile(random_access(file))
     column = image_column(parquet.schema_arrow)
     if column is None:
         names = ", ".join(repr(name) for name in parquet.schema_arrow.names)
-        raise StoreProblem(f"{file} has no column of images and none called 'path', only {names}; add one.")
+        raise StorageError(f"{file} has no column of images and none called 'path', only {names}; add one.")
     meta = parquet.metadata
     rows = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
-    return Opened(parquet, column, [0, *accumulate(rows)])
+    return ParquetImages(parquet, column, [0, *accumulate(rows)])
 
 
 def image_column(schema: Any) -> str | None:
@@ -101,7 +107,7 @@ def image_column(schema: Any) -> str | None:
     names = [field.name for field in schema if plain(field.type)]
     if {"path", "file_name"} & {name.lower() for name in schema.names}:
         return None
-    known = [name for wanted in NAMES for name in names if name.lower() == wanted]
+    known = [name for wanted in IMAGE_COLUMNS for name in names if name.lower() == wanted]
     return (known or (names if len(names) == 1 else [None]))[0]
 
 
@@ -110,9 +116,9 @@ def holds_images(file: str) -> bool:
     import pyarrow.parquet as pq
 
     try:
-        with _telling(file):
+        with _explained(file):
             return image_column(pq.ParquetFile(random_access(file)).schema_arrow) is not None
-    except StoreProblem as problem:
+    except StorageError as problem:
         raise InputError(str(problem)) from problem
 
 
@@ -124,27 +130,27 @@ _lock = Lock()
 
 def read_row(file: str, key: str) -> bytes:
     """The bytes of the image in row `key`. Threads ask for neighbouring images: one of them reads for all."""
-    stamp = stamp_of(file)
+    stamp = remote_stamp(file)
     with _lock:
-        opened = _opened(file, stamp)
+        opened = _open_parquet(file, stamp)
         n = opened.starts[-1]
         if not (key.isascii() and key.isdigit()) or int(key) >= n:
-            raise StoreProblem(f"{file} has {n:,} rows, counted from 0, so there is no image {key!r}.")
+            raise StorageError(f"{file} has {n:,} rows, counted from 0, so there is no image {key!r}.")
         group = bisect_right(opened.starts, int(key)) - 1
         values = _group(file, stamp, opened, group)
         value = values[int(key) - opened.starts[group]].as_py()
     if value is None:
-        raise StoreProblem(f"Row {key} of {file} has no image in it.")
+        raise StorageError(f"Row {key} of {file} has no image in it.")
     return bytes(value)
 
 
-def _group(file: str, stamp: str, opened: Opened, group: int) -> Any:
+def _group(file: str, stamp: str, opened: ParquetImages, group: int) -> Any:
     """The images of a row group, as pyarrow's array."""
     place = (file, stamp, group)
     if place in _groups:
         _groups.move_to_end(place)
         return _groups[place]
-    with _telling(file):
+    with _explained(file):
         column = opened.file.read_row_group(group, columns=[opened.column]).column(0)
     values = column.combine_chunks() if column.num_chunks == 1 else column
     if "." in opened.column and hasattr(values.type, "num_fields") and values.type.num_fields:
@@ -152,7 +158,7 @@ def _group(file: str, stamp: str, opened: Opened, group: int) -> Any:
 
         values = pc.struct_field(values, "bytes")
     _groups[place] = values
-    while len(_groups) > 1 and sum(kept.nbytes for kept in _groups.values()) > KEPT_BYTES:
+    while len(_groups) > 1 and sum(kept.nbytes for kept in _groups.values()) > CACHED_BYTES:
         _groups.popitem(last=False)
     return values
 
@@ -170,10 +176,10 @@ def read_parquet(files: Sequence[str], name: str) -> Table:
     has: set[str] = set()
     for file in files:
         try:
-            opened = _opened(file, stamp_of(file))
-            with _telling(file):
+            opened = _open_parquet(file, remote_stamp(file))
+            with _explained(file):
                 told = {what: _texts(opened, what) for what in columns}
-        except StoreProblem as problem:
+        except StorageError as problem:
             raise InputError(str(problem)) from problem
         n = opened.starts[-1]
         has |= {what for what, values in told.items() if values is not None}
@@ -195,18 +201,18 @@ def read_parquet(files: Sequence[str], name: str) -> Table:
     )
 
 
-def paths_in_parquet(files: Sequence[str]) -> Paths:
+def stream_parquet(files: Sequence[str]) -> Paths:
     """The paths of `read_parquet` in a stream: the columns are not read."""
 
     def each() -> Iterator[str]:
         checked = False
         for file in files:
             try:
-                n = _opened(file, stamp_of(file)).starts[-1]
-            except StoreProblem as problem:
+                n = _open_parquet(file, remote_stamp(file)).starts[-1]
+            except StorageError as problem:
                 raise InputError(str(problem)) from problem
             if n and not checked:
-                _check_images([f"{file}#{row}" for row in range(min(n, FIRST))])
+                _check_images([f"{file}#{row}" for row in range(min(n, FIRST_ROWS))])
                 checked = True
             yield from (f"{file}#{row}" for row in range(n))
         if not checked:
@@ -224,11 +230,11 @@ def common_root(files: Sequence[str]) -> str:
     return with_query(f"{files[0].partition('://')[0]}://{folder}", bare[0][1])
 
 
-def _texts(opened: Opened, what: str) -> list[str] | None:
+def _texts(opened: ParquetImages, what: str) -> list[str] | None:
     """A column as text, in its order; None where there is none."""
     schema = opened.file.schema_arrow
     classes = _class_names(schema)
-    wanted = LABELS if what == "label" else (what,)
+    wanted = LABEL_COLUMNS if what == "label" else (what,)
     found = [name for one in wanted for name in schema.names if name.lower() == one]
     if what == "label" and not found and len(classes) == 1:
         found = list(classes)
@@ -242,7 +248,7 @@ def _texts(opened: Opened, what: str) -> list[str] | None:
 def _text(value: object, names: Sequence[str] | None) -> str:
     if names is not None and isinstance(value, int):
         return str(names[value]) if 0 <= value < len(names) else ""
-    return as_text(value).strip()
+    return column_text(value).strip()
 
 
 def _class_names(schema: Any) -> dict[str, list[str]]:
@@ -263,10 +269,10 @@ def _class_names(schema: Any) -> dict[str, list[str]]:
 def _check_images(path: Sequence[str]) -> None:
     """Raise InputError where the first rows hold bytes, and none of them is an image."""
     seen = 0
-    for one in path[:FIRST]:
+    for one in path[:FIRST_ROWS]:
         try:
             content = read_row(*one.rsplit("#", 1))
-        except StoreProblem:  # a row without an image
+        except StorageError:  # a row without an image
             continue
         seen += 1
         try:

@@ -15,15 +15,22 @@ from importlib.metadata import entry_points
 from itertools import product
 from pathlib import Path
 
-from holotype.data.addresses import is_address, is_pattern, scheme_of, split_query, with_query
 from holotype.data.paths import Paths
-from holotype.data.readers.bucket import from_bucket
-from holotype.data.readers.folder import from_folder, paths_in_folder
-from holotype.data.readers.listed import from_csv
-from holotype.data.readers.parquet import holds_images, paths_in_parquet, read_parquet
-from holotype.data.readers.plain_list import paths_in_list
-from holotype.data.readers.tars import paths_in_tars, read_tars
-from holotype.data.stores import STORES, StoreProblem, files_below
+from holotype.data.readers.csv import read_csv_table, stream_list
+from holotype.data.readers.folder import read_folder, stream_folder
+from holotype.data.readers.parquet import holds_images, read_parquet, stream_parquet
+from holotype.data.readers.storage import read_bucket
+from holotype.data.readers.webdataset import read_webdataset, stream_webdataset
+from holotype.data.storage import (
+    STORES,
+    StorageError,
+    is_address,
+    is_pattern,
+    list_files,
+    scheme_of,
+    split_query,
+    with_query,
+)
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.utils.text import suggest_path
@@ -32,12 +39,12 @@ FOLDER = "folder"
 PLUGINS = "holotype.readers"
 BRACES = re.compile(r"\{([^{}]+)\}")
 RANGE = re.compile(r"(\d+)\.\.(\d+)")
-MOST = 1_000_000
+MAX_EXPANDED = 1_000_000
 """Files that braces may mean."""
 
 
 @dataclass(frozen=True)
-class How:
+class ReaderOptions:
     """What a reader is told besides its source."""
 
     skip_missing: bool = False
@@ -54,7 +61,7 @@ class Reader:
     """In sentences."""
     claims: tuple[str, ...]
     """"folder", endings as .tar, schemes as s3://."""
-    read: Callable[[str, How], Table]
+    read: Callable[[str, ReaderOptions], Table]
     """source: as it was given."""
     has_labels: bool = False
     """Is the source a list that gives the labels, so that no second one can?"""
@@ -106,11 +113,11 @@ class Registry:
 # -- several files --------------------------------------------------------------------------------------
 
 
-def files_of(source: str) -> list[str]:
+def source_files(source: str) -> list[str]:
     """The files that 'shard-{000..099}.tar' or '*.tar' mean, absolute, in their order; one that is there is itself."""
     if not is_pattern(source):
         return [source if is_address(source) else os.path.abspath(source)]
-    found = [file for one in in_braces(source) for file in (_starred(one) if "*" in one else [one])]
+    found = [file for one in expand_braces(source) for file in (_expand_stars(one) if "*" in one else [one])]
     files = [one if is_address(one) else os.path.abspath(one) for one in found]
     if not files:
         raise InputError(f"No file is called {source}; check the pattern.")
@@ -122,7 +129,7 @@ def files_of(source: str) -> list[str]:
     return files
 
 
-def in_braces(text: str) -> list[str]:
+def expand_braces(text: str) -> list[str]:
     """{000..099} and {a,b} written out, as a shell does."""
     parts = BRACES.split(text)
     choices: list[list[str]] = []
@@ -130,8 +137,10 @@ def in_braces(text: str) -> list[str]:
     for i, part in enumerate(parts):
         choices.append([part] if i % 2 == 0 else _choices(part))
         total *= len(choices[-1])
-        if total > MOST:
-            raise InputError(f"{text} means more than {MOST:,} files; name the folder that they lie in.")
+        if total > MAX_EXPANDED:
+            raise InputError(
+                f"{text} means more than {MAX_EXPANDED:,} files; name the folder that they lie in."
+            )
     return ["".join(one) for one in product(*choices)]
 
 
@@ -140,14 +149,14 @@ def _choices(part: str) -> list[str]:
     if not found:
         return part.split(",")
     first, last = int(found[1]), int(found[2])
-    if last < first or last - first >= MOST:
+    if last < first or last - first >= MAX_EXPANDED:
         raise InputError(
             f"{{{part}}} is no range of files; write the smaller number first, as in {{000..099}}."
         )
     return [f"{n:0{len(found[1])}d}" for n in range(first, last + 1)]
 
 
-def _starred(pattern: str) -> list[str]:
+def _expand_stars(pattern: str) -> list[str]:
     if not is_address(pattern):
         return sorted(glob.glob(pattern))
     bare, query = split_query(pattern)
@@ -156,10 +165,10 @@ def _starred(pattern: str) -> list[str]:
     try:
         return [
             one.address
-            for one in files_below(with_query(folder, query))
+            for one in list_files(with_query(folder, query))
             if fits.fullmatch(split_query(one.address)[0])
         ]
-    except StoreProblem as problem:
+    except StorageError as problem:
         raise InputError(str(problem)) from problem
 
 
@@ -186,45 +195,45 @@ def folder_name(source: str | Path) -> str:
 # -- the readers that come with the project -------------------------------------------------------------
 
 
-def _parquet(source: str, how: How) -> Table:
+def _parquet(source: str, how: ReaderOptions) -> Table:
     """Of images, or of paths where there is no column of images."""
-    files = files_of(source)
+    files = source_files(source)
     if len(files) == 1 and not is_address(files[0]) and not holds_images(files[0]):
-        return from_csv(Path(source), skip_missing=how.skip_missing, whole=how.whole)
+        return read_csv_table(Path(source), skip_missing=how.skip_missing, whole=how.whole)
     return read_parquet(files, source_name(source))
 
 
 def _stream_parquet(source: str) -> Paths | None:
-    files = files_of(source)
+    files = source_files(source)
     listing = len(files) == 1 and not is_address(files[0]) and not holds_images(files[0])
-    return paths_in_list(source) if listing else paths_in_parquet(files)
+    return stream_list(source) if listing else stream_parquet(files)
 
 
-OWN = (
+BUILTIN_READERS = (
     Reader(
         "folders of images",
         (FOLDER,),
-        lambda source, how: from_folder(Path(source)),
-        stream=paths_in_folder,
+        lambda source, how: read_folder(Path(source)),
+        stream=stream_folder,
     ),
     Reader(
         "lists of paths",
         (".csv", ".tsv"),
-        lambda source, how: from_csv(Path(source), skip_missing=how.skip_missing, whole=how.whole),
+        lambda source, how: read_csv_table(Path(source), skip_missing=how.skip_missing, whole=how.whole),
         has_labels=True,
-        stream=paths_in_list,
+        stream=stream_list,
     ),
     Reader("Parquet files", (".parquet",), _parquet, stream=_stream_parquet),
     Reader(
         "tars",
         (".tar",),
-        lambda source, how: read_tars(files_of(source), source_name(source)),
-        stream=lambda source: paths_in_tars(files_of(source)),
+        lambda source, how: read_webdataset(source_files(source), source_name(source)),
+        stream=lambda source: stream_webdataset(source_files(source)),
     ),
     Reader(
         "stores on the network",
         tuple(f"{scheme}://" for scheme in STORES),
-        lambda source, how: from_bucket(source, source_name(source)),
+        lambda source, how: read_bucket(source, source_name(source)),
     ),
 )
 
@@ -232,7 +241,7 @@ OWN = (
 @cache
 def readers() -> Registry:
     """Our own readers, and those that other packages bring."""
-    found = Registry(OWN)
+    found = Registry(BUILTIN_READERS)
     for entry in entry_points(group=PLUGINS):
         found.register(entry.load())
     return found

@@ -1,10 +1,10 @@
-"""The GCD protocol: which images of a benchmark carry a label. One function over any benchmark."""
+"""The GCD split: which images of a benchmark carry a label."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from holotype.data.benchmarks import Benchmark
+from holotype.data.datasets.registry import Benchmark
 from holotype.data.table import Table
 from holotype.errors import InputError
 

@@ -10,28 +10,28 @@ from typing import Any
 
 import numpy as np
 
-from holotype.data.layouts.listing import (
+from holotype.data.datasets.base import (
     ClassSplit,
     Listing,
     MissingFile,
-    Part,
-    find_base,
-    read_lines,
-    require,
+    SplitListing,
+    find_dataset_root,
+    read_split_lines,
+    require_file,
 )
 from holotype.errors import InputError
 
 
 def list_cub(root: Path, split: ClassSplit) -> Listing:
     """images.txt, image_class_labels.txt, train_test_split.txt, classes.txt and images/."""
-    base = find_base(root, ("CUB_200_2011", "cub", "cub/CUB_200_2011"), "images.txt")
+    base = find_dataset_root(root, ("CUB_200_2011", "cub", "cub/CUB_200_2011"), "images.txt")
     classes = _numbered(base / "classes.txt")
     if not all(number.isascii() and number.isdigit() for number in classes):
         raise InputError(f"{base / 'classes.txt'} does not number its classes; get the file again.")
     label = _numbered(base / "image_class_labels.txt")
     in_train = _numbered(base / "train_test_split.txt")
     order = {number: i for i, number in enumerate(sorted(classes, key=int))}
-    train, test = Part([], []), Part([], [])
+    train, test = SplitListing([], []), SplitListing([], [])
     for number, file in _numbered(base / "images.txt").items():
         if number not in label or number not in in_train or label[number] not in order:
             raise InputError(
@@ -45,13 +45,13 @@ def list_cub(root: Path, split: ClassSplit) -> Listing:
 
 def _numbered(file: Path) -> dict[str, str]:
     """Lines "number text" in the file's order."""
-    rows = [line.partition(" ") for line in read_lines(file)]
+    rows = [line.partition(" ") for line in read_split_lines(file)]
     return {number: text.strip() for number, _, text in rows}
 
 
 def list_cars(root: Path, split: ClassSplit) -> Listing:
     """cars_train/, cars_test/ and the devkit's .mat files; without test annotations there is no test part."""
-    base = find_base(root, ("stanford_cars", "scars"), "cars_train")
+    base = find_dataset_root(root, ("stanford_cars", "scars"), "cars_train")
     homes = (base / "devkit", base / "car_devkit" / "devkit", base.parent / "devkit")
     devkit = next((home for home in homes if home.is_dir()), None)
     if devkit is None:
@@ -70,7 +70,7 @@ def _images_folder(folder: Path) -> Path:
     return folder / folder.name if (folder / folder.name).is_dir() else folder
 
 
-def _annotations(file: Path, images: Path, classes: tuple[str, ...]) -> Part:
+def _annotations(file: Path, images: Path, classes: tuple[str, ...]) -> SplitListing:
     rows = _mat(file, "annotations")
     if not rows.dtype.names or not {"class", "fname"} <= set(rows.dtype.names):
         raise InputError(
@@ -84,7 +84,7 @@ def _annotations(file: Path, images: Path, classes: tuple[str, ...]) -> Part:
         raise InputError(
             f"{file} has a class outside the {len(classes)} of cars_meta.mat; get the devkit again."
         )
-    return Part([str(images / str(name)) for name in rows["fname"]], label)
+    return SplitListing([str(images / str(name)) for name in rows["fname"]], label)
 
 
 def _mat(file: Path, variable: str) -> Any:
@@ -92,7 +92,7 @@ def _mat(file: Path, variable: str) -> Any:
     from scipy.io import loadmat
 
     try:
-        content = loadmat(require(file), squeeze_me=True, variable_names=[variable])
+        content = loadmat(require_file(file), squeeze_me=True, variable_names=[variable])
     except (
         OSError,
         ValueError,
@@ -110,19 +110,19 @@ def list_aircraft(root: Path, split: ClassSplit) -> Listing:
     folders = [
         f"{name}/data" for name in ("fgvc-aircraft-2013b", "aircraft", "aircraft/fgvc-aircraft-2013b", ".")
     ]
-    base = find_base(root, folders, "images_variant_trainval.txt")
-    classes = tuple(sorted(read_lines(base / "variants.txt")))
+    base = find_dataset_root(root, folders, "images_variant_trainval.txt")
+    classes = tuple(sorted(read_split_lines(base / "variants.txt")))
     train = _variants(base, "trainval", classes)
     test = _variants(base, "test", classes) if (base / "images_variant_test.txt").is_file() else None
     return Listing(base, classes, train, test)
 
 
-def _variants(base: Path, part: str, classes: tuple[str, ...]) -> Part:
+def _variants(base: Path, part: str, classes: tuple[str, ...]) -> SplitListing:
     file = base / f"images_variant_{part}.txt"
     order = {name: i for i, name in enumerate(classes)}
-    rows = [line.partition(" ") for line in read_lines(file)]
+    rows = [line.partition(" ") for line in read_split_lines(file)]
     for image, _, name in rows:
         if name.strip() not in order:
             raise InputError(f"Image {image} of {file} has the variant {name!r}, which variants.txt lacks.")
     paths = [str(base / "images" / f"{image}.jpg") for image, _, _ in rows]
-    return Part(paths, [order[name.strip()] for _, _, name in rows])
+    return SplitListing(paths, [order[name.strip()] for _, _, name in rows])

@@ -1,4 +1,4 @@
-"""Names of classes: those that are probably one class written in several ways, and those of heaps."""
+"""Class-name hygiene: near-duplicate spellings and names of unsorted folders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SHORTEST_PLURAL = 4
 """Letters from which on a last s is taken for a plural."""
 LONG_NAME, LONG_WORD = 8, 5
 """Letters of a name, and of the word in question, from which on one letter more, less or other is taken for a slip."""
-HEAPS = frozenset(
+UNSORTED_NAMES = frozenset(
     (
         *(
             "unsorted",
@@ -52,11 +52,11 @@ HEAPS = frozenset(
 """Folders that people call so hold what nobody has sorted; here without blanks and the like."""
 DATE = re.compile(r"(19|20)\d\d([-_. ]?(0[1-9]|1[0-2])([-_. ]?(0[1-9]|[12]\d|3[01]))?)?")
 """2023, 2023-05, 20230512: when images were taken, not what they show."""
-OF_CAMERAS = re.compile(r"[1-9]\d\d[A-Za-z_]\w{4}")
+CAMERA_NAMES = re.compile(r"[1-9]\d\d[A-Za-z_]\w{4}")
 """100CANON, 101MSDCF, 102_PANA: folders that cameras make, three digits and five signs."""
 
 
-def alike(names: Iterable[str]) -> list[list[str]]:
+def similar_names(names: Iterable[str]) -> list[list[str]]:
     """Groups of names that probably mean one class, each sorted, in the order of their first names.
 
     Case, blanks, underscores, hyphens, accents and a last s do not count, nor does one letter in a long word. Digits
@@ -68,7 +68,7 @@ def alike(names: Iterable[str]) -> list[list[str]]:
     for name in names:
         group[name] = of_key.setdefault(_key(name), set())
         group[name].add(name)
-    for one, other in _slips(names):
+    for one, other in _typos(names):
         if group[one] is not group[other]:
             group[one] |= group[other]
             for name in group[other]:
@@ -77,18 +77,18 @@ def alike(names: Iterable[str]) -> list[list[str]]:
     return sorted(found.values())
 
 
-def composed(name: str) -> str:
+def nfc(name: str) -> str:
     """The name with each letter and its accents in one (NFC). Folders that were made on a Mac have them apart, browsers
     and lists do not, and both look the same."""
     return unicodedata.normalize("NFC", name)
 
 
-def heaps(names: Iterable[str]) -> list[str]:
+def unsorted_names(names: Iterable[str]) -> list[str]:
     """Those that sound like a heap of unsorted images, sorted."""
     return sorted(
         name
         for name in set(names)
-        if "".join(_words(name)) in HEAPS or DATE.fullmatch(name) or OF_CAMERAS.fullmatch(name)
+        if "".join(_words(name)) in UNSORTED_NAMES or DATE.fullmatch(name) or CAMERA_NAMES.fullmatch(name)
     )
 
 
@@ -107,7 +107,7 @@ def _key(name: str) -> str:
     return joined[:-1] if is_plural else joined
 
 
-def _slips(names: Sequence[str]) -> list[tuple[str, str]]:
+def _typos(names: Sequence[str]) -> list[tuple[str, str]]:
     """Pairs of long names in which one long word differs by a letter.
 
     Two words that differ so share a form with one letter left out; only names that share one are compared.
@@ -125,11 +125,11 @@ def _slips(names: Sequence[str]) -> list[tuple[str, str]]:
                 others = forms.setdefault(form, [])
                 near.update(others)
                 others.append(name)
-        pairs += [(other, name) for other in sorted(near) if _is_slip(other, name)]
+        pairs += [(other, name) for other in sorted(near) if _is_typo(other, name)]
     return pairs
 
 
-def _is_slip(one: str, other: str) -> bool:
+def _is_typo(one: str, other: str) -> bool:
     first, second = _words(one), _words(other)
     if len(first) != len(second) or max(sum(map(len, first)), sum(map(len, second))) < LONG_NAME:
         return False

@@ -1,15 +1,18 @@
-"""Strong views: FixMatch's RandAugment (two of 14 operations) and Cutout, as batched tensor code.
+"""Augmentation: random crops and flips (weak views), RandAugment and Cutout (strong views).
 
 What is done to each image is drawn first, into a `Recipe` of CPU tensors, and can be replayed. Rows are
 grouped by operation on the host, so nothing waits for the device. Every operation works on uint8 and
 rounds as Pillow does, the geometric ones with nearest-neighbour sampling in Pillow's own 16.16 fixed-point
 arithmetic; the results are equal to Pillow's bit for bit and do not depend on the device.
+
+This is the reference augmentation of the field, which is crop and flip only. Positions are drawn on the
+CPU from a given generator, so that a run can be repeated; the pixels are cut by `ImageStore.crop`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -25,7 +28,7 @@ LEVELS = 10
 PROBABILITY = 0.5
 """Each drawn operation is carried out with this probability."""
 
-Share = Literal["batch", "group", "none"]
+OpDraw = Literal["batch", "group", "none"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +55,12 @@ class Recipe:
 
 
 def draw_recipe(
-    n: int, generator: torch.Generator, *, share: Share = "batch", group: Tensor | None = None, n_ops: int = 2
+    n: int,
+    generator: torch.Generator,
+    *,
+    share: OpDraw = "batch",
+    group: Tensor | None = None,
+    n_ops: int = 2,
 ) -> Recipe:
     """Draw a recipe for n images.
 
@@ -105,7 +113,7 @@ def _apply_slot(images: Tensor, op: Tensor, magnitude: Tensor, sign: Tensor) -> 
         return _OPERATIONS[present[0]](images, magnitude, sign)
     result = images.clone()
     order = torch.argsort(op, stable=True)
-    rows = _send(order, images)
+    rows = _dispatch(order, images)
     for index in present:
         start = sum(counts[:index])
         part = slice(start, start + counts[index])
@@ -123,7 +131,7 @@ def _cutout(images: Tensor, centre: Tensor) -> Tensor:
     height, width = images.shape[-2:]
     side = min(height, width) // 2
     sides = torch.tensor([height, width], dtype=torch.float64)
-    start = _send((centre * sides).floor().long() - side // 2, images)
+    start = _dispatch((centre * sides).floor().long() - side // 2, images)
     inside = []
     for axis, length in enumerate((height, width)):
         position = torch.arange(length, device=images.device)
@@ -133,7 +141,7 @@ def _cutout(images: Tensor, centre: Tensor) -> Tensor:
     return images.masked_fill(square, GREY)
 
 
-def _send(host: Tensor, like: Tensor) -> Tensor:
+def _dispatch(host: Tensor, like: Tensor) -> Tensor:
     """A CPU tensor on the device of `like`, without waiting for it."""
     return host.to(like.device, non_blocking=True)
 
@@ -151,7 +159,7 @@ def _auto_contrast(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
     scale = high.new_full((), 255) / (high - low).clamp_min(1)
     level = torch.arange(256, device=where, dtype=torch.float64)
     table = (level * scale + -low * scale).clamp(0, 255)
-    return _look_up(images, torch.where(high > low, table, level))
+    return _apply_lut(images, torch.where(high > low, table, level))
 
 
 def _brightness(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
@@ -181,7 +189,7 @@ def _equalise(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
     below = count.cumsum(2) - count
     table = ((step // 2 + below) // step.clamp_min(1)).clamp_max(255)
     level = torch.arange(256, device=images.device)
-    return _look_up(images, torch.where(step > 0, table, level))
+    return _apply_lut(images, torch.where(step > 0, table, level))
 
 
 def _identity(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
@@ -193,7 +201,7 @@ def _posterise(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
     """Keep the upper 4 to 8 bits."""
     bits = 4 + (4 * magnitude).long()
     mask = 256 - 2 ** (8 - bits)
-    return images & _send(mask.to(torch.uint8), images)[:, None, None, None]
+    return images & _dispatch(mask.to(torch.uint8), images)[:, None, None, None]
 
 
 def _rotate(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
@@ -226,7 +234,7 @@ def _shear_y(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
 
 def _solarise(images: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
     """Invert what is not darker than a threshold in 0..256."""
-    threshold = _send(256 - (256 * magnitude).short(), images)[:, None, None, None]
+    threshold = _dispatch(256 - (256 * magnitude).short(), images)[:, None, None, None]
     return torch.where(images < threshold, images, 255 - images)
 
 
@@ -248,12 +256,12 @@ def _luminance(images: Tensor) -> Tensor:
 
 def _blend(base: Tensor, images: Tensor, magnitude: Tensor) -> Tensor:
     """base + f (images - base), truncated, with f = 0.05 + 0.9 magnitude per row, in float32 as in Pillow."""
-    factor = _send((0.05 + 0.9 * magnitude).float(), images)[:, None, None, None]
+    factor = _dispatch((0.05 + 0.9 * magnitude).float(), images)[:, None, None, None]
     base = base.float()
     return (base + factor * (images.float() - base)).to(torch.uint8)
 
 
-def _look_up(images: Tensor, table: Tensor) -> Tensor:
+def _apply_lut(images: Tensor, table: Tensor) -> Tensor:
     """Replace every value by its entry (truncated) in the channel's table, (b, 3, 256)."""
     return table.to(torch.uint8).to(images.device).gather(2, images.flatten(2).long()).view_as(images)
 
@@ -268,7 +276,7 @@ def _warp(images: Tensor, *matrix: Tensor | float) -> Tensor:
     one = torch.ones(len(images), dtype=torch.float64)
     a, b, c, d, e, f = (one * entry for entry in matrix)
     exact = torch.stack([a, b, c + 0.5 * (a + b), d, e, f + 0.5 * (d + e)])
-    a, b, c, d, e, f = _send((exact * 65536 + 0.5).floor().int(), images)[:, :, None, None]
+    a, b, c, d, e, f = _dispatch((exact * 65536 + 0.5).floor().int(), images)[:, :, None, None]
     y = torch.arange(height, device=images.device, dtype=torch.int32)[:, None]
     x = torch.arange(width, device=images.device, dtype=torch.int32)
     column = (a * x + b * y + c) >> 16
@@ -298,3 +306,80 @@ _OPERATIONS: list[Callable[[Tensor, Tensor, Tensor], Tensor]] = [
 OPERATIONS = tuple(operation.__name__.lstrip("_") for operation in _OPERATIONS)
 """Names of the operations, in the order of `Recipe.op`."""
 IDENTITY = OPERATIONS.index("identity")
+
+
+@dataclass(frozen=True, eq=False)
+class CropParams:
+    """Where to cut one square out of each of B images; cut first, then mirrored where `flip` holds."""
+
+    top: Tensor
+    """(B,) int64, first row of the crop."""
+    left: Tensor
+    """(B,) int64, first column of the crop."""
+    flip: Tensor
+    """(B,) bool, whether the crop is mirrored left to right."""
+
+    def __len__(self) -> int:
+        return len(self.top)
+
+    def take(self, rows: Tensor) -> CropParams:
+        """The crops of `rows` (indices or a mask)."""
+        return CropParams(self.top[rows], self.left[rows], self.flip[rows])
+
+    def to(self, device: torch.device | str) -> CropParams:
+        """The same crops on `device`, copied without waiting for it."""
+        top, left, flip = (x.to(device, non_blocking=True) for x in (self.top, self.left, self.flip))
+        return CropParams(top, left, flip)
+
+
+def draw_crops(height: Tensor, width: Tensor, size: int, generator: torch.Generator) -> CropParams:
+    """Uniform random crops with a mirror at probability 1/2.
+
+    height, width: (B,) int64 on the CPU, the stored images' sides, both at least `size`.
+    An image may stand in several rows, one per view. top is uniform over the integers 0..height-size, left
+    over 0..width-size, both ends included.
+    """
+    _check_fit(height, width, size)
+    # In float64 the product stays below its integer bound, so the floor never leaves the range.
+    u = torch.rand(3, len(height), dtype=torch.float64, generator=generator)
+    top = (u[0] * (height - size + 1)).floor().long()
+    left = (u[1] * (width - size + 1)).floor().long()
+    return CropParams(top, left, u[2] < 0.5)
+
+
+def centre_crops(height: Tensor, width: Tensor, size: int) -> CropParams:
+    """The evaluation crop of each image; offsets of half a pixel round to the even side.
+
+    height, width: (B,) int64 on the CPU.
+    """
+    _check_fit(height, width, size)
+    top = ((height - size).double() / 2).round().long()
+    left = ((width - size).double() / 2).round().long()
+    return CropParams(top, left, torch.zeros(len(height), dtype=torch.bool))
+
+
+def normalise(
+    images: Tensor, mean: Sequence[float] | Tensor, std: Sequence[float] | Tensor, dtype: torch.dtype
+) -> Tensor:
+    """(images / 255 - mean) / std, per channel.
+
+    images: (..., 3, H, W) uint8. Computed in float32 (in float64 if that is asked for), then cast to `dtype`.
+    mean, std: three numbers each; tensors that already lie on the images' device save a copy per call.
+    """
+    exact = torch.float64 if dtype == torch.float64 else torch.float32
+    shift, scale = (
+        torch.as_tensor(x, dtype=exact).to(images.device, non_blocking=True).view(3, 1, 1)
+        for x in (mean, std)
+    )
+    return images.to(exact).div_(255).sub_(shift).div_(scale).to(dtype)
+
+
+def _check_fit(height: Tensor, width: Tensor, size: int) -> None:
+    """Raise if a crop of `size` fits nowhere in some image."""
+    short = torch.minimum(height, width) < size
+    if bool(short.any()):
+        row = int(short.nonzero()[0, 0])
+        raise InputError(
+            f"A crop of {size} x {size} does not fit image {row} of the batch, which is stored as "
+            f"{int(height[row])} x {int(width[row])}; leave out images with a problem before cropping."
+        )

@@ -1,4 +1,4 @@
-"""Images inside a larger file, written "file#index": CIFAR's binary archive and .npz arrays."""
+"""Images inside an array file, written `file#index`: CIFAR's binary archive and .npz."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from threading import Lock
 
 import numpy as np
 
-from holotype.data.addresses import is_address, split_inside
 from holotype.data.boxes import split_box
-from holotype.data.stores import stamp_of
+from holotype.data.storage import is_address, remote_stamp, split_member
 
 CIFAR_PIXELS = 3 * 32 * 32
-CONTAINER_ENDINGS = (".npz", ".bin")
-LARGE, MOST_PACKED = 500_000_000, 50
+ARCHIVE_SUFFIXES = (".npz", ".bin")
+LARGE_BYTES, MAX_UNPACKED_RATIO = 500_000_000, 50
 """Bytes from which on an archive is looked at more closely, and how many of them may come from one packed byte."""
 
 
-class ContainerProblem(Exception):
+class ArchiveProblem(Exception):
     """A container cannot be read; the message is a sentence."""
 
 
@@ -32,10 +31,10 @@ def split_index(path: str) -> tuple[str, int] | None:
     file, mark, index = path.rpartition("#")
     if not mark or not (index.isascii() and index.isdigit()):
         return None
-    return (file, int(index)) if file.lower().endswith(CONTAINER_ENDINGS) else None
+    return (file, int(index)) if file.lower().endswith(ARCHIVE_SUFFIXES) else None
 
 
-def split_container(path: str) -> tuple[str, int] | None:
+def split_archive(path: str) -> tuple[str, int] | None:
     """The same for a container that is there; None for an ordinary path. A real file with # in its name wins."""
     part = split_index(path)
     return part if part and os.path.isfile(part[0]) and not os.path.exists(path) else None
@@ -44,22 +43,22 @@ def split_container(path: str) -> tuple[str, int] | None:
 def file_of(path: str) -> str:
     """The file that holds the image: the container for "file#index", the picture for a box, else the path itself."""
     path, _ = split_box(path)
-    if inside := split_inside(path):
+    if inside := split_member(path):
         return inside[1]
-    part = split_container(path)
+    part = split_archive(path)
     return part[0] if part else path
 
 
 def image_exists(path: str) -> bool:
     """Is there a file for this path (for "file#index" the container, for a box the picture)?"""
     file = file_of(path)
-    return stamp_of(file) != "" if is_address(file) else os.path.isfile(file)
+    return remote_stamp(file) != "" if is_address(file) else os.path.isfile(file)
 
 
 def has_own_file(path: str) -> bool:
     """Is the image, or the picture of its box, a file of its own on this machine, which can be linked to?"""
     path, _ = split_box(path)
-    return not is_address(path) and split_inside(path) is None and split_container(path) is None
+    return not is_address(path) and split_member(path) is None and split_archive(path) is None
 
 
 def read_array(file: str, index: int) -> np.ndarray:
@@ -67,13 +66,13 @@ def read_array(file: str, index: int) -> np.ndarray:
     try:
         stat = os.stat(file)
     except OSError as error:
-        raise ContainerProblem(f"{file} cannot be opened ({error.strerror}).") from error
+        raise ArchiveProblem(f"{file} cannot be opened ({error.strerror}).") from error
     if file.lower().endswith(".bin"):
         return _read_binary(file, index, stat.st_size)
     with _lock:  # threads ask for neighbouring images: one of them reads the file for all
         images = _read_npz(file, stat.st_mtime_ns, stat.st_size)
     if index >= len(images):
-        raise ContainerProblem(f"{file} holds {len(images)} images, so there is no image {index}.")
+        raise ArchiveProblem(f"{file} holds {len(images)} images, so there is no image {index}.")
     return images[index]
 
 
@@ -89,19 +88,19 @@ def _read_npz(file: str, mtime: int, size: int) -> np.ndarray:
     try:
         with zipfile.ZipFile(file) as packed:
             part = packed.getinfo("x.npy")
-        if part.file_size > LARGE and part.file_size > MOST_PACKED * part.compress_size:
-            raise ContainerProblem(
+        if part.file_size > LARGE_BYTES and part.file_size > MAX_UNPACKED_RATIO * part.compress_size:
+            raise ArchiveProblem(
                 f"{file} holds {part.file_size / 1e9:.1f} GB that are packed into {part.compress_size / 1e6:.1f} MB, "
                 "which no photographs are; pack it anew."
             )
         with np.load(file, allow_pickle=False) as arrays:
             images = arrays["x"]
-    except ContainerProblem:
+    except ArchiveProblem:
         raise
     except Exception as error:  # zip, zlib, header and key errors alike
-        raise ContainerProblem(f"{file} is not a readable .npz file with an array `x`.") from error
+        raise ArchiveProblem(f"{file} is not a readable .npz file with an array `x`.") from error
     if images.dtype != np.uint8 or not (images.ndim == 3 or (images.ndim == 4 and images.shape[-1] == 3)):
-        raise ContainerProblem(f"The array `x` of {file} is not uint8 of shape (N, H, W) or (N, H, W, 3).")
+        raise ArchiveProblem(f"The array `x` of {file} is not uint8 of shape (N, H, W) or (N, H, W, 3).")
     return images
 
 
@@ -115,7 +114,7 @@ def binary_labels(file: Path) -> list[int]:
     header = binary_header(str(file))
     raw = np.fromfile(file, dtype=np.uint8)
     if raw.size == 0 or raw.size % (header + CIFAR_PIXELS):
-        raise ContainerProblem(f"{file} is not a whole number of CIFAR records; it may be cut off.")
+        raise ArchiveProblem(f"{file} is not a whole number of CIFAR records; it may be cut off.")
     return raw.reshape(-1, header + CIFAR_PIXELS)[:, header - 1].tolist()
 
 
@@ -126,7 +125,7 @@ def _read_binary(file: str, index: int, size: int) -> np.ndarray:
         stream.seek(index * record + header)
         raw = stream.read(CIFAR_PIXELS)
     if size % record or len(raw) < CIFAR_PIXELS:
-        raise ContainerProblem(f"{file} has no CIFAR record {index}; it may be cut off.")
+        raise ArchiveProblem(f"{file} has no CIFAR record {index}; it may be cut off.")
     return _planes_to_image(np.frombuffer(raw, dtype=np.uint8))
 
 

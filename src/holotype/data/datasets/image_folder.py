@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from holotype.data.layouts.listing import ClassSplit, Listing, Part, find_base, require
-from holotype.data.walk import walk
+from holotype.data.datasets.base import ClassSplit, Listing, SplitListing, find_dataset_root, require_file
+from holotype.data.readers.folder import scan_folder
 
 
 def list_imagenet100(root: Path, split: ClassSplit) -> Listing:
     """train/<wnid>/ and val/<wnid>/; of all wnid folders only those of the split are read."""
     folders = ("imagenet", "imagenet100", "ILSVRC/Data/CLS-LOC", "imagenet/ILSVRC/Data/CLS-LOC")
-    base = find_base(root, folders, "train")
+    base = find_dataset_root(root, folders, "train")
     for wnid in split.folders:
-        require(base / "train" / wnid)
+        require_file(base / "train" / wnid)
     # the official archive of the val images is flat; without class folders there is no test part
     sorted_val = all((base / "val" / wnid).is_dir() for wnid in split.folders)
     test = _by_class(base / "val", split.folders) if sorted_val else None
@@ -27,7 +27,7 @@ def list_herbarium19(root: Path, split: ClassSplit) -> Listing:
     The folders are numbers, but the split counts them in the order of their names as text
     (0, 1, 10, 100, ...), as the reference code's image folders do: class 2 of the split is folder "10".
     """
-    base = find_base(root, ("herbarium_19", "herbarium19"), "small-train")
+    base = find_dataset_root(root, ("herbarium_19", "herbarium19"), "small-train")
     classes = _class_folders(base / "small-train")
     validation = base / "small-validation"
     test = _by_class(validation, classes) if validation.is_dir() else None
@@ -36,7 +36,7 @@ def list_herbarium19(root: Path, split: ClassSplit) -> Listing:
 
 def list_cifar100_200(root: Path, split: ClassSplit) -> Listing:
     """A folder of PNG files per class, and no test images."""
-    base = find_base(root, ("cifar100-200",), "apple")
+    base = find_dataset_root(root, ("cifar100-200",), "apple")
     classes = _class_folders(base)
     return Listing(base, classes, _by_class(base, classes), None)
 
@@ -45,12 +45,12 @@ def _class_folders(base: Path) -> tuple[str, ...]:
     return tuple(sorted(f.name for f in base.iterdir() if f.is_dir() and not f.name.startswith(".")))
 
 
-def _by_class(base: Path, classes: Sequence[str]) -> Part:
+def _by_class(base: Path, classes: Sequence[str]) -> SplitListing:
     """Images of base/<class> in the order of image folders elsewhere: class, sub-folder, file name."""
     path: list[str] = []
     label: list[int] = []
     for index, name in enumerate(classes):
-        images = sorted(walk(base / name).images, key=lambda file: (str(file.parent), file.name))
+        images = sorted(scan_folder(base / name).images, key=lambda file: (str(file.parent), file.name))
         path += map(str, images)
         label += [index] * len(images)
-    return Part(path, label)
+    return SplitListing(path, label)

@@ -1,4 +1,4 @@
-"""Which images a step sees, and the keyed random numbers behind every draw."""
+"""Samplers: which images a step sees, and the keyed random numbers behind every draw."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Table files as columns of text: CSV, TSV and Parquet. No cell is interpreted; what parts them is found out.
+"""CSV, TSV and Parquet tables as columns of text; no cell is interpreted.
 
-Cells that a spreadsheet would take for formulas are guarded."""
+Cells that a spreadsheet would take for formulas are guarded.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from holotype.utils.text import suggest_path
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet takes a cell that begins like this for a formula; such a cell gets an apostrophe in front."""
-RISKY = (*FORMULA, "'")
+FORMULA_STARTS = (*FORMULA, "'")
 """The same in files that are read again, where an apostrophe of one's own must be told from ours."""
 SEPARATORS = (",", ";", "\t")
 
@@ -26,10 +27,10 @@ def read_columns(file: Path, exact: bool = False) -> dict[str, list[str]]:
     Nothing is guessed: "NA", "null" and "001" stay what they are; a missing Parquet value becomes "".
     exact: blank cells and rows count too, as in a file that no spreadsheet has written.
     """
-    return read_lines(file, exact)[0]
+    return read_csv_rows(file, exact)[0]
 
 
-def read_lines(file: Path, exact: bool = False) -> tuple[dict[str, list[str]], list[int]]:
+def read_csv_rows(file: Path, exact: bool = False) -> tuple[dict[str, list[str]], list[int]]:
     """The columns, and the line of the file that each row ends in; rows of a Parquet file count from 1."""
     if file.is_dir():
         raise InputError(f"{file} is a folder; give a CSV, TSV or Parquet file.")
@@ -43,7 +44,7 @@ def read_lines(file: Path, exact: bool = False) -> tuple[dict[str, list[str]], l
 
 def _read_csv(file: Path, exact: bool) -> tuple[dict[str, list[str]], list[int]]:
     text = _read_text(file)
-    rows = _rows(file, text, separator(text, "\t" if file.suffix.lower() == ".tsv" else ","), exact)
+    rows = _rows(file, text, find_separator(text, "\t" if file.suffix.lower() == ".tsv" else ","), exact)
     if not rows:
         raise InputError(f"{file} is empty; its first line must name the columns, for example path,label.")
     (_, header), *body = rows
@@ -54,7 +55,7 @@ def _read_csv(file: Path, exact: bool) -> tuple[dict[str, list[str]], list[int]]
                 f" ({', '.join(header)}); put cells that contain a comma in quotes."
             )
     columns = [["".join(row[i : i + 1]) for _, row in body] for i in range(len(header))]
-    return _named(file, header, columns), [line for line, _ in body]
+    return _check_named(file, header, columns), [line for line, _ in body]
 
 
 def _read_text(file: Path) -> str:
@@ -67,7 +68,7 @@ def _read_text(file: Path) -> str:
         raise InputError(f"{file} is not UTF-8 text; save it as CSV UTF-8.") from error
 
 
-def separator(text: str, usual: str) -> str:
+def find_separator(text: str, usual: str) -> str:
     """What parts the most columns in the first line; `usual` where nothing parts more than it."""
     header = text.lstrip("\r\n").partition("\n")[0]
     return max((usual, *SEPARATORS), key=header.count)
@@ -82,7 +83,7 @@ def _rows(file: Path, text: str, separator: str, exact: bool) -> list[tuple[int,
         lines = io.StringIO(text, newline="")
         reader = csv.reader(lines, delimiter=separator, strict=strict, skipinitialspace=True)
         try:
-            rows = [(reader.line_num, row if exact else _without_empty_end(row)) for row in reader]
+            rows = [(reader.line_num, row if exact else _strip_trailing_cells(row)) for row in reader]
             return [(line, row) for line, row in rows if row]
         except csv.Error as error:
             problem = problem or error
@@ -91,7 +92,7 @@ def _rows(file: Path, text: str, separator: str, exact: bool) -> list[tuple[int,
     raise InputError(f"{file} is not a readable CSV file: {problem}; correct it there.") from problem
 
 
-def _without_empty_end(row: list[str]) -> list[str]:
+def _strip_trailing_cells(row: list[str]) -> list[str]:
     filled = [place for place, cell in enumerate(row, start=1) if cell]
     return row[: max(filled, default=0)]
 
@@ -102,13 +103,13 @@ def _read_parquet(file: Path) -> dict[str, list[str]]:
 
     try:
         table = pq.read_table(file)
-        columns = [[as_text(v) for v in column.to_pylist()] for column in table.columns]
+        columns = [[column_text(v) for v in column.to_pylist()] for column in table.columns]
     except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: text that is no UTF-8, odd times
         raise InputError(f"{file} is not a readable Parquet file; write it again.") from error
-    return _named(file, table.column_names, columns)
+    return _check_named(file, table.column_names, columns)
 
 
-def as_text(value: object) -> str:
+def column_text(value: object) -> str:
     """A value of a Parquet file. Missing -> ""; a whole number without its ".0", since pandas stores integers with gaps
     as floats; of bytes the text that they are."""
     if value is None or value != value:
@@ -118,7 +119,7 @@ def as_text(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _named(file: Path, header: Sequence[str], columns: list[list[str]]) -> dict[str, list[str]]:
+def _check_named(file: Path, header: Sequence[str], columns: list[list[str]]) -> dict[str, list[str]]:
     names = [name.strip().lower() for name in header]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -135,22 +136,22 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def quoted(cell: str) -> str:
+def quote_cell(cell: str) -> str:
     """A cell as it stands in the file. Not csv.writer, which left a lone carriage return bare before Python 3.13."""
     return '"' + cell.replace('"', '""') + '"' if any(sign in cell for sign in '",\r\n') else cell
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
     """Rows as the text of a CSV file; None is an empty cell."""
-    texts = ([quoted("" if cell is None else str(cell)) for cell in row] for row in rows)
+    texts = ([quote_cell("" if cell is None else str(cell)) for cell in row] for row in rows)
     return "".join(",".join(row) + "\n" for row in texts)
 
 
-def guarded(cell: str) -> str:
+def escape_formula(cell: str) -> str:
     """A cell that no spreadsheet takes for a formula."""
-    return "'" + cell if cell.startswith(RISKY) else cell
+    return "'" + cell if cell.startswith(FORMULA_STARTS) else cell
 
 
-def bare(cell: str) -> str:
+def unescape_formula(cell: str) -> str:
     """The inverse of `guarded`."""
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith(RISKY) else cell
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA_STARTS) else cell

@@ -1,4 +1,4 @@
-"""Pictures that lie in memory, written as PNG files, so that they are read like all others."""
+"""Write images held in memory as PNG files."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from holotype.data.addresses import is_address
 from holotype.data.decode import ORIENTATION_TAG, TURNS
+from holotype.data.storage import is_address
 from holotype.errors import InputError
 from holotype.utils.atomic import write_bytes
 
-Picture = str | os.PathLike[str] | Image.Image | np.ndarray
+ArrayImage = str | os.PathLike[str] | Image.Image | np.ndarray
 """A path, a PIL image, or pixels (H, W), (H, W, 1), (H, W, 3) or (H, W, 4): uint8, or floats from 0 to 1."""
 
 
-def as_list(pictures: Iterable[Any]) -> list[Any]:
+def to_image_list(pictures: Iterable[Any]) -> list[Any]:
     """The pictures one by one; a single one is refused."""
     if isinstance(pictures, str | os.PathLike | Image.Image):
         raise InputError("One image was given where a list of images is needed; put it into a list.")
     return list(pictures)
 
 
-def as_paths(pictures: Iterable[Any], folder: Path | str) -> list[str]:
+def save_images(pictures: Iterable[Any], folder: Path | str) -> list[str]:
     """The path of every picture: absolute for a path; PIL images and arrays are written to `folder`.
 
     A file is named after its place in the list and its pixels, so that other pictures never replace it.
     """
-    pictures = as_list(pictures)
+    pictures = to_image_list(pictures)
     digits = max(5, len(str(len(pictures))))
     paths = []
     for number, picture in enumerate(pictures):
@@ -41,16 +41,16 @@ def as_paths(pictures: Iterable[Any], folder: Path | str) -> list[str]:
             given = os.fspath(picture)
             paths.append(given if is_address(str(given)) else os.path.abspath(given))
             continue
-        image = _plain(_as_image(picture, number))
+        image = _to_array(_to_image(picture, number))
         digest = hashlib.sha256(f"{image.mode} {image.size} ".encode() + image.tobytes()).hexdigest()[:12]
         path = Path(os.path.abspath(folder)) / f"{number:0{digits}d}-{digest}.png"
         if not path.is_file():
-            write_bytes(path, encoded(image, "PNG"))
+            write_bytes(path, encode_png(image, "PNG"))
         paths.append(str(path))
     return paths
 
 
-def encoded(image: Image.Image, format: str, **how: Any) -> bytes:
+def encode_png(image: Image.Image, format: str, **how: Any) -> bytes:
     """What a file of an image holds, for whoever writes it. how: of Pillow's `save`.
 
     Pillow itself, given a file, does not notice where the last bytes of it no longer fit on the disk.
@@ -60,7 +60,7 @@ def encoded(image: Image.Image, format: str, **how: Any) -> bytes:
     return content.getvalue()
 
 
-def _as_image(picture: Any, number: int) -> Image.Image:
+def _to_image(picture: Any, number: int) -> Image.Image:
     if isinstance(picture, Image.Image):
         return picture
     try:
@@ -91,7 +91,7 @@ def _eight_bits(pixels: np.ndarray, number: int) -> np.ndarray:
     return np.round(pixels.astype(np.float64) * scale).astype(np.uint8)
 
 
-def _plain(image: Image.Image) -> Image.Image:
+def _to_array(image: Image.Image) -> Image.Image:
     """The first frame, upright, in a mode that PNG files have.
 
     A file written from memory has no EXIF data left to say how it is to be turned.

@@ -1,4 +1,4 @@
-"""Images in a store on the network: every object below an address; the first folder below it is the label."""
+"""Read images below a storage address; the first folder below it is the label."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ import posixpath
 
 import numpy as np
 
-from holotype.data.addresses import split_query, with_query
-from holotype.data.kinds import IMAGE_EXTENSIONS
+from holotype.data.formats import IMAGE_EXTENSIONS
 from holotype.data.paths import relative
-from holotype.data.readers.folder import folder_label, read_packed
-from holotype.data.stores import StoreProblem, files_below
+from holotype.data.readers.folder import folder_label, read_packed_folder
+from holotype.data.storage import StorageError, list_files, split_query, with_query
 from holotype.data.table import Table
 from holotype.errors import InputError
 
 log = logging.getLogger("holotype")
 
 
-def from_bucket(address: str, name: str) -> Table:
+def read_bucket(address: str, name: str) -> Table:
     """Every image below `address`, as a folder; where there is none, the Parquet files with images or the tars."""
     try:
-        found = [one.address for one in files_below(address)]
-    except StoreProblem as problem:
+        found = [one.address for one in list_files(address)]
+    except StorageError as problem:
         raise InputError(str(problem)) from problem
     bare, query = split_query(address)
     folder = bare.rstrip("/").rpartition("/")[0] if found == [address] else bare.rstrip("/")
@@ -32,7 +31,7 @@ def from_bucket(address: str, name: str) -> Table:
     images = [one for one in seen if _ending(one) in IMAGE_EXTENSIONS]
     if not images:
         if (
-            packed := read_packed([one for one in seen if _ending(one) in (".parquet", ".tar")], name)
+            packed := read_packed_folder([one for one in seen if _ending(one) in (".parquet", ".tar")], name)
         ) is not None:
             return packed
         kinds = ", ".join(IMAGE_EXTENSIONS)

@@ -1,4 +1,4 @@
-"""The benchmarks of Generalized Category Discovery, read from their official layouts.
+"""Registry of the GCD benchmarks: load one from its official layout, check a copy.
 
 A layout (layouts/*.py) says which images there are and of which class; splits/*.json says which classes
 are known; here both become a Benchmark. Which images are labelled is protocol.py's business.
@@ -14,17 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from holotype.data.addresses import is_address, is_pattern
-from holotype.data.layouts.cifar import list_cifar10, list_cifar100
-from holotype.data.layouts.fine_grained import list_aircraft, list_cars, list_cub
-from holotype.data.layouts.folders import list_cifar100_200, list_herbarium19, list_imagenet100
-from holotype.data.layouts.listing import ClassSplit, Listing, MissingFile, Part
+from holotype.data.datasets.base import ClassSplit, Listing, MissingFile, SplitListing
+from holotype.data.datasets.cifar import list_cifar10, list_cifar100
+from holotype.data.datasets.fine_grained import list_aircraft, list_cars, list_cub
+from holotype.data.datasets.image_folder import list_cifar100_200, list_herbarium19, list_imagenet100
+from holotype.data.storage import is_address, is_pattern
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.utils.text import suggest, suggest_path
 
 HERE = Path(__file__).parent
-SAMPLE = HERE / "sample" / "fashion_mnist_1000.npz"
+SAMPLE = HERE.parent / "sample" / "fashion_mnist_1000.npz"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Benchmark:
 
 
 @dataclass(frozen=True)
-class Facts:
+class DatasetInfo:
     """What splits/NAME.json says of a benchmark."""
 
     title: str
@@ -81,7 +81,9 @@ def _list_sample(root: Path, split: ClassSplit) -> Listing:
     with np.load(SAMPLE, allow_pickle=False) as arrays:
         classes = tuple(str(name) for name in arrays["classes"])
         label = [int(index) for index in arrays["y"]]
-    return Listing(SAMPLE.parent, classes, Part([f"{SAMPLE}#{i}" for i in range(len(label))], label), None)
+    return Listing(
+        SAMPLE.parent, classes, SplitListing([f"{SAMPLE}#{i}" for i in range(len(label))], label), None
+    )
 
 
 EMBEDDED = ("fashion-sample",)
@@ -99,12 +101,12 @@ LAYOUTS: dict[str, Callable[[Path, ClassSplit], Listing]] = {
 }
 
 
-def read_facts(name: str) -> Facts:
+def read_dataset_info(name: str) -> DatasetInfo:
     """The packaged facts of a benchmark."""
     raw = json.loads((HERE / "splits" / f"{name}.json").read_text(encoding="utf-8"))
     fields = ("known", "novel", "folders", "names")
     split = ClassSplit(**{field: tuple(raw.get(field, ())) for field in fields})
-    return Facts(raw["title"], raw["origin"], raw["classes"], raw["train"], raw["test"], split)
+    return DatasetInfo(raw["title"], raw["origin"], raw["classes"], raw["train"], raw["test"], split)
 
 
 def load_benchmark(
@@ -115,16 +117,16 @@ def load_benchmark(
     split: other classes than the published ones; the numbers of classes and images are then taken as found.
     """
     base = _checked_root(name, root)
-    facts = read_facts(name)
+    facts = read_dataset_info(name)
     listing = _listing(name, base, facts, split)
     absent = listing.train.absent()
     if absent:
-        raise InputError(_absent_text(name, "training", absent, listing.train, facts))
+        raise InputError(_missing_text(name, "training", absent, listing.train, facts))
     test = listing.test
     absent = test.absent() if test is not None else []
     if test is not None and absent:
         if len(absent) < len(test.path):
-            raise InputError(_absent_text(name, "test", absent, test, facts))
+            raise InputError(_missing_text(name, "test", absent, test, facts))
         test = None  # a copy for training only
     if split is None:
         _check_counts(name, listing, test, facts)
@@ -145,10 +147,12 @@ def check_dataset(dataset: str) -> None:
     )
 
 
-def check(name: str, root: Path | str | None = None, *, split: ClassSplit | None = None) -> CheckReport:
+def check_benchmark(
+    name: str, root: Path | str | None = None, *, split: ClassSplit | None = None
+) -> CheckReport:
     """Look at the files of a benchmark and say what is there, what is missing and where it comes from."""
     base = _checked_root(name, root)
-    facts = read_facts(name)
+    facts = read_dataset_info(name)
     found: list[str] = []
     missing: list[str] = []
     try:
@@ -165,7 +169,7 @@ def check(name: str, root: Path | str | None = None, *, split: ClassSplit | None
     return CheckReport(name, str(base), facts.title, tuple(found), tuple(missing), facts.origin, ok)
 
 
-def _report_part(part: str, images: Part | None, found: list[str], missing: list[str]) -> None:
+def _report_part(part: str, images: SplitListing | None, found: list[str], missing: list[str]) -> None:
     if images is None:
         missing.append(f"{part} images: no list of them; training works, scores on held-out images do not")
         return
@@ -194,7 +198,7 @@ def _checked_root(name: str, root: Path | str | None) -> Path:
     return Path(root).absolute()
 
 
-def _listing(name: str, root: Path, facts: Facts, split: ClassSplit | None) -> Listing:
+def _listing(name: str, root: Path, facts: DatasetInfo, split: ClassSplit | None) -> Listing:
     """The layout's listing, whose classes the split must part completely."""
     try:
         listing = LAYOUTS[name](root, split or facts.split)
@@ -211,14 +215,14 @@ def _listing(name: str, root: Path, facts: Facts, split: ClassSplit | None) -> L
     return listing
 
 
-def _absent_text(name: str, part: str, absent: list[str], images: Part, facts: Facts) -> str:
+def _missing_text(name: str, part: str, absent: list[str], images: SplitListing, facts: DatasetInfo) -> str:
     return (
         f"{name}: {absent[0]} is missing, with {len(absent):,} of {len(images.path):,} {part} images;"
         f" the data come from {facts.origin}."
     )
 
 
-def _check_counts(name: str, listing: Listing, test: Part | None, facts: Facts) -> None:
+def _check_counts(name: str, listing: Listing, test: SplitListing | None, facts: DatasetInfo) -> None:
     for part, images, expected in (("training", listing.train, facts.train), ("test", test, facts.test)):
         if images is not None and expected is not None and len(images.path) != expected:
             raise InputError(
@@ -227,11 +231,11 @@ def _check_counts(name: str, listing: Listing, test: Part | None, facts: Facts) 
             )
 
 
-def _benchmark(name: str, listing: Listing, test: Part | None, split: ClassSplit) -> Benchmark:
+def _benchmark(name: str, listing: Listing, test: SplitListing | None, split: ClassSplit) -> Benchmark:
     known = tuple(listing.classes[i] for i in split.known)
     novel = tuple(listing.classes[i] for i in split.novel)
 
-    def table(part: Part, name: str) -> Table:
+    def table(part: SplitListing, name: str) -> Table:
         label = np.array(listing.classes, dtype=object)[np.array(part.label, dtype=np.int64)]
         return Table(
             np.array(part.path, dtype=object), label, known + novel, name=name, root=str(listing.root)

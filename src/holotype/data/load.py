@@ -1,4 +1,4 @@
-"""A user's own images as a Table, from whatever source: readers/registry.py says which there are."""
+"""Load a user's images as a Table, from any source that a reader claims."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from holotype.data.addresses import is_address, is_pattern
-from holotype.data.boxed import cut_out
-from holotype.data.containers import file_of, has_own_file
-from holotype.data.detections import CONFIDENCE, read_detections
-from holotype.data.kinds import IMAGE_EXTENSIONS
-from holotype.data.lists import Listed, match, read_list
-from holotype.data.names import composed
+from holotype.data.archives import file_of, has_own_file
+from holotype.data.detections import CONFIDENCE, crop_table, read_detections
+from holotype.data.formats import IMAGE_EXTENSIONS
+from holotype.data.label_hygiene import nfc
+from holotype.data.labels import LabelFile, match_labels, read_list
 from holotype.data.paths import Paths, relative
-from holotype.data.readers.folder import UNLABELLED_FOLDERS, from_folder, images_in
-from holotype.data.readers.listed import from_csv
+from holotype.data.readers.csv import read_csv_table
+from holotype.data.readers.folder import UNLABELLED_FOLDERS, images_in, read_folder
 from holotype.data.readers.parquet import holds_images
-from holotype.data.readers.registry import FOLDER, How, Reader, readers, source_name
+from holotype.data.readers.registry import FOLDER, Reader, ReaderOptions, readers, source_name
+from holotype.data.storage import is_address, is_pattern
 from holotype.data.table import Table
 from holotype.errors import InputError
 
@@ -32,9 +31,9 @@ __all__ = [
     "UNLABELLED_FOLDERS",
     "check_trainable",
     "collection_name",
-    "from_csv",
-    "from_folder",
     "load_table",
+    "read_csv_table",
+    "read_folder",
 ]
 
 log = logging.getLogger("holotype")
@@ -56,7 +55,7 @@ def load_table(
     without an image are left out. boxes: MegaDetector's output or COCO annotations; then the images are the
     boxes, of at least this confidence where a detector tells one.
     """
-    table = _whole(str(source), labels, skip_missing, boxes is not None)
+    table = _load_whole(str(source), labels, skip_missing, boxes is not None)
     if boxes is not None:
         if not has_own_file(str(table.path[0])):
             raise InputError(
@@ -64,8 +63,8 @@ def load_table(
             )
         found = read_detections(Path(boxes), box_confidence)
         starts = (Path(table.root), Path(os.path.abspath(Path(boxes).parent)))
-        table = cut_out(table, found, starts, skip_missing)
-    return _without_labels(table, unlabelled)
+        table = crop_table(table, found, starts, skip_missing)
+    return _drop_labels(table, unlabelled)
 
 
 def stream_paths(source: Path | str, **how: Any) -> Paths:
@@ -81,17 +80,17 @@ def paths_of(table: Table) -> Paths:
     return Paths(table.root, iter(table.path.tolist()))
 
 
-def _whole(source: str, labels: Path | None, skip_missing: bool, whole: bool) -> Table:
+def _load_whole(source: str, labels: Path | None, skip_missing: bool, whole: bool) -> Table:
     """Images before a file of boxes counts. whole: where a list has boxes, pictures without one stay."""
     reader = readers().find(source)
     if labels is None:
-        return reader.read(source, How(skip_missing, whole))
+        return reader.read(source, ReaderOptions(skip_missing, whole))
     if _lists_labels(reader, source):
         raise InputError(f"{source} holds labels already; give a folder of images together with {labels}.")
     if FOLDER in reader.claims:
         base, files = images_in(Path(source))
-        return _with_labels(Path(source), base, files, Path(labels), skip_missing, whole)
-    return _relabelled(reader.read(source, How()), source, Path(labels), skip_missing)
+        return _add_labels(Path(source), base, files, Path(labels), skip_missing, whole)
+    return _relabel(reader.read(source, ReaderOptions()), source, Path(labels), skip_missing)
 
 
 def _lists_labels(reader: Reader, source: str) -> bool:
@@ -101,7 +100,7 @@ def _lists_labels(reader: Reader, source: str) -> bool:
     return one and not holds_images(source)
 
 
-def _relabelled(table: Table, source: str, labels: Path, skip_missing: bool) -> Table:
+def _relabel(table: Table, source: str, labels: Path, skip_missing: bool) -> Table:
     """A table of images that are no files, with the labels of a list, which calls them as seen from the table's root:
     shard.tar#key, train.parquet#0 or fox/1.jpg. Truth and bursts are the list's where it speaks of them."""
     rows = read_list(labels)
@@ -114,7 +113,7 @@ def _relabelled(table: Table, source: str, labels: Path, skip_missing: bool) -> 
     names = relative([str(path) for path in table.path], table.root)
     row = {os.path.normpath(os.path.join(base, name)): i for i, name in enumerate(names)}
     row |= {str(path): i for i, path in enumerate(table.path)}
-    listed = match(
+    listed = match_labels(
         rows,
         (base,),
         row.__contains__,
@@ -137,12 +136,12 @@ def _relabelled(table: Table, source: str, labels: Path, skip_missing: bool) -> 
     return table if listed.group is None else dataclasses.replace(table, group=of_all(listed.group))
 
 
-def _without_labels(table: Table, names: Sequence[str]) -> Table:
+def _drop_labels(table: Table, names: Sequence[str]) -> Table:
     """The table with these labels, in capitals or not, taken away."""
     if not names:
         return table
     own = {label.casefold(): label for label in table.known}
-    names = [composed(name) for name in names]
+    names = [nfc(name) for name in names]
     for name in names:
         if name.casefold() not in own:
             close = difflib.get_close_matches(name, table.known, n=1)
@@ -213,13 +212,13 @@ def collection_name(source: Path | str) -> str:
     return source_name(source)
 
 
-def _with_labels(
+def _add_labels(
     source: Path, base: Path, files: Sequence[Path], labels: Path, skip_missing: bool, whole: bool
 ) -> Table:
     pictures = {str(base / file): "" for file in files}
     starts = (base, Path(os.path.abspath(labels.parent)))
     missing = f"images that {labels} labels are not in {source}"
-    listed = match(
+    listed = match_labels(
         read_list(labels),
         starts,
         pictures.__contains__,
@@ -228,7 +227,7 @@ def _with_labels(
         skip_missing=skip_missing,
         whole=whole,
     )
-    images = _with_boxes(pictures, listed, whole)
+    images = _add_boxes(pictures, listed, whole)
 
     def of_all(values: list[str] | None) -> list[str] | None:
         """What the list says of its images, and "" of the others."""
@@ -242,7 +241,7 @@ def _with_labels(
     return _table(base, list(images), label, known, root=str(base), truth=truth, group=group)
 
 
-def _with_boxes(pictures: dict[str, str], listed: Listed, whole: bool) -> dict[str, str]:
+def _add_boxes(pictures: dict[str, str], listed: LabelFile, whole: bool) -> dict[str, str]:
     """The images of a folder whose list may have boxes. whole: pictures without a box stay."""
     if listed.box is None:
         return pictures

@@ -1,4 +1,4 @@
-"""Images by their content: a digest says whether two files hold the same, wherever they lie and whatever their names.
+"""Content digests and file stamps of images.
 
 Reading every file takes time, so that size and time of change (stamps.py) are hints: a file in which neither has
 changed is not read again.
@@ -10,23 +10,24 @@ import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from holotype.data.archives import ArchiveProblem, file_of, read_array, split_archive
 from holotype.data.boxes import Box, split_box
-from holotype.data.containers import ContainerProblem, read_array, split_container
-from holotype.data.encoded import encoded
-from holotype.data.stores import StoreProblem
+from holotype.data.image_bytes import read_image_bytes
+from holotype.data.storage import StorageError, remote_stamp
+from holotype.errors import InputError
 from holotype.utils.console import progress_bar
 from holotype.utils.device import cpu_count
 
-BYTES = 16
+DIGEST_BYTES = 16
 """Of a digest: among a thousand million pictures no two share one by chance."""
 READ_AT_ONCE = 1 << 20
 
-Mark = tuple[str, str]
+FileStamp = tuple[str, str]
 """Stamp and digest of an image."""
 
 
-def digests(
-    paths: Sequence[str], stamp: Sequence[str], known: Sequence[Mark | None], progress: bool = False
+def image_digests(
+    paths: Sequence[str], stamp: Sequence[str], known: Sequence[FileStamp | None], progress: bool = False
 ) -> list[str]:
     """(n,) hexadecimal, "" for a file that cannot be read. paths: "file", "file#index" in a container, or with a box.
 
@@ -43,34 +44,56 @@ def digests(
         ThreadPoolExecutor(cpu_count()) as pool,
     ):
         read = {}
-        for file, digest in zip(files, pool.map(digest_of, files), strict=True):
+        for file, digest in zip(files, pool.map(file_digest, files), strict=True):
             read[file] = digest
             advance(1)
     for row, (file, box) in zip(unread, parts, strict=True):
-        found[row] = read[file] if box is None else _of_box(read[file], box)
+        found[row] = read[file] if box is None else _box_digest(read[file], box)
     return found
 
 
-def _of_box(digest: str, box: Box) -> str:
+def _box_digest(digest: str, box: Box) -> str:
     """Of a part of the content."""
     whole = f"{digest}{box.ending}".encode()
-    return hashlib.blake2b(whole, digest_size=BYTES).hexdigest() if digest else ""
+    return hashlib.blake2b(whole, digest_size=DIGEST_BYTES).hexdigest() if digest else ""
 
 
-def digest_of(path: str) -> str:
+def file_digest(path: str) -> str:
     """Of the bytes of a file, or of the pixels of an image in a container; "" where it cannot be read."""
-    total = hashlib.blake2b(digest_size=BYTES)
+    total = hashlib.blake2b(digest_size=DIGEST_BYTES)
     try:
-        if part := split_container(path):
+        if part := split_archive(path):
             pixels = read_array(*part)
             total.update(f"{pixels.shape} {pixels.dtype} ".encode() + pixels.tobytes())
             return total.hexdigest()
-        if (content := encoded(path)) is not None:  # the same as a file with these bytes has
+        if (content := read_image_bytes(path)) is not None:  # the same as a file with these bytes has
             total.update(content)
             return total.hexdigest()
         with open(path, "rb") as stream:
             while block := stream.read(READ_AT_ONCE):
                 total.update(block)
-    except (OSError, ValueError, ContainerProblem, StoreProblem):
+    except (OSError, ValueError, ArchiveProblem, StorageError):
         return ""
     return total.hexdigest()
+
+
+def file_stamps(paths: Sequence[str]) -> list[str]:
+    """ "size-mtime_ns" of each image's file, "" where it is gone; "file#index" has that of the container.
+
+    Raises InputError where a store does not answer: what it holds is not gone.
+    """
+    known: dict[str, str] = {}
+    found = []
+    for path in paths:
+        file = file_of(path)
+        if file not in known:
+            known[file] = _file_stamp(file)
+        found.append(known[file])
+    return found
+
+
+def _file_stamp(file: str) -> str:
+    try:
+        return remote_stamp(file)
+    except StorageError as problem:
+        raise InputError(str(problem)) from problem

@@ -1,4 +1,4 @@
-"""What a layout is given and what it returns: a class split, and a listing of the data set."""
+"""Base of a data set: its class split, and the listing that a layout returns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from holotype.data.containers import split_index
+from holotype.data.archives import split_index
 from holotype.errors import InputError
 
 
@@ -33,7 +33,7 @@ class ClassSplit:
 
 
 @dataclass(frozen=True)
-class Part:
+class SplitListing:
     """The training or the test images, in the data set's own order."""
 
     path: list[str]
@@ -61,12 +61,12 @@ class Listing:
     """Folder that the images lie in."""
     classes: tuple[str, ...]
     """Class names by class index."""
-    train: Part
-    test: Part | None
+    train: SplitListing
+    test: SplitListing | None
     """None where the data set, or this copy of it, has no list of test images."""
 
 
-def find_base(root: Path, folders: Sequence[str], marker: str) -> Path:
+def find_dataset_root(root: Path, folders: Sequence[str], marker: str) -> Path:
     """The first of root, root/folder, ... that has `marker` in it."""
     candidates = [root / folder for folder in folders] + [root]
     for base in candidates:
@@ -75,17 +75,17 @@ def find_base(root: Path, folders: Sequence[str], marker: str) -> Path:
     raise MissingFile(candidates[0] / marker)
 
 
-def require(path: Path) -> Path:
+def require_file(path: Path) -> Path:
     """The path itself, which must exist."""
     if not path.exists():
         raise MissingFile(path)
     return path
 
 
-def read_lines(file: Path) -> list[str]:
+def read_split_lines(file: Path) -> list[str]:
     """Non-empty lines of a text file."""
     try:
-        text = require(file).read_text(encoding="utf-8")
+        text = require_file(file).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not UTF-8 text, so it may be damaged; get it again.") from error
     return [line.strip() for line in text.splitlines() if line.strip()]

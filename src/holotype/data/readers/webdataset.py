@@ -1,4 +1,4 @@
-"""Tars as WebDataset packs them: files of one key lie together, 0001.jpg, 0001.cls, 0002.jpg, ...
+"""Read tars as WebDataset packs them: 0001.jpg, 0001.cls, 0002.jpg, ...
 
 An image is written shard.tar#key, where the key is its name in the tar without the ending. A tar is gone through once,
 from head to head, to learn where its images lie; each is then read from its place.
@@ -17,14 +17,14 @@ from threading import Lock
 
 import numpy as np
 
-from holotype.data.kinds import IMAGE_EXTENSIONS
+from holotype.data.formats import IMAGE_EXTENSIONS
 from holotype.data.paths import Paths
 from holotype.data.readers.parquet import common_root
-from holotype.data.stores import StoreProblem, from_the_start, read_part, stamp_of
+from holotype.data.storage import StorageError, read_part, remote_stamp, stream_file
 from holotype.data.table import Table
 from holotype.errors import InputError
 
-LABELS = (".cls", ".json", ".txt")
+LABEL_SUFFIXES = (".cls", ".json", ".txt")
 """Files beside an image that may hold its label; the first that does counts."""
 BLOCK = 512
 LARGEST_LABEL = 1 << 20
@@ -34,36 +34,36 @@ LONGEST = 64
 
 log = logging.getLogger("holotype")
 
-Place = tuple[int, int]
+MemberPlace = tuple[int, int]
 """Offset and size."""
 
 
 @dataclass
-class Index:
+class TarIndex:
     """What lies where in a tar."""
 
-    images: dict[str, Place] = field(default_factory=dict)
+    images: dict[str, MemberPlace] = field(default_factory=dict)
     """Key to place, in the order of the tar."""
-    beside: dict[str, Place] = field(default_factory=dict)
+    beside: dict[str, MemberPlace] = field(default_factory=dict)
     """Name to place of files that may hold a label."""
 
 
 _lock = Lock()
 
 
-def index_of(file: str) -> Index:
+def tar_index(file: str) -> TarIndex:
     """The places of a tar's images; gone through once as long as it does not change."""
-    stamp = stamp_of(file)
+    stamp = remote_stamp(file)
     with _lock:  # threads ask for images of one tar: one of them goes through it for all
         return _index(file, stamp)
 
 
 @lru_cache(maxsize=4096)
-def _index(file: str, stamp: str) -> Index:
+def _index(file: str, stamp: str) -> TarIndex:
     if not stamp:
-        raise StoreProblem(f"{file} does not exist; check the address.")
-    found = Index()
-    with from_the_start(file) as stream:
+        raise StorageError(f"{file} does not exist; check the address.")
+    found = TarIndex()
+    with stream_file(file) as stream:
         try:
             with tarfile.open(fileobj=stream, mode="r:") as tar:
                 while (member := tar.next()) is not None:
@@ -74,40 +74,40 @@ def _index(file: str, stamp: str) -> Index:
                 stream.seek(end)
                 whole = stream.read(BLOCK) == bytes(BLOCK)  # every tar ends so, and tarfile does not mind
         except tarfile.TarError as error:
-            raise StoreProblem(
+            raise StorageError(
                 f"{file} is no tar, or cut off or damaged ({error}); copy it again."
             ) from error
     if not whole:
-        raise StoreProblem(f"{file} is cut off or damaged after {len(found.images):,} images; copy it again.")
+        raise StorageError(f"{file} is cut off or damaged after {len(found.images):,} images; copy it again.")
     return found
 
 
-def _note(found: Index, name: str, place: Place) -> None:
+def _note(found: TarIndex, name: str, place: MemberPlace) -> None:
     name = name.removeprefix("./")
     stem, ending = os.path.splitext(name)
     if os.path.basename(name).startswith("."):
         return
     if ending.lower() in IMAGE_EXTENSIONS:
         found.images[name if stem in found.images else stem] = place
-    elif ending.lower() in LABELS and place[1] <= LARGEST_LABEL:
+    elif ending.lower() in LABEL_SUFFIXES and place[1] <= LARGEST_LABEL:
         found.beside[name] = place
 
 
 def read_member(file: str, key: str) -> bytes:
     """The bytes of the image with this key."""
-    place = index_of(file).images.get(key)
+    place = tar_index(file).images.get(key)
     if place is None:
-        raise StoreProblem(f"{file} has no image {key!r}; check the key.")
+        raise StorageError(f"{file} has no image {key!r}; check the key.")
     content = read_part(file, *place)
     if len(content) < place[1]:
-        raise StoreProblem(f"{file} is cut off in the middle of {key!r}; copy it again.")
+        raise StorageError(f"{file} is cut off in the middle of {key!r}; copy it again.")
     return content
 
 
 # -- a table --------------------------------------------------------------------------------------------
 
 
-def read_tars(files: Sequence[str], name: str) -> Table:
+def read_webdataset(files: Sequence[str], name: str) -> Table:
     """Every image of some tars, with the label of its .cls, .json (its field `label`) or .txt file where there is one.
 
     files: absolute paths or addresses.
@@ -115,13 +115,13 @@ def read_tars(files: Sequence[str], name: str) -> Table:
     path, label, captions = [], [], 0
     try:
         for file in files:
-            index = index_of(file)
+            index = tar_index(file)
             for key in index.images:
                 path.append(f"{file}#{key}")
                 told = _label(file, index, key)
                 captions += told is None
                 label.append(told or "")
-    except StoreProblem as problem:
+    except StorageError as problem:
         raise InputError(str(problem)) from problem
     if not path:
         raise _without_images(files)
@@ -136,15 +136,15 @@ def read_tars(files: Sequence[str], name: str) -> Table:
     )
 
 
-def paths_in_tars(files: Sequence[str]) -> Paths:
+def stream_webdataset(files: Sequence[str]) -> Paths:
     """The paths of `read_tars` in a stream; the labels are not read. Of one tar at a time it is known what it holds."""
 
     def each() -> Iterator[str]:
         found = False
         for file in files:
             try:
-                index = _index.__wrapped__(file, stamp_of(file))
-            except StoreProblem as problem:
+                index = _index.__wrapped__(file, remote_stamp(file))
+            except StorageError as problem:
                 raise InputError(str(problem)) from problem
             yield from (f"{file}#{key}" for key in index.images)
             found = found or bool(index.images)
@@ -159,11 +159,11 @@ def _without_images(files: Sequence[str]) -> InputError:
     return InputError(f"There is no image in {files[0]}; files that end in {kinds} count as images.")
 
 
-def _label(file: str, index: Index, key: str) -> str | None:
+def _label(file: str, index: TarIndex, key: str) -> str | None:
     """ "" = none; None = a caption. WebDataset ends a key at the first dot of the name: 0001.left.jpg has 0001.cls."""
     folder, name = os.path.split(key)
     for stem in dict.fromkeys((key, os.path.join(folder, name.partition(".")[0]))):
-        for ending in LABELS:
+        for ending in LABEL_SUFFIXES:
             if place := index.beside.get(stem + ending):
                 told = _text(read_part(file, *place), ending, f"{file}#{stem}{ending}")
                 if told != "":
@@ -179,5 +179,5 @@ def _text(content: bytes, ending: str, where: str) -> str | None:
             told = told.get("label", "") if isinstance(told, dict) else ""
             return "" if told is None or isinstance(told, dict | list) else str(told).strip()
     except (UnicodeDecodeError, ValueError) as error:
-        raise StoreProblem(f"{where} is no readable label ({error}); mend it or leave it out.") from error
+        raise StorageError(f"{where} is no readable label ({error}); mend it or leave it out.") from error
     return None if ending == ".txt" and (len(text) > LONGEST or "\n" in text) else text

@@ -1,4 +1,12 @@
-"""Files wherever they lie: on this machine, or in S3, Google Cloud Storage, Azure or on the Hugging Face hub.
+"""Remote and local storage: S3, Google Cloud, Azure, the Hugging Face hub, files.
+
+    photos/fox/1.jpg                       a file
+    train.parquet#12                       the image in row 12 (from 0) of a Parquet file
+    shard-000.tar#fox-0001                 the image with this key in a tar
+    s3://bucket/photos/fox/1.jpg           an object; so are gs://, abfs:// and hf://
+    s3://bucket/shard.tar?region=eu#key    what a store must be told stands behind a question mark
+
+A real file whose name looks like one of the others wins. No file is opened here.
 
 Stores on the network are pyarrow's file systems. Who may read them is told by the environment as pyarrow reads it
 (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, ...), never by an address: addresses are written
@@ -10,20 +18,111 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from typing import IO, Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from holotype.data.addresses import is_address, object_address, object_name, scheme_of, split_query
-from holotype.data.store_words import in_words
+SCHEME = re.compile(r"([a-z][a-z0-9]+)://", re.IGNORECASE)
+MEMBER_MARK = re.compile(
+    r"(?P<file>.+?\.(?P<kind>parquet|tar)(?:\?[^#]*)?)#(?P<key>.+)", re.IGNORECASE | re.DOTALL
+)
+UNESCAPED = "/!$&'()*+,;=:@~ "
+"""Signs of an object's name that stand in an address as they are; letters of all languages do as well."""
 
-CONNECT, ANSWER = 3.0, 20.0
+MemberAddress = tuple[str, str, str]
+"""Kind ("parquet" or "tar"), file and key of an image inside a file."""
+
+
+def is_address(path: str) -> bool:
+    """Is this an object on the network, s3://bucket/key, and no file?"""
+    return SCHEME.match(path) is not None
+
+
+def is_pattern(source: str) -> bool:
+    """Does a source mean several files, by braces or stars, 'shard-{000..099}.tar'?"""
+    return ("{" in source or "*" in source) and (is_address(source) or not os.path.exists(source))
+
+
+def scheme_of(address: str) -> str:
+    """`s3` of s3://bucket/key; "" of a path."""
+    found = SCHEME.match(address)
+    return found[1].lower() if found else ""
+
+
+def split_query(address: str) -> tuple[str, str]:
+    """The address without what stands behind its question mark, and that."""
+    bare, _, query = address.partition("?")
+    return (bare, query) if is_address(address) else (address, "")
+
+
+def with_query(bare: str, query: str) -> str:
+    """The inverse of split_query; a key behind # stays at the end."""
+    file, mark, key = bare.partition("#")
+    return f"{file}?{query}{mark}{key}" if query else bare
+
+
+def object_address(start: str, name: str, query: str) -> str:
+    """The address of an object. start: s3://bucket; name: as the store calls it."""
+    safe = "".join(
+        sign if sign in UNESCAPED or sign.isalnum() or sign in "-_." else quote(sign) for sign in name
+    )
+    return with_query(f"{start.rstrip('/')}/{safe}", query)
+
+
+def object_name(part: str) -> str:
+    """The name that a store knows, of what stands behind the scheme of an address."""
+    return unquote(part)
+
+
+def split_member(path: str) -> MemberAddress | None:
+    """Kind, file and key of an image inside a Parquet file or a tar; None for everything else."""
+    found = MEMBER_MARK.fullmatch(path)
+    if found is None:
+        return None
+    if not is_address(path) and (os.path.exists(path) or not os.path.isfile(found["file"])):
+        return None
+    return found["kind"].lower(), found["file"], found["key"]
+
+
+DENIED_WORDS = re.compile(
+    r"ACCESS_DENIED|AccessDenied|Forbidden|(?:HTTP|status) 403|HTTP 401|Unauthorized|\bgated\b"
+    r"|INVALID_ACCESS_KEY|InvalidAccessKeyId|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN"
+)
+MISSING_WORDS = re.compile(r"NO_SUCH|NoSuch|\b404\b")
+TIMEOUT_WORDS = re.compile(r"NETWORK_CONNECTION|curlCode|[Tt]imed out|[Tt]imeout|[Cc]onnect|resolve|retry")
+"""What libraries say of a store that refuses, that has no such file, and that does not answer."""
+
+
+def storage_error_text(address: str, error: Exception) -> str:
+    """The sentence. address: as it was given."""
+    said = " ".join(str(error).split())
+    reason = _storage_reason(said, address)
+    if isinstance(error, PermissionError) or DENIED_WORDS.search(reason):
+        return f"{address} may not be read with the rights that are given; check the keys in the environment."
+    if "NotFound" in type(error).__name__ or MISSING_WORDS.search(reason):
+        return f"{address} does not exist; check the address."
+    if isinstance(error, ConnectionError | TimeoutError) or TIMEOUT_WORDS.search(reason):
+        return f"{address} does not answer; check the address, the network and the endpoint ({said[:160]})."
+    return f"{address} cannot be read ({said[:200]})."
+
+
+def _storage_reason(said: str, address: str) -> str:
+    """What is said without paths and the words of the address, which libraries repeat: a port 40412 or a bucket
+    `aggregated` is no reason."""
+    spellings = (address, unquote(address), quote(address, safe="/?&=#:@"))
+    own = {word for one in spellings for word in re.split(r"[/?&=#:@]+", one) if word}
+    longest_first = "|".join(re.escape(word) for word in sorted(own, key=len, reverse=True))
+    return re.sub(r"\S*/\S*", "", re.sub(rf"(?<!\w)(?:{longest_first})(?!\w)", "", said))
+
+
+CONNECT_TIMEOUT, READ_TIMEOUT = 3.0, 20.0
 """Seconds that a store may take to be reached, and to send the next bytes."""
-TRIES = 2
-TRUE = ("1", "true", "yes")
+STORAGE_RETRIES = 2
+TRUE_WORDS = ("1", "true", "yes")
 READ_AHEAD = 1 << 20
 """Bytes that are asked for at once where a file on the network is read from its beginning to its end."""
 OPTIONS = {
@@ -33,12 +132,12 @@ OPTIONS = {
 """What may stand behind the question mark of an address."""
 
 
-class StoreProblem(Exception):
+class StorageError(Exception):
     """A file cannot be reached; the message is a sentence."""
 
 
 @dataclass(frozen=True)
-class Found:
+class RemoteFile:
     """A file in a store."""
 
     address: str
@@ -53,7 +152,7 @@ def s3_settings(address: str) -> dict[str, Any]:
     """What the file system of an S3 address is told: by the address, or else by AWS_ENDPOINT_URL, which pyarrow reads
     in some of its ways to open a store and not in others."""
     told: dict[str, Any] = _options(address)
-    told["anonymous"] = told.pop("anonymous", "").lower() in TRUE
+    told["anonymous"] = told.pop("anonymous", "").lower() in TRUE_WORDS
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if endpoint and "endpoint_override" not in told:
         scheme, _, place = endpoint.rpartition("://")
@@ -66,16 +165,18 @@ def _s3(address: str) -> Any:
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
 
     told = s3_settings(address)
-    retry = AwsStandardS3RetryStrategy(max_attempts=TRIES)
-    return S3FileSystem(**told, connect_timeout=CONNECT, request_timeout=ANSWER, retry_strategy=retry)
+    retry = AwsStandardS3RetryStrategy(max_attempts=STORAGE_RETRIES)
+    return S3FileSystem(
+        **told, connect_timeout=CONNECT_TIMEOUT, request_timeout=READ_TIMEOUT, retry_strategy=retry
+    )
 
 
 def _google(address: str) -> Any:
     from pyarrow.fs import GcsFileSystem
 
     told = _options(address)
-    anonymous = told.pop("anonymous", "").lower() in TRUE
-    return GcsFileSystem(**told, anonymous=anonymous, retry_time_limit=timedelta(seconds=ANSWER))
+    anonymous = told.pop("anonymous", "").lower() in TRUE_WORDS
+    return GcsFileSystem(**told, anonymous=anonymous, retry_time_limit=timedelta(seconds=READ_TIMEOUT))
 
 
 def _azure(address: str) -> Any:
@@ -106,16 +207,16 @@ def _options(address: str) -> dict[str, str]:
     own = OPTIONS["s3" if scheme_of(address) == "s3" else "gs"]
     told = dict(parse_qsl(split_query(address)[1], keep_blank_values=True))
     if odd := sorted(told.keys() - set(own)):
-        raise StoreProblem(f"{odd[0]!r} in {address} is no setting of a store; there are {', '.join(own)}.")
+        raise StorageError(f"{odd[0]!r} in {address} is no setting of a store; there are {', '.join(own)}.")
     return told
 
 
 @lru_cache(maxsize=16)
-def _connected(scheme: str, place: str, query: str) -> Any:
+def _connections(scheme: str, place: str, query: str) -> Any:
     """The file system of a bucket; one for all its objects."""
     if scheme not in STORES:
         known = ", ".join(f"{name}://" for name in STORES)
-        raise StoreProblem(f"{scheme}:// is no store that can be read; there are {known}.")
+        raise StorageError(f"{scheme}:// is no store that can be read; there are {known}.")
     return STORES[scheme](f"{scheme}://{place}" + (f"?{query}" if query else ""))
 
 
@@ -124,13 +225,13 @@ def connect(address: str) -> tuple[Any, str]:
     bare, query = split_query(address.partition("#")[0])
     parts, scheme = urlsplit(bare), scheme_of(address)
     if parts.password is not None or (parts.username and scheme not in ("abfs", "abfss")):
-        raise StoreProblem(
+        raise StorageError(
             f"The address of {parts.hostname} has a name or a password in it, which would be written into records; "
             "give these in the environment instead, for example AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
         )
     place = parts.netloc
-    with telling(address):
-        system = _connected(scheme, place, query)
+    with storage_errors(address):
+        system = _connections(scheme, place, query)
     first = place
     if scheme in (
         "abfs",
@@ -141,31 +242,31 @@ def connect(address: str) -> tuple[Any, str]:
 
 
 @contextlib.contextmanager
-def telling(address: str) -> Iterator[None]:
+def storage_errors(address: str) -> Iterator[None]:
     """Whatever a library says of a file becomes a StoreProblem."""
     try:
         yield
-    except StoreProblem:
+    except StorageError:
         raise
     except FileNotFoundError as error:
-        raise StoreProblem(f"{address} does not exist; check the address.") from error
+        raise StorageError(f"{address} does not exist; check the address.") from error
     except Exception as error:  # pyarrow, fsspec and the hub have many errors of their own
-        raise StoreProblem(in_words(address, error)) from error
+        raise StorageError(storage_error_text(address, error)) from error
 
 
 # -- files ----------------------------------------------------------------------------------------------
 
-_seen: dict[str, str] = {}
+_as_remote_file: dict[str, str] = {}
 """Address to stamp, as a store told it when it was listed: asking for each object would take a question each."""
 
 
-def files_below(address: str) -> list[Found]:
+def list_files(address: str) -> list[RemoteFile]:
     """Every object below an address, sorted; the object itself where it is one."""
     from pyarrow.fs import FileSelector, FileType
 
     system, name = connect(address)
     bare, query = split_query(address)
-    with telling(address):
+    with storage_errors(address):
         info = system.get_file_info(name)
         if info.type == FileType.NotFound:
             raise FileNotFoundError(address)
@@ -178,24 +279,24 @@ def files_below(address: str) -> list[Found]:
         if one.type == FileType.File:
             below = one.path.lstrip("/")[first:]
             there = object_address(start, below, query) if below else address
-            found.append(Found(there, _stamp_of(one)))
-    _seen.update({one.address: one.stamp for one in found})
+            found.append(RemoteFile(there, _remote_stamp(one)))
+    _as_remote_file.update({one.address: one.stamp for one in found})
     return sorted(found, key=lambda one: one.address)
 
 
-def stamp_of(file: str) -> str:
+def remote_stamp(file: str) -> str:
     """Size and time of change of a file; "" where it is gone."""
     if is_address(file):
-        if file not in _seen:
+        if file not in _as_remote_file:
             from pyarrow.fs import FileType
 
             system, name = connect(file)
-            with telling(file):
+            with storage_errors(file):
                 info = system.get_file_info(name)
             if info.type != FileType.File:
                 return ""
-            _seen[file] = _stamp_of(info)
-        return _seen[file]
+            _as_remote_file[file] = _remote_stamp(info)
+        return _as_remote_file[file]
     try:
         stat = os.stat(file)
     except (OSError, ValueError):
@@ -203,7 +304,7 @@ def stamp_of(file: str) -> str:
     return f"{stat.st_size}-{stat.st_mtime_ns}"
 
 
-def _stamp_of(info: Any) -> str:
+def _remote_stamp(info: Any) -> str:
     return f"{info.size}-{info.mtime_ns or 0}"
 
 
@@ -218,39 +319,39 @@ def random_access(file: str) -> Any:
     """What pyarrow reads a Parquet file from: the path itself, or an open file on the network."""
     if not is_address(file):
         return file
-    with telling(file):
-        return _remote(file, stamp_of(file))
+    with storage_errors(file):
+        return _remote(file, remote_stamp(file))
 
 
 def read_part(file: str, offset: int, size: int) -> bytes:
     """`size` bytes from `offset` on; fewer where the file ends."""
     if is_address(file):
-        with telling(file):
-            return bytes(_remote(file, stamp_of(file)).read_at(size, offset))
-    with telling(file), open(file, "rb") as stream:
+        with storage_errors(file):
+            return bytes(_remote(file, remote_stamp(file)).read_at(size, offset))
+    with storage_errors(file), open(file, "rb") as stream:
         stream.seek(offset)
         return stream.read(size)
 
 
-def read_whole(file: str) -> bytes:
+def read_file(file: str) -> bytes:
     """All bytes of a file."""
     if is_address(file):
         system, name = connect(file)
-        with telling(file), system.open_input_stream(name) as stream:
+        with storage_errors(file), system.open_input_stream(name) as stream:
             return bytes(stream.read())
-    with telling(file), open(file, "rb") as stream:
+    with storage_errors(file), open(file, "rb") as stream:
         return stream.read()
 
 
 @contextlib.contextmanager
-def from_the_start(file: str) -> Iterator[IO[bytes]]:
+def stream_file(file: str) -> Iterator[IO[bytes]]:
     """A file to go through once; one on the network is read ahead, and what is skipped is not fetched."""
     if not is_address(file):
-        with telling(file), open(file, "rb") as stream:
+        with storage_errors(file), open(file, "rb") as stream:
             yield stream
         return
     system, name = connect(file)
-    with telling(file), system.open_input_file(name) as stream:
+    with storage_errors(file), system.open_input_file(name) as stream:
         yield io.BufferedReader(_Raw(stream), READ_AHEAD)
 
 

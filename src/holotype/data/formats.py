@@ -1,4 +1,4 @@
-"""Which files are images: the endings that are looked for, and the decoders that a file may meet.
+"""Image formats: file endings and the decoders that read them.
 
 A file's name proves nothing, so Pillow tries its decoders on the content, and some of these start other programs: an
 EPS file called photo.jpg would run Ghostscript. Only the decoders named here ever see a file.
@@ -14,12 +14,12 @@ from PIL import Image, features
 
 DECODERS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "TIFF", "WEBP", "PPM", "AVIF", "HEIF")
 """Pillow's names, the most frequent first; that of JPEG opens MPO as well. Those that are not there are left out."""
-ALWAYS = (
+PILLOW_FORMATS = (
     *(".bmp", ".dib", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".mpo", ".pgm"),
     *(".png", ".ppm", ".tif", ".tiff", ".webp"),
 )
 AVIF, HEIF = (".avif",), (".heic", ".heif")
-INSTALL = dict.fromkeys(AVIF, "pillow 11.3 or later") | dict.fromkeys(HEIF, "pillow-heif")
+INSTALL_HINTS = dict.fromkeys(AVIF, "pillow 11.3 or later") | dict.fromkeys(HEIF, "pillow-heif")
 """Endings that not every installation can read, and what reads them."""
 
 
@@ -31,7 +31,7 @@ def _has_heif() -> bool:
     return find_spec("pillow_heif") is not None
 
 
-IMAGE_EXTENSIONS = (*ALWAYS, *(AVIF if _has_avif() else ()), *(HEIF if _has_heif() else ()))
+IMAGE_EXTENSIONS = (*PILLOW_FORMATS, *(AVIF if _has_avif() else ()), *(HEIF if _has_heif() else ()))
 """Files that end so are images, in capitals or not."""
 
 
@@ -44,7 +44,7 @@ def decoders() -> tuple[str, ...]:
     return tuple(name for name in DECODERS if name in Image.OPEN)
 
 
-def what_to_install(name: str) -> str:
+def install_hint(name: str) -> str:
     """What would read a file of this name; "" where nothing is known that would, or where it is there."""
-    ending = next((ending for ending in INSTALL if name.lower().endswith(ending)), "")
-    return "" if ending in IMAGE_EXTENSIONS else INSTALL.get(ending, "")
+    ending = next((ending for ending in INSTALL_HINTS if name.lower().endswith(ending)), "")
+    return "" if ending in IMAGE_EXTENSIONS else INSTALL_HINTS.get(ending, "")

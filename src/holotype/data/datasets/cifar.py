@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from holotype.data.containers import ContainerProblem, binary_labels
-from holotype.data.layouts.listing import ClassSplit, Listing, MissingFile, Part, read_lines, require
+from holotype.data.archives import ArchiveProblem, binary_labels
+from holotype.data.datasets.base import (
+    ClassSplit,
+    Listing,
+    MissingFile,
+    SplitListing,
+    read_split_lines,
+    require_file,
+)
 from holotype.errors import InputError
 
 
@@ -14,13 +21,13 @@ def list_cifar10(root: Path, split: ClassSplit) -> Listing:
     """cifar-10-batches-bin/."""
     base = _find(root, "cifar-10-batches-bin", "batches.meta.txt", ("cifar-10-batches-py", "batches.meta"))
     train = [f"data_batch_{i}.bin" for i in range(1, 6)]
-    return _listing(base, read_lines(base / "batches.meta.txt"), train, "test_batch.bin")
+    return _listing(base, read_split_lines(base / "batches.meta.txt"), train, "test_batch.bin")
 
 
 def list_cifar100(root: Path, split: ClassSplit) -> Listing:
     """cifar-100-binary/; fine classes."""
     base = _find(root, "cifar-100-binary", "fine_label_names.txt", ("cifar-100-python", "meta"))
-    return _listing(base, read_lines(base / "fine_label_names.txt"), ["train.bin"], "test.bin")
+    return _listing(base, read_split_lines(base / "fine_label_names.txt"), ["train.bin"], "test.bin")
 
 
 def _find(root: Path, folder: str, names: str, python: tuple[str, str]) -> Path:
@@ -40,20 +47,20 @@ def _find(root: Path, folder: str, names: str, python: tuple[str, str]) -> Path:
 
 
 def _listing(base: Path, names: Sequence[str], train: Sequence[str], test: str) -> Listing:
-    parts = [_part(require(base / file), len(names)) for file in train]
-    whole = Part([p for part in parts for p in part.path], [c for part in parts for c in part.label])
+    parts = [_part(require_file(base / file), len(names)) for file in train]
+    whole = SplitListing([p for part in parts for p in part.path], [c for part in parts for c in part.label])
     held_out = _part(base / test, len(names)) if (base / test).is_file() else None
     return Listing(base, tuple(names), whole, held_out)
 
 
-def _part(file: Path, n_classes: int) -> Part:
+def _part(file: Path, n_classes: int) -> SplitListing:
     """Rows "file#index" of one container."""
     try:
         label = binary_labels(file)
-    except ContainerProblem as problem:
+    except ArchiveProblem as problem:
         raise InputError(f"{problem} Get the archive again.") from problem
     if label and not 0 <= min(label) <= max(label) < n_classes:
         raise InputError(
             f"{file} has a class outside the {n_classes} names beside it; get the archive again."
         )
-    return Part([f"{file}#{i}" for i in range(len(label))], label)
+    return SplitListing([f"{file}#{i}" for i in range(len(label))], label)

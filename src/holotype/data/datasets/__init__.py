@@ -1,0 +1,1 @@
+"""Benchmark data sets: their official file layouts, each as a Listing."""
