@@ -21,7 +21,7 @@ from torch import Tensor
 from holotype.cluster.kmeans import semi_supervised_centres
 from holotype.cluster.neighbours import nearest
 from holotype.losses.contrastive import info_nce, sup_con
-from holotype.losses.precision import unit
+from holotype.losses.ops import l2_normalize
 from holotype.methods import Batch, Card, Images, Now, Stage, Task
 from holotype.methods.clustered import Clustered
 from holotype.models.heads import Projector
@@ -68,12 +68,12 @@ class CMS(Clustered):
         self.register_buffer("around", torch.zeros(task.n_images, 256))
 
     def before_epoch(self, stage: Stage, epoch: int, images: Images) -> None:
-        v = unit(self.projector(images.features()))  # (n, 256), the bank
+        v = l2_normalize(self.projector(images.features()))  # (n, 256), the bank
         _, neighbour = nearest(v, min(self.config.k, len(v) - 1))
         self.around.copy_(images.spread(v[neighbour].mean(1)))
 
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
-        c, v = self.config, unit(self.projector(batch.features))  # (2, B, 256)
+        c, v = self.config, l2_normalize(self.projector(batch.features))  # (2, B, 256)
         z = (1 - c.alpha) * v + c.alpha * self.around.index_select(0, batch.image)  # the losses normalise
         return {
             "con_u": (1 - c.lam) * info_nce(z, c.tau),

@@ -12,7 +12,7 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from holotype.losses.precision import unit
+from holotype.losses.ops import l2_normalize
 from holotype.losses.relational import relational_consistency
 from holotype.methods.base import Batch, Images, Now
 from holotype.methods.debgcd import detector_terms
@@ -27,7 +27,7 @@ class FeatureSpace(RPC):
         rows, tau = f.flatten(0, 1), self.config.new.tau
         weight = self.novel_weight(w_old).repeat(2)
         return relational_consistency(
-            unit(rows), rows, weight, batch.image.repeat(2), ~batch.labelled.repeat(2), tau=tau
+            l2_normalize(rows), rows, weight, batch.image.repeat(2), ~batch.labelled.repeat(2), tau=tau
         )
 
 
@@ -37,7 +37,7 @@ class SampleAnchors(RPC):
     def before_epoch(self, stage: Stage, epoch: int, images: Images) -> None:
         classes = torch.arange(self.task.n_known, device=images.label.device)
         own = (images.label == classes[:, None]).int()
-        self.prototypes.copy_(unit(images.features())[own.argmax(1)] * own.amax(1, keepdim=True))
+        self.prototypes.copy_(l2_normalize(images.features())[own.argmax(1)] * own.amax(1, keepdim=True))
 
     def update_prototypes(self, f: Tensor, q: Tensor, w_old: Tensor, batch: Batch, now: Now) -> None:
         """Leave them as they are."""

@@ -17,19 +17,19 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import holotype
 from holotype.losses import (
-    adaptive,
     affinity,
     classification,
-    concepts,
-    consistency,
+    concept,
     contrastive,
-    debiased,
-    masked,
+    debias,
+    ops,
     ova,
-    ranking,
+    pseudo_labels,
+    rank_stats,
     relational,
-    transport,
+    sinkhorn,
 )
+from holotype.losses import relational as consistency
 
 PACKAGE = Path(holotype.__file__).parent
 MASK_NAME = re.compile(r"(^|_)(labelled|unlabelled|mask|valid|positive|negative)$")
@@ -151,7 +151,7 @@ def weighed(constant: Tensor) -> Tensor:
 
 
 CALLS: dict[str, Callable[[], Tensor]] = {
-    "masked_mean": lambda: masked.masked_mean(floats(2, B), mask()),
+    "masked_mean": lambda: ops.masked_mean(floats(2, B), mask()),
     "info_nce": lambda: contrastive.info_nce(floats(2, B, D)),
     "sup_con": lambda: contrastive.sup_con(floats(2, B, D), indices(), mask()),
     "info_nce with a teacher": lambda: contrastive.info_nce(floats(2, B, D), teacher=floats(2, B, D)),
@@ -171,7 +171,7 @@ CALLS: dict[str, Callable[[], Tensor]] = {
     "detector_loss": lambda: ova.detector_loss(floats(2, B, K).sigmoid(), indices(), mask()),
     "known_score": lambda: ova.known_score(floats(2, B, K)).sum(),
     "certainty": lambda: ova.certainty(floats(2, B)).sum(),
-    "debiased_loss": lambda: debiased.debiased_loss(
+    "debiased_loss": lambda: debias.debiased_loss(
         floats(2, B, K), floats(2, B, K), floats(2, B), indices(), mask(), torch.rand(())
     ),
     "circular_fusion": lambda: consistency.circular_fusion(floats(B, D), floats(B)).sum(),
@@ -185,29 +185,31 @@ CALLS: dict[str, Callable[[], Tensor]] = {
     "pair_weights": lambda: (
         floats(B, B) * relational.pair_weights(floats(B, D), floats(B), indices(), mask())
     ).sum(),
-    "concept_nce": lambda: concepts.concept_nce(floats(B, D), indices() - 1, floats(K, D), torch.tensor(K)),
-    "follow": lambda: (floats(K, D) * concepts.follow(floats(K, D), indices() - 1, floats(3, B, D))).sum(),
-    "same_strongest": lambda: (floats(B, B) * ranking.same_strongest(floats(B, D))).sum(),
+    "concept_nce": lambda: concept.concept_nce(floats(B, D), indices() - 1, floats(K, D), torch.tensor(K)),
+    "follow": lambda: (
+        floats(K, D) * concept.update_concept_memory(floats(K, D), indices() - 1, floats(3, B, D))
+    ).sum(),
+    "same_strongest": lambda: (floats(B, B) * rank_stats.same_top_features(floats(B, D))).sum(),
     "true_pairs": lambda: (
-        floats(B, B) * ranking.true_pairs(mask(B)[:, None] & mask(B), indices(), mask())
+        floats(B, B) * rank_stats.true_pairs(mask(B)[:, None] & mask(B), indices(), mask())
     ).sum(),
-    "pair_cross_entropy": lambda: ranking.pair_cross_entropy(floats(2, B, K), mask()[:, None] & mask()),
-    "prediction_mse": lambda: ranking.prediction_mse(floats(2, B, K)),
-    "sinkhorn": lambda: (floats(2, B, K) * transport.sinkhorn(floats(2, B, K), mask(), torch.rand(K))).sum(),
-    "swapped_prediction": lambda: transport.swapped_prediction(floats(2, M, B, K), floats(2, M, B, K)).sum(),
+    "pair_cross_entropy": lambda: rank_stats.pair_cross_entropy(floats(2, B, K), mask()[:, None] & mask()),
+    "prediction_mse": lambda: rank_stats.prediction_mse(floats(2, B, K)),
+    "sinkhorn": lambda: (floats(2, B, K) * sinkhorn.sinkhorn(floats(2, B, K), mask(), torch.rand(K))).sum(),
+    "swapped_prediction": lambda: sinkhorn.swapped_prediction(floats(2, M, B, K), floats(2, M, B, K)).sum(),
     "adaptive_targets": lambda: (
-        floats(2, B, K) * adaptive.adaptive_targets(floats(2, B, K), torch.rand(()))[0]
+        floats(2, B, K) * pseudo_labels.adaptive_targets(floats(2, B, K), torch.rand(()))[0]
     ).sum(),
-    "taught_by_other_view": lambda: adaptive.taught_by_other_view(floats(2, B, K), floats(2, B, K)),
-    "prototype_separation": lambda: adaptive.prototype_separation(floats(K, D)),
-    "printed_new": lambda: relational.printed_new(floats(B, K), floats(B, D), floats(B)),
+    "taught_by_other_view": lambda: pseudo_labels.cross_view_targets(floats(2, B, K), floats(2, B, K)),
+    "prototype_separation": lambda: pseudo_labels.prototype_separation(floats(K, D)),
+    "printed_new": lambda: relational.discovery_loss_as_printed(floats(B, K), floats(B, D), floats(B)),
     "neighbours": lambda: weighed(affinity.neighbours(floats(B, D), mask(), 2)),
     "consensus": lambda: weighed(affinity.consensus(floats(B, B))),
     "diffuse": lambda: weighed(affinity.diffuse(floats(B, B), mask(), True)),
     "threshold": lambda: weighed(affinity.threshold(floats(B, B), 0.5)),
     "affinity_graph": lambda: weighed(affinity.affinity_graph(floats(B, D), floats(M, D), mask(M), 2, 0.5)),
     "draw_negatives": lambda: weighed(affinity.draw_negatives(masks(), mask(M), torch.rand(B, M), 2)),
-    "cleaned": lambda: weighed(affinity.cleaned(masks(), masks(), indices(), indices(M))[0]),
+    "cleaned": lambda: weighed(affinity.drop_weak_edges(masks(), masks(), indices(), indices(M))[0]),
     "labelled_pairs": lambda: weighed(affinity.labelled_pairs(indices(), indices(M))),
     "affinity_contrast": lambda: affinity.affinity_contrast(
         floats(B, D), floats(B, D), floats(M, D), masks(), masks()
@@ -223,17 +225,17 @@ def test_losses_need_no_values(name) -> None:
 
 def test_every_loss_is_tried() -> None:
     rooms = (
-        masked,
+        ops,
         contrastive,
         classification,
         ova,
-        debiased,
+        debias,
         consistency,
         relational,
-        concepts,
-        ranking,
-        transport,
-        adaptive,
+        concept,
+        rank_stats,
+        sinkhorn,
+        pseudo_labels,
         affinity,
     )
     public = {

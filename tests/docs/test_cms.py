@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from holotype.losses.contrastive import info_nce
-from holotype.losses.precision import unit
+from holotype.losses.ops import l2_normalize
 from holotype.methods import Batch, Images, Stage, Task
 from holotype.runs.recipes import recipe
 
@@ -46,7 +46,7 @@ def test_an_embedding_is_shifted_to_the_mean_of_its_neighbours_in_the_bank(cms) 
     method = cms.CMS(cms.CMSConfig(k=4), Task(2, 4, 6, 21, 0))
     with torch.no_grad():
         method.before_epoch(Stage(), 0, images)
-        v = unit(method.projector(x))
+        v = l2_normalize(method.projector(x))
     cosine = (v @ v.T).fill_diagonal_(-2)
     for i, row in enumerate(rows):
         torch.testing.assert_close(method.around[row], v[cosine[i].topk(4).indices].mean(0))
@@ -54,7 +54,7 @@ def test_an_embedding_is_shifted_to_the_mean_of_its_neighbours_in_the_bank(cms) 
     batch = Batch(
         torch.randn(2, 5, 6), torch.zeros(5, dtype=torch.long), torch.zeros(5, dtype=torch.bool), rows[:5]
     )
-    z = 0.5 * unit(method.projector(batch.features)) + 0.5 * method.around[rows[:5]]
+    z = 0.5 * l2_normalize(method.projector(batch.features)) + 0.5 * method.around[rows[:5]]
     torch.testing.assert_close(method.loss(batch, {})["con_u"], 0.65 * info_nce(z, 0.25))
 
 

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.losses.adaptive import adaptive_targets, prototype_separation, taught_by_other_view
 from holotype.losses.classification import mean_entropy_deficit, self_distillation
 from holotype.losses.contrastive import info_nce, sup_con
+from holotype.losses.pseudo_labels import adaptive_targets, cross_view_targets, prototype_separation
 
 DAPL = ["b8_k5", "b11_k7_init02_fp32", "b6_k4_wait10_ramp20", "two_rows_extreme"]
 SEPARATION = ["k10", "fp32", "tau0.05", "tau0.2"]
@@ -50,7 +50,7 @@ def test_targets_and_loss_golden(name, golden) -> None:
         assert hard.sum(-1).tolist() == [int(g["n_hard_per_view"][e])] * 2
         # the golden targets of a view's rows are those that its own logits give
         np.testing.assert_allclose(targets.flatten(0, 1), g["targets"][e], atol=tight)
-        loss = taught_by_other_view(student, targets, float(g["student_tau"]))
+        loss = cross_view_targets(student, targets, float(g["student_tau"]))
         assert loss.item() == pytest.approx(float(g["loss"][e]), rel=1e-7 if exact else 1e-5)
         (grad,) = torch.autograd.grad(loss, student)
         np.testing.assert_allclose(grad.flatten(0, 1), g["grad_student_logits"][e], rtol=loose, atol=tight)
@@ -81,7 +81,7 @@ def test_the_count_is_the_published_one(number, golden) -> None:
 def test_all_soft_is_self_distillation_and_all_hard_the_other_views_choice() -> None:
     torch.manual_seed(1)
     logits = torch.rand(2, 8, 5, dtype=torch.float64)
-    soft, hard = (taught_by_other_view(logits, adaptive_targets(logits, r)[0]) for r in (0.0, 1.0))
+    soft, hard = (cross_view_targets(logits, adaptive_targets(logits, r)[0]) for r in (0.0, 1.0))
     torch.testing.assert_close(soft, self_distillation(logits, 0.05))
     choice = logits.argmax(-1).flip(0)
     torch.testing.assert_close(hard, F.cross_entropy(logits.flatten(0, 1) / 0.1, choice.flatten()))

@@ -10,10 +10,10 @@ from torch import Tensor
 from holotype.losses.affinity import (
     affinity_contrast,
     affinity_graph,
-    cleaned,
     consensus,
     diffuse,
     draw_negatives,
+    drop_weak_edges,
     neighbours,
     threshold,
 )
@@ -146,7 +146,7 @@ def test_negatives_and_labels_equal_the_released_code(case, name) -> None:
     assert torch.equal(negative, drawn)
     label = torch.where(get("labelled"), get("labels"), -1).repeat(2)
     memory_label = torch.where(get("labelled_mb"), get("labels_mb"), -1)
-    positive, negative = cleaned(positive, negative, label, memory_label)
+    positive, negative = drop_weak_edges(positive, negative, label, memory_label)
     assert torch.equal(positive, get("pos_after"))
     assert torch.equal(negative, get("neg_after"))
 
@@ -167,10 +167,10 @@ def test_labels_outweigh_the_graph() -> None:
     positive = torch.tensor([[True, False, True, False, True, False]])
     negative = torch.tensor([[False, True, False, False, False, True]])
     memory_label = torch.tensor([2, 2, 1, 1, -1, -1])
-    after = cleaned(positive, negative, torch.tensor([2]), memory_label)
+    after = drop_weak_edges(positive, negative, torch.tensor([2]), memory_label)
     assert after[0].tolist() == [[True, True, False, False, True, False]]
     assert after[1].tolist() == [[False, False, True, False, False, True]]
-    assert torch.equal(cleaned(positive, negative, torch.tensor([-1]), memory_label)[0], positive)
+    assert torch.equal(drop_weak_edges(positive, negative, torch.tensor([-1]), memory_label)[0], positive)
 
 
 # -- the contrast -------------------------------------------------------------------------------------

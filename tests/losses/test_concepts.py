@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from holotype.losses.concepts import concept_nce, follow
+from holotype.losses.concept import concept_nce, update_concept_memory
 from holotype.losses.contrastive import info_nce, sup_con
 
 CASES = [
@@ -31,7 +31,7 @@ def case_of(golden, name: str) -> dict[str, torch.Tensor]:
 
 def one_row_at_a_time(memory, concept, x, momentum):
     for c, row in zip(concept, x, strict=True):
-        memory = follow(memory, c[None], row[None, None], momentum)
+        memory = update_concept_memory(memory, c[None], row[None, None], momentum)
     return memory
 
 
@@ -62,7 +62,9 @@ def test_the_instance_terms_equal_the_released_code(golden):
 
 
 def test_a_centre_moves_as_computed_by_hand():
-    memory = follow(torch.tensor([[1.0, 0.0]]), torch.tensor([0]), torch.tensor([[[0.0, 1.0]]]))
+    memory = update_concept_memory(
+        torch.tensor([[1.0, 0.0]]), torch.tensor([0]), torch.tensor([[[0.0, 1.0]]])
+    )
     torch.testing.assert_close(memory, torch.tensor([[0.1104, 0.9939]]), rtol=0, atol=1e-4)
 
 
@@ -71,7 +73,7 @@ def test_slots_move_at_once_as_they_would_one_by_one():
     memory = torch.nn.functional.normalize(torch.randn(20, 6, generator=g, dtype=torch.float64), dim=1)
     concept = torch.randperm(20, generator=g)[:8]
     x = torch.randn(32, 8, 6, generator=g, dtype=torch.float64)
-    at_once = follow(memory, concept, x)
+    at_once = update_concept_memory(memory, concept, x)
     one_by_one = one_row_at_a_time(memory, concept.repeat(32), x.flatten(0, 1), 0.1)
     torch.testing.assert_close(at_once, one_by_one, rtol=1e-12, atol=1e-12)
     untouched = [c for c in range(20) if c not in concept.tolist()]
@@ -84,10 +86,10 @@ def test_slots_move_at_once_as_they_would_one_by_one():
 def test_of_two_slots_of_one_concept_the_last_one_stays_and_no_concept_moves_nothing():
     g = torch.Generator().manual_seed(0)
     memory, x = torch.randn(4, 3, generator=g), torch.randn(5, 4, 3, generator=g)
-    moved = follow(memory, torch.tensor([0, 2, 0, -1]), x)
-    torch.testing.assert_close(moved[0], follow(memory, torch.tensor([0]), x[:, 2:3])[0])
+    moved = update_concept_memory(memory, torch.tensor([0, 2, 0, -1]), x)
+    torch.testing.assert_close(moved[0], update_concept_memory(memory, torch.tensor([0]), x[:, 2:3])[0])
     assert torch.equal(moved[[1, 3]], memory[[1, 3]])
-    assert torch.equal(follow(memory, torch.full((4,), -1), x), memory)
+    assert torch.equal(update_concept_memory(memory, torch.full((4,), -1), x), memory)
 
 
 def test_rows_without_a_concept_count_for_nothing_and_none_at_all_is_zero():

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from holotype.losses.consistency import behaviour_alignment, circular_fusion
+from holotype.losses.relational import behaviour_alignment, circular_fusion
 
 FUSION = ["q10_c4_h3", "q6_c3_h2_alpha0.3", "q2", "q1"]
 

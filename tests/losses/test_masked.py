@@ -2,9 +2,8 @@
 
 import torch
 
-from holotype.losses import precision
-from holotype.losses.masked import masked_mean
-from holotype.losses.precision import exact_inner, full, inner, unit
+from holotype.losses import ops
+from holotype.losses.ops import at_least_float32, exact_inner, inner, l2_normalize, masked_mean
 
 
 def test_it_is_the_mean_of_the_selected_entries() -> None:
@@ -33,8 +32,8 @@ def test_inner_products_ignore_autocast() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert (a @ b.T).dtype == torch.bfloat16
         torch.testing.assert_close(inner(a, b), (a.double() @ b.double().T).float())
-    assert full(a.bfloat16()).dtype == torch.float32
-    assert full(a.double()).dtype == torch.float64
+    assert at_least_float32(a.bfloat16()).dtype == torch.float32
+    assert at_least_float32(a.double()).dtype == torch.float64
 
 
 def test_unit_vectors_are_those_of_normalize() -> None:
@@ -42,7 +41,7 @@ def test_unit_vectors_are_those_of_normalize() -> None:
     for dtype, tolerance in ((torch.float64, 1e-14), (torch.float32, 1e-6)):
         length = torch.logspace(-2, 4, 30, dtype=dtype)[:, None]
         x = (torch.randn(30, 48, dtype=dtype) * length).requires_grad_()
-        ours, theirs = unit(x), torch.nn.functional.normalize(x, dim=-1)
+        ours, theirs = l2_normalize(x), torch.nn.functional.normalize(x, dim=-1)
         torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
         cotangent = torch.randn_like(ours)
         mine, reference = (torch.autograd.grad(out, x, cotangent)[0] * length for out in (ours, theirs))
@@ -51,7 +50,7 @@ def test_unit_vectors_are_those_of_normalize() -> None:
 
 def test_a_zero_vector_stays_zero_and_its_gradient_a_number() -> None:
     x = torch.zeros(2, 384, requires_grad=True)
-    out = unit(x)
+    out = l2_normalize(x)
     (grad,) = torch.autograd.grad(out.sum(), x)
     assert (out == 0).all()
     assert grad.isfinite().all()
@@ -60,7 +59,7 @@ def test_a_zero_vector_stays_zero_and_its_gradient_a_number() -> None:
 def test_exact_products_are_taken_in_full_float32_and_leave_the_setting_alone(monkeypatch) -> None:
     before, seen = torch.get_float32_matmul_precision(), []
     monkeypatch.setattr(
-        precision, "inner", lambda a, b: (seen.append(torch.get_float32_matmul_precision()), inner(a, b))[1]
+        ops, "inner", lambda a, b: (seen.append(torch.get_float32_matmul_precision()), inner(a, b))[1]
     )
     a, b = torch.randn(3, 4), torch.randn(5, 4)
     try:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from holotype.losses.classification import supervised_cross_entropy
-from holotype.losses.ranking import pair_cross_entropy, prediction_mse, same_strongest, true_pairs
+from holotype.losses.rank_stats import pair_cross_entropy, prediction_mse, same_top_features, true_pairs
 
 
 def case(golden, name: str) -> dict[str, np.ndarray]:
@@ -42,8 +42,8 @@ def test_they_are_the_slow_loops(batch) -> None:
     ours = pair_cross_entropy(logits, positive)
     assert ours.item() == pytest.approx(slow_pair_cross_entropy(logits, positive), abs=1e-12)
     h = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
-    assert same_strongest(h, 3).tolist() == slow_pairs(h, 3)
-    assert same_strongest(h, 3).sum() > 40  # some pairs do agree
+    assert same_top_features(h, 3).tolist() == slow_pairs(h, 3)
+    assert same_top_features(h, 3).sum() > 40  # some pairs do agree
 
 
 @pytest.mark.parametrize("name", ["ncd_a", "ncd_relu_fp32", "ncd_incremental"])
@@ -56,7 +56,7 @@ def test_golden_training_loop(name, golden) -> None:
     head1, head2 = (
         torch.tensor(np.stack([g[f"head{n}_view{v}"] for v in (1, 2)]), dtype=dtype) for n in (1, 2)
     )
-    positive = same_strongest(torch.from_numpy(g["feat"])[~labelled], int(g["topk"]))
+    positive = same_top_features(torch.from_numpy(g["feat"])[~labelled], int(g["topk"]))
     assert (2 * positive.int() - 1).tolist() == g["pair_target"].tolist()
     bce = pair_cross_entropy(head2[:, ~labelled], positive)
     label = torch.from_numpy(g["labels"]) * labelled
@@ -69,7 +69,7 @@ def test_golden_training_loop(name, golden) -> None:
 
 def test_golden_one_head_over_all_rows(golden, agrees) -> None:
     g = case(golden, "gcd_a")
-    positive = same_strongest(torch.from_numpy(g["feat"]), int(g["topk"]))
+    positive = same_top_features(torch.from_numpy(g["feat"]), int(g["topk"]))
     assert (2 * positive.int() - 1).tolist() == g["pair_target"].tolist()
     logits = np.stack([g["logits_view1"], g["logits_view2"]])
     grads = np.stack([g["grad_logits_view1"], g["grad_logits_view2"]])
@@ -81,7 +81,7 @@ def test_golden_one_head_over_all_rows(golden, agrees) -> None:
 def test_golden_what_ranks_do_not_see(k, key, golden) -> None:
     """Scale, an offset and the order within the strongest change nothing; the sixth in the fifth's place does."""
     g = case(golden, "rank_invariance")
-    ours = 2 * same_strongest(torch.from_numpy(g["feat"]), k).int() - 1
+    ours = 2 * same_top_features(torch.from_numpy(g["feat"]), k).int() - 1
     assert ours.tolist() == g[key].tolist()
 
 
@@ -110,11 +110,11 @@ def test_prototypes_with_strengths_of_their_own_are_told_apart() -> None:
     torch.manual_seed(0)
     truth = torch.arange(60) % 3
     h = 3.0 * torch.eye(3).repeat_interleave(5, 1)[truth] + 0.2 * torch.randn(60, 15)
-    assert torch.equal(same_strongest(h), truth[:, None] == truth[None, :])
+    assert torch.equal(same_top_features(h), truth[:, None] == truth[None, :])
 
 
 def test_features_narrower_than_five_are_all_strongest() -> None:
-    assert same_strongest(torch.randn(4, 3)).all()
+    assert same_top_features(torch.randn(4, 3)).all()
 
 
 def test_labels_decide_where_both_are_labelled() -> None:

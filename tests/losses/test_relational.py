@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.losses.relational import printed_new, relational_consistency, signature
+from holotype.losses.relational import discovery_loss_as_printed, relational_consistency, signature
 
 TAU = 0.07
 
@@ -97,7 +97,7 @@ def test_the_printed_sum_runs_over_all_pairs(rows) -> None:
         for j in range(12):
             distance = float((r[i] - r[j]).square().sum())
             total += float(w[i] * w[j]) * math.exp(cosine(f[i], f[j]) / TAU) * distance
-    assert printed_new(r, f, w, TAU).item() == pytest.approx(total, rel=1e-10)
+    assert discovery_loss_as_printed(r, f, w, TAU).item() == pytest.approx(total, rel=1e-10)
 
 
 def test_finite_at_the_edges(rows, finite) -> None:
@@ -116,7 +116,7 @@ def test_finite_at_the_edges(rows, finite) -> None:
                 y,
                 v,
             )
-    finite(printed_new, r, f, w)
+    finite(discovery_loss_as_printed, r, f, w)
     finite(signature_sum, f, f[:3])
 
 

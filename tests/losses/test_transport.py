@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from holotype.losses.classification import supervised_cross_entropy
-from holotype.losses.transport import sinkhorn, swapped_prediction
+from holotype.losses.sinkhorn import sinkhorn, swapped_prediction
 
 SINKHORN = [
     "random",

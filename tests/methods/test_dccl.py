@@ -12,7 +12,7 @@ import torch
 
 from holotype.data.samplers import keyed_generator
 from holotype.errors import InputError
-from holotype.losses.concepts import concept_nce, follow
+from holotype.losses.concept import concept_nce, update_concept_memory
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.methods import Batch, Images, Moment, Stage, Task
 from holotype.methods.dccl import DCCL, DCCLConfig, pace
@@ -210,7 +210,7 @@ def test_the_memory_follows_the_first_view_then_the_second_row_by_row():
     expected = before
     for view in batch.features.detach():
         for row, image in zip(view[24:], batch.image[24:], strict=True):
-            expected = follow(expected, method.concept[image][None], row[None, None])
+            expected = update_concept_memory(expected, method.concept[image][None], row[None, None])
     torch.testing.assert_close(method.memory, expected)
     assert not torch.equal(method.memory, before)
 

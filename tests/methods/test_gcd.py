@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.losses.precision import unit
+from holotype.losses.ops import l2_normalize
 from holotype.methods import Batch, Images, Task
 from holotype.methods.gcd import GCD, GCDConfig
 from holotype.models.heads import GCDHead
@@ -95,7 +95,7 @@ def test_known_classes_keep_their_number_and_novel_ones_are_found():
 def test_it_is_the_nearest_centre_of_normalised_features():
     x, _, label = blobs(5, 3)
     method = finished(x, label, 5, 3)
-    distance = torch.cdist(unit(x), method.centres)
+    distance = torch.cdist(l2_normalize(x), method.centres)
     torch.testing.assert_close(method.logits(x), -distance.square() / 0.1, atol=1e-4, rtol=1e-4)
     assert torch.equal(method.predict(x).category, distance.argmin(-1))
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from holotype.losses.affinity import affinity_contrast, affinity_graph, cleaned, draw_negatives
+from holotype.losses.affinity import affinity_contrast, affinity_graph, draw_negatives, drop_weak_edges
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.methods import Batch, Moment, Task
 from holotype.methods.promptcal import AFFINITY, PromptCAL, PromptCALConfig
@@ -142,7 +142,7 @@ def test_the_second_stage_is_the_sum_of_its_formula(preset):
         f, taught, rows = batch.features[:, :, i], batch.features[:, :, 2 + i], method.memory.rows[:, i]
         found = affinity_graph(taught.flip(0).flatten(0, 1), rows, valid, 3, 0.8, preset == "as_run")
         negative = draw_negatives(found, valid, batch.random["negatives"], 16)
-        pairs = cleaned(found, negative, label, memory_label)
+        pairs = drop_weak_edges(found, negative, label, memory_label)
         own = taught if preset == "as_run" and i == 0 else taught.flip(0)
         l_cal = affinity_contrast(f.flatten(0, 1), own.flatten(0, 1), rows, *pairs)
         z, z_taught = head(f), method.teacher[i](taught)

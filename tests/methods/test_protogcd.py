@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.losses.adaptive import prototype_separation
-from holotype.losses.precision import unit
+from holotype.losses.ops import l2_normalize
+from holotype.losses.pseudo_labels import prototype_separation
 from holotype.methods import Batch, Moment, Stage, Task
 from holotype.methods.protogcd import ProtoGCD, ProtoGCDConfig
 from holotype.models.heads import CosineClassifier, Projector
@@ -82,13 +82,15 @@ def test_the_head_and_its_step_equal_the_released_code():
     )
     classifier.load_state_dict({"v": state["prototype_layer_weight_v"]})
     x = golden("head_a__x")
-    torch.testing.assert_close(unit(classifier.v), golden("head_a__prototypes_unit"))
+    torch.testing.assert_close(l2_normalize(classifier.v), golden("head_a__prototypes_unit"))
     torch.testing.assert_close(classifier(x), golden("head_a__logits"))
     torch.testing.assert_close(projector(x), golden("head_a__projection"))
     optimiser = torch.optim.SGD([classifier.v], lr=float(GOLDEN["head_a__lr"]))
-    (classifier(x).square().sum() + prototype_separation(unit(classifier.v))).backward()
+    (classifier(x).square().sum() + prototype_separation(l2_normalize(classifier.v))).backward()
     optimiser.step()
-    torch.testing.assert_close(unit(classifier.v), golden("head_a__prototypes_unit_after_one_sgd_step"))
+    torch.testing.assert_close(
+        l2_normalize(classifier.v), golden("head_a__prototypes_unit_after_one_sgd_step")
+    )
     torch.testing.assert_close(classifier(x), golden("head_a__logits_after_one_sgd_step"))
 
 

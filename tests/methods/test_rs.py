@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.losses.ranking import same_strongest, true_pairs
+from holotype.losses.rank_stats import same_top_features, true_pairs
 from holotype.methods import Batch, Moment, Task
 from holotype.methods.rs import RS, RSConfig
 
@@ -49,7 +49,7 @@ def test_the_default_puts_labels_in_where_both_are_labelled_and_counts_once():
     h, logits, batch = golden_batch()
     default, as_run = (build(p).terms(h, logits, batch, now()) for p in ("default", "as_run"))
     torch.testing.assert_close(default["mse"], as_run["mse"] / 2)
-    guessed = same_strongest(h)
+    guessed = same_top_features(h)
     truth = true_pairs(guessed, batch.label, batch.labelled)
     assert not torch.equal(guessed, truth)
     assert default["bce"] != as_run["bce"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.losses.transport import sinkhorn
+from holotype.losses.sinkhorn import sinkhorn
 from holotype.methods import Batch, Images, Moment, Task
 from holotype.methods.uno import UNO, UNOConfig, unlabelled_shares
 

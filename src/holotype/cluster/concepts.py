@@ -10,7 +10,7 @@ from torch import Tensor
 
 from holotype.cluster.communities import Engine, communities, company, without_small
 from holotype.cluster.neighbours import Edges, neighbour_graph
-from holotype.losses.precision import full, unit
+from holotype.losses.ops import at_least_float32, l2_normalize
 
 log = logging.getLogger("holotype")
 
@@ -53,10 +53,10 @@ def find_concepts(
 
 def concept_means(features: Tensor, concepts: Concepts) -> Tensor:
     """(C, D): the mean of the raw features of each concept's images, then unit length."""
-    x = full(features)
+    x = at_least_float32(features)
     spare = torch.where(concepts.of < 0, concepts.count, concepts.of)
     total = x.new_zeros(concepts.count + 1, x.shape[1])
-    return unit(total.index_put_((spare,), x, accumulate=True)[:-1])  # the same bits at every call
+    return l2_normalize(total.index_put_((spare,), x, accumulate=True)[:-1])  # the same bits at every call
 
 
 def tell_few(concepts: Concepts, slots: int, told: set[str]) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from holotype.cluster.kmeans import CHUNK
-from holotype.losses.precision import exact_inner, full, unit
+from holotype.losses.ops import at_least_float32, exact_inner, l2_normalize
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -46,7 +46,7 @@ def neighbour_graph(
 
 def nearest(features: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Cosines and rows of the k images nearest to each, itself left out, best first. (n, D) -> twice (n, k)."""
-    x, cosines, rows = unit(full(features)), [], []
+    x, cosines, rows = l2_normalize(at_least_float32(features)), [], []
     for part in torch.arange(len(x), device=x.device).split(max(1, CHUNK // len(x))):
         # ten bits, which are enough for a loss, are not enough to tell neighbours apart
         best = exact_inner(x[part], x).scatter(1, part[:, None], -torch.inf).topk(k, dim=1)

@@ -7,7 +7,7 @@ an N x N matrix, so that shapes never depend on the data. The graph takes no gra
 import torch
 from torch import Tensor
 
-from holotype.losses.precision import full, inner, unit
+from holotype.losses.ops import at_least_float32, inner, l2_normalize
 
 FINENESS = 10_000
 """A quantile is a whole number of these parts: whole numbers stay exact where float32 cannot count the entries."""
@@ -19,7 +19,7 @@ def neighbours(x: Tensor, valid: Tensor, k: int) -> Tensor:
 
     Rows that are not valid have no neighbours and are nobody's. x: (N, D). valid: (N,) bool -> (N, N) of 0 and 1.
     """
-    x = unit(full(x))
+    x = l2_normalize(at_least_float32(x))
     itself = torch.eye(len(x), dtype=torch.bool, device=x.device)
     barred = itself | ~(valid[:, None] & valid[None, :])
     near, column = inner(x, x).masked_fill(barred, -torch.inf).topk(min(k, len(x)), dim=1)
@@ -95,7 +95,9 @@ def draw_negatives(positive: Tensor, valid: Tensor, key: Tensor, cap: int) -> Te
 
 
 @torch.no_grad()
-def cleaned(positive: Tensor, negative: Tensor, label: Tensor, memory_label: Tensor) -> tuple[Tensor, Tensor]:
+def drop_weak_edges(
+    positive: Tensor, negative: Tensor, label: Tensor, memory_label: Tensor
+) -> tuple[Tensor, Tensor]:
     """What labels say outweighs the graph: one class is a positive, another class is not.
 
     A positive of another class becomes a negative; a pair of another class that was not drawn stays out.
@@ -120,9 +122,9 @@ def affinity_contrast(
     s are cosines; Pos_i = the teacher's row of i and the positives in the memory. 0 where no row of the memory is
     either. student: (R, D), with gradient. own: (R, D) the teacher's. memory: (M, D). positive, negative: (R, M) bool.
     """
-    student, own = unit(full(student)), unit(full(own).detach())
+    student, own = l2_normalize(at_least_float32(student)), l2_normalize(at_least_float32(own).detach())
     free = (student * own).sum(-1, keepdim=True)
-    logits = torch.cat([free, inner(student, unit(full(memory).detach()))], dim=1) / tau
+    logits = torch.cat([free, inner(student, l2_normalize(at_least_float32(memory).detach()))], dim=1) / tau
     always = torch.ones_like(free, dtype=torch.bool)
     positive = torch.cat([always, positive], dim=1)
     counted = positive | torch.cat([always, negative], dim=1)

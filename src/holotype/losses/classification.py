@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.losses.masked import masked_mean
-from holotype.losses.precision import full
+from holotype.losses.ops import at_least_float32, masked_mean
 
 
 def supervised_cross_entropy(logits: Tensor, label: Tensor, labelled: Tensor, tau: float = 0.1) -> Tensor:
@@ -16,7 +15,9 @@ def supervised_cross_entropy(logits: Tensor, label: Tensor, labelled: Tensor, ta
     logits: (V, B, K) cosines q. label: (B,) class, a legal index in every row. labelled: (B,) bool.
     """
     views = len(logits)
-    cross_entropy = F.cross_entropy(full(logits).flatten(0, 1) / tau, label.repeat(views), reduction="none")
+    cross_entropy = F.cross_entropy(
+        at_least_float32(logits).flatten(0, 1) / tau, label.repeat(views), reduction="none"
+    )
     return masked_mean(cross_entropy, labelled.repeat(views))
 
 
@@ -26,7 +27,7 @@ def self_distillation(logits: Tensor, teacher_temp: Tensor | float, tau: float =
     Each view is taught by the sharpened, detached prediction of the other; labelled images take part.
     logits: (2, B, K) cosines q. teacher_temp: tau_t, a number or a 0-d tensor.
     """
-    logits = full(logits)
+    logits = at_least_float32(logits)
     teacher = (logits.detach() / teacher_temp).softmax(-1).flip(0)
     return -(teacher * (logits / tau).log_softmax(-1)).sum(-1).mean()
 
@@ -37,7 +38,7 @@ def mean_entropy_deficit(logits: Tensor, tau: float = 0.1) -> Tensor:
     0 for a balanced mean prediction, log K when everything falls into one class.
     logits: (V, B, K) cosines q.
     """
-    mean_p = (full(logits) / tau).softmax(-1).flatten(0, 1).mean(0)
+    mean_p = (at_least_float32(logits) / tau).softmax(-1).flatten(0, 1).mean(0)
     # Clamped inside the logarithm only: at p = 0 value and gradient stay finite (xlogy's gradient does not).
     log_p = mean_p.clamp_min(torch.finfo(mean_p.dtype).tiny).log()
     return (mean_p * log_p).sum() + math.log(logits.shape[-1])
@@ -49,9 +50,9 @@ def prior_mismatch(logits: Tensor, prior: Tensor, tau: float = 0.1) -> Tensor:
     The entropy term for classes of unequal size; with pi = 1 / K it is `mean_entropy_deficit`.
     logits: (V, B, K) cosines q. prior: (K,) pi > 0, sums to 1, takes no gradient.
     """
-    mean_p = (full(logits) / tau).softmax(-1).flatten(0, 1).mean(0)
+    mean_p = (at_least_float32(logits) / tau).softmax(-1).flatten(0, 1).mean(0)
     log_p = mean_p.clamp_min(torch.finfo(mean_p.dtype).tiny).log()
-    return (mean_p * (log_p - full(prior).detach().log())).sum()
+    return (mean_p * (log_p - at_least_float32(prior).detach().log())).sum()
 
 
 def tempered(share: Tensor, power: float) -> Tensor:
@@ -60,5 +61,5 @@ def tempered(share: Tensor, power: float) -> Tensor:
     No class gets less than a thousandth of an equal part, so that one which is empty now can come back.
     """
     floor = 1e-3 / len(share)
-    raised = full(share).clamp_min(floor) ** power
+    raised = at_least_float32(share).clamp_min(floor) ** power
     return raised / raised.sum()

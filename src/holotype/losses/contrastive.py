@@ -4,8 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.losses.masked import masked_mean
-from holotype.losses.precision import full, inner, unit
+from holotype.losses.ops import at_least_float32, inner, l2_normalize, masked_mean
 
 
 def info_nce(z: Tensor, tau: float = 1.0, *, teacher: Tensor | None = None) -> Tensor:
@@ -45,5 +44,5 @@ def sup_con(
 
 def _rows(z: Tensor, teacher: Tensor | None) -> tuple[Tensor, Tensor]:
     """The unit rows of both views, and those they are compared with. (2, B, D) -> (2B, D) each."""
-    z = unit(full(z)).flatten(0, 1)
-    return z, z if teacher is None else unit(full(teacher).detach()).flatten(0, 1)
+    z = l2_normalize(at_least_float32(z)).flatten(0, 1)
+    return z, z if teacher is None else l2_normalize(at_least_float32(teacher).detach()).flatten(0, 1)

@@ -8,8 +8,7 @@ that is surely wrong (logit above 17) would get a capped loss and no gradient.
 import torch
 from torch import Tensor
 
-from holotype.losses.masked import masked_mean
-from holotype.losses.precision import full
+from holotype.losses.ops import at_least_float32, masked_mean
 
 EPS = 1e-8  # inside the logarithms, as in OpenMatch
 
@@ -20,8 +19,8 @@ def ova_hard_negative(p_in: Tensor, label: Tensor, labelled: Tensor, p_out: Tens
     Means over the labelled rows of all views; 0 where none is labelled. With a single known class the
     second part is 0. p_in, p_out: (V, B, C). label: (B,) class. labelled: (B,) bool.
     """
-    p_in = full(p_in)
-    p_out = 1 - p_in if p_out is None else full(p_out)
+    p_in = at_least_float32(p_in)
+    p_out = 1 - p_in if p_out is None else at_least_float32(p_out)
     own = label[:, None] == torch.arange(p_in.shape[-1], device=p_in.device)
     positive = -(p_in.masked_fill(~own, 0).sum(-1) + EPS).log()
     hardest = (-(p_out + EPS).log()).masked_fill(own, 0).max(-1).values
@@ -33,8 +32,8 @@ def ova_entropy(p_in: Tensor, unlabelled: Tensor, p_out: Tensor | None = None) -
 
     p_in, p_out: (V, B, C). unlabelled: (B,) bool.
     """
-    p_in = full(p_in)
-    p = torch.stack([p_in, 1 - p_in if p_out is None else full(p_out)])
+    p_in = at_least_float32(p_in)
+    p = torch.stack([p_in, 1 - p_in if p_out is None else at_least_float32(p_out)])
     return masked_mean(-(p * (p + EPS).log()).sum(0).mean(-1), unlabelled)
 
 
@@ -43,7 +42,7 @@ def ova_consistency(p_in: Tensor, unlabelled: Tensor) -> Tensor:
 
     p_in: (2, B, C), views a and b. unlabelled: (B,) bool.
     """
-    a, b = full(p_in).unbind(0)
+    a, b = at_least_float32(p_in).unbind(0)
     # p_out = 1 - p_in moves as far as p_in: the sum over k is twice its share.
     return masked_mean(2 * (a - b).square().sum(-1), unlabelled)
 

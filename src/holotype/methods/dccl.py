@@ -36,7 +36,7 @@ from holotype.cluster.concepts import concept_means, find_concepts, tell_few
 from holotype.cluster.neighbours import Edges
 from holotype.config.types import Cosine, Count, Positive, UnitInterval, Weight
 from holotype.data.concepts import rows_with_concepts
-from holotype.losses.concepts import concept_nce, follow
+from holotype.losses.concept import concept_nce, update_concept_memory
 from holotype.methods.base import Batch, Card, Images, Now, Task
 from holotype.methods.gcd import GCD, GCDConfig
 from holotype.methods.limits import tell_shrunk
@@ -206,7 +206,7 @@ class DCCL(GCD):
         """Let the centres follow the images of the step: those of the first view, then those of the second."""
         concept, f = self.learnt
         moves = f.unflatten(1, (SLOTS, MEMBERS)).transpose(1, 2).flatten(0, 1)  # (2 MEMBERS, SLOTS, D)
-        self.memory.copy_(follow(self.memory, concept[::MEMBERS], moves, self.config.momentum))
+        self.memory.copy_(update_concept_memory(self.memory, concept[::MEMBERS], moves, self.config.momentum))
 
     def diagnostics(self) -> dict[str, Tensor]:
         outliers, positives, precision = self.found

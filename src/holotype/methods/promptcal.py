@@ -29,12 +29,12 @@ from holotype.config.types import Count, Factor, LargeInt, UnitInterval
 from holotype.losses.affinity import (
     affinity_contrast,
     affinity_graph,
-    cleaned,
     draw_negatives,
+    drop_weak_edges,
     labelled_pairs,
 )
 from holotype.losses.contrastive import info_nce, sup_con
-from holotype.losses.precision import unit
+from holotype.losses.ops import l2_normalize
 from holotype.methods.base import Batch, Card, Images, Now, Task
 from holotype.methods.gcd import GCD, GCDConfig
 from holotype.methods.limits import tell_shrunk
@@ -205,7 +205,7 @@ class PromptCAL(GCD):
             parts = [self.contrast(head(f[:, :, i]), batch) for i, head in enumerate(heads)]
         else:
             label = torch.where(batch.labelled, batch.label, -1).repeat(2)
-            self.unwritten = unit(f[:, :, 2:].detach()).flatten(0, 1), label.to(f.dtype)
+            self.unwritten = l2_normalize(f[:, :, 2:].detach()).flatten(0, 1), label.to(f.dtype)
             parts = [self.affinity(i, head, batch, label, now) for i, head in enumerate(heads)]
         cls, dpr = parts
         return {**cls, **{f"{name}_prompt": self.config.gamma * term for name, term in dpr.items()}}
@@ -242,7 +242,7 @@ class PromptCAL(GCD):
         agrees = (label[:, None] == memory_label[None, :]).to(rows.dtype)
         self.tally.add(f"{prefix}precision", agrees, judged)
         negative = draw_negatives(found, valid, batch.random["negatives"], c.negatives)
-        return cleaned(found, negative, label, memory_label)
+        return drop_weak_edges(found, negative, label, memory_label)
 
     def diagnostics(self) -> dict[str, Tensor]:
         """Positives a row in the graph, and how many of those with two labels are of one class."""

@@ -20,10 +20,10 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from holotype.config.types import Positive, UnitInterval, Weight
-from holotype.losses.adaptive import adaptive_targets, prototype_separation, taught_by_other_view
 from holotype.losses.classification import mean_entropy_deficit, supervised_cross_entropy
 from holotype.losses.contrastive import info_nce, sup_con
-from holotype.losses.precision import unit
+from holotype.losses.ops import l2_normalize
+from holotype.losses.pseudo_labels import adaptive_targets, cross_view_targets, prototype_separation
 from holotype.methods.base import Batch, Card, Images, Method, Now, Task
 from holotype.methods.schedule import linear_warmup
 from holotype.methods.simgcd import TAU_S, TAU_U
@@ -90,7 +90,7 @@ class ProtoGCD(Method):
 
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
         f = batch.features[:2]
-        return self.terms(self.projector(f), self.classifier(f), unit(self.classifier.v), batch, now)
+        return self.terms(self.projector(f), self.classifier(f), l2_normalize(self.classifier.v), batch, now)
 
     def terms(self, z: Tensor, q: Tensor, mu: Tensor, batch: Batch, now: Now) -> dict[str, Tensor]:
         """The six weighted terms. z: (2, B, 256) projections, q: (2, B, K) cosines, mu: (K, D) unit prototypes."""
@@ -100,7 +100,7 @@ class ProtoGCD(Method):
         self.tally.add("hard_share", hard.to(q.dtype))
         self.tally.add("hard_precision", right, hard & batch.labelled)
         return {
-            "dapl": (1 - c.lam) * taught_by_other_view(q, targets, c.tau),
+            "dapl": (1 - c.lam) * cross_view_targets(q, targets, c.tau),
             "ent": (1 - c.lam) * c.memax_weight * mean_entropy_deficit(q, c.tau),
             "sep": (1 - c.lam) * c.separation * prototype_separation(mu, c.tau),
             "cls_s": c.lam * supervised_cross_entropy(q, batch.label, batch.labelled, c.tau),

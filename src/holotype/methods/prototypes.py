@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.losses.precision import unit
+from holotype.losses.ops import l2_normalize
 
 AT_ONCE = 1 << 26
 """Images times classes whose membership is written out at a time: a fourth of a gigabyte. Sums of fewer come from one
@@ -19,7 +19,7 @@ def class_means(f: Tensor, label: Tensor, labelled: Tensor, n_known: int) -> Ten
     for classes in torch.arange(n_known, device=label.device).split(max(1, AT_ONCE // max(1, len(f)))):
         member = ((label[:, None] == classes) & labelled[:, None]).to(f.dtype)
         sums.append(member.T @ f)
-    return unit(torch.cat(sums))
+    return l2_normalize(torch.cat(sums))
 
 
 def soft_update(
@@ -37,5 +37,5 @@ def soft_update(
     cap = torch.clamp(certain_mass / soft_mass.clamp_min(1e-12), max=1.0)
     total = certain_mass + cap * soft_mass
     mean = (certain.T @ f + cap[:, None] * (membership.T @ f)) / total.clamp_min(1e-12)[:, None]
-    moved = unit(momentum * prototypes + (1 - momentum) * mean)
+    moved = l2_normalize(momentum * prototypes + (1 - momentum) * mean)
     return torch.where((certain_mass > 0)[:, None], moved, prototypes)

@@ -36,11 +36,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.losses.consistency import behaviour_alignment, circular_fusion
-from holotype.losses.masked import masked_mean
+from holotype.losses.ops import l2_normalize, masked_mean
 from holotype.losses.ova import known_score
-from holotype.losses.precision import unit
-from holotype.losses.relational import relational_consistency, signature
+from holotype.losses.relational import behaviour_alignment, circular_fusion, relational_consistency, signature
 from holotype.methods.base import Batch, Card, Images, Now, Prediction, Task
 from holotype.methods.debgcd import auxiliary_loss, confidence_of_lead, detector_terms, scale_gradient
 from holotype.methods.pairing import draw_pairs, gather_rows
@@ -122,7 +120,7 @@ class RPC(SimGCD):
         if epoch == 0:
             # over all rows of the table, images that cannot be read as zeros: sums keep their order
             f, label = images.spread(images.features()), images.spread(images.label, -1)
-            self.prototypes.copy_(class_means(unit(f), label, label >= 0, self.task.n_known))
+            self.prototypes.copy_(class_means(l2_normalize(f), label, label >= 0, self.task.n_known))
 
     # -- the loss ---------------------------------------------------------------------------------
 
@@ -141,7 +139,7 @@ class RPC(SimGCD):
             entered = now["ramp"] if c.debias.waits else 1.0
             terms["adl"] = entered * auxiliary_loss(self.debiased(f), q, p_in, batch, self.debiasing, c.tau)
         terms["sdl"] = l_sdl
-        terms["align"] = now["ramp"] * c.lambda_1 * self.align(unit(z[0::2]), partner, weight, batch)
+        terms["align"] = now["ramp"] * c.lambda_1 * self.align(l2_normalize(z[0::2]), partner, weight, batch)
         terms["new"] = now["ramp"] * c.lambda_2 * self.discover(f, w_old, batch)
         return terms
 
@@ -201,7 +199,7 @@ class RPC(SimGCD):
         self.prototypes.copy_(
             soft_update(
                 self.prototypes,
-                unit(f).flatten(0, 1),
+                l2_normalize(f).flatten(0, 1),
                 batch.label.repeat(2),
                 batch.labelled.repeat(2),
                 membership.flatten(0, 1),

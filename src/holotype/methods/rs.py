@@ -4,7 +4,7 @@
 
 One linear head over all K classes, on the feature as it is, without normalisation or temperature. L_ce: labelled
 images, first view. L_bce: every pair of the batch is pulled together or pushed apart, as the five strongest features of
-the first view are the same five or not (losses/ranking.py). L_mse: both views move towards the same prediction.
+the first view are the same five or not (losses/rank_stats.py). L_mse: both views move towards the same prediction.
 
 Differs: the adaptation was never released. Values are those of the authors' script as far as it is known; the form of
 the head is ours. That script means to use the labels of labelled pairs and does not, counts L_mse twice and steps its
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from holotype.config.types import Count, RepeatCount, UnitInterval, Weight
 from holotype.losses.classification import supervised_cross_entropy
-from holotype.losses.ranking import pair_cross_entropy, prediction_mse, same_strongest, true_pairs
+from holotype.losses.rank_stats import pair_cross_entropy, prediction_mse, same_top_features, true_pairs
 from holotype.methods.base import Batch, Card, Images, Method, Now, Task
 from holotype.methods.schedule import drops, sigmoid_ramp
 from holotype.methods.stages import Moment, Rate, Stage
@@ -110,7 +110,7 @@ class RS(Method):
     def terms(self, h: Tensor, logits: Tensor, batch: Batch, now: Now) -> dict[str, Tensor]:
         """The three weighted terms. h: (B, D) features of the first view, logits: (2, B, K)."""
         c = self.config
-        positive = same_strongest(h, c.strongest)
+        positive = same_top_features(h, c.strongest)
         self.count(positive, batch)
         if c.label_pairs:
             positive = true_pairs(positive, batch.label, batch.labelled)

@@ -4,7 +4,7 @@
 
 l_h joins the cosines with C_L prototypes of known classes, on the feature, and with C_N of novel ones, on an MLP of it;
 l'_h has f C_N novel ones (over-clustering). There are H such heads. q is the class of a labelled image. For unlabelled
-images it is a balanced assignment over *all* columns (Sinkhorn, losses/transport.py), which comes from the other view.
+images it is a balanced assignment over *all* columns (Sinkhorn, losses/sinkhorn.py), which comes from the other view.
 Prototypes have unit length after every step. The head with the least loss in the last epoch places images.
 
 Differs: the adaptation was never released. Values are those of the authors' script as far as it is known; its rate
@@ -27,8 +27,8 @@ from torch import Tensor
 
 from holotype.config.types import Natural, Positive, RepeatCount, SmallInt
 from holotype.errors import InputError
-from holotype.losses.precision import unit
-from holotype.losses.transport import sinkhorn, swapped_prediction
+from holotype.losses.ops import l2_normalize
+from holotype.losses.sinkhorn import sinkhorn, swapped_prediction
 from holotype.methods.base import Batch, Card, Images, Method, Now, Task
 from holotype.methods.limits import tell_shrunk
 from holotype.methods.prototypes import class_means
@@ -149,7 +149,7 @@ class UNO(Method):
         self.tally.reset()
         self.head_loss.zero_()
         if epoch == 0 and self.config.start == "means":
-            features, label = unit(images.features()), images.label
+            features, label = l2_normalize(images.features()), images.label
             self.known.weight.copy_(class_means(features, label, label >= 0, self.task.n_known))
 
     # -- the loss ---------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holotype.losses.precision import unit
+from holotype.losses.ops import l2_normalize
 
 OVA_TEMPERATURE = 0.1
 HIDDEN = 2048
@@ -56,7 +56,7 @@ class CosineClassifier(nn.Module):
         self.v = nn.Parameter(torch.empty(k, dim).uniform_(-bound, bound))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(unit(x), unit(self.v))
+        return F.linear(l2_normalize(x), l2_normalize(self.v))
 
 
 class CompactOVA(nn.Module):
@@ -130,10 +130,10 @@ class UnitPrototypes(nn.Module):
     @torch.no_grad()
     def normalise(self) -> None:
         """Back to unit length; a zero row stays zero."""
-        self.weight.copy_(unit(self.weight))
+        self.weight.copy_(l2_normalize(self.weight))
 
     def forward(self, x: Tensor) -> Tensor:
-        return unit(x) @ self.weight.mT
+        return l2_normalize(x) @ self.weight.mT
 
 
 class MultiHead(nn.Module):

@@ -1,9 +1,9 @@
-"""Balanced pseudo-labels by optimal transport, and the swapped prediction that learns them (SwAV, UNO)."""
+"""Balanced pseudo-labels by optimal transport, and swapped prediction (SwAV, UNO)."""
 
 import torch
 from torch import Tensor
 
-from holotype.losses.precision import full
+from holotype.losses.ops import at_least_float32
 
 
 @torch.no_grad()
@@ -20,10 +20,10 @@ def sinkhorn(
     log domain, since exp(1 / 0.05) is beyond half precision. Rows outside `valid` get targets by the same v and have no
     part in it. logits: (..., N, K). valid: (N,) bool, None = all. prior: (K,) pi > 0, None = equal parts.
     """
-    score = full(logits) / eps
+    score = at_least_float32(logits) / eps
     n, k = score.shape[-2:]
     valid = torch.ones(n, dtype=torch.bool, device=score.device) if valid is None else valid
-    log_prior = score.new_zeros(k) if prior is None else full(prior).log()
+    log_prior = score.new_zeros(k) if prior is None else at_least_float32(prior).log()
     row = score.new_zeros(score.shape[:-1])
     column = score.new_zeros(k)
     for _ in range(iterations):
@@ -40,7 +40,7 @@ def swapped_prediction(logits: Tensor, targets: Tensor, tau: float = 0.1) -> Ten
     Every view learns the targets of the others. logits: (V, H, B, C). targets: (V_L, H, B, C), of the first V_L
     views, without gradient. Returns (H,).
     """
-    log_p = (full(logits) / tau).log_softmax(-1)
+    log_p = (at_least_float32(logits) / tau).log_softmax(-1)
     views, targeted = len(logits), len(targets)
     others = log_p.sum(0) - log_p[:targeted]
-    return -(full(targets).detach() * others).sum(-1).mean(-1).sum(0) / (targeted * (views - 1))
+    return -(at_least_float32(targets).detach() * others).sum(-1).mean(-1).sum(0) / (targeted * (views - 1))

@@ -4,8 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.losses.masked import masked_mean
-from holotype.losses.precision import full, inner, unit
+from holotype.losses.ops import at_least_float32, inner, l2_normalize, masked_mean
 
 
 def concept_nce(x: Tensor, concept: Tensor, memory: Tensor, n: Tensor | int, tau: float = 0.05) -> Tensor:
@@ -15,7 +14,7 @@ def concept_nce(x: Tensor, concept: Tensor, memory: Tensor, n: Tensor | int, tau
     x: (N, D) features, normalised here. concept: (N,) c(i), -1 = none. memory: (M, D) unit rows mu, of which the
     first n are in use.
     """
-    logits = inner(unit(full(x)), full(memory.detach())) / tau
+    logits = inner(l2_normalize(at_least_float32(x)), at_least_float32(memory.detach())) / tau
     unused = torch.arange(len(memory), device=x.device) >= n
     # Not -inf: with no concept at all every row must stay finite, in value and in gradient.
     log_p = logits.masked_fill(unused, torch.finfo(logits.dtype).min).log_softmax(-1)
@@ -24,7 +23,7 @@ def concept_nce(x: Tensor, concept: Tensor, memory: Tensor, n: Tensor | int, tau
 
 
 @torch.no_grad()
-def follow(memory: Tensor, concept: Tensor, x: Tensor, momentum: float = 0.1) -> Tensor:
+def update_concept_memory(memory: Tensor, concept: Tensor, x: Tensor, momentum: float = 0.1) -> Tensor:
     """The memory after mu_c <- normalise(momentum * mu_c + (1 - momentum) * x), one row of x after the other.
 
     T moves of S rows: row t of slot s moves the centre concept[s]. A slot of concept -1 moves nothing; where two slots
@@ -36,8 +35,8 @@ def follow(memory: Tensor, concept: Tensor, x: Tensor, momentum: float = 0.1) ->
     same = concept[:, None] == concept[None, :]
     last = torch.where(same, slot, -1).amax(1)
     mu = memory.index_select(0, concept.clamp_min(0))
-    for rows in unit(full(x)).to(memory.dtype):
-        mu = unit(momentum * mu + (1 - momentum) * rows)
+    for rows in l2_normalize(at_least_float32(x)).to(memory.dtype):
+        mu = l2_normalize(momentum * mu + (1 - momentum) * rows)
     # slots of one concept write the same row, so that the order of writing says nothing; a spare row takes the rest
     index = torch.where(concept < 0, len(memory), concept)
     return F.pad(memory, (0, 0, 0, 1)).index_copy(0, index, mu.index_select(0, last))[:-1]

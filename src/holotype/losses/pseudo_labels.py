@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.losses.precision import full, inner
+from holotype.losses.ops import at_least_float32, inner
 
 
 @torch.no_grad()
@@ -18,7 +18,7 @@ def adaptive_targets(
     q = softmax(l / tau_t), confidence = q_(1) / (q_(2) + 1e-6), the ratio of the two largest. Labelled and unlabelled
     rows compete alike. Also returns which rows are hard, (V, B) bool. logits: (V, B, K). hard_share: r in 0 .. 1.
     """
-    q = (full(logits) / teacher_temp).softmax(-1)
+    q = (at_least_float32(logits) / teacher_temp).softmax(-1)
     best = F.one_hot(q.argmax(-1), q.shape[-1]).bool()
     confidence = q.amax(-1) / (q.masked_fill(best, 0).amax(-1) + 1e-6)
     rank = confidence.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
@@ -27,10 +27,10 @@ def adaptive_targets(
     return torch.where(hard[..., None], best.to(q.dtype), q), hard
 
 
-def taught_by_other_view(logits: Tensor, targets: Tensor, tau: float = 0.1) -> Tensor:
+def cross_view_targets(logits: Tensor, targets: Tensor, tau: float = 0.1) -> Tensor:
     """L_dapl = 1/2 sum_{v != v'} mean_i -q~_i^v log softmax(l_i^{v'} / tau). logits, targets: (2, B, K)."""
-    log_p = (full(logits) / tau).log_softmax(-1)
-    return -(full(targets).detach().flip(0) * log_p).sum(-1).mean()
+    log_p = (at_least_float32(logits) / tau).log_softmax(-1)
+    return -(at_least_float32(targets).detach().flip(0) * log_p).sum(-1).mean()
 
 
 def prototype_separation(prototypes: Tensor, tau: float = 0.1) -> Tensor:
@@ -41,7 +41,7 @@ def prototype_separation(prototypes: Tensor, tau: float = 0.1) -> Tensor:
     """
     k = len(prototypes)
     if k == 1:
-        return full(prototypes).sum() * 0
+        return at_least_float32(prototypes).sum() * 0
     itself = torch.eye(k, dtype=torch.bool, device=prototypes.device)
     similarity = (inner(prototypes, prototypes) / tau).masked_fill(itself, -torch.inf)
     return similarity.logsumexp(-1).mean() - math.log(k - 1)

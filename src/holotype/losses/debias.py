@@ -4,8 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holotype.losses.classification import supervised_cross_entropy
-from holotype.losses.masked import masked_mean
-from holotype.losses.precision import full
+from holotype.losses.ops import at_least_float32, masked_mean
 
 
 def debiased_loss(
@@ -25,10 +24,10 @@ def debiased_loss(
     debiased, classifier: (V, B, K) cosine logits q', q. certainty: (V, B) d, detached here.
     label: (B,) class. labelled: (B,) bool. threshold: thr. pseudo_share: pl.
     """
-    confidence, pseudo = (full(classifier).detach() / tau).softmax(-1).max(-1)
+    confidence, pseudo = (at_least_float32(classifier).detach() / tau).softmax(-1).max(-1)
     weight = (confidence >= threshold) * certainty.detach()
     cross_entropy = F.cross_entropy(
-        full(debiased).flatten(0, 1) / tau, pseudo.flatten(), reduction="none"
+        at_least_float32(debiased).flatten(0, 1) / tau, pseudo.flatten(), reduction="none"
     ).view_as(pseudo)
     supervised = supervised_cross_entropy(debiased, label, labelled, tau)
     return (1 - pseudo_share) * supervised + pseudo_share * masked_mean(weight * cross_entropy, ~labelled)
