@@ -25,13 +25,10 @@ from torch import Tensor, nn
 
 from holotype.config.schema import BackboneConfig
 from holotype.errors import InputError
-from holotype.models.backbone import load_backbone
-from holotype.models.networks import import_timm, licence_of, outline_of
-from holotype.models.pools import find_pool, set_pool
-from holotype.models.recommended import RECOMMENDED
-from holotype.models.speed import fastest, measure
-from holotype.models.tails import split
-from holotype.models.whole_tail import Model, WholeTail
+from holotype.models.backbone import find_pool, load_backbone, set_pool
+from holotype.models.speed import fastest_pass, measure_speed
+from holotype.models.tail import Model, WholeTail, split_backbone
+from holotype.models.zoo import RECOMMENDED, import_timm, licence_of, model_outline
 from holotype.runs.provenance import commit
 from holotype.utils.atomic import write_text
 from measure import has_record, one_sentence, read_record, write_record
@@ -114,7 +111,7 @@ def look_at(family: str, name: str, blocks: int | None) -> dict[str, Any]:
     """A row of the table; of a network that is refused, the sentence."""
     row: dict[str, Any] = {"family": family, "name": name, "licence": licence_of(name)}
     try:
-        outline = outline_of(name)
+        outline = model_outline(name)
         size = load_size(name)
     except InputError as error:
         return row | {"refused": str(error)}
@@ -140,7 +137,7 @@ def load_size(name: str) -> int:
 
 
 def native(name: str) -> int:
-    side: int = outline_of(name).pretrained_cfg["input_size"][-1]
+    side: int = model_outline(name).pretrained_cfg["input_size"][-1]
     return side
 
 
@@ -166,7 +163,7 @@ def exactness(model: Model, size: int) -> dict[str, float | str]:
     weight = torch.randn_like(expected)
     learning = [parameter for parameter in last.parameters() if parameter.requires_grad]
     theirs = torch.autograd.grad(expected, learning, weight, allow_unused=True)
-    trunk, tail = split(model, 1)
+    trunk, tail = split_backbone(model, 1)
     found = tail(trunk(image))
     ours = torch.autograd.grad(found, learning, weight, allow_unused=True)
     pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
@@ -186,9 +183,9 @@ def times(name: str, size: int, blocks: int | None, pool: str) -> dict[str, floa
     model, cpu = drawn(name, size, blocks, torch.float32), torch.device("cpu")
     set_pool(model, pool)
     images = torch.randn(BATCH, 3, size, size)
-    network = fastest(lambda: model(images), cpu, time.process_time)
+    network = fastest_pass(lambda: model(images), cpu, time.process_time)
     whole = WholeTail(model, len(model.blocks) - 1)
-    trunk, tail = split(model, 1)
+    trunk, tail = split_backbone(model, 1)
     with torch.no_grad():
         tokens = trunk(images)
         prepared = tail.prepare(tokens)
@@ -205,7 +202,7 @@ def step_seconds(module: nn.Module, given: Tensor) -> float:
             module.zero_grad()
             module(given).sum().backward()
 
-    return fastest(step, torch.device("cpu"), time.process_time)
+    return fastest_pass(step, torch.device("cpu"), time.process_time)
 
 
 def recommended_speeds() -> dict[str, dict[str, float]]:
@@ -213,7 +210,7 @@ def recommended_speeds() -> dict[str, dict[str, float]]:
     wanted = {(one.arch, one.image_size) for several in RECOMMENDED.values() for one in several}
     found = {}
     for arch, size in sorted(wanted):
-        speed = measure(arch, size, torch.device("cpu"), clock=time.process_time)
+        speed = measure_speed(arch, size, torch.device("cpu"), clock=time.process_time)
         found[f"{arch} {size}"] = {
             "parameters": speed.parameters,
             "milliseconds": round(speed.milliseconds, 1),

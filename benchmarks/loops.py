@@ -20,7 +20,7 @@ from holotype.config.schema import TrainConfig
 from holotype.data.image_store import ImageStore, place_pixels
 from holotype.methods import Views
 from holotype.models.backbone import Backbone
-from holotype.models.cache import CacheViews, TokenCache
+from holotype.models.token_cache import CacheViews, TokenCache
 from holotype.training.caching import open_cache
 from holotype.training.journal import Position
 from holotype.training.loop import Loop

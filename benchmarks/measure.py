@@ -33,9 +33,8 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Method, Task, find_method
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.models.origins import MADE
-from holotype.models.tails import split
-from holotype.models.whole_tail import Model
+from holotype.models.tail import Model, split_backbone
+from holotype.models.weights_io import TEST_BACKBONES
 from holotype.utils import torchvision_compat as _torchvision
 from holotype.utils.device import Device
 
@@ -408,7 +407,7 @@ class World:
         import timm
 
         arch = EMBEDDED_ARCH if self.arch == "embedded" else self.arch
-        arch = MADE[arch].arch if arch in MADE else arch
+        arch = TEST_BACKBONES[arch].arch if arch in TEST_BACKBONES else arch
         if not timm.is_model(arch):
             raise InputError(f"timm knows no network {arch}; give --arch another name.")
         torch.manual_seed(0)
@@ -424,7 +423,7 @@ class World:
             return load_backbone(BackboneConfig())
         model = self.model()
         dim = int(model.num_features)
-        trunk, tail = split(model, 1)
+        trunk, tail = split_backbone(model, 1)
         digest = hashlib.sha256(f"random {self.arch} {self.image_size}".encode()).hexdigest()
         return Backbone(
             trunk, tail, dim, self.image_size, IMAGENET_MEAN, IMAGENET_STD, self.arch, digest, caveat=""

@@ -26,7 +26,7 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods.base import Batch, Images, Method
 from holotype.methods.stages import Moment
-from holotype.models.whole_tail import Model
+from holotype.models.tail import Model
 from holotype.training.optimiser import build_sgd
 from holotype.training.rows import index_rows
 

@@ -81,7 +81,7 @@ from holotype.discovery.several import train_side_by_side
 from holotype.errors import InputError
 from holotype.methods.simgcd import SHARE_MOMENTUM, SHARE_POWER, SimGCDConfig
 from holotype.models.backbone import load_backbone
-from holotype.models.cache import CacheViews
+from holotype.models.token_cache import CacheViews
 from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
 from holotype.training.cache_content import draw_view

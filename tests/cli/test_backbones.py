@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holotype.models import speed
-from holotype.models.recommended import RECOMMENDED, USES
+from holotype.models.zoo import RECOMMENDED, USES
 
 
 def test_every_use_is_listed_with_recorded_seconds(holotype) -> None:
@@ -29,7 +29,7 @@ def test_one_use_is_measured_on_request(holotype, monkeypatch: pytest.MonkeyPatc
         asked.append((arch, size))
         return speed.Speed(86_000_000, 12.5)
 
-    monkeypatch.setattr(speed, "measure", fake)
+    monkeypatch.setattr(speed, "measure_speed", fake)
     done = holotype("backbones", "nature", "--measure", "--device", "cpu")
     assert done.code == 0
     assert sorted(asked) == sorted({(one.arch, one.image_size) for one in RECOMMENDED["nature"]})
@@ -47,16 +47,16 @@ def test_bad_input(holotype) -> None:
 
 
 def test_fetch_says_what_was_written_and_how_to_use_it(holotype, monkeypatch, tmp_path) -> None:
-    from holotype.models import fetched
+    from holotype.models import hub
 
     tags = {"timm": "vit_x.y", "image_size": "224", "license": "dinov3-license", "source": "vit_x.y"}
     asked = []
 
     def fake(name, folder):
         asked.append((name, folder))
-        return fetched.Fetched(folder / "vit_x.y.safetensors", 2_000_000, tags)
+        return hub.DownloadedBackbone(folder / "vit_x.y.safetensors", 2_000_000, tags)
 
-    monkeypatch.setattr(fetched, "fetch_backbone", fake)
+    monkeypatch.setattr(hub, "download_backbone", fake)
     done = holotype("backbones", "fetch", "vit_x.y", "--to", tmp_path)
     assert (done.code, asked) == (0, [("vit_x.y", tmp_path)])
     assert "DINOv3 licence" in done.out

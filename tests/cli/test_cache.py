@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from holotype.cli.cache import ago
-from holotype.models.cache import cache_file, keep_tokens, read_tokens
+from holotype.models.token_cache import cache_file, read_tokens, save_tokens
 
 SIZE = (6, 20)
 BYTES = 268
@@ -22,7 +22,7 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for digest in ("a" * 64, "b" * 64):
         file = cache_file(tmp_path / "holotype" / "tokens", digest)
-        keep_tokens(torch.zeros(SIZE, dtype=torch.float16), file, 10_000)
+        save_tokens(torch.zeros(SIZE, dtype=torch.float16), file, 10_000)
     return tmp_path / "holotype"
 
 

@@ -74,7 +74,7 @@ def test_what_would_be_taken_is_foreseen(world, cached, online) -> None:
 
 
 def test_nothing_is_fetched_to_foresee(monkeypatch) -> None:
-    monkeypatch.setattr("holotype.models.backbone.from_hub", lambda *_: pytest.fail("fetched"))
+    monkeypatch.setattr("holotype.models.backbone.load_from_hub", lambda *_: pytest.fail("fetched"))
     backbone = foresee_backbone(BackboneConfig("vit_tiny_patch16_224.augreg_in21k", image_size=64), "cpu")
     assert (backbone.dim, backbone.image_size) == (192, 64)
     with pytest.raises(InputError, match="timm knows no network"):

@@ -13,7 +13,7 @@ from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.data.load import load_table
 from holotype.discovery.forecast import Forecast, Pace, Work, embedding_seconds, forecast, in_words, measure
 from holotype.models.backbone import load_backbone
-from holotype.models.speed import fastest
+from holotype.models.speed import fastest_pass
 from holotype.utils.device import Device
 
 PACE = Pace(reading=0.01, trunk=0.1, tail=0.02)
@@ -55,7 +55,7 @@ def test_a_slow_first_pass_does_not_count(first: float, squares_folder, monkeypa
     monkeypatch.setattr("holotype.discovery.forecast.Encoder", lambda *_: clock)
     monkeypatch.setattr("holotype.discovery.forecast.learn", clock.learn)
     monkeypatch.setattr(
-        "holotype.discovery.forecast.fastest", lambda run, device: fastest(run, device, clock)
+        "holotype.discovery.forecast.fastest_pass", lambda run, device: fastest_pass(run, device, clock)
     )
     backbone = SimpleNamespace(image_size=32, dim=8)
     pace = measure(load_table(squares_folder), backbone, Device.on("cpu"), views=12)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holotype.errors import InputError
-from holotype.models.origins import MADE
+from holotype.models.weights_io import TEST_BACKBONES
 from made_study import STUDY, add_run, write_study
 from study_tables import Choice, study_table
 
@@ -160,7 +160,9 @@ def test_published_scores_and_their_star(top: Path) -> None:
 def test_the_caveat_of_a_backbone_is_linked_beside_published_scores(top: Path) -> None:
     told = "[this backbone](docs/studies/reading.md#the-backbone) is another"
     assert told not in build(top, kind="comparison")
-    add_run(top, "no-align", 0, 50, 50, changes={"backbone.digest": next(iter(MADE.values())).digest})
+    add_run(
+        top, "no-align", 0, 50, 50, changes={"backbone.digest": next(iter(TEST_BACKBONES.values())).digest}
+    )
     assert told not in build(top)
     assert told in build(top, kind="comparison")
 

@@ -22,8 +22,8 @@ from holotype.data.samplers import keyed_generator
 from holotype.data.table import Table
 from holotype.methods import METHODS, Task, Views, find_method
 from holotype.models.backbone import Backbone
-from holotype.models.cache import CacheViews
-from holotype.models.tails import split
+from holotype.models.tail import split_backbone
+from holotype.models.token_cache import CacheViews
 from holotype.training.caching import open_cache
 from holotype.training.loop import Loop
 from holotype.utils import torchvision_compat
@@ -81,7 +81,7 @@ def tiny_backbone() -> Backbone:
         model = timm.create_model(
             "vit_tiny_patch16_224", img_size=SIZE, embed_dim=DIM, depth=2, num_heads=2, num_classes=0
         )
-    trunk, tail = split(model, 1)
+    trunk, tail = split_backbone(model, 1)
     return Backbone(trunk, tail, DIM, SIZE, (0.5,) * 3, (0.5,) * 3, "tiny", "0" * 64, "")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from holotype.data.table import Table
-from holotype.models.cache import CacheViews
+from holotype.models.token_cache import CacheViews
 from holotype.runs.identity import identify
 from holotype.runs.parts import Data
 from holotype.runs.settings import resolve

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from holotype.models.cache import SUFFIX, cache_file, keep_tokens, read_tokens
+from holotype.models.token_cache import SUFFIX, cache_file, read_tokens, save_tokens
 from holotype.utils import cache_dir as kept_module
 from holotype.utils.atomic import atomic_path
 from holotype.utils.cache_dir import list_cache, remove_cache_entry
@@ -23,7 +23,7 @@ SIZE, CPU = (6, 20), torch.device("cpu")
 def folder(tmp_path: Path) -> Path:
     """Two token caches, and a file of somebody else."""
     for digest in ("a" * 64, "b" * 64):
-        keep_tokens(torch.zeros(SIZE, dtype=torch.float16), cache_file(tmp_path / "tokens", digest), 10_000)
+        save_tokens(torch.zeros(SIZE, dtype=torch.float16), cache_file(tmp_path / "tokens", digest), 10_000)
     (tmp_path / "notes.txt").write_text("mine")
     os.utime(cache_file(tmp_path / "tokens", "a" * 64), (1, 1))
     return tmp_path
@@ -62,7 +62,7 @@ def test_a_cache_that_a_run_reads_is_held_until_it_is_done(folder: Path) -> None
 def test_another_process_that_reads_is_seen_as_well(folder: Path) -> None:
     file = cache_file(folder / "tokens", "a" * 64)
     code = (
-        "import sys, torch; from pathlib import Path; from holotype.models.cache import read_tokens\n"
+        "import sys, torch; from pathlib import Path; from holotype.models.token_cache import read_tokens\n"
         f"kept = read_tokens(Path(sys.argv[1]), {SIZE}, torch.float16, 'host', torch.device('cpu'))\n"
         "print('reads', flush=True); sys.stdin.read()"
     )

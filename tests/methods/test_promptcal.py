@@ -14,10 +14,10 @@ from holotype.losses.affinity import affinity_contrast, affinity_graph, draw_neg
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.methods import Batch, Moment, Task
 from holotype.methods.promptcal import AFFINITY, PromptCAL, PromptCALConfig
-from holotype.models.frozen import Frozen
+from holotype.models.frozen import Unregistered
 from holotype.models.heads import GCDHead
-from holotype.models.networks import import_timm
-from holotype.models.tails import split
+from holotype.models.tail import split_backbone
+from holotype.models.zoo import import_timm
 
 timm = import_timm()
 PARITY = Path(__file__).parents[1] / "parity"
@@ -31,9 +31,9 @@ def built(task: Task = TASK, **settings) -> PromptCAL:
     model = timm.create_model(
         "vit_tiny_patch16_224", img_size=32, embed_dim=32, depth=2, num_heads=2, num_classes=0
     )
-    trunk, tail = split(model, 1)
+    trunk, tail = split_backbone(model, 1)
     method = PromptCAL(PromptCALConfig(**{**SMALL, **settings}), task)
-    method.bind(method.build_encoder(Frozen(trunk), tail))
+    method.bind(method.build_encoder(Unregistered(trunk), tail))
     return method
 
 

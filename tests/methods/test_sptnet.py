@@ -15,10 +15,10 @@ from holotype.losses.classification import supervised_cross_entropy
 from holotype.methods import Batch, Moment, Task
 from holotype.methods.simgcd import SimGCD
 from holotype.methods.sptnet import SPTNet, SPTNetConfig, model_pace, prompt_pace
-from holotype.models.frozen import Frozen
+from holotype.models.frozen import Unregistered
 from holotype.models.heads import CosineClassifier
-from holotype.models.networks import import_timm
-from holotype.models.tails import split
+from holotype.models.tail import split_backbone
+from holotype.models.zoo import import_timm
 
 timm = import_timm()
 GOLDEN = dict(np.load(Path(__file__).parents[1] / "parity/sptnet.npz", allow_pickle=False))
@@ -35,9 +35,9 @@ def built(task: Task = TASK, **settings) -> tuple[SPTNet, torch.nn.Module]:
     model = timm.create_model(
         "vit_tiny_patch16_224", img_size=32, embed_dim=32, depth=2, num_heads=2, num_classes=0
     )
-    trunk, tail = split(model, 1)
+    trunk, tail = split_backbone(model, 1)
     method = SPTNet(SPTNetConfig(**settings), task)
-    method.bind(method.build_encoder(Frozen(trunk), tail))
+    method.bind(method.build_encoder(Unregistered(trunk), tail))
     return method, trunk
 
 

@@ -12,9 +12,8 @@ from torch import Tensor
 from holotype.config.schema import IMAGENET_MEAN, IMAGENET_STD, BackboneConfig
 from holotype.errors import InputError
 from holotype.models.backbone import load_backbone
-from holotype.models.origins import CAVEAT, EMBEDDED
-from holotype.models.row_tails import AbsorbedTail, RotaryTail
-from holotype.models.whole_tail import WholeTail
+from holotype.models.tail import AbsorbedTail, RotaryTail, WholeTail
+from holotype.models.weights_io import CAVEAT, EMBEDDED
 from holotype.utils import torchvision_compat as _torchvision
 
 _torchvision.patch_torchvision()

@@ -13,20 +13,20 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.models import cache as cache_module
-from holotype.models.cache import (
+from holotype.models import token_cache as cache_module
+from holotype.models.token_cache import (
     CacheViews,
-    Shape,
     TokenCache,
+    TokenShape,
     cache_file,
     empty_tokens,
-    is_whole,
-    keep_tokens,
-    kept_type,
+    evict_to_fit,
+    is_complete,
     key_digest,
-    make_room,
     read_tokens,
-    writing,
+    save_tokens,
+    storage_dtype,
+    writing_tokens,
 )
 from holotype.utils.serialization import CorruptFile
 
@@ -64,7 +64,7 @@ def test_entries_of_an_image_lie_side_by_side():
 
 
 def test_a_shape_knows_its_size():
-    shape = Shape(images=10, width=21)
+    shape = TokenShape(images=10, width=21)
     tokens = empty_tokens(shape.size(CacheViews(4, 2)), HALF, "host", CPU)
     assert tokens.shape == (70, 21)
     assert tokens.numel() * tokens.element_size() == shape.nbytes(CacheViews(4, 2))
@@ -80,10 +80,10 @@ def test_the_name_of_a_cache_follows_from_all_its_facts(tmp_path):
 
 def test_a_kept_cache_is_read_again_and_cannot_be_changed_by_mistake(tmp_path):
     tokens, file = random_tokens(), tmp_path / "new" / "a.tokens"
-    assert not is_whole(file, SIZE)
-    keep_tokens(tokens, file, limit=10_000)
-    assert is_whole(file, SIZE)
-    assert not is_whole(file, (6, 25))
+    assert not is_complete(file, SIZE)
+    save_tokens(tokens, file, limit=10_000)
+    assert is_complete(file, SIZE)
+    assert not is_complete(file, (6, 25))
     found = read_tokens(file, SIZE, HALF, "host", CPU)[0]
     assert torch.equal(found, tokens)
     found.zero_()
@@ -91,10 +91,10 @@ def test_a_kept_cache_is_read_again_and_cannot_be_changed_by_mistake(tmp_path):
 
 
 def test_tokens_of_a_bf16_trunk_are_kept_to_the_bit(tmp_path):
-    assert kept_type(torch.bfloat16) == torch.bfloat16
-    assert kept_type(torch.float32) == kept_type(torch.float64) == torch.float16
+    assert storage_dtype(torch.bfloat16) == torch.bfloat16
+    assert storage_dtype(torch.float32) == storage_dtype(torch.float64) == torch.float16
     tokens, file = random_tokens().bfloat16(), tmp_path / "a.tokens"
-    keep_tokens(tokens, file, limit=10_000)
+    save_tokens(tokens, file, limit=10_000)
     assert torch.equal(read_tokens(file, SIZE, torch.bfloat16, "host", CPU)[0], tokens)
 
 
@@ -102,7 +102,7 @@ def test_a_cache_that_was_not_finished_leaves_nothing(tmp_path):
     file = tmp_path / "a.tokens"
 
     def fill_half():
-        with writing(file, SIZE, HALF) as tokens:
+        with writing_tokens(file, SIZE, HALF) as tokens:
             tokens[:3] = 1
             raise RuntimeError("half way")
 
@@ -116,7 +116,7 @@ def test_a_full_disk_is_a_message_not_a_crash(tmp_path, monkeypatch, caplog):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(cache_module.os, "posix_fallocate", full)
-    keep_tokens(random_tokens(), tmp_path / "a.tokens", limit=10_000)
+    save_tokens(random_tokens(), tmp_path / "a.tokens", limit=10_000)
     assert "could not be kept for later runs: No space left on device" in caplog.text
     assert list(tmp_path.iterdir()) == []
 
@@ -128,13 +128,13 @@ def test_the_cache_used_longest_ago_goes_first(tmp_path):
         os.utime(file, (1_000_000 - age, 1_000_000 - age))
     beside = tmp_path / "not-ours.txt"
     beside.write_bytes(b"x" * 1000)
-    assert make_room(tmp_path, 100, limit=320)
+    assert evict_to_fit(tmp_path, 100, limit=320)
     assert {p.stem for p in tmp_path.glob("*.tokens")} == {"newest", "middle"}
     with pytest.raises(CorruptFile):  # no cache in truth, and used now all the same
         read_tokens(tmp_path / "middle.tokens", (1, 50), HALF, "host", CPU)
-    assert make_room(tmp_path, 100, limit=200)
+    assert evict_to_fit(tmp_path, 100, limit=200)
     assert {p.stem for p in tmp_path.glob("*.tokens")} == {"middle"}
-    assert not make_room(tmp_path, 300, limit=200)  # can never fit: nothing is deleted for it
+    assert not evict_to_fit(tmp_path, 300, limit=200)  # can never fit: nothing is deleted for it
     assert {p.stem for p in tmp_path.glob("*.tokens")} == {"middle"}
     assert beside.exists()
 
@@ -143,7 +143,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import torch
-from holotype.models.cache import writing
+from holotype.models.token_cache import writing
 with writing(Path(sys.argv[1]), (6, 20), torch.float16):
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -154,8 +154,8 @@ def test_what_a_killed_process_left_is_removed_and_what_is_being_written_stays(t
     file = tmp_path / "a.tokens"
     subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False)
     assert len(list(tmp_path.iterdir())) == 1
-    with writing(file, SIZE, HALF) as tokens:
-        make_room(tmp_path, 1, limit=100)
+    with writing_tokens(file, SIZE, HALF) as tokens:
+        evict_to_fit(tmp_path, 1, limit=100)
         assert len(list(tmp_path.iterdir())) == 1
         tokens.fill_(1)
     assert [path.name for path in tmp_path.iterdir()] == ["a.tokens"]
@@ -163,7 +163,7 @@ def test_what_a_killed_process_left_is_removed_and_what_is_being_written_stays(t
 
 def test_two_may_write_one_cache_at_once(tmp_path):
     file = tmp_path / "a.tokens"
-    with writing(file, SIZE, HALF) as one, writing(file, SIZE, HALF) as other:
+    with writing_tokens(file, SIZE, HALF) as one, writing_tokens(file, SIZE, HALF) as other:
         one.fill_(1)
         other.fill_(2)
     assert (read_tokens(file, SIZE, HALF, "host", CPU)[0] == 1).all()
@@ -180,9 +180,9 @@ def test_where_space_cannot_be_reserved_the_file_is_written_out(tmp_path, monkey
         monkeypatch.delattr(cache_module.os, "posix_fallocate", raising=False)
     else:
         monkeypatch.setattr(cache_module.os, "posix_fallocate", refuse_to_reserve, raising=False)
-    monkeypatch.setattr(cache_module, "WRITTEN_AT_ONCE", 100)
+    monkeypatch.setattr(cache_module, "WRITE_BATCH", 100)
     tokens, file = random_tokens(), tmp_path / "a.tokens"
-    with writing(file, SIZE, HALF) as kept:
+    with writing_tokens(file, SIZE, HALF) as kept:
         (part,) = tmp_path.iterdir()
         if os.name == "posix":
             assert (
@@ -196,7 +196,7 @@ def test_where_space_cannot_be_reserved_the_file_is_written_out(tmp_path, monkey
 def test_where_space_cannot_be_reserved_a_full_disk_is_noticed_at_once(tmp_path, monkeypatch, caplog):
     monkeypatch.delattr(cache_module.os, "posix_fallocate", raising=False)
     monkeypatch.setattr(cache_module.shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
-    keep_tokens(random_tokens(), tmp_path / "a.tokens", limit=10_000)
+    save_tokens(random_tokens(), tmp_path / "a.tokens", limit=10_000)
     assert "could not be kept for later runs: No space left on device" in caplog.text
     assert list(tmp_path.iterdir()) == []
 
@@ -207,12 +207,12 @@ def test_others_may_make_room_at_the_same_time(tmp_path, monkeypatch):
     there.write_bytes(b"x" * 100)
     listed = Path.glob
     monkeypatch.setattr(Path, "glob", lambda self, pattern: [gone, *listed(self, pattern)])
-    assert make_room(tmp_path, 100, limit=150)
+    assert evict_to_fit(tmp_path, 100, limit=150)
     assert not there.exists()
 
 
 def test_a_cache_too_large_to_be_kept_says_so(tmp_path, caplog):
     with caplog.at_level("INFO", logger="holotype"):
-        keep_tokens(random_tokens(), tmp_path / "a.tokens", limit=100)
+        save_tokens(random_tokens(), tmp_path / "a.tokens", limit=100)
     assert "is not kept for later runs" in caplog.text
     assert list(tmp_path.iterdir()) == []

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from holotype.data.augment import normalise
-from holotype.models import compiled
-from holotype.models.compiled import CompiledTrunk, PatchProduct, is_patch_convolution
-from holotype.models.tails import split
+from holotype.models import compile
+from holotype.models.compile import CompiledTrunk, PatchProduct, is_patch_convolution
+from holotype.models.tail import split_backbone
 from holotype.utils import torchvision_compat as _torchvision
 
 _torchvision.patch_torchvision()
@@ -25,7 +25,7 @@ def tiny_trunk() -> nn.Module:
     model = timm.create_model(
         "vit_tiny_patch16_224", img_size=48, embed_dim=32, depth=3, num_heads=2, num_classes=0
     )
-    return split(model, 1)[0]
+    return split_backbone(model, 1)[0]
 
 
 def pictures(n: int = 5) -> torch.Tensor:
@@ -62,7 +62,7 @@ def test_only_windows_that_tile_the_image_are_products(change, expected):
 
 @pytest.fixture
 def no_compiler(monkeypatch):
-    monkeypatch.setattr(compiled.torch, "compile", lambda function, **_: function)
+    monkeypatch.setattr(compile.torch, "compile", lambda function, **_: function)
     monkeypatch.setattr(nn.Module, "compile", lambda self, **_: None)
 
 
@@ -81,7 +81,7 @@ def test_a_trunk_that_cannot_be_compiled_runs_as_it_is_and_says_so(monkeypatch, 
     def fails(*_, **__):
         raise RuntimeError("no compiler here\nand a long story")
 
-    monkeypatch.setattr(compiled.torch, "compile", lambda function, **_: fails)
+    monkeypatch.setattr(compile.torch, "compile", lambda function, **_: fails)
     monkeypatch.setattr(nn.Module, "compile", lambda self, **_: setattr(self, "_compiled_call_impl", fails))
     images = pictures()
     with torch.no_grad():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.models.entry_checks import EntryChecks, make_tail, tail_bytes
+from holotype.models.token_cache import EntryChecksums, checksum_block, checksum_bytes
 from holotype.utils.serialization import CorruptFile
 
 SIZE = (4, 3, 2)
@@ -16,16 +16,16 @@ SIZE = (4, 3, 2)
 @pytest.fixture
 def file(tmp_path):
     tokens = np.arange(24, dtype=np.int16).reshape(SIZE)
-    (tmp_path / "a.tokens").write_bytes(tokens.tobytes() + make_tail(tokens))
+    (tmp_path / "a.tokens").write_bytes(tokens.tobytes() + checksum_block(tokens))
     return tmp_path / "a.tokens"
 
 
-def checks_of(file) -> EntryChecks:
-    return EntryChecks(file, np.memmap(file, np.int16, "c", shape=SIZE))
+def checks_of(file) -> EntryChecksums:
+    return EntryChecksums(file, np.memmap(file, np.int16, "c", shape=SIZE))
 
 
 def test_a_whole_file_is_read_without_a_word(file):
-    assert file.stat().st_size == 48 + tail_bytes(4)
+    assert file.stat().st_size == 48 + checksum_bytes(4)
     checks = checks_of(file)
     checks.look(torch.tensor([3, 0, 3]))
     assert checks.seen.tolist() == [True, False, False, True]

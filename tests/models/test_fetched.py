@@ -12,11 +12,11 @@ from safetensors.torch import save
 
 from holotype.config.schema import BackboneConfig
 from holotype.errors import InputError
-from holotype.models import fetched
+from holotype.models import hub as fetched
 from holotype.models.backbone import load_backbone
-from holotype.models.fetched import fetch_backbone
-from holotype.models.origins import read_metadata
-from holotype.models.recommended import RECOMMENDED, Recommended
+from holotype.models.hub import download_backbone
+from holotype.models.weights_io import read_metadata
+from holotype.models.zoo import RECOMMENDED, RecommendedBackbone
 
 from .hub_server import Hub, serving
 from .test_hub import GREY, SMALL, features, made, put
@@ -58,7 +58,7 @@ def test_a_repository_is_the_same_from_the_file(
     """Settings of its own, normalisation, licence, and the pool: a fine-tuned network keeps its own."""
     put_net(hub, num_classes=classes, global_pool="avg")
     before = load_backbone(BackboneConfig("hf-hub:me/net"))
-    done = fetch_backbone("hf-hub:me/net", tmp_path / "laptop")
+    done = download_backbone("hf-hub:me/net", tmp_path / "laptop")
     assert done.file == tmp_path / "laptop" / "me-net.safetensors"
     assert done.nbytes == done.file.stat().st_size
     offline(hub, tmp_path, monkeypatch)
@@ -80,7 +80,7 @@ def test_weights_of_timm_keep_their_pixels_and_their_tag(
     state |= {"head.weight": torch.zeros(1000, 64), "head.bias": torch.zeros(1000)}
     hub.files[f"timm/{name}"] = {"model.safetensors": save(state)}
     before = load_backbone(BackboneConfig(name))
-    done = fetch_backbone(name, tmp_path)
+    done = download_backbone(name, tmp_path)
     assert done.file.name == f"{name}.safetensors"
     assert done.tags["timm"] == name
     assert (done.tags["image_size"], done.tags["pool"]) == ("160", "auto")
@@ -99,9 +99,9 @@ def test_a_list_stands_for_its_first_choice(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_net(hub)
-    first = Recommended("hf-hub:me/net", "vit_small_patch16_dinov3", "mit", "words")
+    first = RecommendedBackbone("hf-hub:me/net", "vit_small_patch16_dinov3", "mit", "words")
     monkeypatch.setitem(RECOMMENDED, "nature", (first, *RECOMMENDED["nature"]))
-    assert fetch_backbone("nature", tmp_path).tags["source"] == "hf-hub:me/net"
+    assert download_backbone("nature", tmp_path).tags["source"] == "hf-hub:me/net"
 
 
 BAD = {
@@ -118,7 +118,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_names_are_one_sentence(name: str, hub: Hub, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=BAD[name]) as told:
-        fetch_backbone(name, tmp_path / "to")
+        download_backbone(name, tmp_path / "to")
     assert "\n" not in str(told.value)
     assert not (tmp_path / "to").exists()
 
@@ -128,9 +128,9 @@ def test_nothing_is_overwritten_and_nothing_fetched_first(hub: Hub, tmp_path: Pa
     there = tmp_path / "me-net.safetensors"
     there.write_text("mine")
     with pytest.raises(InputError, match="there already"):
-        fetch_backbone("hf-hub:me/net", tmp_path)
+        download_backbone("hf-hub:me/net", tmp_path)
     with pytest.raises(InputError, match="is a file; name a folder"):
-        fetch_backbone("hf-hub:me/net", there)
+        download_backbone("hf-hub:me/net", there)
     assert there.read_text() == "mine"
     assert hub.asked == []
 
@@ -141,7 +141,7 @@ def test_without_a_network_it_is_one_sentence(
     offline(hub, tmp_path, monkeypatch)
     for name in ("hf-hub:me/net", "test_vit.r160_in1k"):
         with pytest.raises(InputError, match="could not be fetched from the Hugging Face hub") as told:
-            fetch_backbone(name, tmp_path / "to")
+            download_backbone(name, tmp_path / "to")
         assert "\n" not in str(told.value)
 
 
@@ -157,7 +157,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(
     put_net(hub)
     monkeypatch.setattr(safetensors.torch, "save_file", full)
     with pytest.raises(InputError, match=r"could not be written \(.*No space left") as told:
-        fetch_backbone("hf-hub:me/net", tmp_path / "to")
+        download_backbone("hf-hub:me/net", tmp_path / "to")
     assert "\n" not in str(told.value)
     assert list((tmp_path / "to").iterdir()) == []
 
@@ -170,4 +170,4 @@ def test_settings_that_are_no_settings_are_told(tmp_path: Path) -> None:
 
 
 def test_names_become_names_of_files() -> None:
-    assert fetched.file_name("hf-hub:imageomics/bioclip@v1.0/x") == "imageomics-bioclip-v1.0-x"
+    assert fetched.backbone_file_name("hf-hub:imageomics/bioclip@v1.0/x") == "imageomics-bioclip-v1.0-x"

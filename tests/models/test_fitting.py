@@ -9,8 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from holotype.errors import InputError
-from holotype.models.fitting import network_of, read_state
-from holotype.models.origins import Origin
+from holotype.models.weights_io import WeightsOrigin, load_network, read_state
 from holotype.utils import torchvision_compat as _torchvision
 
 _torchvision.patch_torchvision()
@@ -40,8 +39,8 @@ def saved(arch: str, file: Path, **changes: torch.Tensor) -> Path:
 def test_registers_are_named(holds: str, asked: str, says: str, tmp_path: Path) -> None:
     file = saved(holds, tmp_path / "w.safetensors")
     with pytest.raises(InputError, match=says):
-        network_of(Origin("w", asked, file, settings=SMALL), file, 28)
-    network_of(Origin("w", holds, file, settings=SMALL), file, 28)
+        load_network(WeightsOrigin("w", asked, file, settings=SMALL), file, 28)
+    load_network(WeightsOrigin("w", holds, file, settings=SMALL), file, 28)
 
 
 def test_biases_of_dinov3_that_would_be_lost_are_told(tmp_path: Path) -> None:
@@ -52,12 +51,12 @@ def test_biases_of_dinov3_that_would_be_lost_are_told(tmp_path: Path) -> None:
     state = {k + ".gamma" if k.endswith(("ls1", "ls2")) else k: v for k, v in state.items()}
     biases = {f"blocks.{n}.attn.qkv.bias": torch.zeros(144) for n in range(2)}
     save_file(state | biases, file)
-    network_of(Origin("w", arch, file, settings=SMALL), file, 32)
+    load_network(WeightsOrigin("w", arch, file, settings=SMALL), file, 32)
     biases["blocks.1.attn.qkv.bias"][0] = 1
     save_file(state | biases, file)
     with pytest.raises(InputError, match=f"biases .* use arch {arch}_qkvb"):
-        network_of(Origin("w", arch, file, settings=SMALL), file, 32)
-    network_of(Origin("w", f"{arch}_qkvb", file, settings=SMALL), file, 32)
+        load_network(WeightsOrigin("w", arch, file, settings=SMALL), file, 32)
+    load_network(WeightsOrigin("w", f"{arch}_qkvb", file, settings=SMALL), file, 32)
 
 
 def test_a_checkpoint_of_the_hub_is_read_as_tensors_alone(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import copy
 import torch
 from torch import nn
 
-from holotype.models.frozen import Frozen, registers
+from holotype.models.frozen import Unregistered, registered_count
 
 
 class Owner(nn.Module):
@@ -21,7 +21,7 @@ class Owner(nn.Module):
 
 def test_it_is_called_and_looked_into_like_the_module():
     trunk = nn.Sequential(nn.Linear(4, 3), nn.Tanh())
-    frozen, x = Frozen(trunk), torch.randn(2, 4)
+    frozen, x = Unregistered(trunk), torch.randn(2, 4)
     assert torch.equal(frozen(x), trunk(x))
     assert frozen.training == trunk.training
     assert list(frozen.parameters()) == list(trunk.parameters())
@@ -29,7 +29,7 @@ def test_it_is_called_and_looked_into_like_the_module():
 
 def test_its_owner_neither_trains_nor_saves_nor_moves_nor_copies_it():
     trunk = nn.Linear(4, 3)
-    owner = Owner(Frozen(trunk)).double()
+    owner = Owner(Unregistered(trunk)).double()
     assert set(owner.state_dict()) == {"head.weight", "head.bias"}
     assert trunk.weight.dtype == torch.float32
     assert copy.deepcopy(owner).trunk.module is trunk
@@ -37,5 +37,5 @@ def test_its_owner_neither_trains_nor_saves_nor_moves_nor_copies_it():
 
 def test_an_owner_that_registers_it_is_found_out():
     trunk = nn.Linear(4, 3)
-    assert not registers(Owner(Frozen(trunk)), trunk)
-    assert registers(Owner(trunk), trunk)
+    assert not registered_count(Owner(Unregistered(trunk)), trunk)
+    assert registered_count(Owner(trunk), trunk)

@@ -11,7 +11,7 @@ import pytest
 from huggingface_hub import constants
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from holotype.models.hub_client import LONGEST, asking_hub, brief, why_not_fetched
+from holotype.models.hub_client import MAX_ERROR_TEXT, download_error, hub_request, short_error
 
 OURS = "The Hugging Face hub does not answer; it is asked again for up to a minute."
 
@@ -36,7 +36,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_the_tries_become_one_line(shown: list[str], caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="holotype"):
-        with asking_hub():
+        with hub_request():
             for number in range(1, 6):
                 speak("'Name or service not known' thrown while requesting HEAD https://huggingface.co/x")
                 speak(f"Retrying in 1s [Retry {number}/5].")
@@ -48,7 +48,7 @@ def test_the_tries_become_one_line(shown: list[str], caplog: pytest.LogCaptureFi
 
 
 def test_verbose_shows_them(shown: list[str], caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, logger="holotype"), asking_hub():
+    with caplog.at_level(logging.DEBUG, logger="holotype"), hub_request():
         speak("Retrying in 1s [Retry 1/5].")
     assert shown == ["Retrying in 1s [Retry 1/5]."]
 
@@ -78,14 +78,14 @@ def test_the_reason_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = LocalEntryNotFoundError(
         "An error happened while trying to locate the file on the Hub and so on"
     )
-    assert why_not_fetched(missing) == "it does not answer"
+    assert download_error(missing) == "it does not answer"
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert why_not_fetched(missing) == "HF_HUB_OFFLINE forbids to ask it"
-    assert why_not_fetched(ConnectionError("no route\nat all")) == "ConnectionError: no route"
+    assert download_error(missing) == "HF_HUB_OFFLINE forbids to ask it"
+    assert download_error(ConnectionError("no route\nat all")) == "ConnectionError: no route"
 
 
 def test_a_long_error_is_cut_between_words() -> None:
-    said = brief(ValueError("word " * 60))
+    said = short_error(ValueError("word " * 60))
     assert said.endswith("word ...")
-    assert len(said) < LONGEST + 30
-    assert brief(ValueError()) == "ValueError"
+    assert len(said) < MAX_ERROR_TEXT + 30
+    assert short_error(ValueError()) == "ValueError"

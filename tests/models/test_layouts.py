@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.models.fitting import _filter
-from holotype.models.layouts import in_timms_names, unwrapped
+from holotype.models.convert import to_timm_names, unwrap_state
+from holotype.models.weights_io import _filter
 from holotype.utils import torchvision_compat as _torchvision
 
 from .renamed import as_clip, as_dinov2, as_dinov3
@@ -47,7 +47,7 @@ def test_a_network_of_transformers_is_the_one_of_timm(name: str, wrapper: str) -
     own = model.state_dict()
     theirs = {wrapper + key: value for key, value in NETWORKS[name][2](own).items()}
     assert theirs.keys() != own.keys()
-    found = _filter(model)(in_timms_names(theirs, "file"), model)
+    found = _filter(model)(to_timm_names(theirs, "file"), model)
     found = {key: value for key, value in found.items() if not key.startswith("head.")}
     assert found.keys() == own.keys()
     for key, value in own.items():
@@ -65,21 +65,21 @@ def test_a_network_of_transformers_is_the_one_of_timm(name: str, wrapper: str) -
 def test_wrappers_are_taken_off_and_a_teacher_comes_first(wrapper: str) -> None:
     state = {f"{wrapper}patch_embed.proj.weight": torch.ones(1), f"{wrapper}norm.bias": torch.ones(1)}
     student = {"student.backbone.patch_embed.proj.weight": torch.zeros(1), "head.weight": torch.zeros(1)}
-    found, layout = unwrapped(state | student)
+    found, layout = unwrap_state(state | student)
     assert (set(found), layout) == ({"patch_embed.proj.weight", "norm.bias"}, "timm")
     both = {f"module.{key.removeprefix(wrapper)}": value * 0 for key, value in state.items()}
     if "teacher" in wrapper:
-        assert all(value.all() for value in unwrapped(both | state)[0].values())
+        assert all(value.all() for value in unwrap_state(both | state)[0].values())
 
 
 def test_names_of_timm_and_unknown_ones_stay() -> None:
     for names in (["patch_embed.proj.weight", "surprise"], ["visual.trunk.patch_embed.proj.weight"], ["x.y"]):
         state = {name: torch.zeros(1) for name in names}
-        assert set(in_timms_names(state, "file")) == set(names)
+        assert set(to_timm_names(state, "file")) == set(names)
 
 
 def test_transformers_vit_is_told_with_its_twin() -> None:
     names = ["embeddings.patch_embeddings.projection.weight", "encoder.layer.0.layernorm_before.weight"]
     with pytest.raises(InputError, match=r"transformers' ViT.*vit_base_patch16_224\.dino") as told:
-        in_timms_names({f"vit.{name}": torch.zeros(1) for name in names}, "file")
+        to_timm_names({f"vit.{name}": torch.zeros(1) for name in names}, "file")
     assert "\n" not in str(told.value)

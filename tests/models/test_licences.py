@@ -12,10 +12,10 @@ from safetensors.torch import save_file
 
 from holotype.config.schema import BackboneConfig
 from holotype.discovery.best_backbone import PUBLIC
-from holotype.models import networks
+from holotype.models import zoo
 from holotype.models.backbone import load_backbone
-from holotype.models.licences import FREE, has_strings, terms, told
-from holotype.models.networks import licence_of, licence_of_files
+from holotype.models.licences import FREE_LICENCES, has_conditions, licence_terms, licence_text
+from holotype.models.zoo import licence_of, licence_of_files
 from holotype.utils import torchvision_compat as _torchvision
 
 _torchvision.patch_torchvision()
@@ -36,26 +36,26 @@ import timm  # noqa: E402
     ],
 )
 def test_strings_are_told(licence: str, says: str) -> None:
-    assert has_strings(licence)
-    assert says in terms(licence)
-    assert told("net", licence).startswith("Backbone net: ")
+    assert has_conditions(licence)
+    assert says in licence_terms(licence)
+    assert licence_text("net", licence).startswith("Backbone net: ")
 
 
 def test_free_licences_are_named_and_no_more() -> None:
-    assert told("net", "apache-2.0") == "Backbone net: licence apache-2.0."
-    assert {terms(licence) for licence in FREE} == {""}
+    assert licence_text("net", "apache-2.0") == "Backbone net: licence apache-2.0."
+    assert {licence_terms(licence) for licence in FREE_LICENCES} == {""}
 
 
 def test_no_default_has_strings_attached() -> None:
-    assert {licence_of(name) for name in PUBLIC} <= FREE
-    assert load_backbone(BackboneConfig()).licence in FREE
+    assert {licence_of(name) for name in PUBLIC} <= FREE_LICENCES
+    assert load_backbone(BackboneConfig()).licence in FREE_LICENCES
 
 
 def test_every_licence_of_timms_vision_transformers_is_told() -> None:
     """Whatever this timm lists: a licence that comes later has terms of its own, and so has none at all."""
     licences = {licence_of(name) for name in timm.list_pretrained(["vit_*", "eva*", "deit3_*"])}
     assert {"apache-2.0", "cc-by-nc-4.0"} <= licences
-    assert {licence for licence in licences if not terms(licence)} <= FREE
+    assert {licence for licence in licences if not licence_terms(licence)} <= FREE_LICENCES
 
 
 @pytest.fixture
@@ -73,16 +73,16 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> None:
         list_pretrained=lambda pattern: fnmatch.filter(licences, pattern),
         get_pretrained_cfg=lambda name: SimpleNamespace(license=licences[name]),
     )
-    monkeypatch.setattr(networks, "import_timm", lambda: made)
+    monkeypatch.setattr(zoo, "import_timm", lambda: made)
 
 
 @pytest.mark.usefixtures("registry")
 def test_a_network_that_there_is_with_strings_alone_has_them_without_its_tag() -> None:
     assert licence_of_files("new") == "dinov3-license"
-    assert "Meta's DINOv3 licence" in terms("dinov3-license")
+    assert "Meta's DINOv3 licence" in licence_terms("dinov3-license")
     both = licence_of_files("both")
     assert both == "dinov3-license or fair-noncommercial-research-license"
-    assert both in terms(both)
+    assert both in licence_terms(both)
     assert licence_of_files("mixed.mae") == "cc-by-nc-4.0"
     assert licence_of_files("mixed") == licence_of_files("silent") == licence_of_files("absent") == ""
 

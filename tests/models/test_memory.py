@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from holotype.models.memory import RingMemory
+from holotype.models.memory_bank import RingMemory
 
 
 def rows_of(memory: RingMemory) -> list[float]:

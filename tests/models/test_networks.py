@@ -14,8 +14,8 @@ from torch import nn
 from holotype.config.schema import BackboneConfig
 from holotype.errors import InputError
 from holotype.models.backbone import load_backbone, state_digest
-from holotype.models.hub_client import why_not_fetched
-from holotype.models.origins import EMBEDDED
+from holotype.models.hub_client import download_error
+from holotype.models.weights_io import EMBEDDED
 from holotype.utils import torchvision_compat as _torchvision
 
 _torchvision.patch_torchvision()
@@ -65,7 +65,7 @@ def test_a_hub_out_of_reach_becomes_advice(monkeypatch: pytest.MonkeyPatch, erro
     for phrase in ("holotype backbones fetch vit_base_patch16_224.dino", "name the file", "embedded"):
         assert phrase in said
     assert "\n" not in said
-    assert why_not_fetched(error) in said
+    assert download_error(error) in said
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from holotype.models.heads import CompactOVA, CosineClassifier, Projector
-from holotype.models.tails import split
+from holotype.models.tail import split_backbone
 from holotype.utils import torchvision_compat as _torchvision
 
 _torchvision.patch_torchvision()
@@ -32,7 +32,7 @@ def test_parameter_counts_of_the_reference() -> None:
     model = vit_b16()
     assert count(model) == int(GROUPS["counts.backbone"]) == 85_798_656
     assert count(model.blocks[11]) == int(GROUPS["counts.block"]) == 7_087_872
-    trunk, tail = split(model, 1)
+    trunk, tail = split_backbone(model, 1)
     assert count(trunk, tail) == 85_798_656
     with torch.device("meta"):
         projector, classifier, ova = Projector(768), CosineClassifier(768, 200), CompactOVA(768, 100)
@@ -46,7 +46,7 @@ def test_parameter_counts_of_the_reference() -> None:
 
 def test_names_fall_into_the_references_groups() -> None:
     """Matrices are decayed, biases and one-dimensional tensors are not, the rest is frozen: as in SimGCD."""
-    trunk, tail = split(vit_b16(), 1)
+    trunk, tail = split_backbone(vit_b16(), 1)
     with torch.device("meta"):
         projector, classifier = Projector(768), CosineClassifier(768, 200)
     named = {f"0.{name}": p for module in (trunk, tail) for name, p in module.named_parameters()}

@@ -8,20 +8,20 @@ import torch
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.models.frozen import Frozen
-from holotype.models.networks import import_timm
+from holotype.models.frozen import Unregistered
 from holotype.models.prompts import (
+    LearnedPrompts,
     PixelPrompt,
-    PixelPrompted,
-    TaughtPrompts,
+    PromptedTrunk,
     TokenPrompts,
     border_mask,
-    called_frozen,
-    embedded,
+    call_frozen,
+    embed_patches,
     frame_width,
     patch_size,
 )
-from holotype.models.tails import split
+from holotype.models.tail import split_backbone
+from holotype.models.zoo import import_timm
 
 timm = import_timm()
 PARITY = Path(__file__).parent.parent / "parity"
@@ -132,8 +132,8 @@ def test_prompted_tokens_equal_the_released_network(case) -> None:
     state["pos_embed"] = torch.cat([positions[:, :1], positions[:, 1 + n :]], dim=1)
     model = network(int(get("dim")), int(get("depth")), int(get("heads")))
     model.load_state_dict(state)
-    trunk, tail = split(model.double(), 1)
-    encoder = TokenPrompts(Frozen(trunk), tail, n).double()
+    trunk, tail = split_backbone(model.double(), 1)
+    encoder = TokenPrompts(Unregistered(trunk), tail, n).double()
     encoder.prompts.data.copy_(prompts)
     seen = []
     for block in (*trunk.blocks, *tail.trained()):
@@ -152,8 +152,8 @@ def test_prompted_tokens_equal_the_released_network(case) -> None:
 def test_the_counts_of_the_published_network() -> None:
     with torch.device("meta"):
         model = timm.create_model("vit_base_patch16_224", num_classes=0)
-        trunk, tail = split(model, 1)
-        encoder = TokenPrompts(Frozen(trunk), tail)
+        trunk, tail = split_backbone(model, 1)
+        encoder = TokenPrompts(Unregistered(trunk), tail)
         out = encoder.tokens(torch.zeros(1, 3, 224, 224))
     assert list(encoder.prompts.shape) == NETWORK["vit_base_shapes__prompt_shape"].tolist()
     assert encoder.prompts.numel() == NETWORK["vit_base_shapes__prompt_params"] == 46_080
@@ -168,8 +168,8 @@ def test_prompts_that_nobody_attends_to_change_nothing(monkeypatch) -> None:
     images = torch.randn(2, 3, 32, 32, dtype=torch.float64)
     with torch.no_grad():
         plain = model(images)
-    trunk, tail = split(model, 1)
-    encoder = TokenPrompts(Frozen(trunk), tail).double()
+    trunk, tail = split_backbone(model, 1)
+    encoder = TokenPrompts(Unregistered(trunk), tail).double()
     with torch.no_grad():
         encoder.prompts.fill_(3.0)
         mask = torch.zeros(10, 10, dtype=torch.bool)
@@ -180,8 +180,8 @@ def test_prompts_that_nobody_attends_to_change_nothing(monkeypatch) -> None:
 
 
 def test_every_prompt_and_the_last_block_get_a_gradient_and_the_trunk_none() -> None:
-    trunk, tail = split(network(), 1)
-    encoder = TokenPrompts(Frozen(trunk), tail)
+    trunk, tail = split_backbone(network(), 1)
+    encoder = TokenPrompts(Unregistered(trunk), tail)
     encoder(torch.randn(2, 3, 32, 32)).square().sum().backward()
     assert encoder.prompts.grad.flatten(1).ne(0).any(1).all()
     assert all(p.grad is not None for block in tail.trained() for p in block.parameters())
@@ -191,9 +191,9 @@ def test_every_prompt_and_the_last_block_get_a_gradient_and_the_trunk_none() -> 
 
 def test_prompts_stand_before_registers() -> None:
     model = network(arch="vit_small_patch14_reg4_dinov2", img_size=28)
-    trunk, tail = split(model, 1)
-    encoder = TokenPrompts(Frozen(trunk), tail)
-    x = embedded(trunk, torch.randn(1, 3, 28, 28))
+    trunk, tail = split_backbone(model, 1)
+    encoder = TokenPrompts(Unregistered(trunk), tail)
+    x = embed_patches(trunk, torch.randn(1, 3, 28, 28))
     prompted = encoder.with_prompts(x, 0)
     assert torch.equal(prompted[:, 0], x[:, 0])
     assert torch.equal(prompted[0, 1:6], encoder.prompts[0])
@@ -209,17 +209,17 @@ def test_prompts_stand_before_registers() -> None:
     [("vit_base_patch16_siglip_224", "has none"), ("vit_small_patch16_dinov3", "rotary positions")],
 )
 def test_networks_that_take_no_prompts_are_refused(arch, said) -> None:
-    trunk, tail = split(network(arch=arch), 1)
+    trunk, tail = split_backbone(network(arch=arch), 1)
     with pytest.raises(InputError, match=said):
-        TokenPrompts(Frozen(trunk), tail)
+        TokenPrompts(Unregistered(trunk), tail)
 
 
 # -- a teacher, and what stands still -----------------------------------------------------------------
 
 
 def test_the_teacher_of_prompts_copies_freezes_and_follows() -> None:
-    trunk, tail = split(network(), 1)
-    encoder = TaughtPrompts(TokenPrompts(Frozen(trunk), tail))
+    trunk, tail = split_backbone(network(), 1)
+    encoder = LearnedPrompts(TokenPrompts(Unregistered(trunk), tail))
     images = torch.randn(2, 3, 32, 32)
     with torch.no_grad():
         for parameter in encoder.student.parameters():
@@ -241,18 +241,18 @@ def test_the_teacher_of_prompts_copies_freezes_and_follows() -> None:
 
 def test_a_module_called_frozen_passes_gradients_on_and_keeps_none() -> None:
     layer, x = torch.nn.Linear(3, 2), torch.randn(4, 3, requires_grad=True)
-    called_frozen(layer, x).sum().backward()
+    call_frozen(layer, x).sum().backward()
     torch.testing.assert_close(x.grad, layer.weight.sum(0).expand(4, -1))
     assert layer.weight.grad is None
     assert layer.bias.grad is None
     assert layer.weight.requires_grad
-    torch.testing.assert_close(called_frozen(layer, x), layer(x))
+    torch.testing.assert_close(call_frozen(layer, x), layer(x))
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_pixel_prompts_learn_through_a_frozen_network_and_the_network_without_them(blocks) -> None:
-    trunk, tail = split(network(), blocks)
-    encoder = PixelPrompted(Frozen(trunk), tail, PixelPrompt(32, patch_size(trunk), frame=4))
+    trunk, tail = split_backbone(network(), blocks)
+    encoder = PromptedTrunk(Unregistered(trunk), tail, PixelPrompt(32, patch_size(trunk), frame=4))
     images = torch.randn(2, 3, 32, 32)
     learning = [p for p in tail.parameters() if p.requires_grad]
     encoder.of_prompt(images).square().sum().backward()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from holotype.errors import InputError
-from holotype.models.networks import outline_of
-from holotype.models.repositories import of_open_clip, of_timm, of_transformers
+from holotype.models.convert import from_open_clip_config, from_timm_config, from_transformers_config
+from holotype.models.zoo import model_outline
 
 VISION = {"image_size": 224, "width": 768, "layers": 12, "patch_size": 16}
 
@@ -57,9 +57,9 @@ VISION = {"image_size": 224, "width": 768, "layers": 12, "patch_size": 16}
     ],
 )
 def test_transformers(config: dict[str, Any], arch: str) -> None:
-    found = of_transformers(config, {"image_mean": [0.1, 0.2, 0.3], "image_std": [1, 1, 1]}, "repo")
+    found = from_transformers_config(config, {"image_mean": [0.1, 0.2, 0.3], "image_std": [1, 1, 1]}, "repo")
     assert (found.arch, found.mean) == (arch, (0.1, 0.2, 0.3))
-    assert outline_of(found.arch).embed_dim in (384, 768, 1024, 1152)
+    assert model_outline(found.arch).embed_dim in (384, 768, 1024, 1152)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_transformers(config: dict[str, Any], arch: str) -> None:
     ],
 )
 def test_open_clip(model: dict[str, Any], arch: str, settings: dict) -> None:
-    found = of_open_clip(
+    found = from_open_clip_config(
         {"model_cfg": model, "preprocess_cfg": {"mean": [0.5] * 3, "std": [0.5] * 3}}, "repo"
     )
     assert (found.arch, found.image_size, found.std, found.settings) == (arch, 224, (0.5, 0.5, 0.5), settings)
@@ -94,14 +94,14 @@ def test_timm() -> None:
         "global_pool": "avg",
         "pretrained_cfg": {"tag": "dino", "input_size": [3, 96, 96], "license": "mit"},
     }
-    found = of_timm(content)
+    found = from_timm_config(content)
     assert (found.arch, found.image_size, found.own_pool) == ("vit_small_patch16_224.dino", 96, True)
     assert (found.settings, found.licence) == ({"global_pool": "avg"}, "mit")
-    assert of_timm(content | {"pretrained_cfg": {"tag": "mine"}}).arch == "vit_small_patch16_224"
+    assert from_timm_config(content | {"pretrained_cfg": {"tag": "mine"}}).arch == "vit_small_patch16_224"
 
 
 @pytest.mark.parametrize("kind", ["beit", "vit", "swin", "dinov3_convnext"])
 def test_what_is_not_read_is_told_with_what_to_take(kind: str) -> None:
     with pytest.raises(InputError, match="timm's twin, vit_base") as told:
-        of_transformers({"model_type": kind}, {}, "hf-hub:a/b")
+        from_transformers_config({"model_type": kind}, {}, "hf-hub:a/b")
     assert "\n" not in str(told.value)

@@ -8,16 +8,18 @@ import pytest
 import torch
 
 from holotype.models import speed
-from holotype.models.speed import fastest, measure
+from holotype.models.speed import fastest_pass, measure_speed
 
 
 def test_a_network_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "ENOUGH", 0.0)
+    monkeypatch.setattr(speed, "ENOUGH_SECONDS", 0.0)
     state = torch.random.get_rng_state()
-    found = measure("test_vit", 32, torch.device("cpu"), clock=itertools.count().__next__)
+    found = measure_speed("test_vit", 32, torch.device("cpu"), clock=itertools.count().__next__)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert 300_000 < found.parameters < 500_000
-    assert found.milliseconds == 1000 / speed.BATCH  # the clock goes on by a second whenever it is looked at
+    assert (
+        found.milliseconds == 1000 / speed.SPEED_BATCH
+    )  # the clock goes on by a second whenever it is looked at
 
 
 def test_the_fastest_pass_counts_and_the_first_does_not() -> None:
@@ -26,5 +28,5 @@ def test_the_fastest_pass_counts_and_the_first_does_not() -> None:
     def run() -> None:
         clock[0] += next(passes)
 
-    assert fastest(run, torch.device("cpu"), lambda: clock[0]) == pytest.approx(0.1)
+    assert fastest_pass(run, torch.device("cpu"), lambda: clock[0]) == pytest.approx(0.1)
     assert list(passes) == []  # until they have taken long enough together

@@ -8,10 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from holotype.errors import InputError
-from holotype.models import row_tails
-from holotype.models.row_tails import AbsorbedTail, KVTail, RotaryTail
-from holotype.models.tails import split
-from holotype.models.whole_tail import PoolTail, WholeTail, place_trunk, rotary_positions
+from holotype.models import tail as row_tails
+from holotype.models.tail import (
+    AbsorbedTail,
+    KVTail,
+    PoolTail,
+    RotaryTail,
+    WholeTail,
+    place_trunk,
+    rotary_positions,
+    split_backbone,
+)
 from holotype.utils import torchvision_compat as _torchvision
 
 _torchvision.patch_torchvision()
@@ -107,7 +114,7 @@ def test_trunk_and_tail_are_the_model(family: str, train_blocks: int) -> None:
     with torch.no_grad():
         expected = model(x)
         names = set(model.state_dict())
-        trunk, tail = split(model, train_blocks)
+        trunk, tail = split_backbone(model, train_blocks)
         tokens = trunk(x)
         close(tail(tokens), expected)
     assert type(tail) is FAMILIES[family][2]
@@ -122,7 +129,7 @@ def test_trunk_and_tail_are_the_model(family: str, train_blocks: int) -> None:
 @pytest.mark.parametrize("train_blocks", [1, 2])
 def test_a_prepared_token_gives_the_same_feature_and_gradients(family: str, train_blocks: int) -> None:
     """prepare() holds nothing that learns, so a cache of it stays valid while every parameter moves."""
-    trunk, tail = split(small(family), train_blocks)
+    trunk, tail = split_backbone(small(family), train_blocks)
     with torch.no_grad():
         tokens = trunk(pictures(trunk))
         prepared = tail.prepare(tokens)
@@ -141,7 +148,7 @@ def test_a_prepared_token_gives_the_same_feature_and_gradients(family: str, trai
 
 
 def test_the_absorbed_tail_keeps_the_cls_row_beside_the_standardised_tokens() -> None:
-    trunk, tail = split(small("plain"), 1)
+    trunk, tail = split_backbone(small("plain"), 1)
     tokens = trunk(pictures(trunk))
     prepared = tail.prepare(tokens).unflatten(1, (-1, 48))
     assert prepared.shape[1] == tokens.shape[1] + 1
@@ -151,7 +158,7 @@ def test_the_absorbed_tail_keeps_the_cls_row_beside_the_standardised_tokens() ->
 
 @EVERY_FAMILY
 def test_only_the_last_blocks_learn(family: str) -> None:
-    trunk, tail = split(small(family), 2)
+    trunk, tail = split_backbone(small(family), 2)
     assert not trunk.training
     assert not any(p.requires_grad for p in trunk.parameters())
     learns = {name for name, p in tail.named_parameters() if p.requires_grad}
@@ -164,7 +171,7 @@ def test_only_the_last_blocks_learn(family: str) -> None:
 @pytest.mark.parametrize("train_blocks", [1, 2])
 def test_every_gradient_equals_the_whole_blocks(family: str, train_blocks: int) -> None:
     reference: Any = small(family)
-    _, tail = split(copy.deepcopy(reference), train_blocks)
+    _, tail = split_backbone(copy.deepcopy(reference), train_blocks)
     first = 3 - train_blocks
     n_tokens = reference.patch_embed.num_patches + reference.num_prefix_tokens
     tokens = torch.randn(3, n_tokens, 48, dtype=next(tail.parameters()).dtype)
@@ -184,7 +191,7 @@ def test_every_gradient_equals_the_whole_blocks(family: str, train_blocks: int) 
 
 def test_the_key_bias_gets_a_gradient_of_zeros() -> None:
     """The optimiser must see a tensor there: weight decay and momentum act as with the whole block."""
-    _, tail = split(small("plain"), 1)
+    _, tail = split_backbone(small("plain"), 1)
     tail(torch.randn(2, 10, 48, dtype=torch.float64)).square().sum().backward()
     gradient = tail.blocks["2"].attn.qkv.bias.grad
     assert torch.equal(gradient[48:96], torch.zeros(48, dtype=torch.float64))
@@ -194,7 +201,7 @@ def test_the_key_bias_gets_a_gradient_of_zeros() -> None:
 
 def test_frozen_tokens_keep_no_graph_over_all_rows() -> None:
     """What makes the absorbed form cheap in memory: of size (B, N, D) only the normalised tokens are kept."""
-    _, tail = split(small("plain"), 1)
+    _, tail = split_backbone(small("plain"), 1)
     tokens = torch.randn(2, 10, 48, dtype=torch.float64)
     kept: list[Tensor] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
@@ -208,7 +215,7 @@ def test_gradients_reach_pixels_through_a_frozen_trunk() -> None:
     """Methods that learn prompts differentiate through the trunk."""
     model = small("plain")
     x = pictures(model).requires_grad_()
-    trunk, tail = split(model, 1)
+    trunk, tail = split_backbone(model, 1)
     tail(trunk(x)).sum().backward()
     assert x.grad is not None
     assert x.grad.abs().max() > 0
@@ -217,13 +224,13 @@ def test_gradients_reach_pixels_through_a_frozen_trunk() -> None:
 @pytest.mark.parametrize("train_blocks", [-1, 0, 4])
 def test_train_blocks_out_of_range(train_blocks: int) -> None:
     with pytest.raises(InputError, match=f"train_blocks is {train_blocks}.* use 1 to 3"):
-        split(small("plain"), train_blocks)
+        split_backbone(small("plain"), train_blocks)
 
 
 @pytest.mark.parametrize("family", ["layer scale", "DINOv3", "SigLIP, attention pool"])
 def test_bfloat16_autocast_stays_close(family: str) -> None:
     model: Any = small(family).float()
-    _, tail = split(model, 1)
+    _, tail = split_backbone(model, 1)
     tokens = torch.randn(2, model.patch_embed.num_patches + model.num_prefix_tokens, 48)
     exact = tail(tokens)
     with torch.autocast("cpu", torch.bfloat16):
@@ -235,8 +242,8 @@ def test_bfloat16_autocast_stays_close(family: str) -> None:
 def test_rotary_positions_keep_their_digits_in_a_trunk_of_16_bits(family: str) -> None:
     model: Any = small(family).float()
     x = pictures(model)
-    exact, _ = split(copy.deepcopy(model), 1)
-    trunk, _ = split(model, 1)
+    exact, _ = split_backbone(copy.deepcopy(model), 1)
+    trunk, _ = split_backbone(model, 1)
     angles = rotary_positions(exact)
     place_trunk(trunk, torch.device("cpu"), torch.bfloat16)
     assert {p.dtype for p in trunk.blocks.parameters()} == {torch.bfloat16}
@@ -265,7 +272,7 @@ def test_the_aligned_pool_of_a_gpu_is_the_plain_one() -> None:
 @EVERY_FAMILY
 @pytest.mark.parametrize("train_blocks", [1, 2])
 def test_tails_on_a_gpu_equal_those_on_a_cpu(family: str, train_blocks: int) -> None:
-    trunk, tail = split(small(family), train_blocks)
+    trunk, tail = split_backbone(small(family), train_blocks)
     tokens = trunk(pictures(trunk, 5)).detach()
     on_gpu = copy.deepcopy(tail).cuda()
     out, found = tail(tokens), on_gpu(tokens.cuda())

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from holotype.models.teacher import Teacher
+from holotype.models.ema import Teacher
 
 
 def student() -> nn.Module:

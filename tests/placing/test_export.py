@@ -17,7 +17,7 @@ from holotype.categories.edits import Edit
 from holotype.errors import InputError
 from holotype.methods import Prediction
 from holotype.methods.debgcd import DebGCD
-from holotype.models.networks import import_timm
+from holotype.models.zoo import import_timm
 from holotype.placing.corrected import corrected
 from holotype.placing.export import CHECKED, Exported, Parity, Sample, compare, export_onnx, facts, sample
 from holotype.runs.trained import Trained, load_trained

@@ -16,7 +16,7 @@ from holotype.config.parse import flatten
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import METHODS, find_method
-from holotype.models.cache import CacheViews
+from holotype.models.token_cache import CacheViews
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import NO_PART, Identity, fits, identify, outline
 from holotype.runs.parts import Data

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.models.cache import CacheViews
+from holotype.models.token_cache import CacheViews
 from holotype.runs import prepared as module
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import make_method

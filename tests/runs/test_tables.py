@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holotype.models.origins import CAVEAT, MADE
+from holotype.models.weights_io import CAVEAT, TEST_BACKBONES
 from holotype.runs.record import Record, Scores
 from holotype.runs.records import Records
 from holotype.runs.settings import resolve
@@ -98,7 +98,7 @@ def test_a_row_is_called_as_it_is_asked_for_and_says_all_that_keeps_rows_apart()
 
 def test_published_numbers_stand_apart_and_unlawful_ones_are_marked() -> None:
     records = [record(method="rpc"), record(), record(method__name="my.module:Own")]
-    clay = {"backbone__digest": next(iter(MADE.values())).digest}
+    clay = {"backbone__digest": next(iter(TEST_BACKBONES.values())).digest}
     rows = summarise([*records[1:], record(method="rpc", **clay)])
     text = to_markdown(rows)
     assert [row.facts["method"] for row in rows] == ["simgcd", "rpc", "my.module:Own"]

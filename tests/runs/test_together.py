@@ -11,7 +11,7 @@ import pytest
 
 from holotype.errors import InputError, Stopped
 from holotype.models.backbone import load_backbone
-from holotype.models.cache import CacheViews
+from holotype.models.token_cache import CacheViews
 from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf
 from holotype.runs.record import Record

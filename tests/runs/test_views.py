@@ -7,7 +7,7 @@ import torch
 
 from holotype.errors import InputError
 from holotype.methods import METHODS, Task, Views, find_method
-from holotype.models.cache import CacheViews
+from holotype.models.token_cache import CacheViews
 from holotype.runs import views as module
 from holotype.runs.parts import check_fits
 from holotype.runs.prepared import Prepared

@@ -18,7 +18,7 @@ from holotype.categories.edits import Edit, append_edits, log_locked
 from holotype.cli.words import harmless, say_json
 from holotype.data.arrays import save_images
 from holotype.errors import InputError
-from holotype.models import networks
+from holotype.models import zoo
 from holotype.placing.zipped import write_zip
 from holotype.report import build_report
 from holotype.training.journal import Metrics
@@ -173,7 +173,7 @@ def test_weights_of_the_hub_run_no_code(
     protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hub, or whoever speaks for it, that hands out a pickle in place of tensors."""
-    timm = networks.import_timm()
+    timm = zoo.import_timm()
     from huggingface_hub.errors import EntryNotFoundError
 
     file = tmp_path / "pytorch_model.bin"
@@ -192,7 +192,7 @@ def test_weights_of_the_hub_run_no_code(
 
     monkeypatch.setattr(timm.models._hub, "hf_hub_download", hands_out)
     with pytest.raises(InputError, match="would run code when they are loaded"):
-        networks.from_hub("test_vit.r160_in1k", 160)
+        zoo.load_from_hub("test_vit.r160_in1k", 160)
     assert not (tmp_path / "owned").exists()
 
 

@@ -103,7 +103,7 @@ def _report(run: Path) -> None:
 
 
 def _training(own: Path) -> None:
-    from holotype.models.cache import CacheViews
+    from holotype.models.token_cache import CacheViews
     from holotype.report.data import read_scores
     from holotype.runs.folder import IDENTITY, RunFolder, read_per_class
     from holotype.runs.identity import Identity

@@ -15,7 +15,7 @@ from holotype.data.image_store import ImageStore
 from holotype.data.table import Table
 from holotype.methods import Task, Views, find_method
 from holotype.models.backbone import Backbone
-from holotype.models.cache import CacheViews
+from holotype.models.token_cache import CacheViews
 from holotype.training.caching import open_cache
 from holotype.training.loop import Loop
 from holotype.utils.device import Device
@@ -71,9 +71,9 @@ def whole_network() -> torch.nn.Module:
 
 def tiny_backbone(train_blocks: int = 1) -> Backbone:
     """The same in two parts."""
-    from holotype.models.tails import split
+    from holotype.models.tail import split_backbone
 
-    trunk, tail = split(whole_network(), train_blocks)
+    trunk, tail = split_backbone(whole_network(), train_blocks)
     return Backbone(trunk, tail, 32, 32, (0.5,) * 3, (0.5,) * 3, "tiny", "0" * 64, "")
 
 

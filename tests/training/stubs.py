@@ -14,8 +14,8 @@ from holotype.losses.classification import supervised_cross_entropy
 from holotype.losses.contrastive import info_nce
 from holotype.methods import Method, Prediction, Rate, Stage, Views
 from holotype.methods.schedule import cosine
+from holotype.models.ema import Teacher
 from holotype.models.heads import CosineClassifier
-from holotype.models.teacher import Teacher
 
 
 @dataclass

@@ -7,11 +7,11 @@ import torch
 
 from holotype.errors import InputError
 from holotype.methods import Views
-from holotype.models.cache import CacheViews, Shape
+from holotype.models.token_cache import CacheViews, TokenShape
 from holotype.training.cache_plan import fit_to_needs, plan_cache, shrinking
 from holotype.utils.memory import Budget
 
-SHAPE = Shape(images=100, width=100)  # 20 kB per view of all images
+SHAPE = TokenShape(images=100, width=100)  # 20 kB per view of all images
 NEEDS = Views(weak=2, strong=1)
 WANTED = CacheViews(16, 8)
 VIEW = 100 * 10 * 10 * 2

@@ -12,7 +12,7 @@ import torch
 
 from holotype.errors import InputError
 from holotype.methods import Views
-from holotype.models.cache import CacheViews, file_bytes
+from holotype.models.token_cache import CacheViews, file_bytes
 from holotype.training import caching
 from holotype.training.cache_content import draw_strong, draw_view
 from holotype.training.caching import open_cache

@@ -11,7 +11,7 @@ from holotype.data.image_store import place_pixels
 from holotype.errors import Stopped
 from holotype.methods import METHODS, Task, Views
 from holotype.methods.simgcd import SimGCD
-from holotype.models.cache import CacheViews
+from holotype.models.token_cache import CacheViews
 from holotype.training import step
 from holotype.training.caching import open_cache
 from holotype.training.capture import Captured

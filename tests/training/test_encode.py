@@ -9,7 +9,7 @@ from torch import nn
 from holotype.data.augment import normalise
 from holotype.errors import InputError
 from holotype.methods import Method, Prediction, Stage, Task
-from holotype.models.teacher import Teacher
+from holotype.models.ema import Teacher
 from holotype.training import encode
 from holotype.training.encode import Encoder, place
 from holotype.utils.device import Device

@@ -12,7 +12,7 @@ import torch
 from holotype.data.augment import apply_recipe, draw_crops, draw_recipe
 from holotype.data.samplers import keyed_generator
 from holotype.methods import Views
-from holotype.models.cache import CacheViews
+from holotype.models.token_cache import CacheViews
 from holotype.training import sources
 from holotype.training.cache_content import draw_strong, draw_view
 from holotype.training.caching import open_cache

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holotype.cli.words import Parser, device_name, say
 from holotype.errors import InputError
-from holotype.models.licences import has_strings
-from holotype.models.recommended import RECOMMENDED, USES, Recommended
+from holotype.models.licences import has_conditions
+from holotype.models.zoo import RECOMMENDED, USES, RecommendedBackbone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,13 +77,13 @@ def fetch(name: str | None, folder: str | None, measure: bool) -> int:
         raise InputError(f"{FETCH} needs a name; write holotype backbones {FETCH} NAME --to DIR.")
     if measure:
         raise InputError(f"--measure belongs to the lists; leave it out of {FETCH}.")
-    from holotype.models.fetched import fetch_backbone
-    from holotype.models.licences import told
+    from holotype.models.hub import download_backbone
+    from holotype.models.licences import licence_text
     from holotype.utils.memory import format_bytes
 
-    done = fetch_backbone(name, Path(folder or "."))
+    done = download_backbone(name, Path(folder or "."))
     tags = done.tags
-    say(told(tags["source"], tags["license"]))
+    say(licence_text(tags["source"], tags["license"]))
     say(f"{done.file}: {format_bytes(done.nbytes)}, {tags['timm']}, {tags['image_size']} pixels.")
     say(f"Take it along; no network is needed there: holotype discover photos/ --backbone {done.file.name}")
     return 0
@@ -106,18 +106,18 @@ def recorded() -> tuple[dict[tuple[str, int], Told], str]:
     )
 
 
-def measured(wanted: set[Recommended], device: str) -> tuple[dict[tuple[str, int], Told], str]:
+def measured(wanted: set[RecommendedBackbone], device: str) -> tuple[dict[tuple[str, int], Told], str]:
     """Speeds on this machine, now."""
     import torch
 
-    from holotype.models.speed import measure
+    from holotype.models.speed import measure_speed
     from holotype.runs.provenance import hardware
     from holotype.utils.device import Device
 
     compute = Device.on(device)
     found = {}
     for arch, size in sorted({(one.arch, one.image_size) for one in wanted}):
-        speed = measure(arch, size, compute.device, compute.trunk_dtype)
+        speed = measure_speed(arch, size, compute.device, compute.trunk_dtype)
         found[arch, size] = Told(speed.parameters, speed.milliseconds)
     threads = f", {torch.get_num_threads()} threads" if compute.device.type == "cpu" else ""
     return (
@@ -141,7 +141,7 @@ def listing(uses: Sequence[str], speeds: dict[tuple[str, int], Told], source: st
     yield from textwrap.wrap(f"{source} {BELOW}", min(shutil.get_terminal_size().columns, 100))
 
 
-def cells(one: Recommended, speeds: dict[tuple[str, int], Told]) -> tuple[str, ...]:
+def cells(one: RecommendedBackbone, speeds: dict[tuple[str, int], Told]) -> tuple[str, ...]:
     told = speeds.get((one.arch, one.image_size))
     size, seconds = (f"{told.parameters / 1e6:.0f}", f"{told.milliseconds:.1f}") if told else ("", "")
     return (
@@ -149,7 +149,7 @@ def cells(one: Recommended, speeds: dict[tuple[str, int], Told]) -> tuple[str, .
         size,
         str(one.image_size),
         seconds,
-        one.licence + ("*" if has_strings(one.licence) else ""),
+        one.licence + ("*" if has_conditions(one.licence) else ""),
     )
 
 

@@ -81,7 +81,7 @@ def _first_line(method: type) -> str:
 
 def summary(experiment: Experiment, record: Record, finished: bool) -> str:
     """What a person wants to see after a run."""
-    from holotype.models.origins import caveat_of
+    from holotype.models.weights_io import backbone_caveat
 
     identity, made = record.identity, record.made
     lines = [f"{identity.method['name']} ({made.variant}) on {identity.data['name']}, seed {identity.seed}"]
@@ -101,7 +101,7 @@ def summary(experiment: Experiment, record: Record, finished: bool) -> str:
     lines.append(f"Every image with its category: {experiment.folder / 'assignments.csv'}")
     lines += [f"During training {restart}" for restart in record.restarts]
     lines.append(f"{made.seconds:,} s of training, {made.mode}; run folder {experiment.folder}")
-    if caveat := caveat_of(identity.backbone["digest"]):
+    if caveat := backbone_caveat(identity.backbone["digest"]):
         lines.append(f"Backbone {identity.backbone['name']}: {caveat}")
     return "\n".join(lines)
 

@@ -158,7 +158,7 @@ def _import_all() -> None:
     """What embedding needs: how long that takes says nothing about its speed."""
     import holotype.data.datasets.registry
     import holotype.training.sources  # noqa: F401
-    from holotype.models.networks import import_timm
+    from holotype.models.zoo import import_timm
 
     import_timm()
 

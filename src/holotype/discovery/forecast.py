@@ -16,9 +16,9 @@ from holotype.data.image_store import CROP_FRACTION, decode_in_order
 from holotype.data.table import Table
 from holotype.discovery.plan import VIEWS_OF_A_STEP, make_plan, methods_of, resolved
 from holotype.models.backbone import Backbone
-from holotype.models.cache import CacheViews
 from holotype.models.heads import Projector
-from holotype.models.speed import fastest
+from holotype.models.speed import fastest_pass
+from holotype.models.token_cache import CacheViews
 from holotype.runs.settings import default_experiment
 from holotype.runs.views import drawn, stages_of
 from holotype.training.encode import Encoder
@@ -147,11 +147,11 @@ def measure(table: Table, backbone: Backbone, compute: Device, views: int) -> Pa
     encoder, device, size = Encoder(backbone, compute), compute.device, backbone.image_size
     n = SENT.get(device.type, SENT_ELSEWHERE)
     images = torch.zeros(n, 3, size, size, dtype=torch.uint8, device=device)
-    trunk = fastest(lambda: encoder.inputs(images), device) / n
+    trunk = fastest_pass(lambda: encoder.inputs(images), device) / n
     tokens = encoder.inputs(images[:1]).repeat_interleave(views, dim=0)
     with torch.random.fork_rng(devices=[]):
         head = Projector(backbone.dim).to(device, compute.dtype)
-    return Pace(reading, trunk, fastest(lambda: learn(encoder, head, tokens), device) / views)
+    return Pace(reading, trunk, fastest_pass(lambda: learn(encoder, head, tokens), device) / views)
 
 
 def learn(encoder: Encoder, head: Projector, tokens: torch.Tensor) -> Sequence[torch.Tensor | None]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from holotype.categories.features import FEATURES, whole_features
 from holotype.discovery.rounds import round_folder
 from holotype.errors import InputError
-from holotype.models.origins import file_digest
+from holotype.models.weights_io import weights_digest
 from holotype.runs.folder import SCORES, RunFolder
 from holotype.runs.sheet import FILE as MODEL
 from holotype.runs.sheet import WEIGHTS
@@ -39,7 +39,7 @@ def check_whole(own: Path) -> None:
     told = {name: RunFolder(own).read_json(name) for name in (SCORES, MODEL) if (own / name).is_file()}
     model, weights = told.get(MODEL), own / WEIGHTS
     wanted = model.get("weights") if isinstance(model, dict) else None
-    if wanted and weights.is_file() and file_digest(weights) != wanted:
+    if wanted and weights.is_file() and weights_digest(weights) != wanted:
         raise InputError(
             f"{weights} is not the one that {MODEL} was written with; restore both from a copy, or choose another "
             "--out."

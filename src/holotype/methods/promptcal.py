@@ -41,10 +41,10 @@ from holotype.methods.limits import tell_shrunk
 from holotype.methods.simgcd import TAU_S, TAU_U
 from holotype.methods.stages import Moment, Stage
 from holotype.methods.tally import Tally
+from holotype.models.ema import Teacher
 from holotype.models.heads import GCDHead
-from holotype.models.memory import RingMemory
-from holotype.models.prompts import TaughtPrompts, TokenPrompts
-from holotype.models.teacher import Teacher
+from holotype.models.memory_bank import RingMemory
+from holotype.models.prompts import LearnedPrompts, TokenPrompts
 
 AFFINITY = "affinity"
 """The second stage."""
@@ -145,7 +145,7 @@ class PromptCAL(GCD):
         ]
 
     def build_encoder(self, trunk: Any, tail: Any) -> nn.Module:
-        return TaughtPrompts(TokenPrompts(trunk, tail))
+        return LearnedPrompts(TokenPrompts(trunk, tail))
 
     # -- the way through training -----------------------------------------------------------------
 

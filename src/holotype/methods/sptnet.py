@@ -29,7 +29,7 @@ from holotype.methods.base import Batch, Card, Images, Now, Task
 from holotype.methods.schedule import linear_warmup
 from holotype.methods.simgcd import RECIPES, Recipes, SimGCD, SimGCDConfig, joined
 from holotype.methods.stages import Moment, Rate, Stage
-from holotype.models.prompts import PixelPrompt, PixelPrompted, called_frozen, frame_width, patch_size
+from holotype.models.prompts import PixelPrompt, PromptedTrunk, call_frozen, frame_width, patch_size
 
 SIMGCD = "simgcd"
 """The first stage."""
@@ -122,7 +122,7 @@ class SPTNet(SimGCD):
     def build_encoder(self, trunk: Any, tail: Any) -> nn.Module:
         size = int(trunk.patch_embed.img_size[0])
         frame = frame_width(size) if self.config.prompt == "all" else 0
-        return PixelPrompted(trunk, tail, PixelPrompt(size, patch_size(trunk), frame=frame))
+        return PromptedTrunk(trunk, tail, PixelPrompt(size, patch_size(trunk), frame=frame))
 
     # -- the way through training -----------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class SPTNet(SimGCD):
         if batch.stage == SIMGCD or bool(now["model_turn"]):
             return super().loss(batch, now)
         f = batch.features[:2]
-        return self.baseline(called_frozen(self.projector, f), called_frozen(self.classifier, f), batch, now)
+        return self.baseline(call_frozen(self.projector, f), call_frozen(self.classifier, f), batch, now)
 
     def balance(self, q: Tensor, now: Now) -> Tensor:
         return now["me_share"] * super().balance(q, now)

@@ -36,7 +36,7 @@ from holotype.methods.schedule import cosine
 from holotype.methods.stages import Rate, Stage
 from holotype.methods.tally import Tally
 from holotype.models.heads import MultiHead, UnitPrototypes
-from holotype.models.memory import RingMemory
+from holotype.models.memory_bank import RingMemory
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""From a name to a network: any vision transformer of timm, split into a frozen trunk and a trained tail.
+"""Load a backbone by name: any timm vision transformer, split into a frozen trunk and a trained tail.
 
 The weights come from the package itself ("embedded"), from a local safetensors file, or from the
 Hugging Face hub by timm's name (origins.py).
@@ -20,39 +20,82 @@ from holotype.config.schema import (
     DINOV2_SIZE,
     IMAGENET_MEAN,
     IMAGENET_STD,
+    POOLS,
     RGB,
     BackboneConfig,
+    Pool,
+    published_pool,
     requested_backbone,
 )
 from holotype.errors import InputError
-from holotype.models.fitting import network_of
 from holotype.models.hub import is_repository, repository_origin
-from holotype.models.licences import UNKNOWN, has_strings, told
-from holotype.models.networks import blank, from_hub, outline_of
-from holotype.models.origins import (
+from holotype.models.licences import UNKNOWN, has_conditions, licence_text
+from holotype.models.tail import Model, check_blocks, split_backbone
+from holotype.models.weights_io import (
     CAVEAT,
     EMBEDDED,
-    MADE,
-    Origin,
-    caveat_of,
+    TEST_BACKBONES,
+    WeightsOrigin,
+    backbone_caveat,
     check_normalisation,
     find_origin,
+    load_network,
 )
-from holotype.models.pools import find_pool, set_pool
-from holotype.models.tails import check_blocks, split
-from holotype.models.whole_tail import Model
+from holotype.models.zoo import build_untrained, load_from_hub, model_outline
+
+KINDS = {"token": "token", "mean": "avg"}
+"""By timm's names."""
+
+
+def find_pool(model: Model, wanted: Pool, arch: str, *, own_pool: bool = False) -> str:
+    """The pool that `wanted` means for a network: token or mean; "" where that is what timm does anyway.
+
+    own_pool: the weights were trained with the network's own pool, which auto then keeps.
+    """
+    if wanted not in POOLS:
+        raise InputError(f"pool is {wanted!r}, but it must be {', '.join(POOLS[:-1])} or {POOLS[-1]}.")
+    usual = None if own_pool else published_pool(arch)
+    found = usual if wanted == "auto" else wanted
+    if found is None or KINDS[found] == model.global_pool:
+        return ""
+    if found == "token" and model.cls_token is None:
+        raise InputError(f"pool is token, but {arch} has no CLS token: use mean, or auto for its own pool.")
+    return found
+
+
+def expected_pool(config: BackboneConfig) -> dict[str, str | None]:
+    """What an identity will say of the pool (None: nothing), as far as the settings alone tell; else empty."""
+    from holotype.models.weights_io import find_origin
+    from holotype.models.zoo import model_outline
+
+    if config.pool == "auto":
+        # metadata and repositories may say anything
+        silent = config.arch is None and (config.name.endswith(".safetensors") or ":" in config.name)
+        return {} if silent else {"pool": published_pool(config.arch or config.name)}
+    try:
+        arch = find_origin(config).arch
+        return {"pool": find_pool(model_outline(arch), config.pool, arch) or None}
+    except InputError:  # it is not here; whoever loads it will be told
+        return {}
+
+
+def set_pool(model: Model, pool: str) -> None:
+    """pool: of find_pool. The norms stay where they are; an attention pool goes."""
+    if pool:
+        model.global_pool, model.attn_pool = KINDS[pool], None
+
 
 __all__ = [
     "CAVEAT",
     "EMBEDDED",
     "IMAGENET_MEAN",
     "IMAGENET_STD",
-    "MADE",
+    "TEST_BACKBONES",
     "Backbone",
     "BackboneConfig",
-    "caveat_of",
+    "backbone_caveat",
     "load_backbone",
-    "split",
+    "split_backbone",
     "state_digest",
 ]
 
@@ -90,22 +133,22 @@ def load_backbone(config: BackboneConfig, *, fetch: bool = True) -> Backbone:
     hub = is_repository(config.name)
     origin = repository_origin(config.name, fetch=fetch) if hub else find_origin(config)
     check_normalisation(origin, mean)
-    outline = outline_of(origin.arch, **origin.settings)
+    outline = model_outline(origin.arch, **origin.settings)
     size = _image_size(config, origin, outline)
     check_blocks(config.train_blocks, len(outline.blocks), origin.arch)
     pool = find_pool(outline, config.pool, origin.arch, own_pool=origin.own_pool)
     # timm draws initial weights that are overwritten at once: the caller's generator is not to notice.
     with torch.random.fork_rng(devices=[]):
         if origin.file is not None:
-            model = network_of(origin, origin.file, size)
+            model = load_network(origin, origin.file, size)
         elif fetch:
-            model = from_hub(origin.arch, size)
+            model = load_from_hub(origin.arch, size)
         else:
-            model = blank(origin.arch, img_size=size, **origin.settings)
+            model = build_untrained(origin.arch, img_size=size, **origin.settings)
     digest = origin.digest or state_digest(model.state_dict())
     dim = int(model.num_features)
     set_pool(model, pool)
-    trunk, tail = split(model, config.train_blocks)
+    trunk, tail = split_backbone(model, config.train_blocks)
     usual = [
         origin.mean or _rgb(outline.pretrained_cfg["mean"]),
         origin.std or _rgb(outline.pretrained_cfg["std"]),
@@ -118,11 +161,11 @@ def load_backbone(config: BackboneConfig, *, fetch: bool = True) -> Backbone:
         licence == UNKNOWN and not hub
     )  # a file of one's own that does not say
     if fetch and not silent:
-        (log.warning if has_strings(licence) else log.info)(told(origin.name, licence))
+        (log.warning if has_conditions(licence) else log.info)(licence_text(origin.name, licence))
     return Backbone(trunk, tail, dim, size, mean, std, origin.name, digest, origin.caveat, changes, licence)
 
 
-def _image_size(config: BackboneConfig, origin: Origin, outline: Model) -> int:
+def _image_size(config: BackboneConfig, origin: WeightsOrigin, outline: Model) -> int:
     wanted, native, arch = config.image_size, origin.image_size, origin.arch
     _, height, width = outline.pretrained_cfg["input_size"]
     if wanted is None and native is None and height != width:

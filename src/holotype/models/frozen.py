@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 
-class Frozen:
+class Unregistered:
     """Stands for a module: it is called like it and has its attributes, but is no submodule of its owner."""
 
     def __init__(self, module: nn.Module) -> None:
@@ -21,12 +21,12 @@ class Frozen:
             raise AttributeError(name)
         return getattr(self.module, name)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Frozen:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Unregistered:
         """Everybody shares the one module."""
         return self
 
 
-def registers(owner: nn.Module, module: nn.Module) -> bool:
+def registered_count(owner: nn.Module, module: nn.Module) -> bool:
     """Whether `owner` would train or save a parameter of `module`."""
     theirs = {id(parameter) for parameter in module.parameters()}
     return any(id(parameter) in theirs for parameter in owner.parameters())

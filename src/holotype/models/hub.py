@@ -1,6 +1,10 @@
-"""`hf-hub:org/repo`: a repository on the Hugging Face hub, such as BioCLIP or a network that one has trained.
+"""Hugging Face hub repositories as backbones, and backbones in one file for use offline.
 
 Only what is needed is fetched, and what lies in the client's cache is not fetched again.
+
+The tags of the file are those that any .safetensors file may have (docs/backbones.md): `timm`, `image_size`, `mean`,
+`std`, `pool`, `license`, and `settings` where the network is not the plain one of its name. `source` says where it
+came from.
 """
 
 from __future__ import annotations
@@ -8,16 +12,34 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 
+from holotype.config.schema import BackboneConfig
 from holotype.errors import InputError
-from holotype.models.hub_client import asking_hub, brief, why_not_fetched
-from holotype.models.networks import is_of_the_network, outline_of
-from holotype.models.origins import Origin, file_digest, read_metadata
-from holotype.models.repositories import Described, of_open_clip, of_timm, of_transformers
+from holotype.models.convert import (
+    HubModel,
+    from_open_clip_config,
+    from_timm_config,
+    from_transformers_config,
+)
+from holotype.models.hub_client import download_error, hub_request, short_error
+from holotype.models.licences import UNKNOWN
+from holotype.models.tail import Model
+from holotype.models.weights_io import (
+    WeightsOrigin,
+    check_normalisation,
+    find_origin,
+    load_network,
+    read_metadata,
+    weights_digest,
+)
+from holotype.models.zoo import RECOMMENDED, is_network_error, load_from_hub, model_outline
+from holotype.utils.atomic import atomic_write
 
 PREFIX = "hf-hub:"
 OPEN_CLIP, CONFIG, PREPROCESS, CARD = (
@@ -32,56 +54,56 @@ def is_repository(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
-def repository_origin(name: str, *, fetch: bool) -> Origin:
+def repository_origin(name: str, *, fetch: bool) -> WeightsOrigin:
     """What a repository holds. fetch: its weights as well; else the description alone."""
     found = re.fullmatch(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", name.removeprefix(PREFIX))
     if found is None:
         raise InputError(f"{name!r} names no repository: write {PREFIX}organisation/repository.")
-    repository = Repository(name, found[1], found[2])
+    repository = HubRepository(name, found[1], found[2])
     described = repository.describe()
     check_buildable(described, name)
     file = repository.weights(described) if fetch else None
-    return Origin(
+    return WeightsOrigin(
         name,
         described.arch,
         file,
         described.image_size,
         described.mean,
         described.std,
-        file_digest(file) if file else "",
+        weights_digest(file) if file else "",
         settings=described.settings,
         own_pool=described.own_pool,
         licence=described.licence or repository.licence(),
     )
 
 
-def check_buildable(described: Described, name: str) -> None:
+def check_buildable(described: HubModel, name: str) -> None:
     """Refuse settings of a network that timm does not take; its own complaints are of many kinds."""
     try:
-        outline_of(described.arch, **described.settings)
+        model_outline(described.arch, **described.settings)
     except InputError:
         raise
     except Exception as error:
         raise InputError(
-            f"timm cannot build the network of {name} ({described.arch} with {described.settings}: {brief(error)})."
+            f"timm cannot build the network of {name} ({described.arch} with {described.settings}: {short_error(error)})."
         ) from error
 
 
-class Repository:
+class HubRepository:
     """Files of one repository, of one revision."""
 
     def __init__(self, name: str, id: str, revision: str | None) -> None:
         self.name, self.id, self.revision = name, id, revision
 
-    def describe(self) -> Described:
+    def describe(self) -> HubModel:
         content = self.read(CONFIG)
         try:
             if "architecture" in content:
-                return of_timm(content)
+                return from_timm_config(content)
             if clip := self.read(OPEN_CLIP):
-                return of_open_clip(clip, self.name)
+                return from_open_clip_config(clip, self.name)
             if "model_type" in content:
-                return of_transformers(content, self.read(PREPROCESS), self.name)
+                return from_transformers_config(content, self.read(PREPROCESS), self.name)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(
                 f"The configuration of {self.name} cannot be read ({type(error).__name__}: {error})."
@@ -91,7 +113,7 @@ class Repository:
             "which network it holds: download its weights and give their path with arch."
         )
 
-    def weights(self, described: Described) -> Path:
+    def weights(self, described: HubModel) -> Path:
         for file in described.files:
             if (found := self.file(file)) is not None:
                 if found.suffix == ".safetensors":
@@ -141,7 +163,7 @@ class Repository:
             place = (
                 os.environ.get("HF_ENDPOINT") or None
             )  # as it is now: the client looks when it is imported
-            with asking_hub():
+            with hub_request():
                 return Path(hf_hub_download(self.id, name, revision=self.revision, endpoint=place))
         except GatedRepoError as error:
             raise InputError(
@@ -157,13 +179,111 @@ class Repository:
         except EntryNotFoundError:
             return None
         except Exception as error:
-            if is_of_the_network(error):
+            if is_network_error(error):
                 raise InputError(self._out_of_reach(error)) from error
             raise
 
     def _out_of_reach(self, error: Exception) -> str:
         return (
-            f"{self.name} could not be fetched from the Hugging Face hub ({why_not_fetched(error)}): try again, or run "
+            f"{self.name} could not be fetched from the Hugging Face hub ({download_error(error)}): try again, or run "
             f"`holotype backbones fetch {self.name}` where there is a network and name the file that it writes as the "
             "backbone."
         )
+
+
+BACKBONE_SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True)
+class DownloadedBackbone:
+    """What was written."""
+
+    file: Path
+    nbytes: int
+    tags: dict[str, str]
+
+
+def download_backbone(name: str, folder: Path) -> DownloadedBackbone:
+    """Bring the weights of a backbone into one file in `folder`, which `--backbone FILE` takes without a network.
+
+    name: timm's, hf-hub:organisation/repository, or the name of a list of recommendations, for its first choice.
+    """
+    name = RECOMMENDED[name][0].name if name in RECOMMENDED else name
+    check_downloadable(name)
+    file = folder / f"{backbone_file_name(name)}{BACKBONE_SUFFIX}"
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; name a folder with --to.")
+    if file.exists() or file.is_symlink():
+        raise InputError(
+            f"{file} is there already, and nothing is overwritten: use it as the backbone, delete it, or name another "
+            "folder with --to."
+        )
+    origin = repository_origin(name, fetch=True) if is_repository(name) else find_origin(BackboneConfig(name))
+    check_normalisation(origin, None)
+    outline = model_outline(origin.arch, **origin.settings)
+    size = native_image_size(origin, outline)
+    tags = metadata_tags(origin, outline, size, name)
+    with torch.random.fork_rng(devices=[]):  # timm draws weights that are overwritten at once
+        model = load_network(origin, origin.file, size) if origin.file else load_from_hub(origin.arch, size)
+    write_weights(file, model, tags)
+    return DownloadedBackbone(file, file.stat().st_size, tags)
+
+
+def check_downloadable(name: str) -> None:
+    """Refuse names of what is on this machine already, and repositories without their prefix."""
+    if name == "embedded":
+        raise InputError(
+            "The embedded backbone comes with the package: --backbone embedded needs no network."
+        )
+    if name == "auto":
+        raise InputError("auto names no network of its own: name one, as `holotype backbones` lists them.")
+    if Path(name).expanduser().exists() or name.endswith(BACKBONE_SUFFIX):
+        raise InputError(f"{name} is a file: give its path with --backbone, there is nothing to fetch.")
+    if re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", name):
+        raise InputError(f"{name} looks like a repository of the Hugging Face hub: write {PREFIX}{name}.")
+
+
+def backbone_file_name(name: str) -> str:
+    """Of the file, without its ending."""
+    return re.sub(r"[^\w.-]+", "-", name.removeprefix(PREFIX))
+
+
+def native_image_size(origin: WeightsOrigin, outline: Model) -> int:
+    """Side of the images that the weights were made for, in pixels: others are made of these when they are loaded."""
+    _, height, width = outline.pretrained_cfg["input_size"]
+    if origin.image_size is None and height != width:
+        raise InputError(
+            f"{origin.arch} was made for {height} x {width} pixels, not for squares: choose another network."
+        )
+    return origin.image_size or int(height)
+
+
+def metadata_tags(origin: WeightsOrigin, outline: Model, size: int, name: str) -> dict[str, str]:
+    mean, std = (
+        getattr(origin, key) or tuple(map(float, outline.pretrained_cfg[key])) for key in ("mean", "std")
+    )
+    tags = {
+        "timm": origin.arch,
+        "image_size": str(size),
+        "mean": ",".join(map(str, mean)),
+        "std": ",".join(map(str, std)),
+        "pool": "own" if origin.own_pool else "auto",
+        "license": origin.licence or UNKNOWN,
+        "source": name,
+    }
+    return tags | ({"settings": json.dumps(origin.settings)} if origin.settings else {})
+
+
+def write_weights(file: Path, model: Model, tags: dict[str, str]) -> None:
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    state = {key: value.contiguous().clone() for key, value in model.state_dict().items()}
+
+    def write(part: Path) -> None:
+        try:
+            save_file(state, part, metadata=tags)
+        except SafetensorError as error:  # a full disk, too
+            raise OSError(str(error)) from error
+
+    atomic_write(file, write)

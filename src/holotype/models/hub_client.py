@@ -1,4 +1,4 @@
-"""The client of the Hugging Face hub: its lines about every try become one, and its errors a reason in a few words."""
+"""Client of the Hugging Face hub: one log line for all retries, errors in a few words."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 CLIENT = "huggingface_hub"
-TRIES = ("thrown while requesting", "Retrying in ")
+HUB_RETRIES = ("thrown while requesting", "Retrying in ")
 """What the client's lines about a try hold."""
-LONGEST = 150
+MAX_ERROR_TEXT = 150
 """Characters of an error that are told."""
 
 log = logging.getLogger(__name__)
 
 
-class _Tries(logging.Filter):
+class _RetryLog(logging.Filter):
     """Lets no line about a try pass; the first one is told in other words."""
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class _Tries(logging.Filter):
         self.told = False
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno > logging.WARNING or not any(words in record.getMessage() for words in TRIES):
+        if record.levelno > logging.WARNING or not any(words in record.getMessage() for words in HUB_RETRIES):
             return True
         if not self.told:
             self.told = True
@@ -32,12 +32,12 @@ class _Tries(logging.Filter):
 
 
 @contextmanager
-def asking_hub() -> Iterator[None]:
+def hub_request() -> Iterator[None]:
     """Around calls of the client, which says two lines for each of a dozen tries; --verbose shows them all."""
     import huggingface_hub.utils  # noqa: F401 (brings the handlers of its logger)
 
     handlers = [] if log.isEnabledFor(logging.DEBUG) else logging.getLogger(CLIENT).handlers[:]
-    tries = _Tries()
+    tries = _RetryLog()
     for handler in handlers:
         handler.addFilter(tries)
     try:
@@ -47,22 +47,22 @@ def asking_hub() -> Iterator[None]:
             handler.removeFilter(tries)
 
 
-def why_not_fetched(error: Exception) -> str:
+def download_error(error: Exception) -> str:
     """The reason in a few words, for a sentence about what could not be fetched."""
     from huggingface_hub import constants
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     if not isinstance(error, LocalEntryNotFoundError):
-        return brief(error)
+        return short_error(error)
     return "HF_HUB_OFFLINE forbids to ask it" if constants.HF_HUB_OFFLINE else "it does not answer"
 
 
-def brief(error: Exception) -> str:
+def short_error(error: Exception) -> str:
     """Kind and first line of an error, cut between words where it is long."""
     lines = str(error).strip().splitlines()
     if not lines:
         return type(error).__name__
     line = lines[0].strip()
-    if len(line) > LONGEST:
-        line = f"{line[:LONGEST].rpartition(' ')[0] or line[:LONGEST]} ..."
+    if len(line) > MAX_ERROR_TEXT:
+        line = f"{line[:MAX_ERROR_TEXT].rpartition(' ')[0] or line[:MAX_ERROR_TEXT]} ..."
     return f"{type(error).__name__}: {line}"

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from holotype.errors import InputError
-from holotype.models.teacher import Teacher
-from holotype.models.whole_tail import WholeTail
+from holotype.models.ema import Teacher
+from holotype.models.tail import WholeTail
 
 FRAME, FRAME_AT = 30, 224
 """Width of the frame in pixels, of an image of so many."""
@@ -18,7 +18,7 @@ BORDER = 1
 """Pixels along the edge of each patch that its prompt may change."""
 N_PROMPTS = 5
 """Tokens in each block."""
-POOLED = 2
+POOLED_PROMPTS = 2
 """How many of the last block's prompts make up the second feature."""
 
 Trunk = Any
@@ -58,7 +58,7 @@ class PixelPrompt(nn.Module):
         return (added.square().sum() / (added != 0).sum().clamp_min(1)).sqrt()
 
 
-class PixelPrompted(nn.Module):
+class PromptedTrunk(nn.Module):
     """A network that sees prompted images: tail(trunk(prompt(images))), (n, 3, S, S) -> (n, D)."""
 
     def __init__(self, trunk: Trunk, tail: WholeTail, prompt: PixelPrompt) -> None:
@@ -71,7 +71,7 @@ class PixelPrompted(nn.Module):
 
     def of_prompt(self, images: Tensor) -> Tensor:
         """The same with a gradient for the prompt alone."""
-        return called_frozen(self.tail, self.trunk(self.prompt(images)))
+        return call_frozen(self.tail, self.trunk(self.prompt(images)))
 
     def of_model(self, images: Tensor) -> Tensor:
         """(n, 3, S, S) -> (2n, D): plain images, then prompted ones, with a gradient for the tail alone."""
@@ -81,7 +81,7 @@ class PixelPrompted(nn.Module):
         return features
 
 
-def called_frozen(module: nn.Module, x: Tensor) -> Tensor:
+def call_frozen(module: nn.Module, x: Tensor) -> Tensor:
     """module(x) with a gradient for x and none for the module: its parameters keep none, not one of zeros."""
     detached = {name: parameter.detach() for name, parameter in module.named_parameters()}
     result: Tensor = functional_call(module, detached, (x,))
@@ -125,12 +125,12 @@ class TokenPrompts(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         x = self.tokens(images)
-        cls, prompts = x[:, 0], x[:, 1 : 1 + POOLED].mean(1)
+        cls, prompts = x[:, 0], x[:, 1 : 1 + POOLED_PROMPTS].mean(1)
         return torch.stack([cls, prompts], dim=1)
 
     def tokens(self, images: Tensor) -> Tensor:
         """All tokens after the last block and norm: (n, 3, S, S) -> (n, 1 + n_prompts + ..., D)."""
-        x = embedded(self.trunk, images)
+        x = embed_patches(self.trunk, images)
         for number, block in enumerate([*self.trunk.blocks, *self.tail.trained()]):
             x = block(self.with_prompts(x, number))
         return self.tail.fc_norm(self.tail.norm(x))
@@ -143,7 +143,7 @@ class TokenPrompts(nn.Module):
         return torch.cat([x[:, :1], own, x[:, 1 + (n if number else 0) :]], dim=1)
 
 
-class TaughtPrompts(nn.Module):
+class LearnedPrompts(nn.Module):
     """The network with its prompts, and the teacher that follows both."""
 
     def __init__(self, student: TokenPrompts) -> None:
@@ -151,7 +151,7 @@ class TaughtPrompts(nn.Module):
         self.student, self.teacher = student, Teacher(student)
 
 
-def embedded(trunk: Trunk, images: Tensor) -> Tensor:
+def embed_patches(trunk: Trunk, images: Tensor) -> Tensor:
     """What enters a network's first block, without prompts: (n, 3, S, S) -> (n, N, D)."""
     x = trunk._pos_embed(trunk.patch_embed(images))
     x = x[0] if isinstance(x, tuple) else x  # Eva also returns its rotary positions, which are None here

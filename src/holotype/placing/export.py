@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from holotype.data.augment import normalise
 from holotype.data.image_store import CROP_FRACTION
 from holotype.errors import InputError
-from holotype.models.licences import terms
+from holotype.models.licences import licence_terms
 from holotype.placing.corrected import Corrected, corrected
 from holotype.runs.said import has_logits
 from holotype.runs.trained import Trained, load_trained
@@ -216,7 +216,7 @@ def facts(model: Corrected) -> dict[str, str]:
         "input": "images: uint8 (batch, 3, height, width), RGB; normalisation is part of the model",
         "backbone": trained.backbone.name,
         "caveat": trained.backbone.caveat,
-        "licence": " ".join([trained.backbone.licence, terms(trained.backbone.licence)]).strip(),
+        "licence": " ".join([trained.backbone.licence, licence_terms(trained.backbone.licence)]).strip(),
     }
 
 

@@ -12,7 +12,7 @@ from holotype.config.types import Constraint, Count, Seed
 from holotype.data.datasets.registry import BENCHMARKS
 from holotype.data.readers.registry import folder_name
 from holotype.errors import InputError
-from holotype.models.cache import CacheViews
+from holotype.models.token_cache import CacheViews
 from holotype.utils.device import DeviceName, Precision, default_precision, pick_device
 from holotype.utils.memory import MemoryConfig
 

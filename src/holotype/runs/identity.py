@@ -21,9 +21,8 @@ from holotype.data.datasets.registry import BENCHMARKS, read_dataset_info
 from holotype.data.load import collection_name
 from holotype.errors import InputError
 from holotype.methods import find_method
-from holotype.models.backbone import Backbone
-from holotype.models.cache import CacheViews
-from holotype.models.pools import foreseen
+from holotype.models.backbone import Backbone, expected_pool
+from holotype.models.token_cache import CacheViews
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import Data
 from holotype.runs.views import drawn, stages_of
@@ -176,7 +175,7 @@ def outline(experiment: Experiment) -> dict[str, Any]:
         "backbone.train_blocks": own.train_blocks,
         "backbone.mean": list(own.mean) if own.mean else None,
     }
-    told |= {f"backbone.{key}": value for key, value in foreseen(own).items()}
+    told |= {f"backbone.{key}": value for key, value in expected_pool(own).items()}
     if experiment.cache_views != "auto":
         exact = experiment.cache_views == "off"
         views = drawn(experiment, None if exact else CacheViews.parse(experiment.cache_views))

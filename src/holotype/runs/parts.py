@@ -17,7 +17,7 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Method, Task, find_method
 from holotype.models.backbone import Backbone
-from holotype.models.frozen import Frozen
+from holotype.models.frozen import Unregistered
 from holotype.runs.experiment import Experiment
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ def check_fits(experiment: Experiment, data: Data, backbone: Backbone) -> list[s
         method = make_method(experiment, data, backbone)
         said = method.check()
         if type(method).build_encoder is not Method.build_encoder:
-            method.build_encoder(Frozen(backbone.trunk), copy.deepcopy(backbone.tail))
+            method.build_encoder(Unregistered(backbone.trunk), copy.deepcopy(backbone.tail))
         return said
 
     return made_lightly(build)

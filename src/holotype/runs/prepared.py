@@ -25,7 +25,7 @@ from holotype.errors import InputError
 from holotype.methods import Method
 from holotype.methods.stages import Views
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.models.cache import CacheViews, TokenCache
+from holotype.models.token_cache import CacheViews, TokenCache
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import Data, load_data
 from holotype.runs.views import holds, most_views, views_needed, views_of, wanted_views

@@ -17,7 +17,7 @@ import torch
 import holotype
 from holotype.data.table import Table
 from holotype.models.backbone import Backbone
-from holotype.models.licences import terms
+from holotype.models.licences import licence_terms
 from holotype.utils.device import Device, cpu_count
 from holotype.utils.distributed import world_size
 
@@ -61,7 +61,9 @@ def versions() -> dict[str, str]:
 
 def licensed(backbone: Backbone) -> dict[str, str]:
     """The licence of the weights, and what somebody must know of it where it is not a free one."""
-    found = {"licence": backbone.licence, "terms": terms(backbone.licence)} if backbone.licence else {}
+    found = (
+        {"licence": backbone.licence, "terms": licence_terms(backbone.licence)} if backbone.licence else {}
+    )
     return {key: value for key, value in found.items() if value}
 
 

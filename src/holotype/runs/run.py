@@ -18,7 +18,7 @@ from holotype.categories.features import write_features
 from holotype.cluster.evaluate import has_truth
 from holotype.errors import InputError
 from holotype.methods import Method, Prediction
-from holotype.models.cache import CacheViews, TokenCache
+from holotype.models.token_cache import CacheViews, TokenCache
 from holotype.runs.discovered import put_together, with_opinion
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import IDENTITY, SCORES, RunFolder

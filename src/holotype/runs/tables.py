@@ -12,7 +12,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from holotype.data.csv import csv_text, escape_formula
-from holotype.models.origins import caveat_of
+from holotype.models.weights_io import backbone_caveat
 from holotype.runs.published import Published, find_published, read_published
 from holotype.runs.record import Record
 
@@ -86,7 +86,7 @@ def make_row(records: Sequence[Record], name: str | None = None) -> Row:
         published=find_published(told["method"], told["dataset"]),
         commits=tuple(sorted({record.made.commit for record in group})),
         hardware=tuple(sorted({record.made.hardware for record in group})),
-        caveat=caveat_of(group[0].identity.backbone["digest"]),
+        caveat=backbone_caveat(group[0].identity.backbone["digest"]),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from holotype.methods import Method, Stage, Task, find_method
 from holotype.methods.stages import Views
-from holotype.models.cache import CacheViews
+from holotype.models.token_cache import CacheViews
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import made_lightly
 from holotype.training.sources import check_cacheable

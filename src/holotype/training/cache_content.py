@@ -8,7 +8,7 @@ from torch import Tensor
 from holotype.data.augment import CropParams, Recipe, apply_recipe, centre_crops, draw_crops, draw_recipe
 from holotype.data.image_store import ImageStore
 from holotype.data.samplers import keyed_generator
-from holotype.models.cache import CacheViews
+from holotype.models.token_cache import CacheViews
 from holotype.training.encode import Encoder
 from holotype.utils.console import progress_bar
 

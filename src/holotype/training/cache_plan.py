@@ -9,7 +9,7 @@ import torch
 
 from holotype.errors import InputError
 from holotype.methods.stages import Views
-from holotype.models.cache import CacheViews, Shape
+from holotype.models.token_cache import CacheViews, TokenShape
 from holotype.utils.memory import PLACE_NAMES, Budget, Level, format_bytes
 
 LEAST = CacheViews(4, 2)
@@ -39,7 +39,7 @@ def fit_to_needs(wanted: CacheViews, needs: Views, fixed: bool) -> CacheViews:
 def plan_cache(
     wanted: CacheViews,
     needs: Views,
-    shape: Shape,
+    shape: TokenShape,
     budget: Budget,
     device: torch.device,
     fixed: bool = False,

@@ -20,23 +20,23 @@ from holotype.data.image_store import ImageStore
 from holotype.errors import InputError
 from holotype.methods.stages import Views
 from holotype.models.backbone import Backbone
-from holotype.models.cache import (
+from holotype.models.token_cache import (
     CacheViews,
-    Shape,
+    EntryChecksums,
     Size,
     TokenCache,
+    TokenShape,
     cache_file,
     empty_tokens,
+    evict_to_fit,
     file_bytes,
-    is_whole,
-    keep_tokens,
-    kept_type,
+    is_complete,
     key_digest,
-    make_room,
     read_tokens,
-    writing,
+    save_tokens,
+    storage_dtype,
+    writing_tokens,
 )
-from holotype.models.entry_checks import EntryChecks
 from holotype.training.cache_content import VIEW_SEED, draw_strong, fill
 from holotype.training.cache_plan import Plan, fit_to_needs, plan_cache
 from holotype.training.encode import Encoder
@@ -106,7 +106,9 @@ def open_cache(
     def fill_all(tokens: Tensor) -> None:
         fill(tokens, plan.views, store, encoder, usable, held, progress)
 
-    place = Place(file, shape.size(plan.views), kept_type(encoder.trunk_dtype), plan.level, compute.device)
+    place = Place(
+        file, shape.size(plan.views), storage_dtype(encoder.trunk_dtype), plan.level, compute.device
+    )
     get = _through_file if plan.level == "disk" else _in_memory
     got = get(place, budget.disk, fill_all)
     position = torch.full((len(store),), -1)
@@ -132,7 +134,7 @@ class Place:
     device: torch.device
 
     def is_kept(self) -> bool:
-        return self.file is not None and is_whole(self.file, self.size)
+        return self.file is not None and is_complete(self.file, self.size)
 
     def find(self) -> Got | None:
         """What an earlier run left; None where there is nothing, or it was damaged, which is said, and goes."""
@@ -164,7 +166,7 @@ class Got:
     """The tokens of a cache."""
 
     tokens: Tensor
-    checks: EntryChecks | None = None
+    checks: EntryChecksums | None = None
     found: bool = False
     """Whether an earlier run had left them."""
 
@@ -182,7 +184,7 @@ def _in_memory(place: Place, limit: int, fill_all: Fill) -> Got:
         tokens = empty_tokens(place.size, place.dtype, place.level, place.device)
         fill_all(tokens)
         if place.file and local_rank() == 0:
-            keep_tokens(tokens, place.file, limit)
+            save_tokens(tokens, place.file, limit)
     return Got(tokens)
 
 
@@ -199,8 +201,8 @@ def _through_file(place: Place, limit: int, fill_all: Fill) -> Got:
             try:
                 with place.alone():
                     if not place.find():
-                        make_room(folder, file_bytes(place.size), limit)
-                        with writing(place.file, place.size, place.dtype) as tokens:
+                        evict_to_fit(folder, file_bytes(place.size), limit)
+                        with writing_tokens(place.file, place.size, place.dtype) as tokens:
                             fill_all(tokens)
             except OSError as error:
                 problem = error.strerror or str(error)
@@ -242,7 +244,7 @@ def _facts(
             for n in range(views.strong)
         ],
         "trunk": str(encoder.trunk_dtype),
-        "dtype": str(kept_type(encoder.trunk_dtype)),
+        "dtype": str(storage_dtype(encoder.trunk_dtype)),
     }
 
 
@@ -259,11 +261,11 @@ def _which(usable: Tensor, n: int) -> list[str]:
     return [] if len(usable) == n else [hashlib.sha256(usable.numpy().tobytes()).hexdigest()]
 
 
-def _shape(store: ImageStore, encoder: Encoder, n: int, first: Tensor) -> Shape:
+def _shape(store: ImageStore, encoder: Encoder, n: int, first: Tensor) -> TokenShape:
     """Sizes of n images, found by encoding the first. first: (1,) its row."""
     crops = centre_crops(store.height[first], store.width[first], store.size)
     prepared = encoder.inputs(store.crop(first, crops).to(encoder.device))
-    return Shape(n, prepared.shape[1])
+    return TokenShape(n, prepared.shape[1])
 
 
 def _keeps(device: torch.device, memory: MemoryConfig) -> bool:
@@ -275,7 +277,7 @@ def _compiles(compute: Device, n_views: int) -> bool:
     return compute.device.type == "cuda" and n_views >= WORTH_COMPILING
 
 
-def _say(cache: TokenCache, plan: Plan, shape: Shape, found: bool) -> None:
+def _say(cache: TokenCache, plan: Plan, shape: TokenShape, found: bool) -> None:
     how = "read" if found else "built"
     where = f"{format_bytes(cache.nbytes)} in {PLACE_NAMES[cache.level]}, {how} in {cache.seconds:.1f} s"
     line = f"Token cache: {cache.views} views of {shape.images:,} images, {where}"

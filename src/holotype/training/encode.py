@@ -12,9 +12,9 @@ from holotype.errors import InputError
 from holotype.methods.base import Method, Now, Prediction
 from holotype.methods.stages import Needs, Stage
 from holotype.models.backbone import Backbone
-from holotype.models.compiled import CompiledBlocks, CompiledTrunk
-from holotype.models.frozen import Frozen, registers
-from holotype.models.whole_tail import place_trunk
+from holotype.models.compile import CompiledBlocks, CompiledTrunk
+from holotype.models.frozen import Unregistered, registered_count
+from holotype.models.tail import place_trunk
 from holotype.utils.device import Device
 
 CHUNK = {"cpu": 64}
@@ -64,8 +64,8 @@ class Encoder:
 
     def _build(self, method: Method) -> nn.Module:
         """What the method makes of trunk and tail, bound to it."""
-        module = method.build_encoder(Frozen(self.trunk), self.tail).to(self.device, self.dtype)
-        if registers(module, self.trunk):
+        module = method.build_encoder(Unregistered(self.trunk), self.tail).to(self.device, self.dtype)
+        if registered_count(module, self.trunk):
             raise InputError(
                 f"The encoder of {type(method).__name__} registers the frozen trunk as a part of its own; keep the "
                 "trunk that build_encoder is given as it is, and call it."

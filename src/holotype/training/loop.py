@@ -17,7 +17,7 @@ from holotype.data.table import Table
 from holotype.methods.base import Method, Prediction
 from holotype.methods.stages import Moment, Stage
 from holotype.models.backbone import Backbone
-from holotype.models.cache import TokenCache
+from holotype.models.token_cache import TokenCache
 from holotype.training.draws import Epoch, StageDraws
 from holotype.training.duration import tell_duration
 from holotype.training.gallery import Gallery

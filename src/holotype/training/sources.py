@@ -23,7 +23,7 @@ from holotype.errors import InputError
 from holotype.methods.base import Method
 from holotype.methods.stages import Stage, Views
 from holotype.models.backbone import Backbone
-from holotype.models.cache import TokenCache
+from holotype.models.token_cache import TokenCache
 from holotype.training.ahead import Ahead
 from holotype.training.encode import Encoder
 from holotype.utils.device import Device

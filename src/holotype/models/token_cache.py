@@ -1,4 +1,7 @@
-"""The token cache: the trunk's output for a fixed number of views per image, so that training skips the trunk.
+"""Token cache: the trunk's output for a fixed number of views per image, on disk or in memory.
+
+They follow the tokens: 4 bytes an entry, and 4 of the checksums themselves. A cache may be larger than memory and is
+read as it is used, so that it is not read as a whole to be checked; each entry costs its share once, at 2 GB a second.
 
 An approximation, always marked as such: instead of a fresh crop, a step draws one of M weak and S strong views
 that every image has. One more entry per image holds its centre view, for evaluation. Tokens lie in one
@@ -19,6 +22,7 @@ import math
 import os
 import re
 import shutil
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,17 +34,77 @@ import torch
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.models.entry_checks import EntryChecks, make_tail, tail_bytes
 from holotype.utils.atomic import atomic_path, clean_partial
 from holotype.utils.locks import try_shared_lock
 from holotype.utils.memory import Level, format_bytes
+from holotype.utils.serialization import CorruptFile
+
+CHECKSUM_BYTES = 4
+"""Of a checksum."""
+
+
+def checksum_bytes(entries: int) -> int:
+    """What the checksums of so many entries take."""
+    return CHECKSUM_BYTES * (entries + 1)
+
+
+def checksum_block(tokens: np.ndarray) -> bytes:
+    """The checksums of (entries, ...) tokens, as they end the file."""
+    own = np.array([zlib.crc32(entry) for entry in tokens], dtype="<u4").tobytes()
+    return own + zlib.crc32(own).to_bytes(CHECKSUM_BYTES, "little")
+
+
+class EntryChecksums:
+    """Which entries of a file were read and are as they were written."""
+
+    def __init__(self, file: Path, tokens: np.ndarray) -> None:
+        """tokens: (entries, ...) as mapped from the file. Raises Broken where the checksums are not whole."""
+        with file.open("rb") as stream:
+            stream.seek(tokens.nbytes)
+            tail = stream.read(checksum_bytes(len(tokens)))
+        own, last = tail[:-CHECKSUM_BYTES], tail[-CHECKSUM_BYTES:]
+        if (
+            len(own) != CHECKSUM_BYTES * len(tokens)
+            or zlib.crc32(own).to_bytes(CHECKSUM_BYTES, "little") != last
+        ):
+            raise CorruptFile("its checksums are not whole")
+        self.file, self.tokens = file, tokens
+        self.told = np.frombuffer(own, dtype="<u4")
+        self.seen = np.zeros(len(tokens), dtype=bool)
+
+    def look_at_all(self) -> None:
+        """Raise Broken where any entry has changed."""
+        changed = self._changed(range(len(self.told)))
+        if changed:
+            raise CorruptFile(f"{len(changed):,} of {len(self.told):,} entries do not match their checksums")
+
+    def look(self, entry: Tensor) -> None:
+        """Raise InputError where one of these entries (n,) has changed; the file goes, so that it is built anew."""
+        wanted = entry.numpy()
+        new = wanted[~self.seen[wanted]]
+        if not len(new) or not (changed := self._changed(np.unique(new).tolist())):
+            return
+        self.file.unlink(missing_ok=True)
+        raise InputError(
+            f"The token cache {self.file} was damaged since it was written (entry {changed[0]:,} does not match its "
+            "checksum), and is removed; run the same command again: it builds the cache anew and goes on from the last "
+            "saved state."
+        )
+
+    def _changed(self, entries: range | list[int]) -> list[int]:
+        """Those that are not what they were; the others count as seen."""
+        changed = [at for at in entries if zlib.crc32(self.tokens[at]) != self.told[at]]
+        self.seen[entries] = True
+        self.seen[changed] = False
+        return changed
+
 
 log = logging.getLogger("holotype")
 
-BYTES = 2
+VALUE_BYTES = 2
 """Of a number in the cache."""
 SUFFIX = ".tokens"
-WRITTEN_AT_ONCE = 1 << 24
+WRITE_BATCH = 1 << 24
 """Bytes of a file that is written out because its space cannot be reserved."""
 Size = tuple[int, int]
 """Of the tensor of a cache: entries, numbers in each."""
@@ -78,7 +142,7 @@ class CacheViews:
         return self.weak + self.strong + 1
 
 
-class Shared(Protocol):
+class SharedTokens(Protocol):
     """Who holds the tokens of which image."""
 
     def owner(self, rows: Tensor) -> Tensor:
@@ -97,9 +161,9 @@ class TokenCache:
     """(N,) int64 on the CPU: place of each row of the table among the images cached here; -1 for one left out."""
     seconds: float = 0.0
     """Spent on building or reading it."""
-    checks: EntryChecks | None = None
+    checks: EntryChecksums | None = None
     """Of a file that an earlier run left, and that is read as it is used."""
-    shards: Shared | None = None
+    shards: SharedTokens | None = None
     """Where each process holds a part of the images: which process has which."""
 
     @property
@@ -109,7 +173,7 @@ class TokenCache:
 
     @property
     def nbytes(self) -> int:
-        return self.tokens.numel() * BYTES
+        return self.tokens.numel() * VALUE_BYTES
 
     def entry(self, rows: Tensor, view: Tensor) -> Tensor:
         """Entries of the given views of the given rows, which broadcast against each other; all on the CPU."""
@@ -123,7 +187,7 @@ class TokenCache:
 
 
 @dataclass(frozen=True)
-class Shape:
+class TokenShape:
     """What a cache of n images takes."""
 
     images: int
@@ -131,7 +195,7 @@ class Shape:
     """Numbers of a view as prepared for the tail."""
 
     def nbytes(self, views: CacheViews) -> int:
-        return self.images * views.entries * self.width * BYTES
+        return self.images * views.entries * self.width * VALUE_BYTES
 
     def size(self, views: CacheViews) -> Size:
         return (self.images * views.entries, self.width)
@@ -145,7 +209,7 @@ def key_digest(facts: dict[str, Any]) -> str:
 # -- storage ----------------------------------------------------------------------------------------------
 
 
-def kept_type(trunk: torch.dtype) -> torch.dtype:
+def storage_dtype(trunk: torch.dtype) -> torch.dtype:
     """The 16 bits in which the output of a trunk is kept."""
     return torch.bfloat16 if trunk == torch.bfloat16 else torch.float16
 
@@ -161,17 +225,17 @@ def cache_file(folder: Path, digest: str) -> Path:
 
 def file_bytes(size: Size) -> int:
     """What a cache takes in a file."""
-    return BYTES * math.prod(size) + tail_bytes(size[0])
+    return VALUE_BYTES * math.prod(size) + checksum_bytes(size[0])
 
 
-def is_whole(file: Path, size: Size) -> bool:
+def is_complete(file: Path, size: Size) -> bool:
     """Whether `file` is a cache of that size; anything else under its name is made again."""
     return file.is_file() and file.stat().st_size == file_bytes(size)
 
 
 def read_tokens(
     file: Path, size: Size, dtype: torch.dtype, level: Level, device: torch.device
-) -> tuple[Tensor, EntryChecks | None]:
+) -> tuple[Tensor, EntryChecksums | None]:
     """A kept cache; except on a device, nothing is read before it is used, and is checked then.
 
     Raises Broken where it was damaged, as far as that is known by now.
@@ -183,7 +247,7 @@ def read_tokens(
         )  # as long as the mapping lasts: `holotype cache --clear` leaves it alone
         # mode c: pages can be changed in memory and never reach the file
         mapped = np.memmap(stream, np.int16, "c", shape=size)
-    checks, tokens = EntryChecks(file, mapped), torch.from_numpy(mapped).view(dtype)
+    checks, tokens = EntryChecksums(file, mapped), torch.from_numpy(mapped).view(dtype)
     if level != "device":
         return tokens, checks
     checks.look_at_all()
@@ -191,7 +255,7 @@ def read_tokens(
 
 
 @contextmanager
-def writing(file: Path, size: Size, dtype: torch.dtype) -> Iterator[Tensor]:
+def writing_tokens(file: Path, size: Size, dtype: torch.dtype) -> Iterator[Tensor]:
     """A new file as a tensor to be filled; it gets its name when the block ends, and vanishes if that fails."""
     with atomic_path(file) as part:
         with part.open("r+b") as stream:
@@ -201,7 +265,7 @@ def writing(file: Path, size: Size, dtype: torch.dtype) -> Iterator[Tensor]:
         mapped.flush()
         with part.open("r+b") as stream:
             stream.seek(mapped.nbytes)
-            stream.write(make_tail(mapped))
+            stream.write(checksum_block(mapped))
 
 
 def reserve(stream: BinaryIO, nbytes: int) -> None:
@@ -216,16 +280,16 @@ def reserve(stream: BinaryIO, nbytes: int) -> None:
     # macOS and some file systems cannot reserve: there the file is written out
     if nbytes > shutil.disk_usage(Path(stream.name).parent).free:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), stream.name)
-    zeros = memoryview(bytes(min(nbytes, WRITTEN_AT_ONCE)))
-    for start in range(0, nbytes, WRITTEN_AT_ONCE):
+    zeros = memoryview(bytes(min(nbytes, WRITE_BATCH)))
+    for start in range(0, nbytes, WRITE_BATCH):
         stream.write(zeros[: nbytes - start])
 
 
-def keep_tokens(tokens: Tensor, file: Path, limit: int) -> None:
+def save_tokens(tokens: Tensor, file: Path, limit: int) -> None:
     """Write a cache for later runs, unless it is larger than all of them together may be."""
     entries, width = tokens.shape
     nbytes = file_bytes((entries, width))
-    if not make_room(file.parent, nbytes, limit):
+    if not evict_to_fit(file.parent, nbytes, limit):
         log.info(
             "The token cache is not kept for later runs: %s are more than the %s for all of them.",
             format_bytes(nbytes),
@@ -233,13 +297,13 @@ def keep_tokens(tokens: Tensor, file: Path, limit: int) -> None:
         )
         return
     try:
-        with writing(file, (entries, width), tokens.dtype) as kept:
+        with writing_tokens(file, (entries, width), tokens.dtype) as kept:
             kept.copy_(tokens)
     except OSError as error:
         log.warning("The token cache could not be kept for later runs: %s.", error.strerror or error)
 
 
-def make_room(folder: Path, nbytes: int, limit: int) -> bool:
+def evict_to_fit(folder: Path, nbytes: int, limit: int) -> bool:
     """Delete the caches used longest ago until `nbytes` more fit into `limit`; False if they never can."""
     if nbytes > limit:
         return False

@@ -1,4 +1,4 @@
-"""A ring of the latest rows: what a step leaves behind for those after it."""
+"""Memory bank: a ring buffer of the latest rows."""
 
 from __future__ import annotations
 

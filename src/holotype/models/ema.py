@@ -1,4 +1,4 @@
-"""A teacher: a copy of modules that follows them as a moving average."""
+"""EMA teacher: a copy of modules that follows them as a moving average."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frozen trunk for a GPU: one block is compiled and all of them use it, and patches are cut without a convolution.
+"""Compile the frozen trunk for a GPU.
 
 The blocks of a transformer differ in their weights alone, so compiling them one by one costs the time of
 one (seconds instead of a minute). Of what comes before them, a convolution whose windows do not overlap is a

@@ -1,6 +1,8 @@
-"""timm's networks: which there are, what they look like, and their weights on the Hugging Face hub.
+"""Model zoo: timm networks that fit, and a short list of recommended backbones.
 
 timm is imported inside the functions: it takes seconds.
+
+Licences are those that the weights were published under when the list was made; loading prints what holds then.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import pickle
 import re
 import warnings
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -18,13 +21,13 @@ from torch import nn
 
 from holotype.config.schema import RGB
 from holotype.errors import InputError
-from holotype.models.hub_client import asking_hub, brief, why_not_fetched
-from holotype.models.licences import has_strings
-from holotype.models.whole_tail import Model
+from holotype.models.hub_client import download_error, hub_request, short_error
+from holotype.models.licences import has_conditions
+from holotype.models.tail import Model
 
 HUB_CLIENTS = ("huggingface_hub", "httpx", "httpx2", "requests", "urllib3")
 """Packages whose errors speak of the network."""
-KEPT_AS = (
+CACHE_NAMES = (
     "model.safetensors",
     "pytorch_model.bin",
     "open_clip_model.safetensors",
@@ -78,7 +81,7 @@ def licence_of_files(arch: str) -> str:
     if "." in arch:
         return licence_of(arch)
     found = sorted({licence_of(name) for name in import_timm().list_pretrained(f"{arch}.*")})
-    return " or ".join(found) if all(has_strings(licence) for licence in found) else ""
+    return " or ".join(found) if all(has_conditions(licence) for licence in found) else ""
 
 
 def normalisations(arch: str) -> dict[tuple[RGB, RGB], list[str]]:
@@ -96,10 +99,10 @@ def normalisations(arch: str) -> dict[tuple[RGB, RGB], list[str]]:
     return found
 
 
-def outline_of(arch: str, **settings: object) -> Model:
+def model_outline(arch: str, **settings: object) -> Model:
     """The network without storage: what it is, before anything is downloaded."""
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        model = blank(arch, **settings)
+        model = build_untrained(arch, **settings)
     from timm.models.eva import Eva
     from timm.models.vision_transformer import VisionTransformer
 
@@ -113,7 +116,7 @@ def outline_of(arch: str, **settings: object) -> Model:
     return model
 
 
-def blank(arch: str, **settings: object) -> Model:
+def build_untrained(arch: str, **settings: object) -> Model:
     """The network before its weights, which are not drawn where it can do without."""
     timm = import_timm()
     try:
@@ -122,11 +125,11 @@ def blank(arch: str, **settings: object) -> Model:
         return timm.create_model(arch, pretrained=False, num_classes=0, **settings)
 
 
-def from_hub(arch: str, size: int) -> Model:
+def load_from_hub(arch: str, size: int) -> Model:
     """The network with the weights of timm's name; a hub out of reach and a damaged file become advice."""
     timm = import_timm()
     try:
-        with asking_hub():
+        with hub_request():
             return timm.create_model(arch, pretrained=True, num_classes=0, img_size=size)
     except Exception as error:
         repository = timm.get_pretrained_cfg(arch).hf_hub_id or f"timm/{arch}"
@@ -136,11 +139,11 @@ def from_hub(arch: str, size: int) -> Model:
                 "are loaded, and were not: give the path of a .safetensors file that you trust, or use the embedded "
                 "backbone."
             ) from error
-        if _is_damage(error):
-            raise InputError(_of_damage(arch, repository, error)) from error
-        if is_of_the_network(error):
+        if _is_corrupt(error):
+            raise InputError(_damage_error(arch, repository, error)) from error
+        if is_network_error(error):
             raise InputError(
-                f"The weights of {arch} could not be fetched from the Hugging Face hub ({why_not_fetched(error)}): "
+                f"The weights of {arch} could not be fetched from the Hugging Face hub ({download_error(error)}): "
                 f"try again, or run `holotype backbones fetch {arch}` where there is a network and name the file that "
                 "it writes as the backbone, or use the embedded backbone."
             ) from error
@@ -154,33 +157,124 @@ def _is_code(error: Exception) -> bool:
     )
 
 
-def _is_damage(error: Exception) -> bool:
+def _is_corrupt(error: Exception) -> bool:
     from safetensors import SafetensorError
 
     torn = isinstance(error, RuntimeError) and "PytorchStreamReader" in str(error)  # what torch.load says
     return isinstance(error, SafetensorError | EOFError | zipfile.BadZipFile | pickle.UnpicklingError) or torn
 
 
-def is_of_the_network(error: Exception) -> bool:
+def is_network_error(error: Exception) -> bool:
     """The hub's client changes its HTTP library between versions, and not all their errors are OSErrors."""
     package = type(error).__module__.partition(".")[0]
     wrong_sum = isinstance(error, RuntimeError) and "invalid hash value" in str(error)  # what torch.hub says
     return isinstance(error, OSError) or package in HUB_CLIENTS or wrong_sum
 
 
-def _of_damage(arch: str, repository: str, error: Exception) -> str:
+def _damage_error(arch: str, repository: str, error: Exception) -> str:
     """The sentence about weights that were fetched and cannot be read."""
-    files = " and ".join(str(file) for file in _fetched(repository))
+    files = " and ".join(str(file) for file in _download(repository))
     what = f"delete {files}" if files else f"delete {repository} from the hub's cache (hf cache)"
     return (
-        f"The weights of {arch} were not fetched whole from the Hugging Face hub ({brief(error)}): {what}, and run "
+        f"The weights of {arch} were not fetched whole from the Hugging Face hub ({short_error(error)}): {what}, and run "
         "the same command again."
     )
 
 
-def _fetched(repository: str) -> list[Path]:
+def _download(repository: str) -> list[Path]:
     """Files of a repository in the hub's cache; where it keeps links to them, what these point to."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = [try_to_load_from_cache(repository, name) for name in KEPT_AS]
+    found = [try_to_load_from_cache(repository, name) for name in CACHE_NAMES]
     return [Path(file).resolve() for file in found if isinstance(file, str)]
+
+
+@dataclass(frozen=True)
+class RecommendedBackbone:
+    """A backbone of the list."""
+
+    name: str
+    """As --backbone takes it."""
+    arch: str
+    """timm's network, by which size and speed can be told without its weights."""
+    licence: str
+    words: str
+    image_size: int = 224
+
+
+USES = {
+    "photos": "photographs of things, scenes, art, products",
+    "nature": "animals, plants, fungi, camera traps",
+    "medical": "radiology, pathology, microscopy",
+    "industrial": "parts, surfaces, defects, aerial views: images without faces",
+}
+DINOV2 = "self-supervised on 142 M curated images; no labels, no text"
+RECOMMENDED: dict[str, tuple[RecommendedBackbone, ...]] = {
+    "photos": (
+        RecommendedBackbone(
+            "vit_base_patch14_dinov2.lvd142m",
+            "vit_base_patch14_dinov2",
+            "apache-2.0",
+            f"{DINOV2}; what auto takes on a GPU",
+        ),
+        RecommendedBackbone(
+            "vit_small_patch14_dinov2.lvd142m",
+            "vit_small_patch14_dinov2",
+            "apache-2.0",
+            "the same, smaller; what auto takes on a CPU",
+        ),
+        RecommendedBackbone(
+            "vit_base_patch16_dinov3.lvd1689m",
+            "vit_base_patch16_dinov3",
+            "dinov3-license",
+            "DINOv2's successor; its licence goes with every model made from it",
+            256,
+        ),
+        RecommendedBackbone(
+            "embedded", "vit_tiny_patch16_224", "mit", "in the package, no network needed; coarse", 128
+        ),
+    ),
+    "nature": (
+        RecommendedBackbone(
+            "hf-hub:imageomics/bioclip",
+            "vit_base_patch16_clip_224",
+            "mit",
+            "trained on 10 M images of 450,000 taxa with their names",
+        ),
+        RecommendedBackbone(
+            "vit_base_patch14_dinov2.lvd142m",
+            "vit_base_patch14_dinov2",
+            "apache-2.0",
+            "where kinds differ by more than taxonomy: poses, behaviour, habitat",
+        ),
+    ),
+    "medical": (
+        RecommendedBackbone(
+            "hf-hub:microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224",
+            "vit_base_patch16_224",
+            "mit",
+            "trained on 15 M figures of papers with captions; its makers mean it for research",
+        ),
+        RecommendedBackbone(
+            "vit_base_patch14_reg4_dinov2.lvd142m",
+            "vit_base_patch14_reg4_dinov2",
+            "apache-2.0",
+            "for kinds of images that BiomedCLIP never saw",
+        ),
+    ),
+    "industrial": (
+        RecommendedBackbone(
+            "vit_base_patch14_reg4_dinov2.lvd142m",
+            "vit_base_patch14_reg4_dinov2",
+            "apache-2.0",
+            f"{DINOV2}; registers keep small details from being drowned",
+        ),
+        RecommendedBackbone(
+            "vit_small_patch14_reg4_dinov2.lvd142m",
+            "vit_small_patch14_reg4_dinov2",
+            "apache-2.0",
+            "the same, smaller",
+        ),
+    ),
+}
+"""The best first; none of the first ones has strings attached."""
