@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from holotype.cluster.communities import communities, without_small
-from holotype.cluster.kmeans import semi_supervised_centres
-from holotype.cluster.neighbours import neighbour_graph
+from holotype.clustering.kmeans import semi_supervised_centres
+from holotype.clustering.knn import neighbour_graph
 from holotype.config.schema import TrainConfig
 from holotype.methods.dccl import DCCLConfig
 from holotype.training.encode import Encoder

@@ -24,7 +24,7 @@ import pyarrow as pa
 import torch
 
 from holotype.cluster.chosen import path_hashes, uniform
-from holotype.cluster.class_size import measure_classes
+from holotype.clustering.class_size import measure_classes
 from holotype.data.told_labels import NoLabels
 from holotype.errors import InputError
 from holotype.runs.coverage import take_sample

@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from holotype.cluster.kmeans import semi_supervised_centres
-from holotype.cluster.neighbours import nearest
+from holotype.clustering.kmeans import semi_supervised_centres
+from holotype.clustering.knn import nearest_neighbours
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.losses.ops import l2_normalize
 from holotype.methods import Batch, Card, Images, Now, Stage, Task
@@ -69,7 +69,7 @@ class CMS(Clustered):
 
     def before_epoch(self, stage: Stage, epoch: int, images: Images) -> None:
         v = l2_normalize(self.projector(images.features()))  # (n, 256), the bank
-        _, neighbour = nearest(v, min(self.config.k, len(v) - 1))
+        _, neighbour = nearest_neighbours(v, min(self.config.k, len(v) - 1))
         self.around.copy_(images.spread(v[neighbour].mean(1)))
 
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:

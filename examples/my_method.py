@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.cluster.kmeans import semi_supervised_kmeans
+from holotype.clustering.kmeans import semi_supervised_kmeans
 from holotype.losses.classification import mean_entropy_deficit, supervised_cross_entropy
 from holotype.losses.contrastive import info_nce
 from holotype.methods import Batch, Images, Method, Now, Stage, Task

@@ -63,7 +63,7 @@ from harness import (
 from holotype.categories.corrections import apply_edits
 from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import Category, Discovery
-from holotype.cluster.evaluate import class_index, clustering_accuracy
+from holotype.clustering.metrics import class_index, clustering_accuracy
 from holotype.config.schema import DiscoverConfig
 from holotype.discovery.demo import STEPS
 from holotype.discovery.rounds import last_round, round_folder

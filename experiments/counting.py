@@ -33,9 +33,8 @@ import numpy as np
 import torch
 
 from harness import command, facts, one_sentence, read_record, write_record
-from holotype.cluster.class_size import COVERAGE
-from holotype.cluster.count import pick_k, settle
-from holotype.cluster.search import estimate_by_curve
+from holotype.clustering.class_size import COVERAGE
+from holotype.clustering.estimate_k import estimate_adaptive, estimate_by_curve, pick_k
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.runs.prepared import Shelf, make_compute
@@ -146,7 +145,7 @@ def estimate(features: np.ndarray, problem: Problem, curve: bool) -> dict[str, A
     """One line of the record. curve: also what the labelled accuracy of k-means says, which takes long."""
     x, label = torch.from_numpy(features[problem.rows]), torch.from_numpy(problem.label)
     started = time.monotonic()
-    found = settle(x, label, problem.known)
+    found = estimate_adaptive(x, label, problem.known)
     line = {
         "name": problem.name,
         "images": len(x),

@@ -73,8 +73,8 @@ from harness import (
     write_record,
 )
 from holotype.categories.agreement import Training, agree
-from holotype.cluster.count import estimate_table, pick_k
-from holotype.cluster.evaluate import clustering_accuracy
+from holotype.clustering.estimate_k import estimate_table, pick_k
+from holotype.clustering.metrics import clustering_accuracy
 from holotype.config.schema import BackboneConfig
 from holotype.discovery.finding import plan_training
 from holotype.discovery.several import train_side_by_side

@@ -41,7 +41,7 @@ import torch
 
 from holotype.categories.calibration import calibrate
 from holotype.categories.features import read_features
-from holotype.cluster.evaluate import class_index, clustering_accuracy
+from holotype.clustering.metrics import class_index, clustering_accuracy
 from holotype.config.schema import DiscoverConfig
 from holotype.data.datasets.registry import load_benchmark
 from holotype.data.gcd_split import gcd_split

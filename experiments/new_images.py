@@ -67,7 +67,7 @@ from holotype.categories.calibration import calibrate, curve, read_off
 from holotype.categories.features import read_features
 from holotype.categories.kept_opinion import shares
 from holotype.categories.opinion import Opinion
-from holotype.cluster.evaluate import class_index, clustering_accuracy
+from holotype.clustering.metrics import class_index, clustering_accuracy
 from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.discovery.workflow import discover_table
 from holotype.models.backbone import load_backbone

@@ -7,7 +7,7 @@ Collections: harness.py. Ways of training: `frozen`, a quick stand-in: a classif
 features of the frozen backbone, and `whole`, as holotype discover
 trains (RPC on the token cache). Every collection is trained with as many seeds, for equal and for different sizes.
 `together` of them, each used once, make a consensus (categories/agreement.py); what the labels say of sizes chooses one
-of the two (cluster/unevenness.py). All is that of one training, and of each consensus. Pools are kept in --work.
+of the two (clustering/class_imbalance.py). All is that of one training, and of each consensus. Pools are kept in --work.
 
 Rules, as they were fixed before cub0 to cub3 (equal and uneven), cifar2, cifar3 and their uneven forms were looked at:
 - Chosen on sample1, 3, 5, 7, 9, cifar0, cifar1 and the uneven and tail forms of these two, by the frozen way.
@@ -72,7 +72,7 @@ from harness import (
     write_record,
 )
 from holotype.categories.agreement import Training, agree, returns
-from holotype.cluster.unevenness import measure_sizes
+from holotype.clustering.class_imbalance import measure_imbalance
 from holotype.config.schema import BackboneConfig
 from holotype.data.image_store import ImageStore
 from holotype.data.table import Table
@@ -250,7 +250,7 @@ def judge(
     into groups, at random."""
     judge, table = Judge.make(of), of.table
     embedded = embed_views(table, work / "features" / f"{of.name}.npz")[:, 0]
-    sizes = measure_sizes(torch.from_numpy(embedded), torch.from_numpy(table.target), len(table.known))
+    sizes = measure_imbalance(torch.from_numpy(embedded), torch.from_numpy(table.target), len(table.known))
     chosen = "different" if sizes.uneven else "equal"
     row: dict[str, Any] = {
         "collection": of.name,

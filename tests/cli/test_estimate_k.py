@@ -15,7 +15,7 @@ from PIL import Image
 
 from holotype.cli.embed import Collection, collection_name
 from holotype.cli.estimate_k import curve_lines, make_parser, summary
-from holotype.cluster.curve import CountEstimate, CountPoint
+from holotype.clustering.k_curve import CountEstimate, CountPoint
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-many.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)

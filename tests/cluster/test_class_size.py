@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from holotype.cluster import count
-from holotype.cluster.class_size import (
+from holotype.clustering import estimate_k
+from holotype.clustering.class_size import (
     MUTUAL,
     NEAREST,
     SHARED,
     STRESS,
-    World,
+    SimulatedClasses,
     _count,
     _mutual,
     _shared,
@@ -66,11 +66,11 @@ def test_weights_stay_with_their_rows_where_some_are_left_out(monkeypatch: pytes
     features, label = world(20, 30, 10)
     weight = features[:, 0].double().abs().numpy() + 1
     seen = []
-    monkeypatch.setattr(count, "NEIGHBOURS", 250)
+    monkeypatch.setattr(estimate_k, "NEIGHBOURS", 250)
     monkeypatch.setattr(
-        count, "measure_classes", lambda *given: seen.append(given) or measure_classes(*given)
+        estimate_k, "measure_classes", lambda *given: seen.append(given) or measure_classes(*given)
     )
-    found = count.settle(features, label, 10, seed=3, weight=weight)
+    found = estimate_k.estimate_adaptive(features, label, 10, seed=3, weight=weight)
     ((some, _, _, theirs),) = seen
     assert len(some) == len(theirs) == 250
     np.testing.assert_array_equal(theirs, some[:, 0].double().abs().numpy() + 1)
@@ -143,7 +143,9 @@ def test_the_number_that_a_world_without_chance_gives() -> None:
     everyone, own = 240.0, 200.0
     same = own * 3 / 9
     other_labelled = 40 * 36 / 190  # nine other known classes of four
-    found = World(images, size).log_k(*(np.asarray(x) for x in (everyone, same, other_labelled, size.mean())))
+    found = SimulatedClasses(images, size).log_k(
+        *(np.asarray(x) for x in (everyone, same, other_labelled, size.mean()))
+    )
     assert math.exp(found) == pytest.approx(20, rel=1e-3)
 
 

@@ -9,11 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-import holotype.cluster.count as count
-import holotype.cluster.search as module
-from holotype.cluster.count import estimate_count, pick_k
-from holotype.cluster.curve import CountEstimate
-from holotype.cluster.search import Curve, centre_silhouette
+import holotype.clustering.estimate_k as count
+import holotype.clustering.estimate_k as module
+from holotype.clustering.estimate_k import Curve, centre_silhouette, estimate_count, pick_k
+from holotype.clustering.k_curve import CountEstimate
 from holotype.errors import InputError
 
 
@@ -82,7 +81,7 @@ def test_each_k_is_clustered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     features, label = clouds(9, 20, 4, noise=1.2)
     found = estimate_count(features, label, 4)
     ks, times = np.unique(asked, return_counts=True)
-    assert set(times) == {module.RUNS}
+    assert set(times) == {module.CURVE_RUNS}
     assert tuple(ks) == tuple(point.k for point in found.points)
     assert max(ks) < 90  # half of the images, where the search might have gone
 
@@ -91,7 +90,7 @@ def test_large_collections_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SAMPLE", 150)
     monkeypatch.setattr(module, "SAMPLE_PER_CLASS", 10)
     features, label = clouds(6, 100, 3)
-    x, kept = module.sample(features, label, 3, 0)
+    x, kept = module.sample_rows(features, label, 3, 0)
     assert len(x) == len(kept) == 150
     assert 15 < int((kept >= 0).sum()) < 60
     assert estimate_count(features, label, 3).best == 6
@@ -112,7 +111,7 @@ def test_many_known_classes_leave_room_for_new_ones(monkeypatch: pytest.MonkeyPa
     ("best", "n", "looks"), [(10, 1000, 8), (190, 6000, 8), (1000, 3000, 4), (2000, 20_000, 1)]
 )
 def test_the_curve_beside_an_answer_keeps_the_time_bounded(best: int, n: int, looks: int) -> None:
-    grid = count._look_around(CountEstimate(best, best - 2, best + 2, (), "", "class sizes"), 5, 5000, n)
+    grid = count._probe_neighbours(CountEstimate(best, best - 2, best + 2, (), "", "class sizes"), 5, 5000, n)
     assert best in grid
     assert abs(len(grid) - looks) <= 1
 
@@ -153,7 +152,7 @@ def test_without_labels_the_search_follows_the_silhouette() -> None:
     assert 110 < found.best < 135
     few = estimate_count(*clouds(7, 100, 0), 0)
     assert few.best == 7
-    assert few.points[-1].k <= 1.2 * module.WIDE  # nothing to be found beyond
+    assert few.points[-1].k <= 1.2 * module.WIDE_RANGE  # nothing to be found beyond
 
 
 @pytest.mark.parametrize(
@@ -173,7 +172,7 @@ def test_without_labels_the_search_follows_the_silhouette() -> None:
 def test_the_search_ends_where_images_and_classes_say(
     n: int, unlabelled: int, known: int, expected: int
 ) -> None:
-    low, high = module.bounds(n, unlabelled, known, None)
+    low, high = module.k_bounds(n, unlabelled, known, None)
     assert (low, high) == (max(known, 1), expected)
     assert len(module._grid(low, high)) < 40
 
@@ -195,7 +194,7 @@ def test_any_seed_that_a_run_takes_will_do() -> None:
     ("known", "expected"), [(5, 10_000), (341, 34_100), (600, 20_000), (1200, 12_000), (3000, 30_000)]
 )
 def test_the_sample_keeps_the_time_bounded(known: int, expected: int) -> None:
-    x, label = module.sample(torch.zeros(50_000, 2), torch.full((50_000,), -1), known, 0)
+    x, label = module.sample_rows(torch.zeros(50_000, 2), torch.full((50_000,), -1), known, 0)
     assert len(x) == len(label) == expected
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holotype.cluster.evaluate import (
+from holotype.clustering.metrics import (
     Accuracy,
     balanced_accuracy,
     clustering_accuracy,

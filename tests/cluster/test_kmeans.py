@@ -9,8 +9,8 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
-from holotype.cluster import kmeans as module
-from holotype.cluster.kmeans import KMeansResult, d2_seeds, kmeans, semi_supervised_kmeans
+from holotype.clustering import kmeans as module
+from holotype.clustering.kmeans import KMeansResult, d2_seeds, kmeans, semi_supervised_kmeans
 from holotype.errors import InputError
 from tests.data.test_strong import MPS, PretendedMps
 

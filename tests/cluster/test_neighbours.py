@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.cluster import neighbours
 from holotype.cluster.communities import communities, without_small
-from holotype.cluster.neighbours import nearest, neighbour_graph
+from holotype.clustering import knn
+from holotype.clustering.knn import nearest_neighbours, neighbour_graph
 from tests.data.test_strong import MPS, PretendedMps
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity/dccl.npz")
@@ -105,9 +105,9 @@ def test_no_edge_knows_the_class_of_an_unlabelled_image():
 def test_neighbours_are_exact_in_parts_and_never_oneself(monkeypatch):
     x = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
     x[7] = x[3]  # a double: the nearest image of each other
-    whole = nearest(x, 5)
-    monkeypatch.setattr(neighbours, "CHUNK", 50 * 3)
-    parts = nearest(x, 5)
+    whole = nearest_neighbours(x, 5)
+    monkeypatch.setattr(knn, "CHUNK", 50 * 3)
+    parts = nearest_neighbours(x, 5)
     assert torch.equal(whole[1], parts[1])
     assert not (whole[1] == torch.arange(50)[:, None]).any()
     assert whole[1][3, 0] == 7

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-import holotype.cluster.count as count
-import holotype.cluster.search as module
+import holotype.clustering.estimate_k as count
+import holotype.clustering.estimate_k as module
 from holotype.cli.estimate_k import curve_lines
-from holotype.cluster.class_size import ClassSize
-from holotype.cluster.count import estimate_count
-from holotype.cluster.search import _grid, bounds, sample
+from holotype.clustering.class_size import ClassSize
+from holotype.clustering.estimate_k import _grid, estimate_count, k_bounds, sample_rows
 
 from .test_count import clouds
 
@@ -46,8 +45,8 @@ def test_no_more_is_climbed_than_was_promised(monkeypatch) -> None:
 def test_up_to_some_1600_known_classes_nothing_is_left_out(n_known: int) -> None:
     """However many images there are."""
     n = 1_000_000
-    x, _ = sample(torch.zeros(n, 1), torch.full((n,), -1), n_known, 0)
-    low, high = bounds(len(x), len(x), n_known, None)
+    x, _ = sample_rows(torch.zeros(n, 1), torch.full((n,), -1), n_known, 0)
+    low, high = k_bounds(len(x), len(x), n_known, None)
     assert sum(_grid(low, high)) * len(x) <= module.CLIMB_WORK
 
 
@@ -63,7 +62,7 @@ def test_neighbours_that_are_not_sure_answer_alone_where_the_curve_would_take_ho
 def test_an_answer_without_any_look_at_k_means_says_so(monkeypatch) -> None:
     features, label = clouds(12, 20, 6)
     monkeypatch.setattr(count, "LOOK_WORK", 0)
-    monkeypatch.setattr(count, "ONE_LOOK", 0)
+    monkeypatch.setattr(count, "LOOK_STEP", 0)
     found = estimate_count(features, label, 6)
     assert (found.points, found.by) == ((), "class sizes")
     assert curve_lines(found) == ["k-means was not run: with so many categories it would take hours."]

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.cluster.unevenness import Unevenness, measure_sizes
+from holotype.clustering.class_imbalance import ClassImbalance, measure_imbalance
 
 KNOWN, NOVEL = 10, 10
 EQUAL = np.full(KNOWN, 60)
 TAIL = np.round(120 * 10.0 ** -np.linspace(0, 1, KNOWN)).astype(int)
 
 
-def look(sizes: np.ndarray, labels: np.ndarray, seed: int = 0) -> Unevenness:
+def look(sizes: np.ndarray, labels: np.ndarray, seed: int = 0) -> ClassImbalance:
     """Known classes of the sizes, labels[c] images of each labelled; as many new ones of the same sizes."""
     random = np.random.default_rng(seed)
     centres = random.normal(size=(KNOWN + NOVEL, 24))
@@ -24,7 +24,7 @@ def look(sizes: np.ndarray, labels: np.ndarray, seed: int = 0) -> Unevenness:
     label = np.full(len(truth), -1)
     for c in range(KNOWN):
         label[np.flatnonzero(truth == c)[: labels[c]]] = c
-    return measure_sizes(torch.from_numpy(x), torch.from_numpy(label), KNOWN)
+    return measure_imbalance(torch.from_numpy(x), torch.from_numpy(label), KNOWN)
 
 
 def drawn(sizes: np.ndarray, seed: int) -> np.ndarray:

@@ -12,7 +12,7 @@ import pytest
 from holotype.categories.bursts import LABELLED as NOTE
 from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import Discovery
-from holotype.cluster import count
+from holotype.clustering import estimate_k
 from holotype.data.load import load_table
 from holotype.discovery import several
 from holotype.discovery.bursting import check_enough, draws_itself, take_bursts
@@ -96,7 +96,7 @@ def test_methods_that_draw_their_images_themselves() -> None:
 def test_a_discovery_of_bursts(photos: Path, tmp_path: Path, small, caplog, monkeypatch, method: str) -> None:
     caplog.set_level("INFO")
     counted, trained = [], []
-    estimate, start = count.estimate_count, several.begin
+    estimate, start = estimate_k.estimate_count, several.begin
 
     def counting(features, *given, **how):
         counted.append(len(features))
@@ -106,7 +106,7 @@ def test_a_discovery_of_bursts(photos: Path, tmp_path: Path, small, caplog, monk
         trained.append(start(experiment, shelf))
         return trained[-1]
 
-    monkeypatch.setattr(count, "estimate_count", counting)
+    monkeypatch.setattr(estimate_k, "estimate_count", counting)
     monkeypatch.setattr(several, "begin", starting)
     found = discover_table(
         load_table(photos), small(method=method, k="auto"), tmp_path / "run", progress=False

@@ -8,7 +8,7 @@ import pytest
 
 from holotype.categories.facts import Facts
 from holotype.categories.found import Category, Discovery
-from holotype.cluster.curve import CountEstimate
+from holotype.clustering.k_curve import CountEstimate
 from holotype.data.table import Table
 from holotype.discovery.corrected_number import as_drawn, n_left, with_corrections
 

@@ -14,8 +14,8 @@ from PIL import Image
 
 from holotype.categories.edits import Edit, to_csv
 from holotype.categories.found import COLUMNS, Discovery
-from holotype.cluster.count import pick_k
-from holotype.cluster.curve import CountEstimate
+from holotype.clustering.estimate_k import pick_k
+from holotype.clustering.k_curve import CountEstimate
 from holotype.data.load import load_table
 from holotype.discovery.workflow import discover, discover_table
 from holotype.errors import InputError, Stopped

@@ -118,7 +118,7 @@ def test_the_loss_does_not_depend_on_the_order_of_the_batch(name):
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_short_training_finds_the_novel_categories(name):
     """60 steps on six blobs: most unlabelled images end up in one category per class, far above chance (1/6)."""
-    from holotype.cluster.evaluate import clustering_accuracy
+    from holotype.clustering.metrics import clustering_accuracy
 
     method, blobs = build(name), Blobs()
     encoder = torch.nn.Linear(16, 16)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.cluster.evaluate import score
+from holotype.clustering.metrics import score
 from holotype.data.samplers import keyed_generator
 from holotype.data.table import Table
 from holotype.methods import Images, Task

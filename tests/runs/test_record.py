@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.cluster.evaluate import SCORES, clustering_accuracy, score
+from holotype.clustering.metrics import SCORES, clustering_accuracy, score
 from holotype.data.image_store import ImageStore
 from holotype.data.load import load_table
 from holotype.data.table import Table

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holotype.cluster import count
+from holotype.clustering import estimate_k
 from holotype.data.labels import write_sample_file
 from holotype.data.load import load_table
 from holotype.runs.planned import Planned, batches
@@ -53,8 +53,8 @@ def test_every_backbone_counts_categories_for_itself(tiny, counted, monkeypatch)
         counts.append(4 + len(counts))
         return dataclasses.replace(real(*given, **named), best=counts[-1], by="class sizes")
 
-    real = count.estimate_count
-    monkeypatch.setattr(count, "estimate_count", estimate)
+    real = estimate_k.estimate_count
+    monkeypatch.setattr(estimate_k, "estimate_count", estimate)
     shelf = Shelf()
     first, second = (get(shelf, tiny(k="auto", backbone__train_blocks=blocks)) for blocks in (1, 2))
     assert (first.data.k, second.data.k) == (4, 5)
@@ -78,8 +78,8 @@ def test_the_weights_of_a_sample_count_where_categories_are_counted(
         seen.append(weight)
         return real(*given, weight=weight, **named)
 
-    real = count.estimate_count
-    monkeypatch.setattr(count, "estimate_count", estimate)
+    real = estimate_k.estimate_count
+    monkeypatch.setattr(estimate_k, "estimate_count", estimate)
     get(Shelf(), tiny(k="auto", dataset=str(tmp_path / "some.parquet")))
     assert np.array_equal(seen[0], weight)
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from holotype.cluster.kmeans import kmeans
+from holotype.clustering.kmeans import kmeans
 from holotype.losses.classification import supervised_cross_entropy
 from holotype.losses.contrastive import info_nce
 from holotype.methods import Method, Prediction, Rate, Stage, Views

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.cluster.evaluate import clustering_accuracy
+from holotype.clustering.metrics import clustering_accuracy
 from holotype.data import concepts
 from holotype.errors import InputError
 from holotype.methods import METHODS

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.cluster.evaluate import clustering_accuracy
+from holotype.clustering.metrics import clustering_accuracy
 from holotype.errors import InputError
 from holotype.methods import METHODS, Batch, Moment, Task
 

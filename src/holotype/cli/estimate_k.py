@@ -14,7 +14,7 @@ from holotype.utils.atomic import clean_partial_tree, refuse_links
 from holotype.utils.locks import lock_folder
 
 if TYPE_CHECKING:
-    from holotype.cluster.curve import CountEstimate, CountPoint
+    from holotype.clustering.k_curve import CountEstimate, CountPoint
     from holotype.data.table import Table
     from holotype.runs.shard_file import Embeddings
 
@@ -67,7 +67,7 @@ def make_parser() -> Parser:
 
 
 def _estimate(table: Table, embedded: Embeddings, given: Any) -> CountEstimate:
-    from holotype.cluster.count import estimate_table
+    from holotype.clustering.estimate_k import estimate_table
     from holotype.errors import InputError
 
     if not table.usable.any():
@@ -86,7 +86,7 @@ def _estimate(table: Table, embedded: Embeddings, given: Any) -> CountEstimate:
 
 def _write(folder: Path, estimate: CountEstimate, table: Table, digest: str, given: Any) -> Path:
     """count.json as `discover` writes and reads it."""
-    from holotype.cluster.count import count_key, write_count
+    from holotype.clustering.estimate_k import count_key, write_count
 
     path = folder / "count.json"
     write_count(path, estimate, count_key(table, digest, given.seed, given.k_max))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from holotype.cluster.kmeans import CHUNK, kmeans
+from holotype.clustering.kmeans import CHUNK, kmeans
 
 MAX_ITER = 25
 """Of k-means. Any centres cut a collection into cells; better ones only cut it more evenly."""

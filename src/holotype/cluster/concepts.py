@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from holotype.cluster.communities import Engine, communities, company, without_small
-from holotype.cluster.neighbours import Edges, neighbour_graph
+from holotype.clustering.knn import Edges, neighbour_graph
 from holotype.losses.ops import at_least_float32, l2_normalize
 
 log = logging.getLogger("holotype")

@@ -1,6 +1,6 @@
 """How many categories there are once people have corrected a round.
 
-The count supposes that labels were drawn at random (cluster/class_size.py). Labels from edits are picked: where images
+The count supposes that labels were drawn at random (clustering/class_size.py). Labels from edits are picked: where images
 were wrong, and a few in each new category. Counted with them, a collection seems to have many small classes. So they
 take no part in the count; and where people have merged, parted and rejected, what they have left is the number, with
 what the count has changed by since.
@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from holotype.categories.found import Discovery
-from holotype.cluster.count import pick_k
-from holotype.cluster.curve import CountEstimate
+from holotype.clustering.estimate_k import pick_k
+from holotype.clustering.k_curve import CountEstimate
 from holotype.data.paths import relative
 from holotype.data.table import Table
 

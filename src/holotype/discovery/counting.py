@@ -7,8 +7,8 @@ import logging
 
 import numpy as np
 
-from holotype.cluster.count import count_key, estimate_table, pick_k, write_count
-from holotype.cluster.curve import CountEstimate
+from holotype.clustering.estimate_k import count_key, estimate_table, pick_k, write_count
+from holotype.clustering.k_curve import CountEstimate
 from holotype.discovery.corrected_number import with_corrections
 from holotype.discovery.round import Round
 from holotype.errors import InputError

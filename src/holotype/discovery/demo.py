@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from holotype.categories.found import Discovery
-from holotype.cluster.evaluate import score
+from holotype.clustering.metrics import score
 from holotype.config.schema import DiscoverConfig
 from holotype.data.arrays import encode_png
 from holotype.data.datasets.registry import load_benchmark

@@ -13,7 +13,7 @@ from holotype.categories.bursts import LABELLED as OF_BURST
 from holotype.categories.facts import Facts
 from holotype.categories.returning import methods_in_words
 from holotype.categories.standing import FOLLOWS
-from holotype.cluster.curve import CountEstimate
+from holotype.clustering.k_curve import CountEstimate
 from holotype.config.schema import BackboneConfig
 from holotype.data import detections
 from holotype.data.bursts import count_units

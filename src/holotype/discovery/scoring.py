@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from holotype.categories.found import Discovery
-from holotype.cluster.evaluate import has_truth, score
+from holotype.clustering.metrics import has_truth, score
 from holotype.data.table import Table
 from holotype.runs.folder import SCORES, RunFolder
 from holotype.runs.record import Scores, headline

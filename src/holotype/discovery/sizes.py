@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from holotype.cluster.unevenness import measure_sizes
+from holotype.clustering.class_imbalance import measure_imbalance
 from holotype.config.schema import DiscoverConfig
 from holotype.data.table import Table
 from holotype.discovery.plan import methods_of
@@ -30,7 +30,7 @@ def choose_sizes(config: DiscoverConfig, table: Table, features: np.ndarray) -> 
         return False, ""
     usable = table.usable
     x, label = torch.from_numpy(features[usable]), torch.from_numpy(table.target[usable])
-    found = measure_sizes(x, label, len(table.known), config.seed)
+    found = measure_imbalance(x, label, len(table.known), config.seed)
     return found.uneven, f"Sizes: {found.words} (--long-tail {OTHER[found.uneven]} changes this)."
 
 

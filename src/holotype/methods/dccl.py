@@ -33,7 +33,7 @@ from torch import Tensor
 
 from holotype.cluster.communities import Engine, check_engine
 from holotype.cluster.concepts import concept_means, find_concepts, tell_few
-from holotype.cluster.neighbours import Edges
+from holotype.clustering.knn import Edges
 from holotype.config.types import Cosine, Count, Positive, UnitInterval, Weight
 from holotype.data.concepts import rows_with_concepts
 from holotype.losses.concept import concept_nce, update_concept_memory

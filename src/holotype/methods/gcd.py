@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from holotype.cluster.kmeans import semi_supervised_centres
+from holotype.clustering.kmeans import semi_supervised_centres
 from holotype.config.types import Count, RepeatCount, UnitInterval, Width
 from holotype.errors import InputError
 from holotype.losses.contrastive import info_nce, sup_con

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.cluster.kmeans import kmeans
+from holotype.clustering.kmeans import kmeans
 from holotype.config.types import Count, RepeatCount
 from holotype.methods.base import Card, Images, Prediction
 from holotype.methods.clustered import SOFTNESS, Clustered

@@ -48,9 +48,9 @@ def _nearest(features: np.ndarray, k: int) -> np.ndarray:
         return np.empty((len(features), 0), np.int64)
     import torch
 
-    from holotype.cluster.neighbours import nearest
+    from holotype.clustering.knn import nearest_neighbours
 
-    _, rows = nearest(torch.from_numpy(features), k)
+    _, rows = nearest_neighbours(torch.from_numpy(features), k)
     found: np.ndarray = rows.numpy()
     return found
 

@@ -149,7 +149,7 @@ class Prepared:
 
     def _count(self) -> int:
         """How many categories there are, from the backbone as it is; the same for all methods and seeds."""
-        from holotype.cluster.count import estimate_table, pick_k
+        from holotype.clustering.estimate_k import estimate_table, pick_k
 
         source = FreshViews(self.images, Encoder(self.backbone, self.compute))
         table = self.data.table

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from holotype.categories.standing import REJECTED
-from holotype.cluster.evaluate import SCORES, has_truth, score
+from holotype.clustering.metrics import SCORES, has_truth, score
 from holotype.data.image_store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError

@@ -15,7 +15,7 @@ import torch
 from holotype.categories.centres import Centres
 from holotype.categories.facts import Facts
 from holotype.categories.features import write_features
-from holotype.cluster.evaluate import has_truth
+from holotype.clustering.metrics import has_truth
 from holotype.errors import InputError
 from holotype.methods import Method, Prediction
 from holotype.models.token_cache import CacheViews, TokenCache

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holotype.cluster.neighbours import nearest
+from holotype.clustering.knn import nearest_neighbours
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -38,21 +38,21 @@ MUTUAL = (8, 15, 30)
 """How many nearest images are looked at; the second only those that have the image among theirs too."""
 SHARED, STRESS = 10, 2
 """Among how many nearest of each two images are looked for that they share; and the power of that share."""
-AT_ONCE = 1000
+ROWS_AT_ONCE = 1000
 """Images whose shared neighbours are looked for at a time."""
 REDRAWN = 200
 """Drawings of the known classes, with replacement."""
-LOST = 0.1
+LOST_FRACTION = 0.1
 """A neighbourhood is not used where in more than this share of the drawings nothing is left of the own classes."""
-BOTH = 0.1
+BOTH_SIDES = 0.1
 """Share of the variance from drawings in which the classes that come near are drawn anew too, not only those looked
 at: alone it is too wide, since two drawings of a class are no two classes. Chosen so that the range holds the
 truth in 8 of 10 problems (docs/how-many.md)."""
-FAR = math.log(4)
+FAR_RATIO = math.log(4)
 """A drawing in which nothing is left of the own classes counts as this far off, in log K."""
 ROUNDS = 4
 """In which K is found; it moves by less than a hundredth after the second."""
-COVERAGE, WITHIN = 0.8, 1.2816
+COVERAGE, WITHIN_RANGE = 0.8, 1.2816
 """Of the range, and how many standard deviations it reaches to either side for that."""
 LEAST_CLASSES = 2
 """Known classes with labelled images: of one, nobody knows what other classes add."""
@@ -73,11 +73,11 @@ class ClassSize:
 
     @property
     def low(self) -> float:
-        return self.k * math.exp(-WITHIN * self.spread)
+        return self.k * math.exp(-WITHIN_RANGE * self.spread)
 
     @property
     def high(self) -> float:
-        return self.k * math.exp(WITHIN * self.spread)
+        return self.k * math.exp(WITHIN_RANGE * self.spread)
 
     def joined(self, k: float, spread: float) -> ClassSize:
         """With another opinion, each weighed by how sure it is."""
@@ -103,15 +103,15 @@ def measure_classes(
         return None
     counted = list(_count(features, own.numpy(), len(classes), weight))
     size = np.bincount(own[own >= 0].numpy(), minlength=len(classes)).astype(float)
-    world = World(len(label) if weight is None else float(weight.sum()), size)
-    return _join(world, [c for c in counted if c.same.sum() >= LEAST_PAIRS], seed)
+    world = SimulatedClasses(len(label) if weight is None else float(weight.sum()), size)
+    return _combine_estimates(world, [c for c in counted if c.same.sum() >= LEAST_PAIRS], seed)
 
 
 # -- counting ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class NeighbourCounts:
     """Of the labelled images of C classes, class by class."""
 
     all: np.ndarray
@@ -125,11 +125,11 @@ class Neighbours:
 
 def _count(
     features: Tensor, label: np.ndarray, n_classes: int, weight: np.ndarray | None = None
-) -> Iterator[Neighbours]:
+) -> Iterator[NeighbourCounts]:
     """One for each neighbourhood that the images are enough for. label: (N,) below n_classes, -1 = unlabelled."""
     most = min(max(NEAREST), len(label) - 1)
     centred = features.float() - features.float().mean(0)
-    near = nearest(centred, most)[1].cpu().numpy()
+    near = nearest_neighbours(centred, most)[1].cpu().numpy()
     labelled = np.flatnonzero(label >= 0)
     as_many = np.ones(len(label)) if weight is None else weight
     for m in (m for m in NEAREST if m <= most):
@@ -162,7 +162,7 @@ def _shared(near: np.ndarray, rows: np.ndarray) -> np.ndarray:
     of the first: high where the first lies in a group that is apart. near: (N, m)."""
     found = np.empty((len(rows), near.shape[1]))
     few = near[:, :SHARED]
-    for part in np.array_split(np.arange(len(rows)), max(1, len(rows) // AT_ONCE)):
+    for part in np.array_split(np.arange(len(rows)), max(1, len(rows) // ROWS_AT_ONCE)):
         mine, theirs = few[rows[part]][:, None, :, None], few[near[rows[part]]][:, :, None, :]
         found[part] = (mine == theirs).any(3).mean(2)
     return np.asarray(found * found[:, :SHARED].mean(1, keepdims=True))
@@ -170,13 +170,13 @@ def _shared(near: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 def _tally(
     label: np.ndarray, source: np.ndarray, there: np.ndarray, n_classes: int, counts: np.ndarray
-) -> Neighbours:
+) -> NeighbourCounts:
     """Of pairs (source, there). counts: (pairs,) as how many each counts."""
     from scipy.sparse import csr_array
 
     mine, theirs = label[source], label[there]
     same, foreign = mine == theirs, (theirs >= 0) & (mine != theirs)
-    return Neighbours(
+    return NeighbourCounts(
         np.bincount(mine, counts, minlength=n_classes),
         np.bincount(mine[same], counts[same], minlength=n_classes),
         csr_array((counts[foreign], (mine[foreign], theirs[foreign])), shape=(n_classes, n_classes)),
@@ -187,7 +187,7 @@ def _tally(
 
 
 @dataclass(frozen=True)
-class World:
+class SimulatedClasses:
     """N images and the labelled ones of each class."""
 
     n: float
@@ -209,7 +209,9 @@ class World:
         return np.log(k)
 
 
-def _join(world: World, counted: list[Neighbours], seed: int) -> ClassSize | None:
+def _combine_estimates(
+    world: SimulatedClasses, counted: list[NeighbourCounts], seed: int
+) -> ClassSize | None:
     """All neighbourhoods that hold, weighed by how little they move when the classes are drawn anew."""
     if not counted or world.size.sum() <= len(world.size):
         return None
@@ -219,21 +221,23 @@ def _join(world: World, counted: list[Neighbours], seed: int) -> ClassSize | Non
     )
     each = [_redraw(world, one, drawn) for one in counted]
     lost = np.array([1.0 if math.isnan(e) else float(np.isnan(both).mean()) for e, _, both in each])
-    held = [one for one, share in zip(each, lost, strict=True) if share <= LOST]
+    held = [one for one, share in zip(each, lost, strict=True) if share <= LOST_FRACTION]
     if not held:
         return None
     estimate = np.array([e for e, _, _ in held])
-    rows, both = (np.stack([np.nan_to_num(one[i] - one[0], nan=FAR) for one in held]) for i in (1, 2))
+    rows, both = (np.stack([np.nan_to_num(one[i] - one[0], nan=FAR_RATIO) for one in held]) for i in (1, 2))
     weight = 1 / np.maximum(both.var(1), 1e-8)
     weight /= weight.sum()
     centre = float(weight @ estimate)
-    variance = (1 - BOTH) * np.mean((weight @ rows) ** 2) + BOTH * np.mean((weight @ both) ** 2)
-    spread = math.sqrt(float(variance) + _uneven(world.size, math.exp(centre)) ** 2)
-    spread *= _few(classes)
+    variance = (1 - BOTH_SIDES) * np.mean((weight @ rows) ** 2) + BOTH_SIDES * np.mean((weight @ both) ** 2)
+    spread = math.sqrt(float(variance) + _imbalance_penalty(world.size, math.exp(centre)) ** 2)
+    spread *= _few_classes(classes)
     return ClassSize(math.exp(centre), max(spread, FEW_SPREAD) if classes < FEW_CLASSES else spread)
 
 
-def _redraw(world: World, counted: Neighbours, drawn: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+def _redraw(
+    world: SimulatedClasses, counted: NeighbourCounts, drawn: np.ndarray
+) -> tuple[float, np.ndarray, np.ndarray]:
     """log K, and (REDRAWN,) log K with the classes looked at drawn anew, and with those that come near them too."""
     classes = len(world.size)
     sums = (drawn @ counted.all, drawn @ counted.same)
@@ -247,14 +251,14 @@ def _redraw(world: World, counted: Neighbours, drawn: np.ndarray) -> tuple[float
     return float(whole), world.log_k(*sums, from_all, size), world.log_k(*sums, from_drawn, size)
 
 
-def _uneven(size: np.ndarray, k: float) -> float:
+def _imbalance_penalty(size: np.ndarray, k: float) -> float:
     """How far K may be off because new classes are larger or smaller than known ones by chance."""
     new = max(k - len(size), 0.0)
     return float(size.std(ddof=1) / size.mean() * math.sqrt(new) / k)
 
 
-def _few(classes: int) -> float:
+def _few_classes(classes: int) -> float:
     """How much wider a range must be because its width is known from few classes only: Student's t."""
     from scipy.stats import t
 
-    return float(t.ppf((1 + COVERAGE) / 2, classes - 1)) / WITHIN
+    return float(t.ppf((1 + COVERAGE) / 2, classes - 1)) / WITHIN_RANGE

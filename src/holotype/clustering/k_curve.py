@@ -1,4 +1,4 @@
-"""Reading the number of categories off a curve: smoothing, the range, and the words for it."""
+"""Read the number of categories off a curve: smoothing, range, and its wording."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from holotype.cluster.class_size import COVERAGE, ClassSize
+from holotype.clustering.class_size import COVERAGE, ClassSize
 from holotype.errors import InputError
 from holotype.utils.serialization import SchemaError, from_dict
 
-RUNS = 4
+CURVE_RUNS = 4
 """k-means runs per K, each from one greedy k-means++ start."""
 BANDWIDTH = 0.2
 """Of the smoothing, in log K."""
@@ -24,7 +24,7 @@ best value is, by half); that spreads by 0.2 to 0.3, but leans to the same side 
 UNCLEAR = 1.15
 """Where the silhouette decides alone and has no clear peak, the range reaches further by this factor, and by one
 category at least: without, it held the truth in two thirds of small collections (docs/how-many.md)."""
-By = Literal["class sizes", "curve", "silhouette"]
+EvidenceKind = Literal["class sizes", "curve", "silhouette"]
 SILHOUETTE_TOLERANCE = 0.1
 """Silhouettes that differ by less than this share of the highest one are held for equal."""
 
@@ -57,7 +57,7 @@ class CountEstimate:
     """The curve, by K."""
     words: str
     """The same for people."""
-    by: By = "curve"
+    by: EvidenceKind = "curve"
     """What decided: how large known classes are, or labelled accuracy or silhouette over k-means."""
 
     def as_dict(self) -> dict[str, Any]:
@@ -86,12 +86,12 @@ class CountEstimate:
             ) from error
 
 
-def informed(n_known: int, n_labelled: int) -> bool:
+def has_labels(n_known: int, n_labelled: int) -> bool:
     """Can the labels say anything? Of a single class any split looks wrong, so that the answer would always be 1."""
     return n_known >= 2 and n_labelled > 0
 
 
-def with_curve(answer: CountEstimate, points: Sequence[CountPoint]) -> CountEstimate:
+def from_curve_and_size(answer: CountEstimate, points: Sequence[CountPoint]) -> CountEstimate:
     """An answer of class sizes with the curve around it; its silhouette decides within the range where it is clear."""
     answer = dataclasses.replace(answer, points=tuple(points))
     top = clear_peak(points)
@@ -104,23 +104,25 @@ def with_curve(answer: CountEstimate, points: Sequence[CountPoint]) -> CountEsti
     )
 
 
-def by_both(size: ClassSize, curve: CountEstimate, n_images: int, n_known: int, k_max: int) -> CountEstimate:
+def combine_estimates(
+    size: ClassSize, curve: CountEstimate, n_images: int, n_known: int, k_max: int
+) -> CountEstimate:
     """Neighbours and curve together, where the first alone are not sure. A clear silhouette decides as ever."""
     joined = by_class_size(size.joined(curve.high, CURVE_SPREAD), n_images, n_known, k_max)
     told = (
         f"Neighbours of labelled images alone say {size.k:,.0f}, the labelled accuracy of k-means at most "
         f"{curve.high:,}; each counts by how sure it is."
     )
-    return with_curve(dataclasses.replace(joined, words=f"{joined.words} {told}"), curve.points)
+    return from_curve_and_size(dataclasses.replace(joined, words=f"{joined.words} {told}"), curve.points)
 
 
-def without_curve(answer: CountEstimate) -> CountEstimate:
+def from_class_size_only(answer: CountEstimate) -> CountEstimate:
     """An answer of class sizes that leaves much open, where the curve would take hours."""
     told = "They are not sure; the labelled accuracy of k-means, which would have a say too, would take hours here."
     return dataclasses.replace(answer, words=f"{answer.words} {told}")
 
 
-def halfway(estimate: CountEstimate) -> int:
+def midpoint(estimate: CountEstimate) -> int:
     """Of a curve: halfway from the best value to the upper end of the range.
 
     It errs towards too few where most classes are unknown; a category too many can stay empty, and merging two in the
@@ -146,12 +148,12 @@ def by_class_size(size: ClassSize, n_images: int, n_known: int, k_max: int) -> C
     return dataclasses.replace(estimate, words=_sentences(words))
 
 
-def conclude(points: Sequence[CountPoint], n_known: int, n_labelled: int, k_max: int) -> CountEstimate:
+def read_curve(points: Sequence[CountPoint], n_known: int, n_labelled: int, k_max: int) -> CountEstimate:
     """Read the range off a curve (by K). k_max: where the search had to end.
 
     The range is where the smoothed accuracy is within one standard error of its highest value.
     """
-    if not informed(n_known, n_labelled):
+    if not has_labels(n_known, n_labelled):
         return _by_silhouette(points, n_known, k_max)
     k = np.arange(points[0].k, points[-1].k + 1)
     smooth = smoothed(points, [p.labelled_accuracy for p in points], k)
@@ -187,7 +189,7 @@ def _by_silhouette(points: Sequence[CountPoint], n_known: int, k_max: int) -> Co
     estimate = CountEstimate(usable[peak].k, usable[low].k, usable[high].k, tuple(points), "", "silhouette")
     if clear_peak(points) is None:
         wide = (max(2, math.floor(estimate.low / UNCLEAR)), min(k_max, math.ceil(estimate.high * UNCLEAR)))
-        estimate = dataclasses.replace(estimate, best=halfway(estimate), low=wide[0], high=wide[1])
+        estimate = dataclasses.replace(estimate, best=midpoint(estimate), low=wide[0], high=wide[1])
     words = [
         _range_words(estimate),
         f"Labels of fewer than two classes cannot help, so this is the silhouette alone: {values[peak]:.2f} at "
@@ -203,7 +205,7 @@ def standard_error(accuracy: float, n_labelled: int, spread: float) -> float:
     One more image right and one more wrong, so that a handful of images that are all right proves little (Laplace).
     """
     share = (accuracy * n_labelled + 1) / (n_labelled + 2)
-    return math.sqrt(share * (1 - share) / n_labelled + spread**2 / RUNS)
+    return math.sqrt(share * (1 - share) / n_labelled + spread**2 / CURVE_RUNS)
 
 
 def smoothed(points: Sequence[CountPoint], values: Sequence[float], k: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The graph of nearest neighbours among images, in which known labels may speak (DCCL)."""
+"""The k-nearest-neighbour graph of features."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holotype.cluster.kmeans import CHUNK
+from holotype.clustering.kmeans import CHUNK
 from holotype.losses.ops import at_least_float32, exact_inner, l2_normalize
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def neighbour_graph(
     """
     from scipy.sparse import csr_array
 
-    similarity, neighbour = nearest(features, min(k - 1, len(features) - 1))
+    similarity, neighbour = nearest_neighbours(features, min(k - 1, len(features) - 1))
     keep = (similarity >= least_similarity) & (similarity > 0)
     if edges == "labelled":
         mine, theirs = label[:, None], label[neighbour]
@@ -44,7 +44,7 @@ def neighbour_graph(
     return csr_array((values.astype(np.float64), (rows, columns)), shape=(n, n))
 
 
-def nearest(features: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def nearest_neighbours(features: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Cosines and rows of the k images nearest to each, itself left out, best first. (n, D) -> twice (n, k)."""
     x, cosines, rows = l2_normalize(at_least_float32(features)), [], []
     for part in torch.arange(len(x), device=x.device).split(max(1, CHUNK // len(x))):

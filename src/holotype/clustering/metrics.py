@@ -1,4 +1,4 @@
-"""The scores of a discovery. The only code that reads `Table.truth`.
+"""Metrics: clustering accuracy on all, old and new classes. The only code that reads `Table.truth`.
 
 Categories are matched to classes by ONE assignment over all scored images (the metric "v2" of the
 literature), so that All = r * Old + (1 - r) * New holds exactly, r being the share of known-class images.

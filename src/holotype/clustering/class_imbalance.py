@@ -1,4 +1,4 @@
-"""Are the categories of very different sizes? Asked of the labelled classes before anything is trained.
+"""Class imbalance: are the categories of very different sizes?
 
 Two questions, and both must be answered with yes:
 
@@ -24,8 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from holotype.cluster.neighbours import nearest
-from holotype.cluster.search import some
+from holotype.clustering.estimate_k import subsample
+from holotype.clustering.knn import nearest_neighbours
 
 SPREAD = 1 / 3
 """s from which sizes count as different."""
@@ -40,7 +40,7 @@ LEAST_CLASSES, LEAST_LABELS = 4, 4.0
 
 
 @dataclass(frozen=True)
-class Unevenness:
+class ClassImbalance:
     """What the labels say of sizes."""
 
     low: int
@@ -78,18 +78,18 @@ class Unevenness:
         )
 
 
-def measure_sizes(features: Tensor, label: Tensor, n_known: int, seed: int = 0) -> Unevenness:
+def measure_imbalance(features: Tensor, label: Tensor, n_known: int, seed: int = 0) -> ClassImbalance:
     """features: (N, D) of the frozen backbone. label: (N,) long, -1 = unlabelled."""
     size = np.bincount(label[label >= 0].cpu().numpy(), minlength=n_known)
     size = size[size > 0].astype(float)
     low, high = (int(size.min()), int(size.max())) if len(size) else (0, 0)
     if len(size) < LEAST_CLASSES or size.mean() < LEAST_LABELS:
-        return Unevenness(low, high, math.nan, math.nan)
+        return ClassImbalance(low, high, math.nan, math.nan)
     spread = math.sqrt(max(0.0, float(size.var(ddof=1) / size.mean() ** 2 - 1 / size.mean())))
     if spread < SPREAD:
-        return Unevenness(low, high, spread, math.nan)
-    x, own = some(features.float(), label, LOOKED_AT, seed)
-    return Unevenness(low, high, spread, _bias(x, own.cpu().numpy()))
+        return ClassImbalance(low, high, spread, math.nan)
+    x, own = subsample(features.float(), label, LOOKED_AT, seed)
+    return ClassImbalance(low, high, spread, _bias(x, own.cpu().numpy()))
 
 
 def _bias(features: Tensor, label: np.ndarray) -> float:
@@ -98,10 +98,13 @@ def _bias(features: Tensor, label: np.ndarray) -> float:
     order, half = classes[np.argsort(size, kind="stable")], len(classes) // 2
     few, many = order[:half], order[-half:]
     most = min(max(NEAREST), len(label) - 1)
-    near = nearest(features - features.mean(0), most)[1].cpu().numpy()
+    near = nearest_neighbours(features - features.mean(0), most)[1].cpu().numpy()
     stands_for = len(label) / int(size.sum())
     ratio = [
-        math.log(_share(near[:, :m], label, many, stands_for) / _share(near[:, :m], label, few, stands_for))
+        math.log(
+            _labelled_share(near[:, :m], label, many, stands_for)
+            / _labelled_share(near[:, :m], label, few, stands_for)
+        )
         for m in NEAREST
         if m <= most
     ]
@@ -111,7 +114,7 @@ def _bias(features: Tensor, label: np.ndarray) -> float:
     return float(np.mean(ratio)) / max(expected, 1e-9)
 
 
-def _share(near: np.ndarray, label: np.ndarray, classes: np.ndarray, stands_for: float) -> float:
+def _labelled_share(near: np.ndarray, label: np.ndarray, classes: np.ndarray, stands_for: float) -> float:
     """Of the images near the labelled ones of some classes that are no strangers, the share with their label.
 
     stands_for: images of other classes that a labelled one among them speaks for.

@@ -1,1 +1,0 @@
-"""Clustering of features, how many categories there are, and the scores."""

@@ -1,0 +1,1 @@
+"""Clustering of features, the number of categories, and metrics."""
