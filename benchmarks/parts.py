@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holotype.cluster.communities import communities, without_small
 from holotype.clustering.kmeans import semi_supervised_centres
 from holotype.clustering.knn import neighbour_graph
 from holotype.config.schema import TrainConfig
+from holotype.methods._infomap import communities, drop_small_communities
 from holotype.methods.dccl import DCCLConfig
 from holotype.training.encode import Encoder
 from holotype.utils.device import cpu_count
@@ -131,7 +131,7 @@ def time_communities(size: Clusters) -> Row:
         )
         found = [clocked(partial(communities, graph, seed)) for seed in range(REPEATS)]
     search_seconds = median(seconds for seconds, _ in found)
-    concepts = without_small(found[0][1], c.smallest)
+    concepts = drop_small_communities(found[0][1], c.smallest)
     return {
         "what": "communities",
         "where": "1 CPU core",

@@ -24,8 +24,7 @@ from torch.utils.data import DataLoader, Dataset, WeightedRandomSampler
 from holotype.data.image_store import CROP_FRACTION
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.methods.base import Batch, Images, Method
-from holotype.methods.stages import Moment
+from holotype.methods.base import Batch, Images, Method, Progress
 from holotype.models.tail import Model
 from holotype.training.optimiser import build_sgd
 from holotype.training.rows import index_rows
@@ -142,7 +141,7 @@ class ReferenceStyle:
         """As in the middle of training, when every loss has its weight."""
         epochs = self.method.task.epochs
         values = {"epoch": epochs // 2, "progress": 0.5}
-        values |= self.method.schedule(self.stage, Moment(epochs // 2, epochs))
+        values |= self.method.schedule(self.stage, Progress(epochs // 2, epochs))
         return {name: torch.tensor(float(value), device=self.device) for name, value in values.items()}
 
     def step(self) -> float:

@@ -23,7 +23,7 @@ from holotype.clustering.knn import nearest_neighbours
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.losses.ops import l2_normalize
 from holotype.methods import Batch, Card, Images, Now, Stage, Task
-from holotype.methods.clustered import Clustered
+from holotype.methods._common import NearestCentreMethod
 from holotype.models.heads import Projector
 
 GENERIC = ("cifar10", "cifar100", "cifar100-200", "imagenet100")
@@ -43,7 +43,7 @@ class CMSConfig:
     """Temperature of the unsupervised term."""
 
 
-class CMS(Clustered):
+class CMS(NearestCentreMethod):
     """A projector, and for every image the mean embedding of its neighbours."""
 
     Config = CMSConfig

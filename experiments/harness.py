@@ -49,8 +49,8 @@ from holotype.data.table import Table
 from holotype.discovery.demo import STEPS, write_sample
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
-from holotype.machine.named_code import allowing_code
 from holotype.methods import METHODS
+from holotype.methods.registry import allow_code
 from holotype.models.backbone import load_backbone
 from holotype.runs.embed import embed_table
 from holotype.runs.provenance import commit, hardware
@@ -68,7 +68,7 @@ def one_sentence(main: Callable[P, int]) -> Callable[P, int]:
     @functools.wraps(main)
     def called(*words: P.args, **settings: P.kwargs) -> int:
         try:
-            with allowing_code():  # runs and studies of one's own
+            with allow_code():  # runs and studies of one's own
                 return main(*words, **settings)
         except InputError as error:
             print(error, file=sys.stderr)

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from holotype.losses.ops import l2_normalize
 from holotype.losses.relational import relational_consistency
-from holotype.methods.base import Batch, Images, Now
+from holotype.methods.base import Batch, Images, Now, Stage
 from holotype.methods.debgcd import detector_terms
 from holotype.methods.rpc import RPC
-from holotype.methods.stages import Stage
 
 
 class FeatureSpace(RPC):

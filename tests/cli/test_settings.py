@@ -10,8 +10,8 @@ import yaml
 
 from holotype.cli.bench import make_parser as bench_parser
 from holotype.cli.settings import help_text, read_request, read_words
-from holotype.machine.named_code import allowing_code
 from holotype.methods import METHODS
+from holotype.methods.registry import allow_code
 from holotype.runs.experiment import Experiment
 from holotype.runs.settings import default_experiment, settings
 from tests.made_study import asked_for
@@ -121,7 +121,7 @@ def test_the_config_of_a_method_without_settings_can_be_repeated(tmp_path, monke
     monkeypatch.syspath_prepend(str(tmp_path))
     file = tmp_path / "config.yaml"
     file.write_text("method_name: plain_method:Plain\ndataset: cub\nmethod: {}\nseed: 3\n")
-    with allowing_code():
+    with allow_code():
         assert read("--config", file).seed == 3
 
 

@@ -11,9 +11,15 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from holotype.cluster.communities import communities, company, without_small
-from holotype.cluster.map_equation import Moves, codelength, network
 from holotype.errors import InputError
+from holotype.methods._infomap import (
+    Moves,
+    codelength,
+    communities,
+    drop_small_communities,
+    network,
+    partition_stats,
+)
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity/dccl.npz")
 GRAPHS = ["blobs12x20", "blobs30x20", "small_and_outliers", "touching_a"]
@@ -56,7 +62,9 @@ def planted(n: int, classes: int, k: int, within: float, seed: int) -> tuple[csr
 
 @pytest.mark.parametrize("case", GRAPHS)
 def test_the_communities_equal_those_of_infomap(case):
-    found = without_small(communities(golden_graph(case), seed=0), 1 + int(GOLDEN[f"graph_{case}__k2"]))
+    found = drop_small_communities(
+        communities(golden_graph(case), seed=0), 1 + int(GOLDEN[f"graph_{case}__k2"])
+    )
     theirs = GOLDEN[f"graph_{case}__community"]
     assert groups(found) == groups(theirs)
     np.testing.assert_array_equal(found, theirs)  # outliers, and the order of first appearance
@@ -66,7 +74,7 @@ def test_the_communities_equal_those_of_infomap(case):
 
 @pytest.mark.parametrize("rule", ["", "_intended"])
 def test_the_communities_with_labelled_edges_equal_those_of_infomap(rule):
-    found = without_small(communities(golden_graph("labelled_edges", f"edge_w{rule}"), seed=0), 5)
+    found = drop_small_communities(communities(golden_graph("labelled_edges", f"edge_w{rule}"), seed=0), 5)
     np.testing.assert_array_equal(found, GOLDEN[f"graph_labelled_edges__community{rule}"])
 
 
@@ -154,7 +162,7 @@ def test_a_seed_is_a_partition_and_names_do_not_matter():
 
 def test_nodes_without_links_are_alone_and_an_empty_graph_is_no_fault():
     np.testing.assert_array_equal(communities(csr_array((5, 5)), 0), np.arange(5))
-    np.testing.assert_array_equal(without_small(np.arange(5), 2), -np.ones(5))
+    np.testing.assert_array_equal(drop_small_communities(np.arange(5), 2), -np.ones(5))
     assert len(communities(csr_array((0, 0)), 0)) == 0
     found = communities(graph([0, 1, 3, 4], [1, 0, 4, 3], [1, 1, 1, 1], 6), 0)
     np.testing.assert_array_equal(found, [0, 0, 1, 2, 2, 3])
@@ -170,17 +178,17 @@ def test_two_hundred_communities_of_six_thousand_images_are_found():
 
 def test_small_communities_are_outliers_and_the_rest_are_numbered_anew():
     np.testing.assert_array_equal(
-        without_small(np.array([0, 1, 1, 2, 3, 3, 3, 2]), 2), [-1, 0, 0, 1, 2, 2, 2, 1]
+        drop_small_communities(np.array([0, 1, 1, 2, 3, 3, 3, 2]), 2), [-1, 0, 0, 1, 2, 2, 2, 1]
     )
 
 
 def test_company_counts_the_others_and_the_labelled_pairs():
     community = np.array([0, 0, 0, 1, 1, -1])
     label = np.array([4, 4, 5, 2, -1, 4])
-    positives, precision = company(community, label)
+    positives, precision = partition_stats(community, label)
     assert positives == pytest.approx((3 * 2 + 2 * 1) / 5)
     assert precision == pytest.approx(1 / 3)  # of three pairs in the first community one is of one class
-    assert all(math.isnan(x) for x in company(np.full(3, -1), np.zeros(3, dtype=int)))
+    assert all(math.isnan(x) for x in partition_stats(np.full(3, -1), np.zeros(3, dtype=int)))
 
 
 def test_infomap_is_asked_for_by_name_and_missed_in_one_sentence(monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from holotype.cluster.concepts import Concepts, concept_means, find_concepts, tell_few
+from holotype.methods._infomap import Concepts, concept_means, find_concepts, warn_few_concepts
 
 
 def blobs(n: int = 6, each: int = 9) -> tuple[torch.Tensor, torch.Tensor]:
@@ -56,7 +56,7 @@ def test_what_was_said_is_not_said_again(caplog):
     told: set[str] = set()
 
     def search(count: int) -> list[str]:
-        tell_few(Concepts(torch.zeros(5, dtype=torch.long), count, 4.0, 1.0), 8, told)
+        warn_few_concepts(Concepts(torch.zeros(5, dtype=torch.long), count, 4.0, 1.0), 8, told)
         return [record.getMessage() for record in caplog.records]
 
     assert search(8) == []

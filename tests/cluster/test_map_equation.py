@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from holotype.cluster.map_equation import Moves, codelength, network
+from holotype.methods._infomap import Moves, codelength, network
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity/dccl.npz")
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.cluster.communities import communities, without_small
 from holotype.clustering import knn
 from holotype.clustering.knn import nearest_neighbours, neighbour_graph
+from holotype.methods._infomap import communities, drop_small_communities
 from tests.data.test_strong import MPS, PretendedMps
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity/dccl.npz")
@@ -61,7 +61,7 @@ def test_without_labels_the_edges_equal_the_released_ones(case, rule):
 
 @pytest.mark.parametrize("case", GRAPHS)
 def test_features_become_the_released_communities(case):
-    found = without_small(communities(ours(case), 0), 1 + int(golden(case, "k2")))
+    found = drop_small_communities(communities(ours(case), 0), 1 + int(golden(case, "k2")))
     np.testing.assert_array_equal(found, golden(case, "community"))
 
 
@@ -69,7 +69,7 @@ def test_labelled_edges_equal_the_intended_rule():
     graph = ours("labelled_edges", "labelled", labels())
     agree(edges(graph), released("labelled_edges", "edge_w_intended"))
     np.testing.assert_array_equal(
-        without_small(communities(graph, 0), 5), golden("labelled_edges", "community_intended")
+        drop_small_communities(communities(graph, 0), 5), golden("labelled_edges", "community_intended")
     )
 
 

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holotype.data.concepts import concept_order, concept_rows, rows_with_concepts
 from holotype.data.samplers import keyed_generator
+from holotype.methods.dccl import concept_order, concept_rows, rows_with_concepts
 
 
 @given(n=st.integers(1, 40), steps=st.integers(1, 30), seed=st.integers(0, 99))

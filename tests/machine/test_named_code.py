@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holotype.errors import InputError
-from holotype.machine.named_code import allowing_code, check_named
+from holotype.methods.registry import allow_code, check_code_allowed
 
 EVIL = """
 from pathlib import Path
@@ -33,16 +33,16 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_names_of_ours_are_always_fine_and_code_is_after_it_was_allowed() -> None:
-    assert check_named("rpc", "model.json") == "rpc"
+    assert check_code_allowed("rpc", "model.json") == "rpc"
     with pytest.raises(InputError) as told:
-        check_named("stranger:Mine", "model.json")
+        check_code_allowed("stranger:Mine", "model.json")
     assert all(words in str(told.value) for words in SAYS)
-    with allowing_code():
-        assert check_named("stranger:Mine", "model.json") == "stranger:Mine"
-        with allowing_code(False), pytest.raises(InputError):
-            check_named("stranger:Mine", "model.json")
+    with allow_code():
+        assert check_code_allowed("stranger:Mine", "model.json") == "stranger:Mine"
+        with allow_code(False), pytest.raises(InputError):
+            check_code_allowed("stranger:Mine", "model.json")
     with pytest.raises(InputError):
-        check_named("stranger:Mine", "model.json")
+        check_code_allowed("stranger:Mine", "model.json")
 
 
 @pytest.mark.parametrize("form", ["config", "study"])

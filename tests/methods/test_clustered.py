@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from holotype.methods import Task
-from holotype.methods.clustered import Clustered
+from holotype.methods._common import NearestCentreMethod
 
 
 @dataclass
@@ -15,7 +15,7 @@ class Empty:
 
 def test_probabilities_are_those_of_squared_distances():
     torch.manual_seed(0)
-    method = Clustered(Empty(), Task(2, 4, 6, 20, 5))
+    method = NearestCentreMethod(Empty(), Task(2, 4, 6, 20, 5))
     method.centres.copy_(torch.randn(4, 6))
     x = torch.randn(9, 6)
     placed = method.predict(x)

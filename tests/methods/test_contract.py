@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from holotype.data.samplers import keyed_generator
-from holotype.methods import METHODS, Batch, Images, Method, Moment, Task
+from holotype.methods import METHODS, Batch, Images, Method, Progress, Task
 
 TASK = Task(n_known=3, k=6, dim=16, n_images=120, n_labelled=30, epochs=10)
 SMALL = {
@@ -35,7 +35,7 @@ ORDERLESS = [name for name in TRAINED if METHODS[name].rows is Method.rows]
 
 def clock(method: Method, epoch: int = 5) -> dict[str, torch.Tensor]:
     stage = method.stages()[-1]
-    values = {"epoch": float(epoch), "progress": epoch / 10, **method.schedule(stage, Moment(epoch, 10))}
+    values = {"epoch": float(epoch), "progress": epoch / 10, **method.schedule(stage, Progress(epoch, 10))}
     return {name: torch.tensor(value) for name, value in values.items()}
 
 

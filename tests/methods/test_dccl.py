@@ -14,8 +14,8 @@ from holotype.data.samplers import keyed_generator
 from holotype.errors import InputError
 from holotype.losses.concept import concept_nce, update_concept_memory
 from holotype.losses.contrastive import info_nce, sup_con
-from holotype.methods import Batch, Images, Moment, Stage, Task
-from holotype.methods.dccl import DCCL, DCCLConfig, pace
+from holotype.methods import Batch, Images, Progress, Stage, Task
+from holotype.methods.dccl import DCCL, DCCLConfig, dccl_schedule
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity/dccl.npz")
 GRAPHS = ["blobs12x20", "blobs30x20", "small_and_outliers", "touching_a", "labelled_edges"]
@@ -78,9 +78,9 @@ NOW = {"concept_weight": torch.tensor(0.25)}
 
 def test_the_weight_of_the_concepts_equals_the_released_schedule():
     method = Blobs().method()
-    ours = [method.schedule(STAGE, Moment(epoch, 200))["concept_weight"] for epoch in range(200)]
+    ours = [method.schedule(STAGE, Progress(epoch, 200))["concept_weight"] for epoch in range(200)]
     np.testing.assert_allclose(ours, GOLDEN["concept_weight__w"], rtol=1e-7)
-    half = [method.schedule(STAGE, Moment(epoch, 20))["concept_weight"] for epoch in range(20)]
+    half = [method.schedule(STAGE, Progress(epoch, 20))["concept_weight"] for epoch in range(20)]
     assert half[0] == pytest.approx(0.04)
     assert half[8] < half[9] == half[19] == pytest.approx(0.4)  # the first half of any training
 
@@ -112,15 +112,15 @@ def test_concepts_and_centres_equal_the_released_ones(case):
 
 
 def test_the_rate_rises_in_fifths_and_is_never_zero():
-    rates = [pace(Moment(epoch, 200)) for epoch in range(200)]
+    rates = [dccl_schedule(Progress(epoch, 200)) for epoch in range(200)]
     assert rates[:6] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0, 1.0])
     assert rates[5:] == sorted(rates[5:], reverse=True)
     assert 1e-3 < rates[-1] < 1.1e-3
-    short = [pace(Moment(epoch, 10)) for epoch in range(10)]  # five of 200 epochs are none of ten
+    short = [dccl_schedule(Progress(epoch, 10)) for epoch in range(10)]  # five of 200 epochs are none of ten
     assert short[0] == 1.0
     assert min(short) > 1e-3
-    assert pace(Moment(0, 40)) == 1.0
-    assert pace(Moment(0, 1)) == 1.0
+    assert dccl_schedule(Progress(0, 40)) == 1.0
+    assert dccl_schedule(Progress(0, 1)) == 1.0
 
 
 # -- what a step sees ---------------------------------------------------------------------------------

@@ -8,14 +8,14 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.methods import METHODS, Task
-from holotype.methods.limits import tell_shrunk
+from holotype.methods._common import warn_reduced
 
 TASK = Task(n_known=2, k=4, dim=16, n_images=30, n_labelled=10)
 
 
 def test_one_sentence_where_there_is_too_little():
-    assert tell_shrunk("method.memory", 20, 20, "images") == []
-    assert tell_shrunk("method.memory", 4096, 20, "images") == [
+    assert warn_reduced("method.memory", 20, 20, "images") == []
+    assert warn_reduced("method.memory", 4096, 20, "images") == [
         "method.memory asks for 4,096 and there are only 20 images, so 20 are taken."
     ]
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from holotype.methods.pairing import draw_pairs, gather_rows
+from holotype.methods._common import draw_pairs, select_rows
 
 
 def slow_pairs(key, w_old, candidate, mu, mu_id):
@@ -49,7 +49,7 @@ def test_the_shape_does_not_depend_on_the_data():
 def test_rows_gathered_by_a_product_are_those_of_an_index() -> None:
     torch.manual_seed(0)
     x, row = torch.randn(2, 6, 5, requires_grad=True), torch.randint(6, (6, 3))
-    found, expected = gather_rows(x, row), x[:, row]
+    found, expected = select_rows(x, row), x[:, row]
     assert torch.equal(found, expected)
     cotangent = torch.randn_like(expected)
     mine, reference = (torch.autograd.grad(out, x, cotangent)[0] for out in (found, expected))

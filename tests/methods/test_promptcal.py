@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from holotype.losses.affinity import affinity_contrast, affinity_graph, draw_negatives, drop_weak_edges
 from holotype.losses.contrastive import info_nce, sup_con
-from holotype.methods import Batch, Moment, Task
+from holotype.methods import Batch, Progress, Task
 from holotype.methods.promptcal import AFFINITY, PromptCAL, PromptCALConfig
 from holotype.models.frozen import Unregistered
 from holotype.models.heads import GCDHead
@@ -77,7 +77,7 @@ def test_the_weight_of_the_affinities_equals_the_released_code():
     )
     stage = method.stages()[1]
     found = [
-        method.schedule(stage, Moment(i // steps, 100, i % steps, steps))["w"]
+        method.schedule(stage, Progress(i // steps, 100, i % steps, steps))["w"]
         for i in arrays["cal_weight_ramp__iteration"].tolist()
     ]
     np.testing.assert_allclose(found, arrays["cal_weight_ramp__w"], rtol=1e-7, atol=1e-9)

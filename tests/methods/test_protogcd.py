@@ -8,7 +8,7 @@ import torch
 
 from holotype.losses.ops import l2_normalize
 from holotype.losses.pseudo_labels import prototype_separation
-from holotype.methods import Batch, Moment, Stage, Task
+from holotype.methods import Batch, Progress, Stage, Task
 from holotype.methods.protogcd import ProtoGCD, ProtoGCDConfig
 from holotype.models.heads import CosineClassifier, Projector
 
@@ -20,7 +20,7 @@ def golden(key: str) -> torch.Tensor:
 
 
 def hard_share(method: ProtoGCD, epoch: int, epochs: int = 200) -> float:
-    return method.schedule(Stage(), Moment(epoch, epochs))["hard_share"]
+    return method.schedule(Stage(), Progress(epoch, epochs))["hard_share"]
 
 
 @pytest.mark.parametrize("case", ["total_a", "total_b"])

@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from holotype.losses.ops import l2_normalize
-from holotype.methods import prototypes
-from holotype.methods.prototypes import class_means, soft_update
+from holotype.methods import _common
+from holotype.methods._common import class_means, soft_update
 
 
 def example(n=40, d=8, c=4):
@@ -32,7 +32,7 @@ def test_class_means_of_more_than_is_written_out_at_once(monkeypatch, classes_at
     one_hot = F.one_hot(label.clamp_min(0), 4).to(f.dtype) * labelled.to(f.dtype)[:, None]
     assert torch.equal(whole, l2_normalize(one_hot.T @ f))  # as recorded runs have it, to the bit
     parts = []
-    monkeypatch.setattr(prototypes, "AT_ONCE", classes_at_once * len(f))
+    monkeypatch.setattr(_common, "AT_ONCE", classes_at_once * len(f))
     monkeypatch.setattr(torch, "cat", lambda sums: parts.extend(sums) or torch.vstack(sums))
     torch.testing.assert_close(class_means(f, label, labelled, 4), whole)
     assert max(map(len, parts)) == classes_at_once

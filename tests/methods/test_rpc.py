@@ -14,10 +14,9 @@ from experiments.rpc_variants import (
     StrongUnlabelled,
 )
 
-from holotype.methods import Batch, Images, Moment, Task
+from holotype.methods import Batch, Images, Progress, Task
 from holotype.methods.debgcd import DebGCD, DebGCDConfig, confidence_of_lead
-from holotype.methods.rpc import LEAD, RPC, debiasing
-from holotype.methods.rpc_config import DebiasConfig, RPCConfig
+from holotype.methods.rpc import LEAD, RPC, DebiasConfig, RPCConfig, debiasing
 from holotype.models.heads import DetectorOVA
 from holotype.runs.settings import default_experiment, resolve
 
@@ -51,7 +50,7 @@ def make_batch(method, n=32, views=3, seed=0):
 
 def clock(method, epoch=40):
     stage = method.stages()[-1]
-    values = {"epoch": float(epoch), "progress": 0.2, **method.schedule(stage, Moment(epoch, 200))}
+    values = {"epoch": float(epoch), "progress": 0.2, **method.schedule(stage, Progress(epoch, 200))}
     return {k: torch.tensor(v, dtype=torch.float64) for k, v in values.items()}
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from holotype.losses.rank_stats import same_top_features, true_pairs
-from holotype.methods import Batch, Moment, Task
+from holotype.methods import Batch, Progress, Task
 from holotype.methods.rs import RS, RSConfig
 
 GOLDEN = dict(np.load(Path(__file__).parents[1] / "parity/autonovel.npz", allow_pickle=False))
@@ -78,9 +78,9 @@ def test_gradients_reach_both_views_and_ranks_come_from_the_first():
 
 def test_the_ramp_is_the_published_one():
     method = build()
-    weight = [50 * method.schedule(None, Moment(e, 200))["ramp"] for e in GOLDEN["ncd_a__epochs"]]
+    weight = [50 * method.schedule(None, Progress(e, 200))["ramp"] for e in GOLDEN["ncd_a__epochs"]]
     np.testing.assert_allclose(weight, GOLDEN["ncd_a__weight_at_epochs"], rtol=1e-9)
-    short = [method.schedule(None, Moment(e, 20))["ramp"] for e in range(20)]
+    short = [method.schedule(None, Progress(e, 20))["ramp"] for e in range(20)]
     assert short[15:] == [1.0] * 5
     assert short[0] == pytest.approx(np.exp(-5))
 
@@ -88,7 +88,7 @@ def test_the_ramp_is_the_published_one():
 def test_the_rate_drops_once_or_twice():
     def rates(preset: str, epochs: int) -> list[float]:
         (rate,) = build(preset).stages()[0].rates
-        return [rate.pace(Moment(e, epochs)) for e in range(epochs)]
+        return [rate.pace(Progress(e, epochs)) for e in range(epochs)]
 
     default, as_run = rates("default", 200), rates("as_run", 200)
     assert [default.index(pytest.approx(r)) for r in (1, 0.1)] == [0, 170]

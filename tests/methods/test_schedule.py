@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holotype.methods import Moment
-from holotype.methods.schedule import constant, cosine, cosine_lr, drops, linear_warmup, ramp, sigmoid_ramp
+from holotype.methods import Progress
+from holotype.methods.schedules import constant, cosine, cosine_lr, drops, linear_warmup, ramp, sigmoid_ramp
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity/schedules.npz")
 CASES = sorted({key.rsplit(".", 1)[0] for key in GOLDEN.files if key.endswith(".lr_used")})
@@ -54,8 +54,8 @@ def test_a_warm_up_rises_to_the_cosine_and_leaves_the_rest_alone():
     assert cosine_lr(0.1, 0, 4, 0.05) == 0.1  # too short for a warm-up
 
 
-def every_moment(epochs: int = 10, steps: int = 4) -> list[Moment]:
-    return [Moment(epoch, epochs, step, steps) for epoch in range(epochs) for step in range(steps)]
+def every_moment(epochs: int = 10, steps: int = 4) -> list[Progress]:
+    return [Progress(epoch, epochs, step, steps) for epoch in range(epochs) for step in range(steps)]
 
 
 def test_the_cosine_falls_step_by_step_from_the_whole_rate_to_its_floor():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.methods import Batch, Moment, Stage, Task
+from holotype.methods import Batch, Progress, Stage, Task
 from holotype.methods.simgcd import SimGCD, SimGCDConfig
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity/simgcd_total.npz")
@@ -26,7 +26,7 @@ def test_the_total_and_its_gradients_equal_the_released_code(case, epoch):
     labelled = golden(f"{case}.mask_lab")
     label = golden(f"{case}.labels") * labelled
     batch = Batch(torch.zeros(2, 16, 8), label, labelled, torch.arange(16))
-    schedule = method.schedule(Stage(), Moment(epoch, 200))
+    schedule = method.schedule(Stage(), Progress(epoch, 200))
     now = {"teacher_temp": torch.tensor(schedule["teacher_temp"], dtype=torch.float64)}
     total = torch.stack(list(method.baseline(z, q, batch, now).values())).sum()
     torch.testing.assert_close(total, golden(f"{case}.epoch{epoch}.loss_f64"), rtol=1e-9, atol=1e-9)

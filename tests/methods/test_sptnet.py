@@ -12,9 +12,9 @@ import torch.nn.functional as F
 
 from holotype.errors import InputError
 from holotype.losses.classification import supervised_cross_entropy
-from holotype.methods import Batch, Moment, Task
+from holotype.methods import Batch, Progress, Task
 from holotype.methods.simgcd import SimGCD
-from holotype.methods.sptnet import SPTNet, SPTNetConfig, model_pace, prompt_pace
+from holotype.methods.sptnet import SPTNet, SPTNetConfig, model_schedule, prompt_schedule
 from holotype.models.frozen import Unregistered
 from holotype.models.heads import CosineClassifier
 from holotype.models.tail import split_backbone
@@ -50,21 +50,21 @@ def test_turns_of_an_epoch_equal_the_released_code(n, turn):
     case = f"alternate_n{n}_f{turn}"
     as_run, default = (SPTNet(SPTNetConfig(turn=turn, count=count), TASK) for count in ("epoch", "stage"))
     for epoch in (0, 3):
-        moments = [Moment(epoch, 1000, step, n) for step in range(n)]
+        moments = [Progress(epoch, 1000, step, n) for step in range(n)]
         turns = [as_run.is_model_turn(at) for at in moments]
         assert turns == golden(f"{case}__model_step").bool().tolist()
         assert sum(turns) == golden(f"{case}__n_model")
     assert [at.epoch * at.steps + at.step for at in moments] == golden(
         f"{case}__prompter_lr_step_index_epoch3"
     ).tolist()
-    over_the_stage = [default.is_model_turn(Moment(e, 1000, s, n)) for e in range(6) for s in range(n)]
+    over_the_stage = [default.is_model_turn(Progress(e, 1000, s, n)) for e in range(6) for s in range(n)]
     assert over_the_stage[:n] == turns
     assert over_the_stage == [(i + 1) // turn % 2 == 1 for i in range(6 * n)]
 
 
 def test_46_steps_are_19_of_the_prompt_20_of_the_network_and_7_of_the_prompt():
     method = SPTNet(SPTNetConfig(), TASK)
-    turns = "".join("M" if method.is_model_turn(Moment(0, 9, step, 46)) else "P" for step in range(46))
+    turns = "".join("M" if method.is_model_turn(Progress(0, 9, step, 46)) else "P" for step in range(46))
     assert turns == "P" * 19 + "M" * 20 + "P" * 7
 
 
@@ -72,7 +72,7 @@ def test_below_20_steps_an_epoch_only_counting_over_the_stage_trains_the_network
     turns = {}
     for count in ("stage", "epoch"):
         method = SPTNet(SPTNetConfig(count=count), TASK)
-        turns[count] = [method.is_model_turn(Moment(e, 50, s, 19)) for e in range(50) for s in range(19)]
+        turns[count] = [method.is_model_turn(Progress(e, 50, s, 19)) for e in range(50) for s in range(19)]
     assert not any(turns["epoch"])
     assert sum(turns["stage"]) == pytest.approx(19 * 50 / 2, abs=20)
 
@@ -83,20 +83,20 @@ def test_the_rate_of_the_prompt_equals_the_released_code():
     for step, lr in zip(
         golden("prompter_lr__step").tolist(), golden("prompter_lr__lr").tolist(), strict=True
     ):
-        at = Moment(step // 46, total // 46, step % 46, 46)
-        assert base * prompt_pace(at) == pytest.approx(lr, rel=1e-7, abs=1e-9)
+        at = Progress(step // 46, total // 46, step % 46, 46)
+        assert base * prompt_schedule(at) == pytest.approx(lr, rel=1e-7, abs=1e-9)
 
 
 def test_a_short_stage_warms_the_prompt_up_for_a_tenth():
-    paces = [prompt_pace(Moment(epoch, 10, step, 5)) for epoch in range(10) for step in range(5)]
+    paces = [prompt_schedule(Progress(epoch, 10, step, 5)) for epoch in range(10) for step in range(5)]
     assert paces[:6] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0, 1.0])
     assert all(later < earlier for earlier, later in pairwise(paces[5:]))
-    assert prompt_pace(Moment(0, 1, 0, 3)) == 1.0  # too short for any
+    assert prompt_schedule(Progress(0, 1, 0, 3)) == 1.0  # too short for any
 
 
 def test_the_rate_of_the_network_equals_the_released_code():
     epochs = int(golden("model_lr__epochs"))
-    found = [0.05 * model_pace(Moment(e, epochs, 7, 46)) for e in range(epochs)]
+    found = [0.05 * model_schedule(Progress(e, epochs, 7, 46)) for e in range(epochs)]
     np.testing.assert_allclose(found, GOLDEN["model_lr__lr"], rtol=1e-7)
 
 
@@ -104,11 +104,11 @@ def test_the_teacher_warms_up_again_in_the_second_stage():
     method = SPTNet(SPTNetConfig(), TASK)
     first, second = method.stages()
     for epoch, tau in enumerate(golden("teacher_temp__tau").tolist()):
-        assert method.schedule(second, Moment(epoch, 1000))["teacher_temp"] == pytest.approx(tau, rel=1e-7)
-    assert method.schedule(second, Moment(0, 200))["teacher_temp"] == 0.07
-    assert method.schedule(second, Moment(2, 200))["teacher_temp"] == 0.04
-    assert method.schedule(first, Moment(29, 200))["teacher_temp"] == pytest.approx(0.04)
-    assert method.schedule(first, Moment(5, 200)).keys() == method.schedule(second, Moment(5, 200)).keys()
+        assert method.schedule(second, Progress(epoch, 1000))["teacher_temp"] == pytest.approx(tau, rel=1e-7)
+    assert method.schedule(second, Progress(0, 200))["teacher_temp"] == 0.07
+    assert method.schedule(second, Progress(2, 200))["teacher_temp"] == 0.04
+    assert method.schedule(first, Progress(29, 200))["teacher_temp"] == pytest.approx(0.04)
+    assert method.schedule(first, Progress(5, 200)).keys() == method.schedule(second, Progress(5, 200)).keys()
 
 
 def test_the_stages_as_published():
@@ -134,7 +134,7 @@ def test_the_loss_of_the_second_stage_equals_the_released_code(case):
     weight = float(get("memax_weight"))
     method = SPTNet(SPTNetConfig(memax_weight=4.0, prompt_memax_weight=weight), Task(2, k, 32, 40, 10))
     batch = Batch(q, get("labels").clamp_min(0), labelled, torch.arange(len(labelled)), stage="prompts")
-    time = method.schedule(method.stages()[1], Moment(int(get("epoch")), 1000))
+    time = method.schedule(method.stages()[1], Progress(int(get("epoch")), 1000))
     now = {name: torch.tensor(value, dtype=torch.float64) for name, value in time.items()}
     total = torch.stack(list(method.baseline(z, q, batch, now).values())).sum()
     torch.testing.assert_close(total, get("total"), rtol=1e-7, atol=1e-9)
@@ -148,7 +148,7 @@ def test_an_entropy_term_in_the_second_stage_alone_is_refused():
     with pytest.raises(InputError, match="set both, or neither"):
         SPTNet(SPTNetConfig(memax_weight=0.0, prompt_memax_weight=1.0), TASK)
     method = SPTNet(SPTNetConfig(memax_weight=0.0), TASK)
-    assert method.schedule(method.stages()[1], Moment(0, 10))["me_share"] == 0
+    assert method.schedule(method.stages()[1], Progress(0, 10))["me_share"] == 0
 
 
 def test_a_prompt_of_zeros_gives_the_features_of_simgcd_to_the_bit():
@@ -171,7 +171,7 @@ def test_who_learns_in_a_turn(step, model):
     method, trunk = built(turn=2)
     stage = method.stages()[1]
     images = torch.randn(2, 5, 3, 32, 32)
-    now = {name: torch.tensor(v) for name, v in method.schedule(stage, Moment(0, 4, step, 8)).items()}
+    now = {name: torch.tensor(v) for name, v in method.schedule(stage, Progress(0, 4, step, 8)).items()}
     assert bool(now["model_turn"]) is model
     features = method.encode(stage, images, now)
     with torch.no_grad():

@@ -9,7 +9,7 @@ import torch
 
 from holotype.errors import InputError
 from holotype.losses.sinkhorn import sinkhorn
-from holotype.methods import Batch, Images, Moment, Task
+from holotype.methods import Batch, Images, Progress, Task
 from holotype.methods.uno import UNO, UNOConfig, unlabelled_shares
 
 GOLDEN = dict(np.load(Path(__file__).parents[1] / "parity/uno.npz", allow_pickle=False))
@@ -194,7 +194,7 @@ def test_the_log_says_how_hard_targets_are():
 def test_the_warm_up_is_a_twentieth_of_training():
     for epochs, peak in ((200, 10), (20, 1)):
         (rate,) = build(task=Task(3, 7, 16, 70, 15, epochs)).stages()[0].rates
-        shares = [rate.pace(Moment(e, epochs, step, 10)) for e in range(epochs) for step in range(10)]
+        shares = [rate.pace(Progress(e, epochs, step, 10)) for e in range(epochs) for step in range(10)]
         assert shares[: 10 * peak - 1] == sorted(shares[: 10 * peak - 1])
         assert shares[10 * peak :] == sorted(shares[10 * peak :], reverse=True)
         assert shares[0] == pytest.approx(0.1 / peak, rel=1e-3)

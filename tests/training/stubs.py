@@ -12,8 +12,8 @@ from torch import nn
 from holotype.clustering.kmeans import kmeans
 from holotype.losses.classification import supervised_cross_entropy
 from holotype.losses.contrastive import info_nce
-from holotype.methods import Method, Prediction, Rate, Stage, Views
-from holotype.methods.schedule import cosine
+from holotype.methods import Method, ParamGroup, Prediction, Stage, Views
+from holotype.methods.schedules import cosine
 from holotype.models.ema import Teacher
 from holotype.models.heads import CosineClassifier
 
@@ -164,7 +164,7 @@ class TellsTheTime(Method):
         self.register_buffer("ticks", torch.zeros(64))
 
     def stages(self):
-        own = Rate("method.classifier", lr=0.02, weight_decay=0.0, pace=cosine(0.1, warmup=1))
+        own = ParamGroup("method.classifier", lr=0.02, weight_decay=0.0, pace=cosine(0.1, warmup=1))
         return [Stage(rates=(own,))]
 
     def schedule(self, stage, at):

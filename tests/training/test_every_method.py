@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from holotype.clustering.metrics import clustering_accuracy
-from holotype.data import concepts
 from holotype.errors import InputError
-from holotype.methods import METHODS
+from holotype.methods import METHODS, dccl
 from holotype.training import draws
 from holotype.training.progress import StopRequest
 
@@ -96,7 +95,7 @@ def test_batches_without_a_single_label(world, name, monkeypatch, tmp_path):
         return unlabelled[torch.randint(len(unlabelled), (n,), generator=generator)]
 
     monkeypatch.setitem(draws.SAMPLERS, "balanced", unlabelled_rows)
-    monkeypatch.setattr(concepts, "balanced_rows", unlabelled_rows)
+    monkeypatch.setattr(dccl, "balanced_rows", unlabelled_rows)
     loop = world.loop(name, epochs=1, out=tmp_path, settings=small(name))
     placed = loop.fit()
     assert placed.probability.isfinite().all()

@@ -12,8 +12,8 @@ from torch import nn
 from holotype.config.schema import TrainConfig
 from holotype.data.augment import centre_crops, normalise
 from holotype.errors import InputError, Stopped
-from holotype.methods import Images, Moment, Rate, Stage, Task
-from holotype.methods.schedule import cosine_lr
+from holotype.methods import Images, ParamGroup, Progress, Stage, Task
+from holotype.methods.schedules import cosine_lr
 from holotype.training.loop import Loop
 from holotype.utils.device import Device
 
@@ -87,7 +87,7 @@ def test_a_rate_of_its_own_follows_its_pace_and_the_others_the_loop(world, tmp_p
     loop.fit()
     pace = loop.stages[0].rates[0].pace
     for number, rates in enumerate(seen):
-        at = Moment(number // loop.steps, 2, number % loop.steps, loop.steps)
+        at = Progress(number // loop.steps, 2, number % loop.steps, loop.steps)
         assert rates["method.classifier"] == pytest.approx(0.02 * pace(at))
         assert rates[""] == pytest.approx(cosine_lr(0.05, at.epoch, 2))
     assert len({rates["method.classifier"] for rates in seen}) == len(seen) == 2 * loop.steps
@@ -283,6 +283,6 @@ def test_images_are_those_that_can_be_read_and_cost_one_pass():
 
 
 def test_a_rate_of_nobody_is_refused(world, monkeypatch):
-    monkeypatch.setattr(TellsTheTime, "stages", lambda self: [Stage(rates=(Rate("method.absent"),))])
+    monkeypatch.setattr(TellsTheTime, "stages", lambda self: [Stage(rates=(ParamGroup("method.absent"),))])
     with pytest.raises(InputError, match=r"the rate of 'method\.absent' is nobody's"):
         world.loop(TellsTheTime).fit()

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from holotype.errors import InputError
-from holotype.methods import Moment, Rate
-from holotype.methods.schedule import cosine_lr
+from holotype.methods import ParamGroup, Progress
+from holotype.methods.schedules import cosine_lr
 from holotype.models.heads import CosineClassifier, Projector
 from holotype.training.optimiser import build_sgd, momentum_tensors, rate_told, restore_momentum, set_rates
 
@@ -135,21 +135,25 @@ def test_momentum_begins_at_zero_and_the_first_step_is_that_of_plain_sgd():
 def test_the_rate_can_be_set_as_a_number_and_as_a_tensor():
     optimiser = build_sgd(network(), ("tail",), 0.1, 0.9, 0.1)
     first = cosine_lr(0.1, 1, 4)
-    set_rates(optimiser, 0, Moment(1, 4))
+    set_rates(optimiser, 0, Progress(1, 4))
     assert [group["lr"] for group in optimiser.param_groups] == [first, first]
     tensor = torch.tensor(0.1)
     for group in optimiser.param_groups:
         group["lr"] = tensor  # as on CUDA, where a captured step reads it
-    set_rates(optimiser, 0, Moment(2, 4))
+    set_rates(optimiser, 0, Progress(2, 4))
     assert optimiser.param_groups[0]["lr"] is tensor
     assert float(tensor) == pytest.approx(cosine_lr(0.1, 2, 4))
 
 
 def test_the_longest_prefix_decides_the_rate_and_the_decay_and_vectors_never_decay():
     learnable = network()
-    rates = (Rate("tail", lr=0.5), Rate("tail.1", weight_decay=0.7), Rate("method", lr=0.0, weight_decay=0.0))
+    rates = (
+        ParamGroup("tail", lr=0.5),
+        ParamGroup("tail.1", weight_decay=0.7),
+        ParamGroup("method", lr=0.0, weight_decay=0.0),
+    )
     optimiser = build_sgd(learnable, ("tail", "method"), 0.1, 0.9, 0.3, rates)
-    set_rates(optimiser, 0, Moment(0, 4))
+    set_rates(optimiser, 0, Progress(0, 4))
     name_of = {id(p): name for name, p in learnable.items()}
     found = {
         name_of[id(p)]: (group["lr"], group["weight_decay"])
@@ -179,12 +183,12 @@ def test_earlier_blocks_learn_at_a_share_of_the_rate_of_the_block_after_them():
             0.1,
             0.9,
             0.0,
-            (Rate("method.w", lr=0.4),),
+            (ParamGroup("method.w", lr=0.4),),
             slowed=0.5,
             block_rate=block_rate,
         )
-        set_rates(optimiser, 0, Moment(0, 4))
-        assert rate_told(optimiser, 0, Moment(0, 4)) == pytest.approx(0.1)
+        set_rates(optimiser, 0, Progress(0, 4))
+        assert rate_told(optimiser, 0, Progress(0, 4)) == pytest.approx(0.1)
         name_of = {id(p): name for name, p in learnable.items()}
         return {name_of[id(p)]: group["lr"] for group in optimiser.param_groups for p in group["params"]}
 

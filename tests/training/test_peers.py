@@ -11,7 +11,7 @@ import torch
 
 from holotype.clustering.metrics import clustering_accuracy
 from holotype.errors import InputError
-from holotype.methods import METHODS, Batch, Moment, Task
+from holotype.methods import METHODS, Batch, Progress, Task
 
 from .conftest import SMALL
 
@@ -65,7 +65,7 @@ def test_any_number_of_labels_and_one_image_a_class(name, labelled):
     method = METHODS[name](METHODS[name].Config(**SETTINGS.get(name, {})), task)
     mask = torch.arange(6) < labelled
     features = torch.randn(2, 6, 16, requires_grad=True)
-    now = {key: torch.tensor(x) for key, x in method.schedule(method.stages()[0], Moment(3, 10)).items()}
+    now = {key: torch.tensor(x) for key, x in method.schedule(method.stages()[0], Progress(3, 10)).items()}
     terms = method.loss(Batch(features, torch.arange(6) * mask, mask, torch.arange(6)), now)
     torch.stack(list(terms.values())).sum().backward()
     assert all(term.isfinite() for term in terms.values())

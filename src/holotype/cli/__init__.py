@@ -134,7 +134,7 @@ def _dispatch(words: list[str], asked: set[str]) -> int:
         hint = f"did you mean {close[0]}?" if close else "holotype --help lists those there are."
         raise InputError(f"There is no command {name!r}; {hint}")
     from holotype.cli.words import allows_code, messages
-    from holotype.machine.named_code import allowing_code
+    from holotype.methods.registry import allow_code
 
     try:
         os.getcwd()
@@ -143,7 +143,7 @@ def _dispatch(words: list[str], asked: set[str]) -> int:
     module = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}")
     levels = {"--quiet": logging.WARNING, "--verbose": logging.DEBUG}
     level = next((levels[flag] for flag in levels if flag in asked), logging.INFO)
-    with messages(level), allowing_code(allows_code(words)):
+    with messages(level), allow_code(allows_code(words)):
         code: int = module.command(words[1:])
     return code
 

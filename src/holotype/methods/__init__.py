@@ -7,19 +7,31 @@ from importlib.metadata import entry_points
 from types import ModuleType
 
 from holotype.errors import InputError
-from holotype.machine.named_code import allowing_code, check_named
-from holotype.methods.base import Batch, Card, Images, Method, Now, Prediction, Task
+from holotype.methods.base import (
+    Batch,
+    Card,
+    Images,
+    LRSchedule,
+    Method,
+    Now,
+    ParamGroup,
+    Prediction,
+    Progress,
+    Stage,
+    Task,
+    Views,
+)
 from holotype.methods.dccl import DCCL
 from holotype.methods.debgcd import DebGCD
 from holotype.methods.gcd import GCD
 from holotype.methods.kmeans import KMeans
 from holotype.methods.promptcal import PromptCAL
 from holotype.methods.protogcd import ProtoGCD
+from holotype.methods.registry import allow_code, check_code_allowed
 from holotype.methods.rpc import RPC
 from holotype.methods.rs import RS
 from holotype.methods.simgcd import SimGCD
 from holotype.methods.sptnet import SPTNet
-from holotype.methods.stages import Moment, Pace, Rate, Stage, Views
 from holotype.methods.uno import UNO
 from holotype.utils.text import suggest
 
@@ -89,17 +101,17 @@ __all__ = [
     "Batch",
     "Card",
     "Images",
+    "LRSchedule",
     "Method",
-    "Moment",
     "Now",
-    "Pace",
+    "ParamGroup",
     "Prediction",
-    "Rate",
+    "Progress",
     "Stage",
     "Task",
     "Views",
-    "allowing_code",
-    "check_named",
+    "allow_code",
+    "check_code_allowed",
     "find_method",
     "plugin_names",
 ]

@@ -1,4 +1,4 @@
-"""The method contract: what a method is given, what it owes, and nothing else.
+"""The method contract: Method, Task, Batch, Stage, and what each of them owes.
 
 The loop (training/loop.py) knows no method by name, and a method knows no device, rank, optimiser,
 file or logger. Four rules make capture, resume and several processes work together:
@@ -18,14 +18,102 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from holotype.errors import InputError
-from holotype.methods.stages import Moment, Needs, Pace, Rate, Stage, Views
 from holotype.utils.source_digest import source_digest
+
+Needs = Literal["tokens", "images"]
+"""What a stage gives to the encoder: prepared tokens, or normalised images."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A step within a stage."""
+
+    epoch: int
+    epochs: int
+    step: int = 0
+    """Within the epoch."""
+    steps: int = 1
+    """Of the epoch."""
+
+    @property
+    def progress(self) -> float:
+        """The share of the stage that lies behind, 0 to 1."""
+        return (self.epoch + self.step / self.steps) / self.epochs
+
+
+LRSchedule = Callable[[Progress], float]
+"""The share of a learning rate that is in force at a moment; methods/schedules.py has some."""
+
+
+@dataclass(frozen=True)
+class ParamGroup:
+    """A group of parameters that learns at a rate of its own."""
+
+    prefix: str
+    """Of parameter names ("tail", "method.head", ...); the longest one that matches wins."""
+    lr: float | None = None
+    """None: the stage's."""
+    weight_decay: float | None = None
+    """None: that of training. One-dimensional tensors never decay."""
+    pace: LRSchedule | None = None
+    """None: the loop's own, a cosine to a thousandth once an epoch, with the warm-up of training."""
+
+
+@dataclass(frozen=True)
+class Views:
+    """The views a stage asks the loop for, in this order in `Batch.features`."""
+
+    weak: int = 2
+    """Independent crop + flip views."""
+    strong: int = 0
+    """Crop + flip views with RandAugment and Cutout on top; they follow the weak ones."""
+    share: Literal["batch", "group", "none"] = "batch"
+    """Who shares the strong operations and their magnitudes: the whole batch, each group of rows, nobody."""
+    groups: int = 8
+    """Number of groups for `share = "group"`."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stretch of training with a schedule of its own."""
+
+    name: str = "train"
+    epochs: int | None = None
+    """A fixed number; None: `share` of the epochs of training."""
+    share: float = 1.0
+    """Of the epochs of training, rounded, at least one epoch."""
+    lr: float | None = None
+    """None: the loop's setting."""
+    trains: tuple[str, ...] = ("tail", "method")
+    """Prefixes of the parameter names that learn; the rest is frozen during the stage."""
+    fresh: tuple[str, ...] = ()
+    """Prefixes of the parameters that go back to their initial values when the stage begins."""
+    views: Views = field(default_factory=Views)
+    sampler: Literal["balanced", "uniform"] = "balanced"
+    """balanced: half of the draws are labelled, with replacement. uniform: every image once an epoch."""
+    needs: Needs = "tokens"
+    """What `encode` and `embed` are given in this stage."""
+    capturable: bool = True
+    """Whether `encode`, `loss` and `after_step` can be replayed as a CUDA graph: they follow the four rules, read no
+    value back to the host, and keep their shapes. A stage that cannot is run eagerly."""
+    rates: tuple[ParamGroup, ...] = ()
+    """Parameters with a rate of their own; the others take the stage's."""
+
+    @property
+    def paced(self) -> bool:
+        """Whether all that learns follows a pace of the stage's own, so that the warm-up of training does nothing."""
+        return any(rate.prefix == "" for rate in self.rates) and all(rate.pace for rate in self.rates)
+
+    def length(self, epochs: int) -> int:
+        """Epochs of this stage in a training of `epochs`."""
+        return max(1, round(self.share * epochs)) if self.epochs is None else self.epochs
+
 
 Now = dict[str, Tensor]
 """The clock of a step: 0-d tensors. Always `epoch` and `progress` (0 to 1 within the stage), and
@@ -35,13 +123,13 @@ __all__ = [
     "Batch",
     "Card",
     "Images",
+    "LRSchedule",
     "Method",
-    "Moment",
     "Needs",
     "Now",
-    "Pace",
+    "ParamGroup",
     "Prediction",
-    "Rate",
+    "Progress",
     "Stage",
     "Task",
     "Views",
@@ -232,7 +320,7 @@ class Method(nn.Module):
         """The stretches of training, in order; empty for a method that only clusters."""
         return [Stage()]
 
-    def schedule(self, stage: Stage, at: Moment) -> dict[str, float]:
+    def schedule(self, stage: Stage, at: Progress) -> dict[str, float]:
         """Values that depend on time alone, for `Now`; asked for every step ahead of it, always with the same keys."""
         return {}
 

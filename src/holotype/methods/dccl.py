@@ -14,7 +14,7 @@ Differs, and why:
                 by rank instead of by image, hidden ones included: almost inert, and a leak. Here labels speak only
                 where both ends have one: of one class, the edge is strong; of two, there is none. In `as_run` labels
                 play no part, which is as close as one comes without looking at hidden classes.
-  communities   by a map equation of our own (cluster/communities.py), since the package infomap is GPL; it is used
+  communities   by a map equation of our own (methods/_infomap.py), since the package infomap is GPL; it is used
                 where `communities = infomap` asks for it.
   warm-up       The released one leaves the rate at 0 for the whole first epoch; ours is (e + 1) / 5 of it in the first
                 five of 200 epochs, then a cosine over the rest.
@@ -31,17 +31,84 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from holotype.cluster.communities import Engine, check_engine
-from holotype.cluster.concepts import concept_means, find_concepts, tell_few
 from holotype.clustering.knn import Edges
 from holotype.config.types import Cosine, Count, Positive, UnitInterval, Weight
-from holotype.data.concepts import rows_with_concepts
+from holotype.data.samplers import balanced_rows
 from holotype.losses.concept import concept_nce, update_concept_memory
-from holotype.methods.base import Batch, Card, Images, Now, Task
+from holotype.methods._common import warn_reduced
+from holotype.methods._infomap import (
+    CommunityEngine,
+    check_community_engine,
+    concept_means,
+    find_concepts,
+    warn_few_concepts,
+)
+from holotype.methods.base import Batch, Card, Images, Now, ParamGroup, Progress, Stage, Task
 from holotype.methods.gcd import GCD, GCDConfig
-from holotype.methods.limits import tell_shrunk
-from holotype.methods.schedule import FINAL_LR_SHARE, linear_warmup
-from holotype.methods.stages import Moment, Rate, Stage
+from holotype.methods.schedules import FINAL_LR_SHARE, linear_warmup
+
+
+def rows_with_concepts(
+    standing: Tensor,
+    concept: Tensor,
+    n: int,
+    *,
+    steps: int,
+    batch_size: int,
+    slots: int,
+    members: int,
+    generator: torch.Generator,
+) -> Tensor:
+    """(steps, batch_size + slots * members): balanced rows of each step, and beside them those of its concepts.
+
+    standing: (N,) of every row of the table, 1 = labelled, 0 = unlabelled, -1 = cannot be read. concept: (N,) which of
+    the n concepts, -1 = none. With n = 0 ordinary rows fill the places: their concept is -1, and no loss counts them.
+    """
+    labelled, unlabelled = ((standing == value).nonzero()[:, 0] for value in (1, 0))
+    ordinary = balanced_rows(labelled, unlabelled, steps * batch_size, generator).view(steps, batch_size)
+    if n:
+        return torch.cat([ordinary, concept_rows(concept, n, steps, slots, members, generator)], 1)
+    filling = balanced_rows(labelled, unlabelled, steps * slots * members, generator)
+    return torch.cat([ordinary, filling.view(steps, -1)], 1)
+
+
+def concept_order(n: int, steps: int, slots: int, generator: torch.Generator) -> Tensor:
+    """(steps, slots) of the n concepts: all of them in random order, then all again in another.
+
+    A step has no concept twice unless there are fewer than its slots: where a pass ends within a step, the next one
+    begins with concepts that the step has not had.
+    """
+    order = torch.empty(0, dtype=torch.long)
+    while len(order) < steps * slots:
+        new = torch.randperm(n, generator=generator)
+        had = torch.isin(new, order[len(order) - len(order) % slots :])
+        order = torch.cat([order, new[torch.argsort(had.long(), stable=True)]])
+    return order[: steps * slots].view(steps, slots)
+
+
+def concept_rows(
+    concept: Tensor, n: int, steps: int, slots: int, members: int, generator: torch.Generator
+) -> Tensor:
+    """(steps, slots * members) rows: for each step `slots` concepts, and of each so many members, side by side.
+
+    Members are drawn without replacement, or with it where there are fewer. Images of no concept are never drawn.
+    concept: (N,) of every row of the table, -1 = none; n >= 1 concepts.
+    """
+    by_concept = torch.argsort(concept, stable=True)
+    size = torch.bincount(concept[concept >= 0], minlength=n)
+    of_each = by_concept[int((concept < 0).sum()) :].split(size.tolist())
+    chosen = [
+        of_each[c][_draw(len(of_each[c]), members, generator)]
+        for c in concept_order(n, steps, slots, generator).flatten().tolist()
+    ]
+    return torch.stack(chosen).view(steps, slots * members)
+
+
+def _draw(size: int, members: int, generator: torch.Generator) -> Tensor:
+    if size < members:
+        return torch.randint(size, (members,), generator=generator)
+    return torch.randperm(size, generator=generator)[:members]
+
 
 SLOTS, MEMBERS = 8, 16
 """Concepts of a step, and images of each."""
@@ -69,13 +136,13 @@ class DCCLConfig(GCDConfig):
     """Smallest community that is a concept; images of smaller ones take no part in the concept loss."""
     edges: Edges = "labelled"
     """labelled: two labelled images are linked only within a class, and strongly. none: labels link nothing."""
-    communities: Engine = "own"
+    communities: CommunityEngine = "own"
     """Who finds communities: our own search, or the package infomap (GPL, to be installed apart)."""
     recluster: Count = 1
     """Epochs from one search for concepts to the next."""
 
 
-def pace(at: Moment) -> float:
+def dccl_schedule(at: Progress) -> float:
     """(e + 1) / W in the first W epochs, a fortieth of all; from there a cosine to a thousandth over the rest."""
     warm = round(WARMUP * at.epochs)
     if at.epoch < warm:
@@ -142,16 +209,16 @@ class DCCL(GCD):
 
     def check(self) -> list[str]:
         c = self.config
-        check_engine(c.communities)
+        check_community_engine(c.communities)
         return [
             *super().check(),
-            *tell_shrunk("method.neighbours", c.neighbours, self.task.n_images, "images"),
+            *warn_reduced("method.neighbours", c.neighbours, self.task.n_images, "images"),
         ]
 
     def stages(self) -> list[Stage]:
-        return [Stage(rates=(Rate("", pace=pace),))]
+        return [Stage(rates=(ParamGroup("", pace=dccl_schedule),))]
 
-    def schedule(self, stage: Stage, at: Moment) -> dict[str, float]:
+    def schedule(self, stage: Stage, at: Progress) -> dict[str, float]:
         w, length = self.config.concept_weight, round(RAMP * at.epochs)
         return {"concept_weight": linear_warmup(0.1 * w, w, length, at.epoch, at.epochs)}
 
@@ -178,7 +245,7 @@ class DCCL(GCD):
         self.count.fill_(found.count)
         outliers = int((found.of < 0).sum())
         self.found.copy_(torch.tensor([outliers, found.positives, found.precision]))
-        tell_few(found, SLOTS, self.told)
+        warn_few_concepts(found, SLOTS, self.told)
 
     def rows(self, stage: Stage, epoch: int, draw: torch.Generator) -> Tensor:
         return rows_with_concepts(

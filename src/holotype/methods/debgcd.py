@@ -26,7 +26,7 @@ from holotype.config.types import UnitInterval, Weight
 from holotype.losses.debias import debiased_loss
 from holotype.losses.ova import certainty, detector_loss, known_score
 from holotype.methods.base import Batch, Card, Now, Prediction, Task
-from holotype.methods.simgcd import AS_RUN, RECIPES, Recipes, SimGCD, SimGCDConfig, joined
+from holotype.methods.simgcd import AS_RUN, RECIPES, Recipes, SimGCD, SimGCDConfig, concat_views
 from holotype.models.heads import CosineClassifier, DetectorOVA
 
 
@@ -92,7 +92,7 @@ class DebGCD(SimGCD):
     Config = DebGCDConfig
     config: DebGCDConfig
     presets: ClassVar[dict[str, dict[str, Any]]] = AS_RUN
-    recipes: ClassVar[Recipes] = joined(RECIPES, {name: one.recipe() for name, one in SCRIPTS.items()})
+    recipes: ClassVar[Recipes] = concat_views(RECIPES, {name: one.recipe() for name, one in SCRIPTS.items()})
     card = Card(
         title="DebGCD",
         paper="Yuanpei Liu, Kai Han: DebGCD: Debiased Learning with Distribution Guidance for Generalized Category "

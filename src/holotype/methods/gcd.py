@@ -22,8 +22,8 @@ from holotype.clustering.kmeans import semi_supervised_centres
 from holotype.config.types import Count, RepeatCount, UnitInterval, Width
 from holotype.errors import InputError
 from holotype.losses.contrastive import info_nce, sup_con
+from holotype.methods._common import NearestCentreMethod
 from holotype.methods.base import Batch, Card, Images, Now, Task
-from holotype.methods.clustered import Clustered
 from holotype.methods.simgcd import TAU_S, TAU_U
 from holotype.models.heads import GCDHead
 
@@ -42,7 +42,7 @@ class GCDConfig:
     """Largest number of iterations of a start."""
 
 
-class GCD(Clustered):
+class GCD(NearestCentreMethod):
     """The contrastive head on the tail's features; centres at the end."""
 
     Config = GCDConfig

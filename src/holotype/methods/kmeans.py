@@ -16,9 +16,8 @@ from torch import Tensor
 
 from holotype.clustering.kmeans import kmeans
 from holotype.config.types import Count, RepeatCount
-from holotype.methods.base import Card, Images, Prediction
-from holotype.methods.clustered import SOFTNESS, Clustered
-from holotype.methods.stages import Stage
+from holotype.methods._common import SOFTNESS, NearestCentreMethod
+from holotype.methods.base import Card, Images, Prediction, Stage
 
 
 @dataclass
@@ -31,7 +30,7 @@ class KMeansConfig:
     """Largest number of iterations of a start."""
 
 
-class KMeans(Clustered):
+class KMeans(NearestCentreMethod):
     """No stages: the loop encodes every image once and `finish` clusters."""
 
     Config = KMeansConfig

@@ -35,12 +35,10 @@ from holotype.losses.affinity import (
 )
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.losses.ops import l2_normalize
-from holotype.methods.base import Batch, Card, Images, Now, Task
+from holotype.methods._common import EpochMeans, warn_reduced
+from holotype.methods.base import Batch, Card, Images, Now, Progress, Stage, Task
 from holotype.methods.gcd import GCD, GCDConfig
-from holotype.methods.limits import tell_shrunk
 from holotype.methods.simgcd import TAU_S, TAU_U
-from holotype.methods.stages import Moment, Stage
-from holotype.methods.tally import Tally
 from holotype.models.ema import Teacher
 from holotype.models.heads import GCDHead
 from holotype.models.memory_bank import RingMemory
@@ -132,7 +130,7 @@ class PromptCAL(GCD):
         rows = min(config.memory, task.n_images)
         self.memory, self.memory_label = RingMemory(rows, 2, task.dim), RingMemory(rows)
         self.k_nn = min(config.neighbours or min(max(rows // (4 * task.k), FEWEST), MOST), rows)
-        self.tally = Tally("positives", "precision", "prompt_positives", "prompt_precision")
+        self.tally = EpochMeans("positives", "precision", "prompt_positives", "prompt_precision")
         self.unwritten: tuple[Tensor, Tensor] | None = None
 
     def check(self) -> list[str]:
@@ -140,8 +138,8 @@ class PromptCAL(GCD):
         rows = len(self.memory.rows)
         return [
             *super().check(),
-            *tell_shrunk("method.memory", c.memory, there, "images"),
-            *tell_shrunk("method.neighbours", c.neighbours or 0, rows, "rows in the memory"),
+            *warn_reduced("method.memory", c.memory, there, "images"),
+            *warn_reduced("method.neighbours", c.neighbours or 0, rows, "rows in the memory"),
         ]
 
     def build_encoder(self, trunk: Any, tail: Any) -> nn.Module:
@@ -157,7 +155,7 @@ class PromptCAL(GCD):
             Stage(AFFINITY, needs="images", share=share, trains=learns, fresh=fresh),
         ]
 
-    def schedule(self, stage: Stage, at: Moment) -> dict[str, float]:
+    def schedule(self, stage: Stage, at: Progress) -> dict[str, float]:
         rise = min(1.0, (at.epoch + at.step / at.steps) / CAL_RAMP)
         return {"w": self.config.cal_weight * rise}
 

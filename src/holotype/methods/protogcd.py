@@ -24,11 +24,10 @@ from holotype.losses.classification import mean_entropy_deficit, supervised_cros
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.losses.ops import l2_normalize
 from holotype.losses.pseudo_labels import adaptive_targets, cross_view_targets, prototype_separation
-from holotype.methods.base import Batch, Card, Images, Method, Now, Task
-from holotype.methods.schedule import linear_warmup
+from holotype.methods._common import EpochMeans
+from holotype.methods.base import Batch, Card, Images, Method, Now, Progress, Stage, Task
+from holotype.methods.schedules import linear_warmup
 from holotype.methods.simgcd import TAU_S, TAU_U
-from holotype.methods.stages import Moment, Stage
-from holotype.methods.tally import Tally
 from holotype.models.heads import CosineClassifier, Projector
 
 
@@ -79,9 +78,9 @@ class ProtoGCD(Method):
         super().__init__(config, task)
         self.projector = Projector(task.dim)
         self.classifier = CosineClassifier(task.dim, task.k)
-        self.tally = Tally("hard_share", "hard_precision")
+        self.tally = EpochMeans("hard_share", "hard_precision")
 
-    def schedule(self, stage: Stage, at: Moment) -> dict[str, float]:
+    def schedule(self, stage: Stage, at: Progress) -> dict[str, float]:
         length = round(self.config.hard_ramp * at.epochs)
         return {"hard_share": linear_warmup(self.config.hard_start, 1.0, length, at.epoch, at.epochs)}
 

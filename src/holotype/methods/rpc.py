@@ -29,29 +29,115 @@ L_new exactly as printed overflows (one pair weighs up to 1.6 million); it stays
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from holotype.config.types import LargeInt, Natural, Positive, UnitInterval, Weight
 from holotype.losses.ops import l2_normalize, masked_mean
 from holotype.losses.ova import known_score
 from holotype.losses.relational import behaviour_alignment, circular_fusion, relational_consistency, signature
-from holotype.methods.base import Batch, Card, Images, Now, Prediction, Task
+from holotype.methods._common import class_means, draw_pairs, select_rows, soft_update
+from holotype.methods.base import Batch, Card, Images, Now, Prediction, Progress, Stage, Task, Views
 from holotype.methods.debgcd import auxiliary_loss, confidence_of_lead, detector_terms, scale_gradient
-from holotype.methods.pairing import draw_pairs, gather_rows
-from holotype.methods.prototypes import class_means, soft_update
-from holotype.methods.rpc_config import READING, RPCConfig
-from holotype.methods.schedule import ramp
-from holotype.methods.simgcd import AS_RUN, Recipes, SimGCD
-from holotype.methods.stages import Moment, Stage, Views
+from holotype.methods.schedules import ramp
+from holotype.methods.simgcd import AS_RUN, Recipes, SimGCD, SimGCDConfig
 from holotype.models.heads import CompactOVA, CosineClassifier
+
+
+@dataclass
+class OVAConfig:
+    """The one-vs-all heads behind w_old."""
+
+    weight: Weight = 0.005
+    """Weight beta of the gradient that the heads send into the backbone; they themselves learn at full weight."""
+
+
+@dataclass
+class DebiasConfig:
+    """The debiased classifier of the DebGCD base."""
+
+    threshold: UnitInterval | None = None
+    """Smallest classifier probability for which a pseudo-label counts; by default that of a lead of 0.6 in cosine over
+    all other categories, which depends on their number: 0.98 for 10, 0.80 for 100, 0.67 for 200."""
+    adl: Weight | None = None
+    """Weight of the debiased loss; by default a fiftieth of the number of categories, so that each of them is pulled as
+    hard in a step, whatever their number: 0.2 for 10, 2 for 100, 4 for 200."""
+    pseudo_share: UnitInterval = 0.5
+    """Share of the debiased loss that comes from pseudo-labels."""
+    waits: bool = field(default=True, metadata={"before": False})
+    """Whether the debiased loss rises with the ramp of L_align and L_new: early pseudo-labels are poor, and on few
+    images what they teach stays."""
+
+
+@dataclass
+class PairingConfig:
+    """Which unlabelled images are grouped with a labelled anchor."""
+
+    mu: LargeInt = 7
+    """Unlabelled images of the batch that each anchor draws; it keeps the floor(mu * rho) most known ones."""
+    filter: Literal["none", "pseudo_match"] = "pseudo_match"
+    """none: any unlabelled image. pseudo_match: only those that the classifier puts in the anchor's class."""
+
+
+@dataclass
+class NewConfig:
+    """The relational consistency loss L_new."""
+
+    tau: Positive = 0.07
+    """Temperature of the similarities."""
+    sharpen: Weight = 6.0
+    """Power of w_new: an image that may be known counts little, so that L_new cannot pull it off its class; 1 as
+    printed."""
+
+
+@dataclass
+class RPCConfig(SimGCDConfig):
+    """Settings of RPC."""
+
+    base: Literal["simgcd", "debgcd"] = "debgcd"
+    """L_baseline: SimGCD's losses, or those plus DebGCD's debiased classifier."""
+    lambda_1: Weight = 0.5
+    """Weight of the behaviour alignment L_align."""
+    lambda_2: Weight = 0.3
+    """Weight of the relational consistency L_new."""
+    alpha: Weight = 0.3
+    """Strength of the embedding fusion."""
+    ramp_epochs: Natural = 30
+    """Epochs over which lambda_1 and lambda_2 rise from 0 to their values; 0 for at once."""
+    prototype_momentum: UnitInterval = 0.99
+    """Momentum of the moving class means that signatures are measured against."""
+    ova: OVAConfig = field(default_factory=OVAConfig)
+    """The one-vs-all heads."""
+    debias: DebiasConfig = field(default_factory=DebiasConfig)
+    """The debiased classifier of the DebGCD base."""
+    pairing: PairingConfig = field(default_factory=PairingConfig)
+    """The groups around labelled anchors."""
+    new: NewConfig = field(default_factory=NewConfig)
+    """The relational consistency loss."""
+
+
+LITERAL_READING: dict[str, Any] = {
+    "base": "simgcd",
+    "lambda_1": 0.5,
+    "lambda_2": 0.3,
+    "alpha": 0.3,
+    "ramp_epochs": 30,
+    "prototype_momentum": 0.99,
+    "pairing.mu": 7,
+    "pairing.filter": "none",
+    "new.tau": 0.07,
+    "new.sharpen": 1.0,
+}
+"""The paper's text, read as literally as can be trained."""
+
 
 LEAD = 0.6
 """How far a pseudo-label must lie before the other categories, in cosine."""
-PULL = 1 / 50
+PULL_WEIGHT = 1 / 50
 """Weight of the debiased loss for each category: a batch holds the fewer images of one, the more there are."""
 RHO_RANGE = (0.05, 0.95)
 RHO_HELD_EPOCHS = 10
@@ -65,7 +151,7 @@ class RPC(SimGCD):
     Config = RPCConfig
     revision = 2  # 1 drew its first weights in an order of its own
     config: RPCConfig
-    presets: ClassVar[dict[str, dict[str, Any]]] = {**AS_RUN, "reading": READING}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {**AS_RUN, "reading": LITERAL_READING}
     recipes: ClassVar[Recipes] = {}  # one set of values for all data
     card = Card(
         title="RPC",
@@ -105,7 +191,7 @@ class RPC(SimGCD):
     def stages(self) -> list[Stage]:
         return [Stage(views=Views(weak=2, strong=1, share="batch"))]
 
-    def schedule(self, stage: Stage, at: Moment) -> dict[str, float]:
+    def schedule(self, stage: Stage, at: Progress) -> dict[str, float]:
         return {
             **super().schedule(stage, at),
             "ramp": ramp(at.epoch, self.config.ramp_epochs, at.epochs),
@@ -152,7 +238,7 @@ class RPC(SimGCD):
 
     def align(self, z: Tensor, partner: Tensor, weight: Tensor, batch: Batch) -> Tensor:
         """L_align (R4) over groups [l_i, u_i1, ..., u_iM] fused by (R3). z: (2, B, D), weak and strong view."""
-        group = torch.cat([z[:, :, None], gather_rows(z, partner)], dim=2)  # (2, B, 1 + M, D)
+        group = torch.cat([z[:, :, None], select_rows(z, partner)], dim=2)  # (2, B, 1 + M, D)
         alpha_w = F.pad(self.config.alpha * weight, (1, 0))  # labelled rows take nothing in
         rows = group.movedim(0, 2).flatten(0, 1)  # (B (1 + M), 2, D), in the order of the paper's batch
         fused = circular_fusion(rows, alpha_w.flatten()).unflatten(0, alpha_w.shape)
@@ -227,7 +313,7 @@ class RPC(SimGCD):
 
 
 @dataclass(frozen=True)
-class Debiasing:
+class RPCDebiasing:
     """The settings of the debiased loss, once the number of categories is known."""
 
     adl: float
@@ -235,11 +321,11 @@ class Debiasing:
     pseudo_share: float
 
 
-def debiasing(config: RPCConfig, k: int) -> Debiasing:
+def debiasing(config: RPCConfig, k: int) -> RPCDebiasing:
     """What is not given follows from the number k of categories."""
     c = config.debias
-    return Debiasing(
-        adl=PULL * k if c.adl is None else c.adl,
+    return RPCDebiasing(
+        adl=PULL_WEIGHT * k if c.adl is None else c.adl,
         threshold=confidence_of_lead(LEAD, k, config.tau) if c.threshold is None else c.threshold,
         pseudo_share=c.pseudo_share,
     )

@@ -24,10 +24,9 @@ from torch import Tensor, nn
 from holotype.config.types import Count, RepeatCount, UnitInterval, Weight
 from holotype.losses.classification import supervised_cross_entropy
 from holotype.losses.rank_stats import pair_cross_entropy, prediction_mse, same_top_features, true_pairs
-from holotype.methods.base import Batch, Card, Images, Method, Now, Task
-from holotype.methods.schedule import drops, sigmoid_ramp
-from holotype.methods.stages import Moment, Rate, Stage
-from holotype.methods.tally import Tally
+from holotype.methods._common import EpochMeans
+from holotype.methods.base import Batch, Card, Images, Method, Now, ParamGroup, Progress, Stage, Task
+from holotype.methods.schedules import drops, sigmoid_ramp
 
 
 @dataclass
@@ -92,12 +91,12 @@ class RS(Method):
     def __init__(self, config: RSConfig, task: Task) -> None:
         super().__init__(config, task)
         self.head = nn.Linear(task.dim, task.k)
-        self.tally = Tally("positives", "pair_precision", "pair_recall")
+        self.tally = EpochMeans("positives", "pair_precision", "pair_recall")
 
     def stages(self) -> list[Stage]:
-        return [Stage(rates=(Rate("", pace=drops(*DROPS[self.config.lr_drops])),))]
+        return [Stage(rates=(ParamGroup("", pace=drops(*DROPS[self.config.lr_drops])),))]
 
-    def schedule(self, stage: Stage, at: Moment) -> dict[str, float]:
+    def schedule(self, stage: Stage, at: Progress) -> dict[str, float]:
         return {"ramp": sigmoid_ramp(at.epoch, self.config.ramp * at.epochs)}
 
     def before_epoch(self, stage: Stage, epoch: int, images: Images) -> None:

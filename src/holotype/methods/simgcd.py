@@ -26,9 +26,8 @@ from holotype.losses.classification import (
     tempered,
 )
 from holotype.losses.contrastive import info_nce, sup_con
-from holotype.methods.base import Batch, Card, Method, Now, Task
-from holotype.methods.schedule import linear_warmup
-from holotype.methods.stages import Moment, Stage
+from holotype.methods.base import Batch, Card, Method, Now, Progress, Stage, Task
+from holotype.methods.schedules import linear_warmup
 from holotype.models.heads import CosineClassifier, Projector
 
 
@@ -98,7 +97,7 @@ class SimGCD(Method):
         if config.memax_target == "estimated":
             self.register_buffer("class_share", torch.full((task.k,), 1 / task.k))
 
-    def schedule(self, stage: Stage, at: Moment) -> dict[str, float]:
+    def schedule(self, stage: Stage, at: Progress) -> dict[str, float]:
         c = self.config
         warm = linear_warmup(c.teacher_temp_start, c.teacher_temp, c.teacher_warmup, at.epoch, at.epochs)
         return {"teacher_temp": warm}
@@ -134,6 +133,6 @@ class SimGCD(Method):
         return cosines / self.config.tau
 
 
-def joined(first: Recipes, second: Recipes) -> Recipes:
+def concat_views(first: Recipes, second: Recipes) -> Recipes:
     """The recipes of both, data set by data set; the second wins."""
     return {dataset: {**first.get(dataset, {}), **second.get(dataset, {})} for dataset in first | second}

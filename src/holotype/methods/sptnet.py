@@ -25,10 +25,9 @@ from torch import Tensor, nn
 
 from holotype.config.types import Count, Factor, Positive, Weight
 from holotype.errors import InputError
-from holotype.methods.base import Batch, Card, Images, Now, Task
-from holotype.methods.schedule import linear_warmup
-from holotype.methods.simgcd import RECIPES, Recipes, SimGCD, SimGCDConfig, joined
-from holotype.methods.stages import Moment, Rate, Stage
+from holotype.methods.base import Batch, Card, Images, Now, ParamGroup, Progress, Stage, Task
+from holotype.methods.schedules import linear_warmup
+from holotype.methods.simgcd import RECIPES, Recipes, SimGCD, SimGCDConfig, concat_views
 from holotype.models.prompts import PixelPrompt, PromptedTrunk, call_frozen, frame_width, patch_size
 
 SIMGCD = "simgcd"
@@ -80,7 +79,7 @@ class SPTNet(SimGCD):
         "as_run": {"count": "epoch"},
         "short": {"prompt_epochs": 1.0},
     }
-    recipes: ClassVar[Recipes] = joined(
+    recipes: ClassVar[Recipes] = concat_views(
         RECIPES,
         {
             "cub": _values(25.0, 0.05),
@@ -128,8 +127,8 @@ class SPTNet(SimGCD):
 
     def stages(self) -> list[Stage]:
         c = self.config
-        prompt = Rate("tail.prompt", c.prompt_lr, 0.0, prompt_pace)
-        tail, heads = (Rate(who, None, MODEL_DECAY, model_pace) for who in ("tail.tail", "method"))
+        prompt = ParamGroup("tail.prompt", c.prompt_lr, 0.0, prompt_schedule)
+        tail, heads = (ParamGroup(who, None, MODEL_DECAY, model_schedule) for who in ("tail.tail", "method"))
         return [
             Stage(SIMGCD, trains=("tail.tail", "method")),
             Stage(
@@ -142,7 +141,7 @@ class SPTNet(SimGCD):
             ),
         ]
 
-    def schedule(self, stage: Stage, at: Moment) -> dict[str, float]:
+    def schedule(self, stage: Stage, at: Progress) -> dict[str, float]:
         c = self.config
         if stage.needs == "tokens":
             return {**super().schedule(stage, at), "model_turn": 1.0, "me_share": 1.0}
@@ -154,7 +153,7 @@ class SPTNet(SimGCD):
             "me_share": weight / c.memax_weight if c.memax_weight else 0.0,
         }
 
-    def is_model_turn(self, at: Moment) -> bool:
+    def is_model_turn(self, at: Progress) -> bool:
         """Prompt first: the step that ends a turn belongs to the next one already, as released."""
         before = at.epoch * at.steps if self.config.count == "stage" else 0
         return (before + at.step + 1) // self.config.turn % 2 == 1
@@ -195,7 +194,7 @@ class SPTNet(SimGCD):
         return {"model_steps": self.model_steps, "prompt_size": self.encoder.prompt.size()}
 
 
-def prompt_pace(at: Moment) -> float:
+def prompt_schedule(at: Progress) -> float:
     """Step by step: a linear rise, then a cosine to 0."""
     total, done = at.epochs * at.steps, at.epoch * at.steps + at.step
     warmup = min(PROMPT_WARMUP, int(WARMUP_AT_MOST * total))
@@ -204,6 +203,6 @@ def prompt_pace(at: Moment) -> float:
     return (1 + math.cos(math.pi * (done - warmup) / (total - warmup))) / 2
 
 
-def model_pace(at: Moment) -> float:
+def model_schedule(at: Progress) -> float:
     """Once an epoch: a cosine to a tenth."""
     return MODEL_FLOOR + (1 - MODEL_FLOOR) * (1 + math.cos(math.pi * at.epoch / at.epochs)) / 2

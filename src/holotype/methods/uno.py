@@ -29,12 +29,9 @@ from holotype.config.types import Natural, Positive, RepeatCount, SmallInt
 from holotype.errors import InputError
 from holotype.losses.ops import l2_normalize
 from holotype.losses.sinkhorn import sinkhorn, swapped_prediction
-from holotype.methods.base import Batch, Card, Images, Method, Now, Task
-from holotype.methods.limits import tell_shrunk
-from holotype.methods.prototypes import class_means
-from holotype.methods.schedule import cosine
-from holotype.methods.stages import Rate, Stage
-from holotype.methods.tally import Tally
+from holotype.methods._common import EpochMeans, class_means, warn_reduced
+from holotype.methods.base import Batch, Card, Images, Method, Now, ParamGroup, Stage, Task
+from holotype.methods.schedules import cosine
 from holotype.models.heads import MultiHead, UnitPrototypes
 from holotype.models.memory_bank import RingMemory
 
@@ -131,14 +128,14 @@ class UNO(Method):
             shares = unlabelled_shares(task, over) if config.prior == "unlabelled" else None
             self.register_buffer(name, shares, persistent=False)
         self.register_buffer("head_loss", torch.zeros(config.heads))
-        self.tally = Tally("target_peak", "target_known", "labelled_right")
+        self.tally = EpochMeans("target_peak", "target_known", "labelled_right")
 
     def check(self) -> list[str]:
         asked, there = self.config.queue * self.task.k, max(1, self.task.n_unlabelled)
-        return tell_shrunk("method.queue", asked, there, "unlabelled images")
+        return warn_reduced("method.queue", asked, there, "unlabelled images")
 
     def stages(self) -> list[Stage]:
-        return [Stage(rates=(Rate("", pace=cosine(FLOOR, WARMUP * self.task.epochs)),))]
+        return [Stage(rates=(ParamGroup("", pace=cosine(FLOOR, WARMUP * self.task.epochs)),))]
 
     @torch.no_grad()
     def before_epoch(self, stage: Stage, epoch: int, images: Images) -> None:

@@ -20,7 +20,7 @@ from holotype.data.paths import Paths
 from holotype.data.slices import PLAN, part_file, read_slice
 from holotype.data.storage import is_address, is_pattern
 from holotype.errors import InputError
-from holotype.machine.named_code import allowing_code
+from holotype.methods.registry import allow_code
 from holotype.placing.assign import BOXES, COLUMNS, Assigned, placed, schema_of
 from holotype.placing.corrected import Corrected, corrected
 from holotype.runs.slice_folder import Wanted, absolute_source
@@ -100,7 +100,7 @@ class AssignSlice:
     def model(self) -> Corrected:
         key = (self.run, self.digest, self.device)
         if key not in _models:
-            with allowing_code(self.allows_code):
+            with allow_code(self.allows_code):
                 loaded = corrected(Path(self.run), load_trained(self.run, self.device))
             if model_digest(Path(self.run), loaded) != self.digest:
                 raise InputError(

@@ -23,7 +23,7 @@ from holotype.data.load import check_trainable
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Method
-from holotype.methods.stages import Views
+from holotype.methods.base import Views
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.models.token_cache import CacheViews, TokenCache
 from holotype.runs.experiment import Experiment

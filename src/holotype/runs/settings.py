@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from holotype.config.parse import CastError, cast, describe_type, field_docs, first_line, value_text
 from holotype.errors import InputError
-from holotype.methods import Method, check_named, find_method
+from holotype.methods import Method, check_code_allowed, find_method
 from holotype.runs.experiment import Experiment
 from holotype.runs.recipes import recipe
 from holotype.utils.text import suggest, suggest_path
@@ -84,7 +84,7 @@ def read_settings(file: Path, method: str | None = None) -> dict[str, Any]:
     content = _read_yaml(file)
     name = method or content.get("method_name")
     if not method and isinstance(name, str):
-        check_named(name, file)
+        check_code_allowed(name, file)
     config = find_method(name).Config() if isinstance(name, str) else None
     found: dict[str, Any] = {}
     for key, value in _check(content, Experiment("", "", method=config), f" in {file}").items():

@@ -15,7 +15,7 @@ from typing import Any
 
 from holotype.config.parse import parse_values
 from holotype.errors import InputError
-from holotype.machine.named_code import check_named
+from holotype.methods.registry import check_code_allowed
 from holotype.utils.text import suggest, suggest_path
 
 STUDY_KEYS = ("question", "commit", "datasets", "seeds", "cache_views", "reference", "settings", "rows")
@@ -126,7 +126,7 @@ def _row(name: Any, row: Any, study: dict[str, Any], common: dict[str, Any], pat
     _check_keys(row, ROW_KEYS, place)
     return StudyRow(
         name=name,
-        method=check_named(_text(row, "method", place), place),
+        method=check_code_allowed(_text(row, "method", place), place),
         preset=_text(row, "preset", place, "default"),
         asks=_text(row, "asks", place, ""),
         settings=common | _settings(row, place),

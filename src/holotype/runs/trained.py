@@ -29,7 +29,7 @@ from holotype.config.schema import BackboneConfig, resolved_backbone
 from holotype.data.arrays import ArrayImage, save_images
 from holotype.data.image_store import ImageStore
 from holotype.errors import InputError
-from holotype.methods import Method, check_named, find_method
+from holotype.methods import Method, check_code_allowed, find_method
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.runs.experiment import Experiment
 from holotype.runs.said import Said, predict_later
@@ -201,7 +201,7 @@ def load_trained(folder: Path | str, device: str = "auto") -> Trained:
     sheet = Sheet.read(folder)
     try:
         tensors = _read_weights(folder, sheet.weights)
-        method_class = find_method(check_named(sheet.method_name, folder / FILE))
+        method_class = find_method(check_code_allowed(sheet.method_name, folder / FILE))
         settings = from_dict(method_class.Config, sheet.method, every=False)
         with torch.random.fork_rng(devices=[]):  # fresh heads are drawn, and overwritten at once
             method = method_class(settings, sheet.task)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from holotype.methods import Method, Stage, Task, find_method
-from holotype.methods.stages import Views
+from holotype.methods.base import Views
 from holotype.models.token_cache import CacheViews
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import made_lightly

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from holotype.errors import InputError
-from holotype.methods.stages import Views
+from holotype.methods.base import Views
 from holotype.models.token_cache import CacheViews, TokenShape
 from holotype.utils.memory import PLACE_NAMES, Budget, Level, format_bytes
 

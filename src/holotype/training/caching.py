@@ -18,7 +18,7 @@ from torch import Tensor
 from holotype.data.augment import OPERATIONS, Recipe, centre_crops
 from holotype.data.image_store import ImageStore
 from holotype.errors import InputError
-from holotype.methods.stages import Views
+from holotype.methods.base import Views
 from holotype.models.backbone import Backbone
 from holotype.models.token_cache import (
     CacheViews,

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from holotype.data.samplers import SAMPLERS, keyed_generator
 from holotype.errors import InputError
-from holotype.methods.base import Method
-from holotype.methods.stages import Moment, Stage
+from holotype.methods.base import Method, Progress, Stage
 from holotype.training.rows import Rows, check_rows
 from holotype.training.sources import Key, Source
 
@@ -113,7 +112,7 @@ class StageDraws:
         device, dtype = self.source.encoder.device, self.source.encoder.dtype
         part, key = rows[start : start + BLOCK], (*self.key, number, start)
         requests = self.source.draw(part, self.stage.views, key)
-        moments = [Moment(number, self.epochs, start + i, len(rows)) for i in range(len(part))]
+        moments = [Progress(number, self.epochs, start + i, len(rows)) for i in range(len(part))]
         times = [tell_time(self.method, self.stage, at) for at in moments]
         clock = torch.tensor([[*time.values()] for time in times], dtype=dtype)
         tensors = {"image": _send(part, device), "clock": _send(clock, device)}
@@ -126,7 +125,7 @@ class StageDraws:
         ]
 
 
-def tell_time(method: Method, stage: Stage, at: Moment) -> dict[str, float]:
+def tell_time(method: Method, stage: Stage, at: Progress) -> dict[str, float]:
     """What changes with time, by name."""
     return {"epoch": float(at.epoch), "progress": at.progress, **method.schedule(stage, at)}
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from holotype.data.samplers import keyed_generator
-from holotype.methods.stages import Moment, Stage
+from holotype.methods.base import Progress, Stage
 from holotype.training.draws import tell_time
 from holotype.training.encode import Encoder
 from holotype.utils.distributed import rank, world_size
@@ -57,17 +57,17 @@ def seconds_an_image(encoder: Encoder, stage: Stage, epochs: int, size: int, ste
     images = torch.zeros(views, TIMED, 3, size, size, dtype=encoder.dtype)
     drawn = torch.randperm(epochs * steps, generator=keyed_generator("moments of", stage.name))[:MOMENTS]
     with torch.random.fork_rng(devices=[]):
-        _once(encoder, stage, images, Moment(0, epochs, 0, steps))  # the first one is slower
+        _once(encoder, stage, images, Progress(0, epochs, 0, steps))  # the first one is slower
         started, done = time.monotonic(), 0
         for at in drawn.tolist():
-            _once(encoder, stage, images, Moment(at // steps, epochs, at % steps, steps))
+            _once(encoder, stage, images, Progress(at // steps, epochs, at % steps, steps))
             done += 1
             if time.monotonic() - started > PATIENCE:
                 break
     return (time.monotonic() - started) / (done * TIMED)
 
 
-def _once(encoder: Encoder, stage: Stage, images: Tensor, at: Moment) -> None:
+def _once(encoder: Encoder, stage: Stage, images: Tensor, at: Progress) -> None:
     assert encoder.method is not None
     now = {name: torch.tensor(value) for name, value in tell_time(encoder.method, stage, at).items()}
     learning = [p for p in encoder.module.parameters() if p.requires_grad]

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from holotype.data.augment import normalise
 from holotype.errors import InputError
-from holotype.methods.base import Method, Now, Prediction
-from holotype.methods.stages import Needs, Stage
+from holotype.methods.base import Method, Needs, Now, Prediction, Stage
 from holotype.models.backbone import Backbone
 from holotype.models.compile import CompiledBlocks, CompiledTrunk
 from holotype.models.frozen import Unregistered, registered_count

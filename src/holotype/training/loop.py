@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from holotype.config.schema import TrainConfig
 from holotype.data.image_store import ImageStore
 from holotype.data.table import Table
-from holotype.methods.base import Method, Prediction
-from holotype.methods.stages import Moment, Stage
+from holotype.methods.base import Method, Prediction, Progress, Stage
 from holotype.models.backbone import Backbone
 from holotype.models.token_cache import TokenCache
 from holotype.training.draws import Epoch, StageDraws
@@ -209,7 +208,7 @@ class Loop:
         coming = self.coming or self.draws.epoch(epoch, first)
         self.modules.train()
         for step, draw in enumerate(coming.drawn, start=first):
-            set_rates(optimiser, self.config.warmup, Moment(epoch, epochs, step, coming.steps))
+            set_rates(optimiser, self.config.warmup, Progress(epoch, epochs, step, coming.steps))
             terms = self.step(draw)
             self.position.step, self.position.counter = step + 1, self.position.counter + 1
             bar.step(dict(zip(self.step.names, terms, strict=True)) if bar.show else {})
@@ -244,7 +243,7 @@ class Loop:
         self.guard.judge(self.position.stage, means, self.learnable.values())
         after = Position(self.position.stage, epoch + 1, 0, self.position.counter)
         self.guard.keep(after, self.step.tensors())
-        at = Moment(epoch, epochs, steps - 1, steps)
+        at = Progress(epoch, epochs, steps - 1, steps)
         lr = rate_told(self.step.optimiser, self.config.warmup, at)
         entry = {"stage": stage.name, "epoch": epoch, "counter": self.position.counter, "lr": lr}
         watched = {name: float(value) for name, value in self.method.diagnostics().items()}

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from holotype.errors import InputError
-from holotype.methods.schedule import cosine_lr
-from holotype.methods.stages import Moment, Rate
+from holotype.methods.base import ParamGroup, Progress
+from holotype.methods.schedules import cosine_lr
 
 
 def build_sgd(
@@ -20,7 +20,7 @@ def build_sgd(
     lr: float,
     momentum: float,
     weight_decay: float,
-    rates: tuple[Rate, ...] = (),
+    rates: tuple[ParamGroup, ...] = (),
     slowed: float = 1.0,
     block_rate: float = 1.0,
 ) -> torch.optim.SGD:
@@ -54,14 +54,16 @@ def _groups(
     training: dict[str, nn.Parameter],
     lr: float,
     weight_decay: float,
-    rates: tuple[Rate, ...],
+    rates: tuple[ParamGroup, ...],
     slowed: float,
     block_rate: float,
 ) -> list[dict[str, Any]]:
     """Two groups of parameters for each rate and share of it, matrices first; those without a rate of their own come
     before all, and of these the last block and what has none."""
-    stage = Rate("", None, weight_decay)  # `lr` is slowed already
-    members: dict[tuple[Rate, float], list[nn.Parameter]] = {(rate, 1.0): [] for rate in (stage, *rates)}
+    stage = ParamGroup("", None, weight_decay)  # `lr` is slowed already
+    members: dict[tuple[ParamGroup, float], list[nn.Parameter]] = {
+        (rate, 1.0): [] for rate in (stage, *rates)
+    }
     share = _share_of_block(training, block_rate)
     for name, parameter in training.items():
         own = [rate for rate in rates if name.startswith(rate.prefix)]
@@ -87,14 +89,14 @@ def _share_of_block(names: Collection[str], block_rate: float) -> dict[str, floa
     return {name: block_rate ** (last - block.get(name, last)) for name in names}
 
 
-def rate_in_force(group: dict[str, Any], warmup: float, at: Moment) -> float:
+def rate_in_force(group: dict[str, Any], warmup: float, at: Progress) -> float:
     """The rate of a group of parameters at a moment. warmup: share of the epochs, of the loop's own pace."""
     full: float = group["full"]
     pace = group["rate"].pace
     return cosine_lr(full, at.epoch, at.epochs, warmup) if pace is None else full * pace(at)
 
 
-def rate_told(optimiser: torch.optim.Optimizer, warmup: float, at: Moment) -> float:
+def rate_told(optimiser: torch.optim.Optimizer, warmup: float, at: Progress) -> float:
     """The rate that a log tells: of the parameters that learn at the stage's rate, whatever their pace; where there are
     none, of the first group."""
     groups = [group for group in optimiser.param_groups if group["params"]]
@@ -102,7 +104,7 @@ def rate_told(optimiser: torch.optim.Optimizer, warmup: float, at: Moment) -> fl
     return rate_in_force(next(own, groups[0]), warmup, at)
 
 
-def set_rates(optimiser: torch.optim.Optimizer, warmup: float, at: Moment) -> None:
+def set_rates(optimiser: torch.optim.Optimizer, warmup: float, at: Progress) -> None:
     """Write the rates in force at a moment, where they have changed."""
     for group in optimiser.param_groups:
         rate = rate_in_force(group, warmup, at)

@@ -13,7 +13,7 @@ from holotype.config.schema import TrainConfig
 from holotype.data.bursts import burst_units, first_frames
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.methods.stages import Stage
+from holotype.methods.base import Stage
 from holotype.training.shards import Shards
 from holotype.utils.distributed import world_size
 

@@ -20,8 +20,7 @@ from holotype.data.augment import CropParams, Recipe, apply_recipe, centre_crops
 from holotype.data.image_store import ImageStore
 from holotype.data.samplers import keyed_generator
 from holotype.errors import InputError
-from holotype.methods.base import Method
-from holotype.methods.stages import Stage, Views
+from holotype.methods.base import Method, Stage, Views
 from holotype.models.backbone import Backbone
 from holotype.models.token_cache import TokenCache
 from holotype.training.ahead import Ahead

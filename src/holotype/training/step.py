@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from holotype.errors import InputError
-from holotype.methods.base import Batch, Method, Now
-from holotype.methods.stages import Stage
+from holotype.methods.base import Batch, Method, Now, Stage
 from holotype.training.capture import Captured, undone
 from holotype.training.draws import Drawn
 from holotype.training.optimiser import momentum_of, momentum_tensors

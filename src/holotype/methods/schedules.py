@@ -1,10 +1,10 @@
-"""Schedules as plain functions: of the epoch, and paces of learning rates, of the moment."""
+"""Schedules: learning rates, warm-ups and ramps as plain functions."""
 
 from __future__ import annotations
 
 import math
 
-from holotype.methods.stages import Moment, Pace
+from holotype.methods.base import LRSchedule, Progress
 
 FINAL_LR_SHARE = 1e-3
 
@@ -49,18 +49,18 @@ def sigmoid_ramp(epoch: float, length: float) -> float:
 # -- paces of learning rates ------------------------------------------------------------------------------
 
 
-def constant(at: Moment) -> float:
+def constant(at: Progress) -> float:
     """The whole rate, always."""
     return 1.0
 
 
-def cosine(floor: float = FINAL_LR_SHARE, warmup: float = 0.0) -> Pace:
+def cosine(floor: float = FINAL_LR_SHARE, warmup: float = 0.0) -> LRSchedule:
     """From 1 towards `floor` along a cosine, step by step.
 
     warmup: epochs in which the rate rises linearly to that; a short stage warms up for half of it at most.
     """
 
-    def pace(at: Moment) -> float:
+    def pace(at: Progress) -> float:
         share = floor + (1 - floor) * (1 + math.cos(math.pi * at.progress)) / 2
         rising = min(warmup, at.epochs / 2)
         done = at.epoch + (at.step + 1) / at.steps
@@ -69,10 +69,10 @@ def cosine(floor: float = FINAL_LR_SHARE, warmup: float = 0.0) -> Pace:
     return pace
 
 
-def drops(*when: float, by: float = 0.1) -> Pace:
+def drops(*when: float, by: float = 0.1) -> LRSchedule:
     """1 at first, and `by` times as much from each of `when` on, given as shares of the stage (0.5: half-way)."""
 
-    def pace(at: Moment) -> float:
+    def pace(at: Progress) -> float:
         return float(by ** sum(at.progress >= share for share in when))
 
     return pace

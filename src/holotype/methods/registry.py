@@ -1,4 +1,4 @@
-"""Methods that a file names as `package.module:Class`: code of whoever wrote the file, which somebody must allow.
+"""Allow or refuse plug-in methods that a file names as `package.module:Class`.
 
 What a person types, or a program hands over, is their own word. What stands in model.json, in a file of settings or in
 a study may come from a stranger.
@@ -16,7 +16,7 @@ _code_is_allowed = False
 
 
 @contextmanager
-def allowing_code(allowed: bool = True) -> Iterator[None]:
+def allow_code(allowed: bool = True) -> Iterator[None]:
     """Within the block, files may name methods as `package.module:Class`: whoever wrote them is trusted."""
     global _code_is_allowed
     before, _code_is_allowed = _code_is_allowed, allowed
@@ -26,7 +26,7 @@ def allowing_code(allowed: bool = True) -> Iterator[None]:
         _code_is_allowed = before
 
 
-def check_named(name: str, where: Path | str) -> str:
+def check_code_allowed(name: str, where: Path | str) -> str:
     """The name of a method that stands in a file, before it is looked up: InputError where that would run code of
     whoever wrote the file. Names of ours and of installed packages are always fine."""
     if ":" not in name or _code_is_allowed:
@@ -34,5 +34,5 @@ def check_named(name: str, where: Path | str) -> str:
     module, _, kind = name.partition(":")
     raise InputError(
         f"{where} names the method {name!r}, so the module {module!r} would be imported and its {kind!r} run; "
-        "add --allow-code (in Python: with holotype.methods.allowing_code()) if you trust whoever wrote it."
+        "add --allow-code (in Python: with holotype.methods.allow_code()) if you trust whoever wrote it."
     )
