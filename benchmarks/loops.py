@@ -21,11 +21,11 @@ from holotype.data.image_store import ImageStore, place_pixels
 from holotype.methods import Views
 from holotype.models.backbone import Backbone
 from holotype.models.token_cache import CacheViews, TokenCache
-from holotype.training.caching import open_cache
-from holotype.training.journal import Position
+from holotype.training.build_token_cache import open_cache
+from holotype.training.checkpoint import Position
+from holotype.training.interleave import make_stream, on_stream
 from holotype.training.loop import Loop
 from holotype.training.progress import StopRequest
-from holotype.training.turns import make_stream, on_stream
 from holotype.utils.memory import MemoryConfig, find_budget
 from measure import Effort, Peak, Plan, Timing, World, combined, time_steps, wait
 

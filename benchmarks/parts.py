@@ -17,7 +17,7 @@ from holotype.clustering.knn import neighbour_graph
 from holotype.config.schema import TrainConfig
 from holotype.methods._infomap import communities, drop_small_communities
 from holotype.methods.dccl import DCCLConfig
-from holotype.training.encode import Encoder
+from holotype.training.encoder import Encoder
 from holotype.utils.device import cpu_count
 from loops import Bench, cache_record, free, image_stages, measure_loop, measure_together, methods
 from measure import Clusters, Effort, Peak, Plan, time_call, time_steps, wait

@@ -26,8 +26,8 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods.base import Batch, Images, Method, Progress
 from holotype.models.tail import Model
-from holotype.training.optimiser import build_sgd
-from holotype.training.rows import index_rows
+from holotype.training.batches import index_rows
+from holotype.training.optim import build_sgd
 
 Arithmetic = Literal["fp32", "fp16"]
 WORKERS = 8

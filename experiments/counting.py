@@ -39,8 +39,8 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.runs.prepared import Shelf, make_compute
 from holotype.runs.settings import resolve
-from holotype.training.encode import Encoder
-from holotype.training.sources import FreshViews, evaluation_features
+from holotype.training.encoder import Encoder
+from holotype.training.views import FreshViews, evaluation_features
 
 TAIL = 10
 """Largest class to smallest, where a problem has a tail."""

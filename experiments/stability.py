@@ -84,8 +84,8 @@ from holotype.models.backbone import load_backbone
 from holotype.models.token_cache import CacheViews
 from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
-from holotype.training.cache_content import draw_view
-from holotype.training.encode import Encoder
+from holotype.training.build_token_cache import draw_view
+from holotype.training.encoder import Encoder
 from holotype.utils.device import Device, pick_device
 
 VIEWS = CacheViews(4, 2)

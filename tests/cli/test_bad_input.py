@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holotype.training.state import load_tensors, read_facts
+from holotype.training.checkpoint import load_tensors, read_checkpoint_info
 
 PUBLISHED_HEADS = True
 
@@ -219,11 +219,11 @@ def test_a_full_disk_while_saving(holotype, squares_folder, tiny_flags, tmp_path
         stopped = holotype(*words)
     assert stopped.code == 130
     assert "epoch 1 of 2, step 1" in stopped.err
-    before = read_facts(out)
+    before = read_checkpoint_info(out)
     with short_files(1 << 20):  # settings fit, a state does not
         refused = holotype(*words)
     assert_sentence(refused, "could not be written", "same command again")
-    assert read_facts(out) == before
+    assert read_checkpoint_info(out) == before
     assert load_tensors(out, before)
 
     def full(source, target):
@@ -235,7 +235,7 @@ def test_a_full_disk_while_saving(holotype, squares_folder, tiny_flags, tmp_path
     with monkeypatch.context() as patch:
         patch.setattr("holotype.utils.atomic.os.replace", full)
         assert_sentence(holotype(*words), "No space left on device")
-    assert read_facts(out) == before
+    assert read_checkpoint_info(out) == before
     assert not list(out.glob(".*.part"))
     assert holotype(*words).code == 0
     assert json.loads((out / "scores.json").read_text())["identity"]["seed"] == 0

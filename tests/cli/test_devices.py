@@ -54,7 +54,7 @@ def test_two_processes_place_every_image_as_one_does(alone, words, start, flags,
 def test_a_batch_that_processes_cannot_share_is_refused(
     squares_folder, tiny_flags, tmp_path, monkeypatch, holotype
 ):
-    monkeypatch.setattr("holotype.training.rows.world_size", lambda: 3)
+    monkeypatch.setattr("holotype.training.batches.world_size", lambda: 3)
     refused = holotype(
         "train", "simgcd", squares_folder / "squares.csv", *tiny_flags, "--out", tmp_path / "run"
     )

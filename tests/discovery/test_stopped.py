@@ -8,7 +8,7 @@ import pytest
 from holotype.data.load import load_table
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError, Stopped
-from holotype.training.state import save_state
+from holotype.training.checkpoint import save_checkpoint
 from holotype.utils.locks import lock_folder
 from tests.cli.test_bad_input import pressed
 from tests.discovery.made_round import edits_file
@@ -39,7 +39,7 @@ def test_a_half_deleted_round_does_not_go_on_with_old_weights(run, squares_folde
     own = run / "rounds" / "2"
     for name in ("scores.json", "identity.json"):
         (own / name).unlink()
-    save_state(own, {}, {"counter": 1, "identity": "another"})
+    save_checkpoint(own, {}, {"counter": 1, "identity": "another"})
     with pytest.raises(InputError, match="training state of another run"):
         discover_table(table, small(), run, progress=False)
     (own / "state.json").unlink()

@@ -24,7 +24,7 @@ from holotype.methods import METHODS, Task, Views, find_method
 from holotype.models.backbone import Backbone
 from holotype.models.tail import split_backbone
 from holotype.models.token_cache import CacheViews
-from holotype.training.caching import open_cache
+from holotype.training.build_token_cache import open_cache
 from holotype.training.loop import Loop
 from holotype.utils import torchvision_compat
 from holotype.utils.device import Device

@@ -24,7 +24,7 @@ from holotype.runs.prepared import Shelf
 from holotype.runs.run import Run, begin, finish
 from holotype.runs.settings import default_experiment
 from holotype.runs.trained import load_trained
-from holotype.training.encode import Encoder
+from holotype.training.encoder import Encoder
 from small_run import frozen_features
 from tests.placing.test_export import TorchSession
 from tests.training.stubs import ClustersAtTheEnd, TokensThenImages

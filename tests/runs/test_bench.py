@@ -16,7 +16,7 @@ from holotype.runs.record import Record
 from holotype.runs.records import Records
 from holotype.runs.settings import resolve
 from holotype.runs.tables import APART, make_row
-from holotype.training.guard import Restart
+from holotype.training.divergence import Restart
 from tests.made_study import made_identity, made_record
 
 SCORES = [f"{name}_{kind}" for name in ("all", "old", "new") for kind in ("mean", "std")]

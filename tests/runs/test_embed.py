@@ -23,8 +23,8 @@ from holotype.data.table import Table
 from holotype.errors import InputError, Stopped
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.runs.embed import embed_table
-from holotype.training.encode import Encoder
-from holotype.training.sources import FreshViews
+from holotype.training.encoder import Encoder
+from holotype.training.views import FreshViews
 from holotype.utils.device import Device
 from holotype.utils.locks import lock_folder
 from holotype.utils.serialization import read_json

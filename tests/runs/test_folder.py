@@ -16,7 +16,7 @@ from holotype.errors import InputError
 from holotype.runs.folder import RunFolder, read_per_class
 from holotype.runs.identity import Identity
 from holotype.runs.settings import resolve
-from holotype.training.journal import Metrics
+from holotype.training.checkpoint import MetricsLog
 from tests.made_study import made_identity, made_record
 
 IDENTITY = made_identity(resolve("rpc", "cub", overrides={"cache_views": "16+8"}))
@@ -154,7 +154,7 @@ def test_a_class_that_was_new_in_an_earlier_run_keeps_its_name_to_itself():
 
 
 def test_rewinding_drops_what_came_after_the_state(tmp_path):
-    metrics = Metrics(tmp_path / "deep" / "metrics.jsonl")
+    metrics = MetricsLog(tmp_path / "deep" / "metrics.jsonl")
     metrics.rewind(5)  # nothing there, nothing to do
     assert not metrics.path.exists()
     for counter in (3, 6, 6, 9):
@@ -168,7 +168,7 @@ def test_rewinding_drops_what_came_after_the_state(tmp_path):
 
 
 def test_lines_that_are_not_ours_are_dropped(tmp_path):
-    metrics = Metrics(tmp_path / "metrics.jsonl")
+    metrics = MetricsLog(tmp_path / "metrics.jsonl")
     metrics.append(kind="epoch", counter=1)
     whole = metrics.path.read_bytes()
     with metrics.path.open("ab") as file:
@@ -178,7 +178,7 @@ def test_lines_that_are_not_ours_are_dropped(tmp_path):
 
 
 def test_rewinding_keeps_the_lines_as_they_were(tmp_path):
-    metrics = Metrics(tmp_path / "metrics.jsonl")
+    metrics = MetricsLog(tmp_path / "metrics.jsonl")
     metrics.append(counter=1, stage="vögel", loss=1e-30)
     before = metrics.path.read_bytes()
     metrics.rewind(1)
@@ -197,7 +197,7 @@ def full_disk(monkeypatch):
 
 
 def test_a_full_disk_keeps_the_old_files(tmp_path, full_disk):
-    folder, metrics = RunFolder(tmp_path), Metrics(tmp_path / "metrics.jsonl")
+    folder, metrics = RunFolder(tmp_path), MetricsLog(tmp_path / "metrics.jsonl")
 
     def write(value: float) -> list:
         return [
@@ -219,4 +219,4 @@ def test_a_full_disk_keeps_the_old_files(tmp_path, full_disk):
 def test_a_log_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(InputError, match=r"metrics\.jsonl could not be written"):
-        Metrics(tmp_path / "file" / "metrics.jsonl").append(counter=1)
+        MetricsLog(tmp_path / "file" / "metrics.jsonl").append(counter=1)

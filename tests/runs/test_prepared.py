@@ -15,7 +15,7 @@ from holotype.runs.experiment import Experiment
 from holotype.runs.parts import make_method
 from holotype.runs.prepared import Prepared, Shelf, make_compute, sharing_key
 from holotype.runs.settings import default_experiment
-from holotype.training import caching
+from holotype.training import build_token_cache
 from holotype.utils.memory import Budget, MemoryConfig
 from tests.small_run import set_dotted
 
@@ -167,7 +167,7 @@ def test_budgets_count_all_images_and_every_open_cache(tiny, monkeypatch):
         return Budget(0, 10**9, 10**9)
 
     monkeypatch.setattr(module, "find_budget", find)
-    monkeypatch.setattr(caching, "find_budget", find)
+    monkeypatch.setattr(build_token_cache, "find_budget", find)
     experiment = tiny("rpc")
     ready = get(Shelf(), experiment)
     ready.data.test = ready.data.table

@@ -19,7 +19,7 @@ from holotype.runs.prepared import Shelf
 from holotype.runs.record import Placed, Record, Scores, check_law, count_placed, score_held_out, score_table
 from holotype.runs.run import Run, begin, finish
 from holotype.runs.settings import resolve
-from holotype.training.sources import evaluation_features
+from holotype.training.views import evaluation_features
 from holotype.utils.serialization import read_json
 from tests.training.conftest import N_KNOWN
 from tests.training.conftest import world as world  # the fixture of the folder train

@@ -12,7 +12,7 @@ import pytest
 from holotype.errors import InputError
 from holotype.runs.record import FORMAT, Made, Placed, Record, Scores, check_law
 from holotype.runs.settings import resolve
-from holotype.training.guard import Restart
+from holotype.training.divergence import Restart
 from tests.made_study import made_identity, made_record
 
 

@@ -23,7 +23,7 @@ from holotype.runs.settings import default_experiment
 from holotype.runs.status import read_status
 from holotype.runs.together import run_together
 from holotype.runs.trained import load_trained
-from holotype.training.journal import Journal
+from holotype.training.checkpoint import Checkpointer
 from holotype.utils.locks import lock_folder
 from tests.cli.test_bad_input import pressed
 
@@ -169,7 +169,7 @@ def test_a_run_that_ends_with_one_category_says_so(tiny, monkeypatch, caplog) ->
 
 
 def test_a_run_can_be_watched_and_leaves_no_trace_of_that(tiny, monkeypatch) -> None:
-    seen, save = [], Journal.save
+    seen, save = [], Checkpointer.save
 
     def watched(self, state) -> None:
         save(self, state)
@@ -177,8 +177,8 @@ def test_a_run_can_be_watched_and_leaves_no_trace_of_that(tiny, monkeypatch) -> 
         seen.extend(read_status(tiny().folder))
 
     monkeypatch.setattr("holotype.utils.heartbeat.SECONDS", 0.02)
-    monkeypatch.setattr("holotype.training.journal.SECONDS", 0.0)
-    monkeypatch.setattr(Journal, "save", watched)
+    monkeypatch.setattr("holotype.training.checkpoint.SECONDS", 0.0)
+    monkeypatch.setattr(Checkpointer, "save", watched)
     run_experiment(tiny())
     assert {(one.state, one.phase, one.stage) for one in seen} == {("running", "training", "train")}
     assert (seen[-1].epoch, seen[-1].epochs, seen[-1].step, seen[-1].steps) == (2, 2, 8, 8)

@@ -51,7 +51,7 @@ def opinion() -> KeptOpinion:
 @pytest.mark.parametrize("at_once", [5, 4096])
 def test_both_have_half_of_the_word(at_once: int, monkeypatch) -> None:
     """Image by image against the formula, in parts and at once."""
-    monkeypatch.setattr(module, "PREDICTED_AT_ONCE", at_once)
+    monkeypatch.setattr(module, "PREDICT_BATCH", at_once)
     method, x, frozen, judge = Linear(), features(), features()[::-1].copy(), opinion()
     found = predict_later(method, x, frozen, judge)
     alone = predict(method, x)

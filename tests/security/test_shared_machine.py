@@ -21,7 +21,7 @@ from holotype.errors import InputError
 from holotype.models import zoo
 from holotype.placing.zipped import write_zip
 from holotype.report import build_report
-from holotype.training.journal import Metrics
+from holotype.training.checkpoint import MetricsLog
 from holotype.utils.atomic import refuse_links, write_text
 from report.made import make_discovery
 
@@ -121,7 +121,7 @@ def test_links_to_files_are_replaced_and_locks_and_lines_are_not_written_through
         append_edits(run, [Edit("r", "t", "rename", "", "a", "b")])
     for name in ("metrics", "nothing"):
         with pytest.raises(InputError):
-            Metrics(run / f"{name}.jsonl").append(counter=1)
+            MetricsLog(run / f"{name}.jsonl").append(counter=1)
     assert [(path.name, path.read_text()) for path in precious.iterdir()] == [("file", "mine")]
 
 

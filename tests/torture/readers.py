@@ -108,7 +108,7 @@ def _training(own: Path) -> None:
     from holotype.runs.folder import IDENTITY, RunFolder, read_per_class
     from holotype.runs.identity import Identity
     from holotype.runs.settings import read_settings
-    from holotype.training.journal import Metrics
+    from holotype.training.checkpoint import MetricsLog
 
     folder = RunFolder(own)
     folder.finished()
@@ -123,4 +123,4 @@ def _training(own: Path) -> None:
         read_settings(own / "config.yaml")
     if (own / "per_class.csv").is_file():
         read_per_class(own / "per_class.csv")
-    Metrics(own / "metrics.jsonl").rewind(10**9)
+    MetricsLog(own / "metrics.jsonl").rewind(10**9)

@@ -16,7 +16,7 @@ from holotype.data.table import Table
 from holotype.methods import Task, Views, find_method
 from holotype.models.backbone import Backbone
 from holotype.models.token_cache import CacheViews
-from holotype.training.caching import open_cache
+from holotype.training.build_token_cache import open_cache
 from holotype.training.loop import Loop
 from holotype.utils.device import Device
 from holotype.utils.memory import MemoryConfig

@@ -10,19 +10,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from holotype.training.ahead import Ahead
+from holotype.training.prefetch import Prefetcher
 
 CPU = torch.device("cpu")
-Start = Callable[..., Ahead]
+Start = Callable[..., Prefetcher]
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
     """Makes an Ahead that works no more after the test."""
-    started: list[Ahead] = []
+    started: list[Prefetcher] = []
 
-    def call(*words: object, **settings: object) -> Ahead:
-        started.append(Ahead(*words, **settings))  # type: ignore[arg-type]
+    def call(*words: object, **settings: object) -> Prefetcher:
+        started.append(Prefetcher(*words, **settings))  # type: ignore[arg-type]
         return started[-1]
 
     yield call
@@ -142,7 +142,7 @@ def test_what_is_dropped_never_comes(start: Start, thread: bool) -> None:
 
 def test_one_that_is_forgotten_leaves_no_thread() -> None:
     before = set(threading.enumerate())
-    ahead = Ahead(double, CPU, thread=True)
+    ahead = Prefetcher(double, CPU, thread=True)
     ahead.expect(1)
     ahead.take()
     (thread,) = set(threading.enumerate()) - before

@@ -8,7 +8,7 @@ import torch
 from holotype.errors import InputError
 from holotype.methods import Views
 from holotype.models.token_cache import CacheViews, TokenShape
-from holotype.training.cache_plan import fit_to_needs, plan_cache, shrinking
+from holotype.training.build_token_cache import fit_to_needs, plan_cache, smaller_views
 from holotype.utils.memory import Budget
 
 SHAPE = TokenShape(images=100, width=100)  # 20 kB per view of all images
@@ -75,11 +75,11 @@ def test_nothing_fits_anywhere():
 
 def test_a_small_wish_is_not_raised_to_the_least():
     assert plan(device=4, wanted=CacheViews(2, 1)).views == CacheViews(2, 1)
-    assert list(shrinking(CacheViews(3, 1), NEEDS, False)) == [CacheViews(3, 1)]
+    assert list(smaller_views(CacheViews(3, 1), NEEDS, False)) == [CacheViews(3, 1)]
 
 
 def test_views_shrink_one_by_one_in_proportion():
-    steps = list(shrinking(WANTED, NEEDS, False))
+    steps = list(smaller_views(WANTED, NEEDS, False))
     assert [s.weak for s in steps] == list(range(16, 3, -1))
     assert all(abs(s.strong - s.weak / 2) <= 0.5 or s.strong == 2 for s in steps)
     assert steps[-1] == CacheViews(4, 2)

@@ -13,9 +13,8 @@ import torch
 from holotype.errors import InputError
 from holotype.methods import Views
 from holotype.models.token_cache import CacheViews, file_bytes
-from holotype.training import caching
-from holotype.training.cache_content import draw_strong, draw_view
-from holotype.training.caching import open_cache
+from holotype.training import build_token_cache
+from holotype.training.build_token_cache import draw_strong, draw_view, open_cache
 from holotype.utils.device import Device
 from holotype.utils.memory import Budget, MemoryConfig
 
@@ -38,8 +37,10 @@ def build(world, folder, *, views=VIEWS, usable=USABLE, backbone=None, needs=NEE
 def passes(monkeypatch):
     """Counts the images that went through the trunk to fill a cache."""
     seen = []
-    fill = caching.fill
-    monkeypatch.setattr(caching, "fill", lambda *given: seen.append(len(given[4])) or fill(*given))
+    fill = build_token_cache.fill_cache
+    monkeypatch.setattr(
+        build_token_cache, "fill_cache", lambda *given: seen.append(len(given[4])) or fill(*given)
+    )
     return seen
 
 
@@ -95,14 +96,14 @@ def test_as_many_other_images_with_the_same_sum_of_rows_are_another_cache(world,
 def test_the_key_of_a_whole_table_is_that_of_always(world, tmp_path, passes):
     """So that caches of before are found again."""
     store, backbone = world.store, tiny_backbone()
-    encoder = caching.Encoder(backbone, fp32())
-    assert caching._facts(store, backbone, encoder, USABLE, VIEWS)["usable"] == [48, 1128]
+    encoder = build_token_cache.Encoder(backbone, fp32())
+    assert build_token_cache._facts(store, backbone, encoder, USABLE, VIEWS)["usable"] == [48, 1128]
 
 
 def test_recipes_and_precision_are_in_the_key(world, tmp_path, monkeypatch):
-    facts = caching._facts
+    facts = build_token_cache._facts
     seen = []
-    monkeypatch.setattr(caching, "_facts", lambda *given: seen.append(facts(*given)) or seen[-1])
+    monkeypatch.setattr(build_token_cache, "_facts", lambda *given: seen.append(facts(*given)) or seen[-1])
     build(world, tmp_path)
     (key,) = seen
     assert key["recipes"][1]["op"] == draw_strong(1).op.tolist()
@@ -149,14 +150,14 @@ def test_of_two_commands_that_need_a_cache_the_second_waits_and_finds_it(
     world, tmp_path, passes, monkeypatch
 ):
     """Two threads: each has a lock of its own, as two processes have."""
-    fill, inside, go = caching.fill, threading.Event(), threading.Event()
+    fill, inside, go = build_token_cache.fill_cache, threading.Event(), threading.Event()
 
     def slow(*given):
         inside.set()
         assert go.wait(60)
         fill(*given)
 
-    monkeypatch.setattr(caching, "fill", slow)
+    monkeypatch.setattr(build_token_cache, "fill_cache", slow)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(build, world, tmp_path)
         assert inside.wait(60)
@@ -237,12 +238,12 @@ def test_the_bound_of_the_folder_is_kept(world, tmp_path):
 
 def test_on_a_gpu_nothing_is_kept_unless_a_folder_is_named():
     """Computing is faster there than reading; the rule itself, since this runs without a GPU."""
-    assert caching._keeps(torch.device("cpu"), MemoryConfig())
-    assert not caching._keeps(torch.device("cuda"), MemoryConfig())
-    assert caching._keeps(torch.device("cuda"), MemoryConfig(cache_dir="x"))
+    assert build_token_cache._is_kept(torch.device("cpu"), MemoryConfig())
+    assert not build_token_cache._is_kept(torch.device("cuda"), MemoryConfig())
+    assert build_token_cache._is_kept(torch.device("cuda"), MemoryConfig(cache_dir="x"))
 
 
 def test_budgets_are_read_when_the_cache_is_opened(world, tmp_path, monkeypatch):
     """Not earlier: the image store was placed in between."""
-    monkeypatch.setattr(caching, "find_budget", lambda *_: Budget(0, 100, 10**9))
+    monkeypatch.setattr(build_token_cache, "find_budget", lambda *_: Budget(0, 100, 10**9))
     assert build(world, tmp_path).level == "disk"

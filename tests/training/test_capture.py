@@ -13,9 +13,9 @@ from holotype.methods import METHODS, Task, Views
 from holotype.methods.simgcd import SimGCD
 from holotype.models.token_cache import CacheViews
 from holotype.training import step
-from holotype.training.caching import open_cache
-from holotype.training.capture import Captured
-from holotype.training.turns import train_in_turns
+from holotype.training.build_token_cache import open_cache
+from holotype.training.cuda_graph import CapturedStep
+from holotype.training.interleave import train_in_turns
 from holotype.utils.device import Device
 from holotype.utils.memory import MemoryConfig, find_budget
 
@@ -70,7 +70,7 @@ def test_a_captured_function_is_replayed_and_its_warm_up_undone():
         total.add_(inputs["x"].sum())
         return total.clone()
 
-    captured = Captured(add, {"x": torch.ones(3, device="cuda")}, [total])
+    captured = CapturedStep(add, {"x": torch.ones(3, device="cuda")}, [total])
     assert float(total) == 0
     assert float(captured({"x": torch.full((3,), 2.0, device="cuda")})) == 6
     assert float(captured({"x": torch.full((3,), 1.0, device="cuda")})) == 9

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from holotype.training.capture import Captured
+from holotype.training.cuda_graph import CapturedStep
 
 
 class Cuda:
@@ -49,7 +49,7 @@ def test_a_step_is_captured_on_the_gpu_of_its_inputs(monkeypatch) -> None:
         monkeypatch.setattr(torch.cuda, name, stands_in)
     monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)
     with FakeTensorMode():
-        Captured(lambda inputs: inputs["x"] + 1, {"x": torch.zeros(3, device="cuda:1")}, [])
+        CapturedStep(lambda inputs: inputs["x"] + 1, {"x": torch.zeros(3, device="cuda:1")}, [])
     assert {what for what, _ in cuda.noted} == {"stream", "graph", "waited"}
     assert {number for _, number in cuda.noted} == {1}
     assert cuda.current == 0

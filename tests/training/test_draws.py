@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from holotype.methods import Stage, Views
-from holotype.training import draws as module
-from holotype.training.draws import StageDraws
+from holotype.training import batches as module
+from holotype.training.batches import StageDraws
 
 ROWS = torch.randint(48, (37, 16), generator=torch.Generator().manual_seed(0))
 STAGE = Stage(views=Views(weak=2, strong=1, share="none"))
@@ -53,7 +53,7 @@ def test_requests_are_announced_before_they_are_fetched(world, monkeypatch):
     monkeypatch.setattr(loop.source, "expect", lambda request: seen.append("expect"))
     for _ in drawing(loop, Stage()).draw(ROWS[:6], 5):
         seen.append("use")
-    ahead = module.AHEAD
+    ahead = module.EPOCHS_AHEAD
     assert seen[: ahead + 1] == ["expect"] * (ahead + 1)
     assert seen.count("expect") == seen.count("use") == 6
 

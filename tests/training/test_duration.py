@@ -8,7 +8,7 @@ import torch
 from holotype.errors import Stopped
 from holotype.methods import METHODS
 from holotype.training import duration
-from holotype.training.duration import in_words, seconds_an_image
+from holotype.training.duration import rough_duration, seconds_an_image
 
 from .conftest import assert_equal_weights, weights
 from .test_every_method import steps_of
@@ -26,7 +26,7 @@ from .test_loop import interrupt_after
     ],
 )
 def test_durations_in_words(seconds, words):
-    assert in_words(seconds) == words
+    assert rough_duration(seconds) == words
 
 
 def said(caplog) -> list[str]:

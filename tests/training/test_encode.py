@@ -10,8 +10,8 @@ from holotype.data.augment import normalise
 from holotype.errors import InputError
 from holotype.methods import Method, Prediction, Stage, Task
 from holotype.models.ema import Teacher
-from holotype.training import encode
-from holotype.training.encode import Encoder, place
+from holotype.training import encoder as encode
+from holotype.training.encoder import Encoder, to_device_images
 from holotype.utils.device import Device
 
 from .conftest import tiny_backbone, whole_network
@@ -177,7 +177,7 @@ class Nearest:
 def test_images_that_cannot_be_read_are_placed_nowhere(monkeypatch):
     features = torch.rand(11, 4, generator=torch.Generator().manual_seed(0))
     rows = torch.tensor([0, 3, 4, 8, 10])
-    whole = place(Nearest(), features, rows)
+    whole = to_device_images(Nearest(), features, rows)
     for row in range(11):
         if row in rows:
             assert whole.category[row] == features[row].argmax()
@@ -187,7 +187,7 @@ def test_images_that_cannot_be_read_are_placed_nowhere(monkeypatch):
             assert whole.category[row] == -1
             assert whole.probability[row].isnan()
             assert whole.known_score[row].isnan()
-    monkeypatch.setattr(encode, "PREDICTED_AT_ONCE", 3)
-    parts = place(Nearest(), features, rows)
+    monkeypatch.setattr(encode, "PREDICT_BATCH", 3)
+    parts = to_device_images(Nearest(), features, rows)
     for field in ("category", "probability", "known_score"):
         assert torch.equal(getattr(parts, field).nan_to_num(9), getattr(whole, field).nan_to_num(9))

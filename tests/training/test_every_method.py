@@ -13,7 +13,7 @@ import torch
 from holotype.clustering.metrics import clustering_accuracy
 from holotype.errors import InputError
 from holotype.methods import METHODS, dccl
-from holotype.training import draws
+from holotype.training import batches
 from holotype.training.progress import StopRequest
 
 from .conftest import SMALL
@@ -94,7 +94,7 @@ def test_batches_without_a_single_label(world, name, monkeypatch, tmp_path):
     def unlabelled_rows(labelled, unlabelled, n, generator):
         return unlabelled[torch.randint(len(unlabelled), (n,), generator=generator)]
 
-    monkeypatch.setitem(draws.SAMPLERS, "balanced", unlabelled_rows)
+    monkeypatch.setitem(batches.SAMPLERS, "balanced", unlabelled_rows)
     monkeypatch.setattr(dccl, "balanced_rows", unlabelled_rows)
     loop = world.loop(name, epochs=1, out=tmp_path, settings=small(name))
     placed = loop.fit()

@@ -9,8 +9,15 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.training.guard import SETTLED, Course, Guard, LeftCourse, Restart, all_finite
-from holotype.training.journal import Position, State
+from holotype.training.checkpoint import CheckpointState, Position
+from holotype.training.divergence import (
+    SETTLED_EPOCHS,
+    Diverged,
+    DivergenceGuard,
+    LossHistory,
+    Restart,
+    all_finite,
+)
 from holotype.utils.serialization import SchemaError
 
 # -- the rule -------------------------------------------------------------------------------------------
@@ -22,9 +29,9 @@ def fall(epoch: int, start: float = 8.0, end: float = 3.0) -> float:
     return end + (start - end) * math.exp(-epoch / 4) + noise
 
 
-def left_at(epochs, settled: int = SETTLED) -> int | None:
+def left_at(epochs, settled: int = SETTLED_EPOCHS) -> int | None:
     """The epoch in which the course was left. epochs: the terms of each."""
-    course = Course()
+    course = LossHistory()
     for epoch, means in enumerate(epochs):
         course.follow(means, settled)
         if course.far >= 2:
@@ -85,14 +92,14 @@ def test_nothing_is_judged_before_the_stage_has_settled():
 
 
 def test_an_epoch_that_rises_a_little_is_not_sound_though_no_departure():
-    course = Course()
+    course = LossHistory()
     for epoch in range(20):
-        course.follow({"a": fall(epoch)}, SETTLED)
+        course.follow({"a": fall(epoch)}, SETTLED_EPOCHS)
     assert course.sound
-    course.follow({"a": fall(20) + 0.8}, SETTLED)
+    course.follow({"a": fall(20) + 0.8}, SETTLED_EPOCHS)
     assert (course.sound, course.far) == (False, 0)
     for _ in range(3):  # a level that lasts is the course
-        course.follow({"a": fall(20) + 0.8}, SETTLED)
+        course.follow({"a": fall(20) + 0.8}, SETTLED_EPOCHS)
     assert course.sound
 
 
@@ -102,18 +109,18 @@ def test_weights_that_are_no_numbers():
     assert all_finite([sound])
     for bad in (float("nan"), float("inf")):
         assert not all_finite([sound, torch.tensor([1.0, bad])])
-        with pytest.raises(LeftCourse):
-            Guard().judge(0, {"a": bad}, [sound])
-        with pytest.raises(LeftCourse):
-            Guard().judge(0, {"a": 1.0}, [torch.tensor(bad)])
+        with pytest.raises(Diverged):
+            DivergenceGuard().judge(0, {"a": bad}, [sound])
+        with pytest.raises(Diverged):
+            DivergenceGuard().judge(0, {"a": 1.0}, [torch.tensor(bad)])
 
 
 # -- the state to go back to ----------------------------------------------------------------------------
 
 
-def watched(losses) -> Guard:
+def watched(losses) -> DivergenceGuard:
     """A guard that saw epochs with these losses; the state after epoch e holds e."""
-    guard = Guard()
+    guard = DivergenceGuard()
     guard.keep(Position(), {"w": torch.tensor(-1.0)})
     for epoch, loss in enumerate(losses):
         guard.judge(0, {"a": loss}, [])
@@ -124,33 +131,33 @@ def watched(losses) -> Guard:
 def test_a_state_of_the_bad_stretch_is_not_taken():
     losses = [fall(epoch) for epoch in range(12)]
     guard = watched([*losses, losses[-1] + 0.6, losses[-1] + 1.5])
-    state = guard.go_back(LeftCourse({"a": float("nan")}), "train", Position(0, 14, 3, 45), 0.1)
+    state = guard.go_back(Diverged({"a": float("nan")}), "train", Position(0, 14, 3, 45), 0.1)
     assert (state.position, float(state.tensors["w"])) == (Position(0, 12, 0, 36), 11.0)
     assert guard.restarts == [Restart("train", 14, 12, 0.05)]
     assert guard.slowed == 0.5
     assert guard.course.epochs == 12  # what followed is forgotten
     with pytest.raises(InputError, match=r"the loss became \{'a': 9.5\} in epoch 15 of stage train, after"):
-        guard.go_back(LeftCourse({"a": 9.5}), "train", Position(0, 14, 3, 45), 0.05)
+        guard.go_back(Diverged({"a": 9.5}), "train", Position(0, 14, 3, 45), 0.05)
 
 
 def test_the_copy_is_not_moved_by_training_and_survives_a_file():
     weight = torch.ones(2)
-    guard = Guard()
+    guard = DivergenceGuard()
     guard.keep(Position(), {"w": weight})
     guard.judge(0, {"a": 1.0}, [weight])
     weight += 1
-    inside = State(Position(0, 0, 2, 2, True), 1.0, {"w": weight})
+    inside = CheckpointState(Position(0, 0, 2, 2, True), 1.0, {"w": weight})
     packed = guard.pack(inside)
     facts = json.loads(json.dumps(packed.guard))
     assert packed.tensors.keys() == {"w", "sound.w"}
-    other = Guard()
-    other.unpack(State(inside.position, 1.0, packed.tensors, facts))
+    other = DivergenceGuard()
+    other.unpack(CheckpointState(inside.position, 1.0, packed.tensors, facts))
     assert other.course == guard.course
-    found = other.go_back(LeftCourse({}), "train", inside.position, 0.1)
+    found = other.go_back(Diverged({}), "train", inside.position, 0.1)
     assert (found.position, found.tensors["w"].tolist()) == (Position(), [1.0, 1.0])
     again = other.pack(inside)  # after a restart there is no way back, and nothing to carry
     assert again.tensors.keys() == {"w"}
-    third = Guard()
+    third = DivergenceGuard()
     third.unpack(again)
     assert (third.restarts, third.slowed) == (other.restarts, 0.5)
 
@@ -167,10 +174,10 @@ def test_the_copy_is_not_moved_by_training_and_survives_a_file():
 )
 def test_a_state_whose_guard_says_something_else_is_told(guard):
     with pytest.raises(SchemaError):
-        Guard().unpack(State(Position(), 1.0, {}, guard))
+        DivergenceGuard().unpack(CheckpointState(Position(), 1.0, {}, guard))
 
 
 @pytest.mark.parametrize("position", [Position(2), Position(-1), Position(0, -1), Position(0, 0, 0, -3)])
 def test_a_state_of_a_step_that_there_is_not_is_told(position):
     with pytest.raises(SchemaError, match="there is no step"):
-        Guard().unpack(State(position, 1.0, {}), stages=2)
+        DivergenceGuard().unpack(CheckpointState(position, 1.0, {}), stages=2)

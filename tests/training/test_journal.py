@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.training import journal as journal_module
-from holotype.training.guard import Restart
-from holotype.training.journal import Journal, Position, State
-from holotype.training.state import STATE
+from holotype.training import checkpoint as journal_module
+from holotype.training.checkpoint import STATE_FILE, Checkpointer, CheckpointState, Position
+from holotype.training.divergence import Restart
 
 
 def lines(folder):
@@ -20,16 +19,16 @@ def lines(folder):
 
 
 def state(counter, step):
-    return State(Position(0, 1, step, counter, True), 2.5, {"a": torch.full((3,), float(counter))})
+    return CheckpointState(Position(0, 1, step, counter, True), 2.5, {"a": torch.full((3,), float(counter))})
 
 
 def test_a_state_is_found_again_and_later_lines_are_dropped(tmp_path):
-    first = Journal(tmp_path)
+    first = Checkpointer(tmp_path)
     assert first.resume() is None
     first.write(kind="epoch", counter=3)
     first.save(state(counter=5, step=2))
     first.write(kind="epoch", counter=6)
-    found = Journal(tmp_path).resume()
+    found = Checkpointer(tmp_path).resume()
     assert found.position == Position(0, 1, 2, 5, True)
     assert found.seconds == 2.5
     assert found.tensors["a"].tolist() == [5, 5, 5]
@@ -38,43 +37,43 @@ def test_a_state_is_found_again_and_later_lines_are_dropped(tmp_path):
 
 def test_inside_an_epoch_its_line_is_still_to_come(tmp_path):
     """A state saved after the last step of an epoch and before its line: the line is written again, once."""
-    first = Journal(tmp_path)
+    first = Checkpointer(tmp_path)
     first.save(state(counter=6, step=3))
     first.write(kind="epoch", counter=6)
-    Journal(tmp_path).resume()
+    Checkpointer(tmp_path).resume()
     assert lines(tmp_path) == []
 
 
 def test_a_restart_takes_back_the_lines_after_the_state_and_is_told_once(tmp_path):
     one = Restart("train", 3, 2, 0.05)
-    journal = Journal(tmp_path)
+    journal = Checkpointer(tmp_path)
     for counter in (3, 6, 9):
         journal.write(kind="epoch", counter=counter)
     bad = state(counter=11, step=2)
     journal.save(bad)
-    journal.restart(State(Position(0, 2, 0, 6), 0.0, {}), [one])
+    journal.restart(CheckpointState(Position(0, 2, 0, 6), 0.0, {}), [one])
     journal.write(kind="epoch", counter=9)
     told = {"kind": "restart", "stage": "train", "epoch": 3, "back_to": 2, "rate": 0.05, "counter": 6}
     epochs = [{"kind": "epoch", "counter": counter} for counter in (3, 6, 9)]
     assert lines(tmp_path) == [*epochs[:2], told, epochs[2]]
-    assert Journal(tmp_path).resume().guard == {}  # that state knows of no restart: it is yet to come
+    assert Checkpointer(tmp_path).resume().guard == {}  # that state knows of no restart: it is yet to come
     assert lines(tmp_path) == epochs[:2]
-    journal.restart(State(Position(0, 2, 0, 6), 0.0, {}), [one])
+    journal.restart(CheckpointState(Position(0, 2, 0, 6), 0.0, {}), [one])
     journal.save(dataclasses.replace(state(counter=7, step=1), guard={"restarts": [vars(one)]}))
     journal.write(kind="epoch", counter=9)
-    assert Journal(tmp_path).resume().guard == {"restarts": [vars(one)]}
+    assert Checkpointer(tmp_path).resume().guard == {"restarts": [vars(one)]}
     assert lines(tmp_path) == [*epochs[:2], told]
 
 
 def test_lines_of_a_run_that_never_saved_are_dropped(tmp_path):
-    Journal(tmp_path).write(kind="epoch", counter=3)
-    assert Journal(tmp_path).resume() is None
+    Checkpointer(tmp_path).write(kind="epoch", counter=3)
+    assert Checkpointer(tmp_path).resume() is None
     assert lines(tmp_path) == []
 
 
 def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    journal = Journal(None)
+    journal = Checkpointer(None)
     journal.write(kind="epoch", counter=3)
     journal.save(state(1, 1))
     assert journal.resume() is None
@@ -82,9 +81,9 @@ def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
 
 
 def test_of_several_processes_the_first_writes_and_all_read(tmp_path, monkeypatch):
-    Journal(tmp_path).save(state(5, 2))
+    Checkpointer(tmp_path).save(state(5, 2))
     monkeypatch.setattr(journal_module, "rank", lambda: 1)
-    second = Journal(tmp_path)
+    second = Checkpointer(tmp_path)
     second.write(kind="epoch", counter=9)
     second.save(state(9, 1))
     assert second.resume().position.counter == 5
@@ -95,7 +94,7 @@ def test_the_heartbeat_is_told_at_most_once_a_second(tmp_path, monkeypatch):
     now, told = [100.0], []
     monkeypatch.setattr(journal_module.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(journal_module, "update_heartbeat", lambda folder, **facts: told.append(facts))
-    journal = Journal(tmp_path)
+    journal = Checkpointer(tmp_path)
     for step in range(1, 101):  # ten a second
         now[0] += 0.1
         journal.beat(Position(0, 2, step, step), "train", 9, 400, torch.tensor([1.0, 0.5]))
@@ -105,14 +104,14 @@ def test_the_heartbeat_is_told_at_most_once_a_second(tmp_path, monkeypatch):
     assert (last["steps"], last["loss"]) == (400, 1.5)
     assert last["seconds_left"] == pytest.approx((400 - last["step"]) / 10, abs=0.2)
     assert told[0]["seconds_left"] is None
-    Journal(None).beat(Position(), "train", 9, 400, [])
+    Checkpointer(None).beat(Position(), "train", 9, 400, [])
     assert len(told) <= 11
 
 
 def test_a_state_of_another_run_is_refused(tmp_path):
-    Journal(tmp_path, "one").save(state(5, 2))
-    assert Journal(tmp_path, "one").resume().position.counter == 5
-    for other in (Journal(tmp_path, "two"), Journal(tmp_path)):
+    Checkpointer(tmp_path, "one").save(state(5, 2))
+    assert Checkpointer(tmp_path, "one").resume().position.counter == 5
+    for other in (Checkpointer(tmp_path, "two"), Checkpointer(tmp_path)):
         with pytest.raises(InputError, match=r"state\.json is the training state of another run"):
             other.resume()
 
@@ -122,7 +121,7 @@ def test_a_state_of_another_run_is_refused(tmp_path):
     [{"epoch": None}, {"step": "2"}, {"begun": 1}, {"seconds": "long"}, {"guard": []}, {"stage": [0]}],
 )
 def test_a_state_with_something_else_in_it_is_told_by_its_file(tmp_path, change):
-    Journal(tmp_path).save(state(5, 2))
-    STATE.write(tmp_path / "state.json", STATE.read(tmp_path / "state.json") | change)
+    Checkpointer(tmp_path).save(state(5, 2))
+    STATE_FILE.write(tmp_path / "state.json", STATE_FILE.read(tmp_path / "state.json") | change)
     with pytest.raises(InputError, match=r"state\.json cannot be read \(.*train from the start"):
-        Journal(tmp_path).resume()
+        Checkpointer(tmp_path).resume()

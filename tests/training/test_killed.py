@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holotype.training.state import read_facts
+from holotype.training.checkpoint import read_checkpoint_info
 
 from .conftest import assert_equal_weights, weights
 
@@ -64,5 +64,5 @@ def test_a_run_killed_at_any_moment_ends_with_the_same_weights(world, tmp_path):
 
 
 def counter(folder: Path) -> int:
-    facts = read_facts(folder)
+    facts = read_checkpoint_info(folder)
     return facts["counter"] if facts else 0

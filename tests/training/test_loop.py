@@ -16,8 +16,8 @@ import torch
 from holotype.errors import InputError, Stopped
 from holotype.methods import METHODS
 from holotype.methods.simgcd import SimGCD
+from holotype.training.checkpoint import read_checkpoint_info
 from holotype.training.progress import StopRequest
-from holotype.training.state import read_facts
 
 from .conftest import assert_equal_weights, weights
 from .stubs import STUBS, ClustersAtTheEnd, TwoStages
@@ -249,11 +249,11 @@ def test_a_batch_larger_than_the_data_set_is_refused(world):
 
 def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_sound_state(world, tmp_path):
     world.loop("simgcd", epochs=2, out=tmp_path).fit()
-    sound = read_facts(tmp_path)
+    sound = read_checkpoint_info(tmp_path)
     loop = world.loop("simgcd", epochs=4, out=tmp_path, lr=1e30)
     with pytest.raises(InputError, match="the loss became"):
         loop.fit()
-    assert read_facts(tmp_path) == sound
+    assert read_checkpoint_info(tmp_path) == sound
 
 
 def test_stop_requests_are_ignored_outside_the_main_thread(world):

@@ -13,7 +13,7 @@ from holotype.errors import InputError
 from holotype.methods import ParamGroup, Progress
 from holotype.methods.schedules import cosine_lr
 from holotype.models.heads import CosineClassifier, Projector
-from holotype.training.optimiser import build_sgd, momentum_tensors, rate_told, restore_momentum, set_rates
+from holotype.training.optim import build_sgd, logged_rate, momentum_tensors, restore_momentum, set_rates
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity" / "param_groups.npz", allow_pickle=False)
 
@@ -188,7 +188,7 @@ def test_earlier_blocks_learn_at_a_share_of_the_rate_of_the_block_after_them():
             block_rate=block_rate,
         )
         set_rates(optimiser, 0, Progress(0, 4))
-        assert rate_told(optimiser, 0, Progress(0, 4)) == pytest.approx(0.1)
+        assert logged_rate(optimiser, 0, Progress(0, 4)) == pytest.approx(0.1)
         name_of = {id(p): name for name, p in learnable.items()}
         return {name_of[id(p)]: group["lr"] for group in optimiser.param_groups for p in group["params"]}
 

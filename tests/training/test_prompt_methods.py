@@ -6,7 +6,7 @@ import json
 
 import torch
 
-from holotype.training.optimiser import momentum_tensors
+from holotype.training.optim import momentum_tensors
 
 from .conftest import weights
 from .test_every_method import digest, steps_of

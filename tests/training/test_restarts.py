@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.training.guard import Restart, all_finite
-from holotype.training.state import read_facts
-from holotype.training.turns import train_in_turns
+from holotype.training.checkpoint import read_checkpoint_info
+from holotype.training.divergence import Restart, all_finite
+from holotype.training.interleave import train_in_turns
 from holotype.utils.atomic import write_text
 
 from .conftest import assert_equal_weights, weights
@@ -130,7 +130,7 @@ def test_a_kill_before_the_first_state_after_the_restart(world, tmp_path, uninte
     """The state is one of the bad stretch, and the restart that it does not know of comes again, once."""
     with pytest.raises(Killed):
         kill_after(explosive(world, out=tmp_path), 9).fit()
-    assert "sound" in read_facts(tmp_path)["guard"]
+    assert "sound" in read_checkpoint_info(tmp_path)["guard"]
     second = explosive(world, out=tmp_path)
     second.config.save_seconds = 1e9
     with pytest.raises(Killed):
@@ -146,7 +146,7 @@ def test_a_state_written_after_the_restart_never_takes_the_place_of_one_before(w
     """The same counters come again: a kill between tensors and facts must leave a pair that belongs together."""
     with pytest.raises(Killed):
         kill_after(explosive(world, out=tmp_path), 9).fit()
-    before = read_facts(tmp_path)
+    before = read_checkpoint_info(tmp_path)
     tensors = (tmp_path / before["tensors"]).read_bytes()
 
     def dies(path, text):
@@ -167,7 +167,7 @@ def test_a_state_written_after_the_restart_never_takes_the_place_of_one_before(w
     loop.method.after_step = due
     with pytest.raises(Killed):
         loop.fit()
-    assert read_facts(tmp_path) == before
+    assert read_checkpoint_info(tmp_path) == before
     assert (tmp_path / before["tensors"]).read_bytes() == tensors
 
 

@@ -11,7 +11,7 @@ import torch
 from holotype.data.samplers import keyed_generator
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.training.rows import index_rows
+from holotype.training.batches import index_rows
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_batch_larger_than_what_can_be_read_is_refused(table):
 
 
 def test_a_batch_that_cannot_be_shared_evenly_is_refused(table, monkeypatch):
-    monkeypatch.setattr("holotype.training.rows.world_size", lambda: 2)
+    monkeypatch.setattr("holotype.training.batches.world_size", lambda: 2)
     assert index_rows(table, 4).steps == 2
     with pytest.raises(InputError, match="batch size 3 cannot be shared evenly by 2 processes"):
         index_rows(table, 3)

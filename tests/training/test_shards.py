@@ -10,9 +10,9 @@ import torch
 
 from holotype.data.samplers import SAMPLERS, keyed_generator
 from holotype.errors import InputError
-from holotype.training import shards as module
-from holotype.training.rows import index_rows
-from holotype.training.shards import Shards
+from holotype.training import build_token_cache as module
+from holotype.training.batches import index_rows
+from holotype.training.build_token_cache import CacheShards
 from holotype.utils.memory import Budget
 
 USABLE = torch.tensor([0, 2, 3, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15, 16, 18, 19, 20])  # 17 of 21
@@ -28,7 +28,7 @@ def test_every_image_is_held_once_and_evenly(monkeypatch, world: int) -> None:
     parts = []
     for rank in range(world):
         as_process(monkeypatch, rank, world)
-        dealt = Shards.deal(USABLE, 21, 8)
+        dealt = CacheShards.deal(USABLE, 21, 8)
         parts.append(USABLE[dealt.held(USABLE)])
         assert len(parts[-1]) <= dealt.largest(USABLE)
     assert torch.equal(torch.cat(parts).sort().values, USABLE)
@@ -43,7 +43,7 @@ def test_a_process_draws_what_it_holds_and_all_draw_the_same(monkeypatch, sample
     drawn = []
     for rank in range(world):
         as_process(monkeypatch, rank, world)
-        dealt = Shards.deal(USABLE, 21, 4)
+        dealt = CacheShards.deal(USABLE, 21, 4)
         rows = dealt.draw(
             SAMPLERS[sampler], (labelled, unlabelled), n, lambda s: keyed_generator(1, "rows", s)
         )
@@ -51,7 +51,7 @@ def test_a_process_draws_what_it_holds_and_all_draw_the_same(monkeypatch, sample
         assert set(rows[rank::world].tolist()) <= held
         drawn.append(rows)
     as_process(monkeypatch, 0, 1)
-    alone = Shards.deal(USABLE, 21, 4).draw(
+    alone = CacheShards.deal(USABLE, 21, 4).draw(
         SAMPLERS[sampler], (labelled, unlabelled), n, lambda s: keyed_generator(1, "rows", s)
     )
     assert all(torch.equal(rows, alone) for rows in drawn)
@@ -80,7 +80,7 @@ def test_a_cache_in_shards_holds_the_same_tokens(world, tmp_path, monkeypatch) -
 
 def test_on_a_disk_one_file_serves_all(world, tmp_path, monkeypatch) -> None:
     as_process(monkeypatch, 1, 2)
-    monkeypatch.setattr("holotype.training.caching.find_budget", lambda *_: Budget(0, 0, 10**9))
+    monkeypatch.setattr("holotype.training.build_token_cache.find_budget", lambda *_: Budget(0, 0, 10**9))
     cache = world.cache(tmp_path, shards=4)
     assert cache.level == "disk"
     assert bool((cache.position >= 0).all())
@@ -101,7 +101,7 @@ def test_what_cannot_be_dealt_out_is_said(world, monkeypatch, shards, batch, pro
 
 def test_more_shards_than_images_are_refused() -> None:
     with pytest.raises(InputError, match="more than the 17 usable images"):
-        Shards.deal(USABLE, 21, 18)
+        CacheShards.deal(USABLE, 21, 18)
 
 
 def test_shards_without_a_cache_are_refused(world) -> None:

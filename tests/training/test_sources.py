@@ -13,11 +13,16 @@ from holotype.data.augment import apply_recipe, draw_crops, draw_recipe
 from holotype.data.samplers import keyed_generator
 from holotype.methods import Views
 from holotype.models.token_cache import CacheViews
-from holotype.training import sources
-from holotype.training.cache_content import draw_strong, draw_view
-from holotype.training.caching import open_cache
-from holotype.training.encode import Encoder
-from holotype.training.sources import CachedViews, FreshViews, distinct, evaluation_features, table_features
+from holotype.training import views as sources
+from holotype.training.build_token_cache import draw_strong, draw_view, open_cache
+from holotype.training.encoder import Encoder
+from holotype.training.views import (
+    CachedViews,
+    FreshViews,
+    distinct_views,
+    evaluation_features,
+    table_features,
+)
 from holotype.utils.device import Device
 from holotype.utils.memory import MemoryConfig
 
@@ -141,7 +146,7 @@ def test_a_cached_view_is_the_view_that_the_key_of_the_cache_says(world, cached)
 
 
 def test_distinct_numbers_are_distinct_and_uniform():
-    drawn = distinct(500, 8, 5, 2, torch.Generator().manual_seed(0))
+    drawn = distinct_views(500, 8, 5, 2, torch.Generator().manual_seed(0))
     assert drawn.shape == (500, 2, 8)
     assert (drawn[:, 0] != drawn[:, 1]).all()
     pairs = torch.bincount((5 * drawn[:, 0] + drawn[:, 1]).flatten(), minlength=25).view(5, 5)

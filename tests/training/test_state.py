@@ -9,17 +9,23 @@ import torch
 from safetensors import safe_open
 
 from holotype.errors import InputError
-from holotype.training.state import STATE, clear_state, load_tensors, read_facts, save_state
+from holotype.training.checkpoint import (
+    STATE_FILE,
+    clear_checkpoint,
+    load_tensors,
+    read_checkpoint_info,
+    save_checkpoint,
+)
 
 
 def save(folder, counter, epoch=None):
     """epoch: by default as many as steps; the same counter may come again at the end of a stage."""
     epoch = counter if epoch is None else epoch
-    save_state(folder, {"a": torch.full((64,), float(epoch))}, {"counter": counter, "epoch": epoch})
+    save_checkpoint(folder, {"a": torch.full((64,), float(epoch))}, {"counter": counter, "epoch": epoch})
 
 
 def loaded(folder):
-    facts = read_facts(folder)
+    facts = read_checkpoint_info(folder)
     return float(load_tensors(folder, facts)["a"][0]), facts["epoch"]
 
 
@@ -72,9 +78,9 @@ def test_a_full_disk_is_said_and_the_state_before_stays(tmp_path, monkeypatch):
 
 
 def test_damage_is_reported_in_a_sentence(tmp_path):
-    assert read_facts(tmp_path) is None
+    assert read_checkpoint_info(tmp_path) is None
     save(tmp_path, 1)
-    facts = read_facts(tmp_path)
+    facts = read_checkpoint_info(tmp_path)
     tensors = tmp_path / facts["tensors"]
     tensors.write_bytes(tensors.read_bytes()[:50])
     with pytest.raises(InputError, match="missing or damaged"):
@@ -83,12 +89,12 @@ def test_damage_is_reported_in_a_sentence(tmp_path):
     with pytest.raises(
         InputError, match=r"state\.json cannot be read \(it is not whole.*delete it to train from the"
     ):
-        read_facts(tmp_path)
+        read_checkpoint_info(tmp_path)
 
 
 def test_every_flipped_bit_of_the_tensors_is_noticed(tmp_path):
-    save_state(tmp_path, {"a": torch.arange(4.0)}, {"counter": 3})
-    facts = read_facts(tmp_path)
+    save_checkpoint(tmp_path, {"a": torch.arange(4.0)}, {"counter": 3})
+    facts = read_checkpoint_info(tmp_path)
     file = tmp_path / facts["tensors"]
     whole = file.read_bytes()
     for place in range(len(whole)):
@@ -103,8 +109,8 @@ def test_tensors_of_another_state_are_refused(tmp_path):
     """Two runs have a state of the same step, and one's tensors are put in the place of the other's."""
     mine, theirs = tmp_path / "mine", tmp_path / "theirs"
     for folder, value in ((mine, 1.0), (theirs, 2.0)):
-        save_state(folder, {"a": torch.full((4,), value)}, {"counter": 3, "identity": folder.name})
-    facts, others = read_facts(mine, "mine"), read_facts(theirs, "theirs")
+        save_checkpoint(folder, {"a": torch.full((4,), value)}, {"counter": 3, "identity": folder.name})
+    facts, others = read_checkpoint_info(mine, "mine"), read_checkpoint_info(theirs, "theirs")
     shutil.copy(theirs / others["tensors"], mine / facts["tensors"])
     with pytest.raises(
         InputError, match=r"not the file that state\.json was written with.*train from the start"
@@ -125,15 +131,15 @@ def test_tensors_of_another_state_are_refused(tmp_path):
 )
 def test_a_state_that_somebody_has_written_by_hand_is_told(tmp_path, change, said):
     save(tmp_path, 1)
-    STATE.write(tmp_path / "state.json", read_facts(tmp_path) | change)
+    STATE_FILE.write(tmp_path / "state.json", read_checkpoint_info(tmp_path) | change)
     with pytest.raises(InputError, match=said):
-        read_facts(tmp_path)
+        read_checkpoint_info(tmp_path)
 
 
 def test_the_state_of_a_finished_run_goes(tmp_path):
-    clear_state(tmp_path)
+    clear_checkpoint(tmp_path)
     save(tmp_path, 1)
     (tmp_path / "model.safetensors").write_bytes(b"stays")
-    clear_state(tmp_path)
+    clear_checkpoint(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
-    assert read_facts(tmp_path, "anybody") is None
+    assert read_checkpoint_info(tmp_path, "anybody") is None

@@ -12,7 +12,7 @@ from holotype.errors import Stopped
 from holotype.methods import METHODS
 from holotype.methods.simgcd import SimGCD
 from holotype.training import step as module
-from holotype.training.capture import WARM_UP, undone
+from holotype.training.cuda_graph import WARM_UP, restored_state
 from holotype.training.step import Step
 
 from .conftest import assert_equal_weights, fit_and_watch
@@ -56,7 +56,7 @@ class Rehearsed:
 
     def __init__(self, function, inputs, state):
         self.function, self.sizes = function, {name: value.shape for name, value in inputs.items()}
-        with undone(state):
+        with restored_state(state):
             for _ in range(WARM_UP + 1):
                 function(inputs)
 
@@ -79,7 +79,7 @@ def test_what_a_capture_tries_first_leaves_no_trace(world, monkeypatch, name):
     plain = world.loop(TRAINED[name], epochs=2)
     assert not any(fit_and_watch(plain).values())
     monkeypatch.setattr(module, "can_capture", lambda device: True)
-    monkeypatch.setattr(module, "Captured", Rehearsed)
+    monkeypatch.setattr(module, "CapturedStep", Rehearsed)
     rehearsed = world.loop(TRAINED[name], epochs=2)
     assert fit_and_watch(rehearsed) == {stage.name: stage.capturable for stage in rehearsed.stages}
     assert_equal_weights(everything(plain), everything(rehearsed))
@@ -99,7 +99,7 @@ class CountsInPassing(SimGCD):
 
 def test_a_buffer_that_is_not_saved_is_put_back_too(world, monkeypatch):
     monkeypatch.setattr(module, "can_capture", lambda device: True)
-    monkeypatch.setattr(module, "Captured", Rehearsed)
+    monkeypatch.setattr(module, "CapturedStep", Rehearsed)
     loop = world.loop(CountsInPassing, epochs=2)
     loop.fit()
     assert int(loop.method.seen) == 2 * loop.steps
@@ -116,7 +116,7 @@ def test_captures_are_told_stage_by_stage_also_by_a_run_that_was_stopped_between
 ):
     """The last stage of SPTNet is never captured; that the first one was is known after it, and after a stop."""
     monkeypatch.setattr(module, "can_capture", lambda device: True)
-    monkeypatch.setattr(module, "Captured", Rehearsed)
+    monkeypatch.setattr(module, "CapturedStep", Rehearsed)
     first = world.loop("sptnet", out=tmp_path)
     interrupt_after(first, first.steps * first.epochs(first.stages[0]) + 1)
     with pytest.raises(Stopped):

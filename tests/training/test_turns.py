@@ -10,8 +10,8 @@ import torch
 
 from holotype.errors import InputError, Stopped
 from holotype.methods import Prediction
-from holotype.training import turns
-from holotype.training.turns import End, take_step, train_in_turns
+from holotype.training import interleave
+from holotype.training.interleave import LoopEnd, step_loop, train_in_turns
 from tests.cli.test_bad_input import pressed
 
 from .conftest import assert_equal_weights, weights
@@ -48,9 +48,9 @@ def test_steps_are_taken_in_turn(world, monkeypatch):
 
     def watched(turn, together, fewer):
         order.append(turn)
-        return take_step(turn, together)
+        return step_loop(turn, together)
 
-    monkeypatch.setattr(turns, "take_step", watched)
+    monkeypatch.setattr(interleave, "step_loop", watched)
     train_in_turns({str(seed): world.loop("simgcd", seed=seed, epochs=1) for seed in (0, 1)})
     first, second = dict.fromkeys(order)
     assert order == [first, second] * (len(order) // 2)
@@ -89,11 +89,11 @@ def test_a_gpu_without_memory_is_an_error_of_one_run():
         raise torch.OutOfMemoryError("CUDA out of memory.")
         yield
 
-    found = take_step(runs_out(), 8)
+    found = step_loop(runs_out(), 8)
     assert isinstance(found, InputError)
     assert "8 runs" in str(found)
     assert "--parallel" in str(found)
-    several = take_step(runs_out(), 3, "--seeds")
+    several = step_loop(runs_out(), 3, "--seeds")
     assert str(several).endswith("run the same command again with a smaller --seeds.")
 
 
@@ -106,7 +106,7 @@ def test_so_is_a_machine_without_memory(error):
         raise error
         yield
 
-    found = take_step(runs_out(), 4)
+    found = step_loop(runs_out(), 4)
     assert isinstance(found, InputError)
     assert str(found).startswith("memory ran out with 4 runs at once")
     assert "--memory.host_gb" in str(found)
@@ -118,20 +118,20 @@ def test_a_fault_in_the_code_is_nobodys_input():
         yield
 
     with pytest.raises(ZeroDivisionError):
-        take_step(breaks(), 2)
+        step_loop(breaks(), 2)
 
 
 def test_an_end_tells_what_it_was():
     prediction = Prediction(*(torch.zeros(1) for _ in range(3)))
-    assert End(prediction, 1.0).prediction() is prediction
+    assert LoopEnd(prediction, 1.0).prediction() is prediction
     with pytest.raises(Stopped, match="epoch 3"):
-        End(Stopped("epoch 3"), 1.0).prediction()
+        LoopEnd(Stopped("epoch 3"), 1.0).prediction()
 
 
 def test_the_cpu_has_no_streams():
-    assert turns.make_stream(torch.device("cpu")) is None
-    with turns.on_stream(None):
-        turns.wait_for(torch.device("cpu"))
+    assert interleave.make_stream(torch.device("cpu")) is None
+    with interleave.on_stream(None):
+        interleave.wait_for(torch.device("cpu"))
 
 
 def test_on_a_gpu_every_loop_has_a_stream_and_the_default_one_is_waited_for(monkeypatch):

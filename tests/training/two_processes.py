@@ -16,8 +16,8 @@ from safetensors.torch import save_file
 from holotype.data.image_store import ImageStore
 from holotype.errors import InputError
 from holotype.methods import METHODS
-from holotype.training import caching
-from holotype.training.journal import Journal, Position, State
+from holotype.training import build_token_cache
+from holotype.training.checkpoint import Checkpointer, CheckpointState, Position
 from holotype.utils.device import Device
 from holotype.utils.distributed import (
     all_gather_object,
@@ -121,8 +121,10 @@ def tells(rank: int, out: str) -> None:
         fault = str(error)
     first = run_on_rank0(lambda: rank)
     assert broadcast_object(rank) == 0
-    journal = Journal(Path(out) / f"run-{rank}")  # on a disk each
-    journal.save(State(Position(0, 1, 2, 5, True), 2.5, {"a": torch.ones(3)}))  # the first alone does
+    journal = Checkpointer(Path(out) / f"run-{rank}")  # on a disk each
+    journal.save(
+        CheckpointState(Position(0, 1, 2, 5, True), 2.5, {"a": torch.ones(3)})
+    )  # the first alone does
     state = journal.resume()
     step = None if state is None else [state.position.counter, state.tensors["a"].tolist()]
     note(
@@ -154,7 +156,7 @@ def caches(rank: int, out: str) -> None:
     found = {}
     for name, (less, _) in ROOMS.items():
         room = Budget(0, max(0, nbytes - less[rank]), 10**9)
-        caching.find_budget = lambda *_, room=room: room
+        build_token_cache.find_budget = lambda *_, room=room: room
         for shared in (True, False):
             folder = Path(out) / name / ("disk" if shared else f"disk-{rank}")
             cache = world.cache(folder, "16+8")

@@ -157,7 +157,7 @@ def self_test() -> Facts:
 def _import_all() -> None:
     """What embedding needs: how long that takes says nothing about its speed."""
     import holotype.data.datasets.registry
-    import holotype.training.sources  # noqa: F401
+    import holotype.training.views  # noqa: F401
     from holotype.models.zoo import import_timm
 
     import_timm()
@@ -172,8 +172,8 @@ def embed_sample() -> tuple[float, float]:
     from holotype.data.datasets.registry import load_benchmark
     from holotype.data.image_store import ImageStore
     from holotype.models.backbone import load_backbone
-    from holotype.training.encode import Encoder
-    from holotype.training.sources import FreshViews, evaluation_features
+    from holotype.training.encoder import Encoder
+    from holotype.training.views import FreshViews, evaluation_features
     from holotype.utils.device import Device
 
     sample = load_benchmark("fashion-sample").train

@@ -34,7 +34,7 @@ from holotype.report import build_report
 from holotype.runs.by_content import embed_by_content
 from holotype.runs.folder import SCORES, RunFolder
 from holotype.runs.record import headline
-from holotype.training.encode import place
+from holotype.training.encoder import to_device_images
 from holotype.utils.atomic import atomic_folder, write_text
 from holotype.utils.device import Device
 
@@ -109,7 +109,7 @@ def score_kmeans(judged: Table, config: DiscoverConfig, found: Discovery, run: P
     baseline = method(method.Config(), task)
     rows, generator = torch.arange(len(judged)), keyed_generator(config.seed, "finish")
     baseline.finish(Images(rows, label, len(judged), generator, lambda: features))
-    prediction = place(baseline, features, rows)
+    prediction = to_device_images(baseline, features, rows)
     return score(judged, prediction.category.numpy())
 
 

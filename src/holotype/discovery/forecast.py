@@ -21,7 +21,7 @@ from holotype.models.speed import fastest_pass
 from holotype.models.token_cache import CacheViews
 from holotype.runs.settings import default_experiment
 from holotype.runs.views import drawn, stages_of
-from holotype.training.encode import Encoder
+from holotype.training.encoder import Encoder
 from holotype.utils.device import Device
 
 READ = 16

@@ -36,7 +36,7 @@ from holotype.runs.run import CACHE, Run, begin
 from holotype.runs.settings import default_experiment
 from holotype.runs.trainings import Trainings
 from holotype.runs.views import stages_of
-from holotype.training.turns import train_in_turns
+from holotype.training.interleave import train_in_turns
 from holotype.utils.atomic import write_text
 from holotype.utils.device import pick_device
 

@@ -22,7 +22,7 @@ from holotype.runs import embed
 from holotype.runs.embed import IMAGES_PER_SHARD, LARGEST_SHARD
 from holotype.runs.shard_file import DECIDE, Embeddings, feature_column, features_in
 from holotype.runs.slice_folder import MANIFEST, is_begun
-from holotype.training.encode import Encoder
+from holotype.training.encoder import Encoder
 from holotype.utils.atomic import write_text
 from holotype.utils.device import Device
 from holotype.utils.serialization import CorruptFile, dump_json, read_json, read_parquet_table, write_parquet

@@ -28,7 +28,7 @@ from holotype.errors import InputError
 from holotype.models.backbone import Backbone
 from holotype.runs.shard_file import Embeddings, ShardFile
 from holotype.runs.slice_folder import MANIFEST, is_begun
-from holotype.training.encode import Encoder
+from holotype.training.encoder import Encoder
 from holotype.training.progress import StopRequest
 from holotype.utils.atomic import write_text
 from holotype.utils.console import progress_bar

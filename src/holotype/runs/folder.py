@@ -5,7 +5,7 @@ config.yaml         the resolved settings; `holotype train --config` repeats a r
 provenance.json     versions, hardware, precision, backbone and table digests
 cache.json          the views of the token cache that the run trains on, where it does
 metrics.jsonl       one line per epoch and per scoring
-state.*             the resume state (training/state.py)
+state.*             the resume state (training/checkpoint.py)
 model.json, model.safetensors   tail and method after the last epoch, and the centres of the categories (trained.py)
 assignments.*       every image with its category (parquet and csv; categories/found.py)
 discovery.json      the categories, their relations, the facts (categories/found.py)

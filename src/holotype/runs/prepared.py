@@ -29,9 +29,9 @@ from holotype.models.token_cache import CacheViews, TokenCache
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import Data, load_data
 from holotype.runs.views import holds, most_views, views_needed, views_of, wanted_views
-from holotype.training.caching import open_cache
-from holotype.training.encode import Encoder
-from holotype.training.sources import FreshViews, table_features
+from holotype.training.build_token_cache import open_cache
+from holotype.training.encoder import Encoder
+from holotype.training.views import FreshViews, table_features
 from holotype.utils.device import Device, pick_device
 from holotype.utils.distributed import broadcast_object
 from holotype.utils.launch import launch, process_count

@@ -18,10 +18,10 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Prediction
 from holotype.runs.identity import Identity
-from holotype.training.encode import place
-from holotype.training.guard import Restart
+from holotype.training.divergence import Restart
+from holotype.training.encoder import to_device_images
 from holotype.training.loop import Loop
-from holotype.training.sources import FreshViews, table_features
+from holotype.training.views import FreshViews, table_features
 from holotype.utils.serialization import SchemaError, from_dict
 
 FORMAT = 2
@@ -190,6 +190,6 @@ def score_held_out(loop: Loop, test: Table, store: ImageStore) -> Scores:
     rows = torch.from_numpy(np.flatnonzero(test.usable))
     source = FreshViews(store, loop.encoder)
     with torch.no_grad():
-        placed = place(loop.method, table_features(source, rows, len(test)), rows)
+        placed = to_device_images(loop.method, table_features(source, rows, len(test)), rows)
     source.close()
     return Scores(**headline(score_table(test, placed)))

@@ -40,9 +40,9 @@ from holotype.runs.provenance import describe
 from holotype.runs.record import Made, Record, Scores, count_placed, headline, score_held_out, score_table
 from holotype.runs.trained import save_trained
 from holotype.runs.views import drawn, tell_partial, views_needed, wanted_views
+from holotype.training.batches import training_rows
+from holotype.training.checkpoint import clear_checkpoint
 from holotype.training.loop import Loop
-from holotype.training.rows import training_rows
-from holotype.training.state import clear_state
 from holotype.utils.atomic import clean_partial_tree, refuse_links
 from holotype.utils.distributed import rank
 from holotype.utils.heartbeat import HEARTBEAT_FILE as HEARTBEAT
@@ -222,7 +222,7 @@ def finish(
 def tidy(folder: RunFolder) -> None:
     """Remove what a run needs to go on: one that is finished does not, and its state is twice its model."""
     shutil.rmtree(folder.path / REST, ignore_errors=True)
-    clear_state(folder.path)
+    clear_checkpoint(folder.path)
     (folder.path / HEARTBEAT).unlink(missing_ok=True)  # of a process that was killed
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from holotype.categories.kept_opinion import KeptOpinion
 from holotype.methods import Method, Prediction
-from holotype.training.encode import PREDICTED_AT_ONCE
+from holotype.training.encoder import PREDICT_BATCH
 
 
 class Said(NamedTuple):
@@ -69,8 +69,8 @@ def predict_later(
     Features are never copied at once: there may be millions.
     """
     every, parts = np.arange(len(features)) if of is None else of, []
-    for first in range(0, len(every), PREDICTED_AT_ONCE):
-        rows = every[first : first + PREDICTED_AT_ONCE]
+    for first in range(0, len(every), PREDICT_BATCH):
+        rows = every[first : first + PREDICT_BATCH]
         rows = rows[np.isfinite(features[rows]).all(axis=1)]
         if opinion is None:
             parts.append((rows, predict(method, features[rows])))
@@ -107,7 +107,7 @@ def _in_parts(
         (t for t in (*method.parameters(), *method.buffers()) if t.is_floating_point()), torch.empty(0)
     )
     every = torch.from_numpy(np.ascontiguousarray(features)).split(
-        PREDICTED_AT_ONCE
+        PREDICT_BATCH
     )  # one where there is nothing
     parts = [ask(part.to(like.device, like.dtype)) for part in every]
     return [torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True)]

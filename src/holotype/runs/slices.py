@@ -23,7 +23,7 @@ from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.runs.embed import TOLD, fill, network_facts
 from holotype.runs.shard_file import Embeddings, ShardFile
-from holotype.training.encode import Encoder
+from holotype.training.encoder import Encoder
 from holotype.utils.device import Device
 
 FORMAT = 3

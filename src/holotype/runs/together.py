@@ -1,7 +1,7 @@
 """Several runs at once in one process.
 
 They share the images, the frozen trunk and the token cache (prepared.py) and take turns step by step
-(training/turns.py).
+(training/interleave.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from holotype.runs.experiment import Experiment
 from holotype.runs.prepared import Shelf, sharing_key
 from holotype.runs.record import Record
 from holotype.runs.run import Run, begin, finish
-from holotype.training.turns import train_in_turns
+from holotype.training.interleave import train_in_turns
 from holotype.utils.atomic import clean_partial_tree, refuse_links
 from holotype.utils.heartbeat import running_heartbeat, update_heartbeat
 from holotype.utils.locks import lock_folder

@@ -34,8 +34,8 @@ from holotype.models.backbone import Backbone, load_backbone
 from holotype.runs.experiment import Experiment
 from holotype.runs.said import Said, predict_later
 from holotype.runs.sheet import FILE, WEIGHTS, Sheet
-from holotype.training.encode import Encoder
-from holotype.training.sources import FreshViews
+from holotype.training.encoder import Encoder
+from holotype.training.views import FreshViews
 from holotype.utils.atomic import TemporaryFolder, write_bytes, write_text
 from holotype.utils.console import progress_bar
 from holotype.utils.device import Device

@@ -10,7 +10,7 @@ from holotype.methods.base import Views
 from holotype.models.token_cache import CacheViews
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import made_lightly
-from holotype.training.sources import check_cacheable
+from holotype.training.views import check_cacheable
 from holotype.utils.device import pick_device
 
 AUTO_VIEWS = CacheViews(4, 2)

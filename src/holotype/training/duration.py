@@ -11,21 +11,21 @@ from torch import Tensor
 
 from holotype.data.samplers import keyed_generator
 from holotype.methods.base import Progress, Stage
-from holotype.training.draws import tell_time
-from holotype.training.encode import Encoder
+from holotype.training.batches import schedule_values
+from holotype.training.encoder import Encoder
 from holotype.utils.distributed import rank, world_size
 
-TIMED = 4
+TIMED_IMAGES = 4
 """Images that a timed step has."""
 MOMENTS = 6
 """Steps of a stage that are timed: they may differ, as in methods that take turns."""
-PATIENCE = 4.0
+TIMING_SECONDS = 4.0
 """Seconds after which no further step of a stage is timed."""
 
 log = logging.getLogger("holotype")
 
 
-def tell_duration(
+def log_duration(
     encoder: Encoder, left: Sequence[tuple[Stage, int]], size: int, batch_size: int, steps: int
 ) -> None:
     """Say in one line how long the stages on images take, if the device is a CPU and there are any.
@@ -44,7 +44,7 @@ def tell_duration(
     many = len(on_images) > 1
     log.info(
         f"The {'stages' if many else 'stage'} {names} of {type(encoder.method).__name__} "
-        f"{'run' if many else 'runs'} every view through the whole network: {in_words(seconds)} on this CPU."
+        f"{'run' if many else 'runs'} every view through the whole network: {rough_duration(seconds)} on this CPU."
     )
 
 
@@ -54,29 +54,29 @@ def seconds_an_image(encoder: Encoder, stage: Stage, epochs: int, size: int, ste
     Losses and heads are left out: they need a batch. Weights, gradients and generators stay as they are.
     """
     views = stage.views.weak + stage.views.strong
-    images = torch.zeros(views, TIMED, 3, size, size, dtype=encoder.dtype)
+    images = torch.zeros(views, TIMED_IMAGES, 3, size, size, dtype=encoder.dtype)
     drawn = torch.randperm(epochs * steps, generator=keyed_generator("moments of", stage.name))[:MOMENTS]
     with torch.random.fork_rng(devices=[]):
-        _once(encoder, stage, images, Progress(0, epochs, 0, steps))  # the first one is slower
+        _time_pass(encoder, stage, images, Progress(0, epochs, 0, steps))  # the first one is slower
         started, done = time.monotonic(), 0
         for at in drawn.tolist():
-            _once(encoder, stage, images, Progress(at // steps, epochs, at % steps, steps))
+            _time_pass(encoder, stage, images, Progress(at // steps, epochs, at % steps, steps))
             done += 1
-            if time.monotonic() - started > PATIENCE:
+            if time.monotonic() - started > TIMING_SECONDS:
                 break
-    return (time.monotonic() - started) / (done * TIMED)
+    return (time.monotonic() - started) / (done * TIMED_IMAGES)
 
 
-def _once(encoder: Encoder, stage: Stage, images: Tensor, at: Progress) -> None:
+def _time_pass(encoder: Encoder, stage: Stage, images: Tensor, at: Progress) -> None:
     assert encoder.method is not None
-    now = {name: torch.tensor(value) for name, value in tell_time(encoder.method, stage, at).items()}
+    now = {name: torch.tensor(value) for name, value in schedule_values(encoder.method, stage, at).items()}
     learning = [p for p in encoder.module.parameters() if p.requires_grad]
     features = encoder.encode(stage, images, now)
     if features.requires_grad:
         torch.autograd.grad(features.sum(), learning, allow_unused=True)  # leaves no .grad behind
 
 
-def in_words(seconds: float) -> str:
+def rough_duration(seconds: float) -> str:
     """About how long that is, without losses and heads: 3 -> `about a minute or less`."""
     if seconds < 60:
         return "about a minute or less"

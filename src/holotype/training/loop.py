@@ -17,16 +17,15 @@ from holotype.data.table import Table
 from holotype.methods.base import Method, Prediction, Progress, Stage
 from holotype.models.backbone import Backbone
 from holotype.models.token_cache import TokenCache
-from holotype.training.draws import Epoch, StageDraws
-from holotype.training.duration import tell_duration
-from holotype.training.gallery import Gallery
-from holotype.training.guard import Guard, LeftCourse
-from holotype.training.journal import Journal, Position, State
-from holotype.training.optimiser import build_sgd, rate_told, refresh, restore_momentum, set_rates
+from holotype.training.batches import EpochDraws, StageDraws, training_rows
+from holotype.training.checkpoint import Checkpointer, CheckpointState, Position
+from holotype.training.divergence import Diverged, DivergenceGuard
+from holotype.training.duration import log_duration
+from holotype.training.evaluate import TableEvaluator
+from holotype.training.optim import build_sgd, logged_rate, refresh_graph_rates, restore_momentum, set_rates
 from holotype.training.progress import StopRequest, TrainingBar, score_line
-from holotype.training.rows import training_rows
-from holotype.training.sources import Sources
 from holotype.training.step import Step, out_of_memory
+from holotype.training.views import ViewSources
 from holotype.utils.device import Device
 from holotype.utils.distributed import any_rank, rank
 from holotype.utils.memory import is_out_of_memory
@@ -60,7 +59,7 @@ class Loop:
         """
         self.config, self.table, self.compute, self.seed = config, table, compute, seed
         self.stages, self.device = method.stages(), compute.device
-        self.sources = Sources(config, method, backbone, store, compute, cache, seed)
+        self.sources = ViewSources(config, method, backbone, store, compute, cache, seed)
         self.encoder = self.sources.encoder
         self.source = self.sources.of(self.stages[0] if self.stages else self.encoder.last)
         """Of the stage that runs; after training, of the last one."""
@@ -73,17 +72,20 @@ class Loop:
         self.started = self.last_save = time.monotonic()
         self.step: Step | None = None
         self.draws: StageDraws | None = None
-        self.coming: Epoch | None = None
+        self.coming: EpochDraws | None = None
         self.captured: dict[str, bool] = {}
         """Stages so far, and whether their steps were replayed as a CUDA graph."""
-        self.journal, self.guard = Journal(folder, identity), Guard(round(config.warmup * config.epochs))
+        self.journal, self.guard = (
+            Checkpointer(folder, identity),
+            DivergenceGuard(round(config.warmup * config.epochs)),
+        )
         self.placed: Prediction | None = None
         self.features: Tensor | None = None
         """(N, D) of every image after the last step, zeros for those that cannot be read; None before."""
         self.on_epoch: Callable[[int], None] | None = None
         """Called after each epoch of a stage with the number of those done, for whoever wants to look on."""
         self.rows = training_rows(table, config, self.stages)
-        self.steps, self.gallery = self.rows.steps, Gallery(self.rows, compute)
+        self.steps, self.gallery = self.rows.steps, TableEvaluator(self.rows, compute)
         method.batch_size, method.steps = config.batch_size, self.steps
 
     @property
@@ -121,14 +123,14 @@ class Loop:
         self.started = self.last_save = time.monotonic()
         tensors, at = self._resume(), self.position
         left = [(s, self.epochs(s) - (n == 0) * at.epoch) for n, s in enumerate(self.stages[at.stage :])]
-        tell_duration(self.encoder, left, self.sources.store.size, self.config.batch_size, self.steps)
+        log_duration(self.encoder, left, self.sources.store.size, self.config.batch_size, self.steps)
         while self.position.stage < len(self.stages):
             stage = self.stages[self.position.stage]
             try:
                 yield from self._run_stage(stage, tensors, stop, bar)
                 tensors = {}
                 self.position = Position(stage=self.position.stage + 1, counter=self.position.counter)
-            except LeftCourse as left:
+            except Diverged as left:
                 sound = self.guard.go_back(left, stage.name, self.position, self.lr(stage))
                 self.source.close()
                 tensors = self._load(sound)
@@ -169,7 +171,7 @@ class Loop:
         restore_momentum(optimiser, self.learnable, tensors)
         at_start = self.position.epoch == 0 and self.position.step == 0 and not self.position.begun
         if at_start:
-            refresh(self.learnable, self.initial, stage.fresh)
+            refresh_graph_rates(self.learnable, self.initial, stage.fresh)
         self.source = self.sources.of(stage)
         rows, key = self.rows, (self.seed, self.position.stage)
         self.draws = StageDraws(stage, self.source, self.method, rows, c.batch_size, self.epochs(stage), key)
@@ -244,7 +246,7 @@ class Loop:
         after = Position(self.position.stage, epoch + 1, 0, self.position.counter)
         self.guard.keep(after, self.step.tensors())
         at = Progress(epoch, epochs, steps - 1, steps)
-        lr = rate_told(self.step.optimiser, self.config.warmup, at)
+        lr = logged_rate(self.step.optimiser, self.config.warmup, at)
         entry = {"stage": stage.name, "epoch": epoch, "counter": self.position.counter, "lr": lr}
         watched = {name: float(value) for name, value in self.method.diagnostics().items()}
         own = {"kind": "epoch", **entry, "loss": sum(means.values()), "seconds": self.seconds()}
@@ -258,7 +260,7 @@ class Loop:
     def _save(self) -> None:
         self.last_save = time.monotonic()
         assert self.step is not None
-        state = State(self.position, self.seconds(), self.step.tensors(), captured=self.captured)
+        state = CheckpointState(self.position, self.seconds(), self.step.tensors(), captured=self.captured)
         self.journal.save(self.guard.pack(state))
 
     def _resume(self) -> dict[str, Tensor]:
@@ -272,7 +274,7 @@ class Loop:
         except (SchemaError, KeyError) as problem:
             raise self.journal.broken(problem) from problem
 
-    def _load(self, state: State) -> dict[str, Tensor]:
+    def _load(self, state: CheckpointState) -> dict[str, Tensor]:
         self.modules.load_state_dict({name: state.tensors[name] for name in self.modules.state_dict()})
         self.position = state.position
         return state.tensors

@@ -57,12 +57,16 @@ class StopRequest:
 
 def score_line(scores: Mapping[str, Any]) -> str:
     """`All 44.4, Old 67.4, New 32.8, AUROC 0.53`: shares in per cent; what is not known is left out."""
-    parts = [f"{key.title()} {100 * scores[key]:.1f}" for key in ("all", "old", "new") if _known(scores, key)]
-    parts += [f"AUROC {scores['auroc']:.2f}"] if _known(scores, "auroc") else []
+    parts = [
+        f"{key.title()} {100 * scores[key]:.1f}"
+        for key in ("all", "old", "new")
+        if _format_known(scores, key)
+    ]
+    parts += [f"AUROC {scores['auroc']:.2f}"] if _format_known(scores, "auroc") else []
     return ", ".join(parts)
 
 
-def _known(scores: Mapping[str, Any], key: str) -> bool:
+def _format_known(scores: Mapping[str, Any], key: str) -> bool:
     return scores.get(key) is not None and math.isfinite(scores[key])
 
 
@@ -109,7 +113,7 @@ class TrainingBar:
 
     def part(self, name: str) -> TrainingBar:
         """The bar as one of several runs sees it, whose lines begin with its name."""
-        return _PartOfBar(self, name)
+        return _BarPart(self, name)
 
     def advance_to(self, step: int) -> None:
         if self.show:
@@ -143,7 +147,7 @@ class TrainingBar:
             self.live.console.print(line, highlight=False, soft_wrap=True)
 
 
-class _PartOfBar(TrainingBar):
+class _BarPart(TrainingBar):
     """Counts the steps of one run, of which the whole bar shows the sum."""
 
     def __init__(self, whole: TrainingBar, name: str) -> None:

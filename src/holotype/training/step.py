@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from holotype.errors import InputError
 from holotype.methods.base import Batch, Method, Now, Stage
-from holotype.training.capture import Captured, undone
-from holotype.training.draws import Drawn
-from holotype.training.optimiser import momentum_of, momentum_tensors
-from holotype.training.sources import Source
+from holotype.training.batches import BatchDraw
+from holotype.training.cuda_graph import CapturedStep, restored_state
+from holotype.training.optim import momentum_of, momentum_tensors
+from holotype.training.views import ViewSource
 from holotype.utils.distributed import all_gather_rows, sum_gradients, world_size
 
 log = logging.getLogger("holotype")
@@ -38,7 +38,7 @@ class Step:
     def __init__(
         self,
         stage: Stage,
-        source: Source,
+        source: ViewSource,
         method: Method,
         modules: nn.ModuleDict,
         optimiser: torch.optim.Optimizer,
@@ -58,7 +58,7 @@ class Step:
         self.sums: Tensor | None = None
         self.resumed: dict[str, Tensor] = {}
         self.captures = stage.capturable and not eager and can_capture(source.encoder.device)
-        self.captured: Captured | None = None
+        self.captured: CapturedStep | None = None
 
     def reset_sums(self) -> None:
         """A new epoch begins."""
@@ -89,7 +89,7 @@ class Step:
         self.names = names
         self.sums = torch.stack([self.resumed.get(name, zero).to(like) for name in names])
 
-    def __call__(self, drawn: Drawn) -> Tensor:
+    def __call__(self, drawn: BatchDraw) -> Tensor:
         inputs = {**self.source.fetch(drawn.request), **drawn.tensors}
         self.clock = drawn.clock
         if self.captured and not self.captured.takes(inputs):
@@ -103,7 +103,7 @@ class Step:
         if self.sums is None:
             self._find_terms(inputs)
         try:
-            self.captured = Captured(self._learn, inputs, self._state())
+            self.captured = CapturedStep(self._learn, inputs, self._state())
         except (
             RuntimeError
         ) as error:  # what cannot be captured: a result read by the host, a shape that varies
@@ -113,7 +113,7 @@ class Step:
 
     def _find_terms(self, inputs: dict[str, Tensor]) -> None:
         """Run the loss once for its names, and undo what it changed."""
-        with undone(self._state()):
+        with restored_state(self._state()):
             self._learn(inputs)
         assert self.sums is not None
         self._begin_sums(self.names, self.sums)

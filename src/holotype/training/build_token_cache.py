@@ -1,4 +1,10 @@
-"""Building a token cache: which views fit where, then every view of every image through the trunk, once."""
+"""Build the token cache: plan which views fit, run the trunk once, shard over processes.
+
+The usable images are dealt out to S shards in turn. Position j of every batch is drawn from shard j mod S, whatever the
+number of processes; process p of P, where P divides S, encodes the positions p, p + P, ... and so needs the images of
+the shards p, p + P, ... alone. Batches are drawn evenly from the shards instead of freely from all images: this is why
+the number of shards, and not that of processes, is a part of what a run is.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,7 @@ import dataclasses
 import hashlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +21,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holotype.data.augment import OPERATIONS, Recipe, centre_crops
+from holotype.data.augment import (
+    OPERATIONS,
+    CropParams,
+    Recipe,
+    apply_recipe,
+    centre_crops,
+    draw_crops,
+    draw_recipe,
+)
 from holotype.data.image_store import ImageStore
+from holotype.data.samplers import keyed_generator
 from holotype.errors import InputError
 from holotype.methods.base import Views
 from holotype.models.backbone import Backbone
@@ -37,10 +52,8 @@ from holotype.models.token_cache import (
     storage_dtype,
     writing_tokens,
 )
-from holotype.training.cache_content import VIEW_SEED, draw_strong, fill
-from holotype.training.cache_plan import Plan, fit_to_needs, plan_cache
-from holotype.training.encode import Encoder
-from holotype.training.shards import Shards
+from holotype.training.encoder import Encoder
+from holotype.utils.console import progress_bar
 from holotype.utils.device import Device
 from holotype.utils.distributed import all_gather_object, local_rank, rank, world_size
 from holotype.utils.locks import remove_stale_lock, wait_for_lock
@@ -56,9 +69,190 @@ from holotype.utils.memory import (
 )
 from holotype.utils.serialization import CorruptFile
 
+VIEW_SEED = 0
+"""The views are the same for every run, so that runs with different seeds share a cache."""
+
+
+@torch.no_grad()
+def fill_cache(
+    tokens: Tensor,
+    views: CacheViews,
+    store: ImageStore,
+    encoder: Encoder,
+    usable: Tensor,
+    held: Tensor,
+    progress: bool,
+) -> None:
+    """Run every view of the images `usable[held]` through the trunk.
+
+    tokens: (images * entries, tokens * D), written here. Views are drawn for all usable images, so that a part is as it
+    is in the whole.
+    """
+    by_image = tokens.unflatten(0, (len(held), views.entries))
+    crops = [draw_view(store, usable, views, view) for view in range(views.entries)]
+    recipes = {view: draw_strong(view - views.weak) for view in range(views.weak, views.centre)}
+    with progress_bar("Caching views", len(held) * views.entries, progress) as advance:
+        for part in torch.arange(len(held)).split(encoder.chunk):
+            rows = usable[held[part]]
+            for view, drawn in enumerate(crops):
+                images = store.crop(rows, drawn.take(held[part])).to(encoder.device)
+                if view in recipes:
+                    images = apply_recipe(images, recipes[view].take(torch.zeros_like(part)))
+                by_image[part[0] : part[-1] + 1, view] = encoder.inputs(images).to(tokens.dtype)
+                advance(len(part))
+
+
+def draw_view(store: ImageStore, usable: Tensor, views: CacheViews, view: int) -> CropParams:
+    """Where the given view of every image is cut; the same for any number of views of its kind."""
+    height, width = store.height[usable], store.width[usable]
+    if view == views.centre:
+        return centre_crops(height, width, store.size)
+    kind, number = ("weak", view) if view < views.weak else ("strong", view - views.weak)
+    return draw_crops(height, width, store.size, keyed_generator(VIEW_SEED, "cache", kind, number))
+
+
+def draw_strong(number: int) -> Recipe:
+    """The recipe of one row that strong view `number` of every image shares."""
+    return draw_recipe(1, keyed_generator(VIEW_SEED, "cache", "recipe", number), share="batch")
+
+
+LEAST_VIEWS = CacheViews(4, 2)
+"""Views shrink to these before the cache moves from the device to the host or from there to a file."""
+
+
+@dataclass(frozen=True)
+class CachePlan:
+    """Where a cache goes, and how many views it can hold there."""
+
+    views: CacheViews
+    level: Level
+    reason: str
+    """Why it is not what was asked for; "" if it is."""
+
+
+def fit_to_needs(wanted: CacheViews, needs: Views, fixed: bool) -> CacheViews:
+    """Refuse fewer views than a step draws; leave out strong ones where none is drawn."""
+    if wanted.weak < needs.weak or wanted.strong < needs.strong:
+        raise InputError(
+            f"cache_views {wanted} is too few: a step draws {needs.weak} weak and {needs.strong} strong views of each "
+            f"image; use at least {max(needs.weak, 2)}+{needs.strong}."
+        )
+    return wanted if needs.strong or fixed else CacheViews(wanted.weak, 0)
+
+
+def plan_cache(
+    wanted: CacheViews,
+    needs: Views,
+    shape: TokenShape,
+    budget: Budget,
+    device: torch.device,
+    fixed: bool = False,
+    *,
+    whole: int | None = None,
+) -> CachePlan:
+    """The highest level on which at least LEAST views fit, with as many views as fit there.
+
+    shape: of the images that a process holds in memory. whole: those of all processes, which a file holds; by default
+    the same.
+    """
+    of_all = replace(shape, images=shape.images if whole is None else whole)
+    room: dict[Level, int] = {"device": budget.device, "host": budget.host, "disk": budget.disk}
+    if device.type == "cpu":
+        room.pop("device")
+    highest = next(iter(room))
+    for level, limit in room.items():
+        held = of_all if level == "disk" else shape
+        views = next((v for v in smaller_views(wanted, needs, fixed) if held.nbytes(v) <= limit), None)
+        if views is None:
+            continue
+        if (views, level) == (wanted, highest):
+            return CachePlan(views, level, "")
+        short = format_bytes(held.nbytes(wanted)) + f" for {wanted} views do not fit "
+        short += " or ".join(
+            f"the {format_bytes(n)} of {PLACE_NAMES[of]}"
+            for of, n in _larger_than(room, level, views != wanted)
+        )
+        return CachePlan(views, level, short)
+    raise InputError(
+        f"A token cache of {of_all.images:,} images with {wanted} views takes {format_bytes(of_all.nbytes(wanted))}, but "
+        f"there are only {format_bytes(budget.host)} of memory and {format_bytes(budget.disk)} of disk for it: ask for fewer views "
+        "with --cache-views, allow more with --memory.disk_gb, or use --cache-views off."
+    )
+
+
+def _larger_than(room: dict[Level, int], level: Level, inclusive: bool) -> list[tuple[Level, int]]:
+    """The levels that were too small: those before `level`, and itself where views had to shrink on it."""
+    names = list(room)
+    last = names.index(level) + inclusive
+    return [(name, room[name]) for name in names[:last]]
+
+
+def smaller_views(wanted: CacheViews, needs: Views, fixed: bool) -> Iterator[CacheViews]:
+    """`wanted`, then fewer and fewer weak views with strong ones in proportion, down to LEAST."""
+    yield wanted
+    if fixed:
+        return
+    least_strong = min(wanted.strong, max(LEAST_VIEWS.strong, needs.strong))
+    for weak in range(wanted.weak - 1, max(LEAST_VIEWS.weak, needs.weak) - 1, -1):
+        strong = max(least_strong, round(wanted.strong * weak / wanted.weak))
+        yield CacheViews(weak, strong)
+
+
+@dataclass(frozen=True)
+class CacheShards:
+    """Which shard each image is in."""
+
+    count: int
+    shard: Tensor
+    """(N,) of every row of a table, -1 for those that cannot be read; on the CPU."""
+
+    @classmethod
+    def deal(cls, usable: Tensor, n: int, count: int) -> CacheShards:
+        """usable: (n_usable,) rows of a table of n."""
+        if count % world_size():
+            raise InputError(
+                f"{count} shards cannot be dealt out evenly to {world_size()} processes; "
+                "choose a multiple with --train.shards."
+            )
+        if count > len(usable):
+            raise InputError(f"--train.shards {count} is more than the {len(usable):,} usable images.")
+        shard = torch.full((n,), -1)
+        shard[usable] = torch.arange(len(usable)) % count
+        return cls(count, shard)
+
+    def owner(self, rows: Tensor) -> Tensor:
+        """(n,) rows -> (n,) number of the process that holds their tokens."""
+        return self.shard[rows] % world_size()
+
+    def held(self, usable: Tensor) -> Tensor:
+        """(n_held,) places among `usable` of the images that this process holds."""
+        return (self.owner(usable) == rank()).nonzero().flatten()
+
+    def largest(self, usable: Tensor) -> int:
+        """Images of the process that holds the most."""
+        return int(self.owner(usable).bincount(minlength=world_size()).max())
+
+    def draw(
+        self,
+        sampler: Callable[[Tensor, Tensor, int, torch.Generator], Tensor],
+        pools: tuple[Tensor, Tensor],
+        n: int,
+        generator: Callable[[int], torch.Generator],
+    ) -> Tensor:
+        """(n,) rows, of which number j is drawn from shard j mod S, of which n is a multiple.
+
+        pools: labelled and unlabelled rows. generator: of a shard, by its number.
+        """
+        parts = []
+        for number in range(self.count):
+            labelled, unlabelled = (pool[self.shard[pool] == number] for pool in pools)
+            parts.append(sampler(labelled, unlabelled, n // self.count, generator(number)))
+        return torch.stack(parts, dim=1).flatten()
+
+
 log = logging.getLogger("holotype")
 
-FORMAT = 1
+CACHE_FORMAT = 1
 """Part of every key: raised when the content of a cache changes for the same settings."""
 WORTH_COMPILING = 400_000
 """Views from which on compiling the trunk (some seconds) pays."""
@@ -88,7 +282,7 @@ def open_cache(
     started = time.monotonic()
     wanted = fit_to_needs(wanted, needs, fixed)
     encoder = Encoder(backbone, compute, compiled=_compiles(compute, len(usable) * wanted.entries))
-    dealt = Shards.deal(usable, len(store), shards) if shards else None
+    dealt = CacheShards.deal(usable, len(store), shards) if shards else None
     shape = _shape(store, encoder, dealt.largest(usable) if dealt else len(usable), usable[:1])
     budget = find_budget(memory, compute.device, taken or Budget.at(store.level, store.nbytes))
     budget = smallest_budget(all_gather_object(budget))  # so that the plan is the same on all processes
@@ -98,15 +292,15 @@ def open_cache(
         held = dealt.held(usable)
     shape = replace(shape, images=len(held))
     file = None
-    if plan.level == "disk" or _keeps(compute.device, memory):
+    if plan.level == "disk" or _is_kept(compute.device, memory):
         part = _part(usable, held, len(store), shards)
         digest = key_digest(_facts(store, backbone, encoder, usable[held], plan.views) | part)
         file = cache_file(cache_folder(memory) / "tokens", digest)
 
     def fill_all(tokens: Tensor) -> None:
-        fill(tokens, plan.views, store, encoder, usable, held, progress)
+        fill_cache(tokens, plan.views, store, encoder, usable, held, progress)
 
-    place = Place(
+    place = CachePlace(
         file, shape.size(plan.views), storage_dtype(encoder.trunk_dtype), plan.level, compute.device
     )
     get = _through_file if plan.level == "disk" else _in_memory
@@ -115,7 +309,7 @@ def open_cache(
     position[usable[held]] = torch.arange(len(held))
     seconds = time.monotonic() - started
     cache = TokenCache(plan.views, plan.level, got.tokens, position, seconds, got.checks, dealt)
-    _say(cache, plan, shape, got.found)
+    _log_cache(cache, plan, shape, got.found)
     return cache
 
 
@@ -123,7 +317,7 @@ def open_cache(
 
 
 @dataclass(frozen=True)
-class Place:
+class CachePlace:
     """Where the tokens of a cache go."""
 
     file: Path | None
@@ -136,13 +330,15 @@ class Place:
     def is_kept(self) -> bool:
         return self.file is not None and is_complete(self.file, self.size)
 
-    def find(self) -> Got | None:
+    def find(self) -> CacheTokens | None:
         """What an earlier run left; None where there is nothing, or it was damaged, which is said, and goes."""
         if self.file is None or not self.is_kept():
             return None
         remove_stale_lock(self.file)
         try:
-            return Got(*read_tokens(self.file, self.size, self.dtype, self.level, self.device), found=True)
+            return CacheTokens(
+                *read_tokens(self.file, self.size, self.dtype, self.level, self.device), found=True
+            )
         except CorruptFile as error:
             log.warning("%s was damaged since it was written (%s), and is made again.", self.file, error)
             self.file.unlink(missing_ok=True)
@@ -162,7 +358,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Got:
+class CacheTokens:
     """The tokens of a cache."""
 
     tokens: Tensor
@@ -174,7 +370,7 @@ class Got:
 Fill = Callable[[Tensor], None]
 
 
-def _in_memory(place: Place, limit: int, fill_all: Fill) -> Got:
+def _in_memory(place: CachePlace, limit: int, fill_all: Fill) -> CacheTokens:
     """Each process looks for itself: disks differ."""
     if found := place.find():
         return found
@@ -185,10 +381,10 @@ def _in_memory(place: Place, limit: int, fill_all: Fill) -> Got:
         fill_all(tokens)
         if place.file and local_rank() == 0:
             save_tokens(tokens, place.file, limit)
-    return Got(tokens)
+    return CacheTokens(tokens)
 
 
-def _through_file(place: Place, limit: int, fill_all: Fill) -> Got:
+def _through_file(place: CachePlace, limit: int, fill_all: Fill) -> CacheTokens:
     """The same in a file, which the first process writes for all of them.
 
     Then, on machines that do not share its disk, the first process there does.
@@ -228,9 +424,9 @@ def _facts(
 ) -> dict[str, Any]:
     """All that decides the content of a cache."""
     return {
-        "format": FORMAT,
+        "format": CACHE_FORMAT,
         "images": store.digest(),
-        "usable": [len(usable), int(usable.sum()), *_which(usable, len(store))],
+        "usable": [len(usable), int(usable.sum()), *_cache_name(usable, len(store))],
         "backbone": backbone.digest,
         "image_size": backbone.image_size,
         **backbone.changes,
@@ -253,10 +449,10 @@ def _part(usable: Tensor, held: Tensor, n: int, shards: int) -> dict[str, Any]:
     all of these."""
     if len(held) == len(usable):
         return {}
-    return {"part": [shards, world_size(), rank()], "of": _which(usable, n)}
+    return {"part": [shards, world_size(), rank()], "of": _cache_name(usable, n)}
 
 
-def _which(usable: Tensor, n: int) -> list[str]:
+def _cache_name(usable: Tensor, n: int) -> list[str]:
     """A digest of the rows where they are not all n: as many others may add up to the same."""
     return [] if len(usable) == n else [hashlib.sha256(usable.numpy().tobytes()).hexdigest()]
 
@@ -268,7 +464,7 @@ def _shape(store: ImageStore, encoder: Encoder, n: int, first: Tensor) -> TokenS
     return TokenShape(n, prepared.shape[1])
 
 
-def _keeps(device: torch.device, memory: MemoryConfig) -> bool:
+def _is_kept(device: torch.device, memory: MemoryConfig) -> bool:
     """A GPU computes a cache faster than a disk reads it: kept there only in a folder that was named."""
     return device.type == "cpu" or memory.cache_dir is not None
 
@@ -277,7 +473,7 @@ def _compiles(compute: Device, n_views: int) -> bool:
     return compute.device.type == "cuda" and n_views >= WORTH_COMPILING
 
 
-def _say(cache: TokenCache, plan: Plan, shape: TokenShape, found: bool) -> None:
+def _log_cache(cache: TokenCache, plan: CachePlan, shape: TokenShape, found: bool) -> None:
     how = "read" if found else "built"
     where = f"{format_bytes(cache.nbytes)} in {PLACE_NAMES[cache.level]}, {how} in {cache.seconds:.1f} s"
     line = f"Token cache: {cache.views} views of {shape.images:,} images, {where}"

@@ -1,4 +1,4 @@
-"""Batches that are ready when the step wants them: made in a thread, copied while the device computes."""
+"""Prefetch batches in a thread while the device computes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 
-class Ahead:
+class Prefetcher:
     """Makes host tensors in a thread and copies them to the device on a side stream, ahead of their use.
 
     All methods are for one thread, the one that trains. On a device without streams there is nothing to overlap

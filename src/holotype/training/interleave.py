@@ -1,4 +1,4 @@
-"""Several loops at once in one process: they take turns step by step, on a GPU with a stream each."""
+"""Interleave several training loops in one process, step by step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holotype.utils.memory import is_out_of_memory
 
 
 @dataclass(frozen=True)
-class End:
+class LoopEnd:
     """What a loop ended with, and the seconds it had taken by then."""
 
     outcome: Prediction | InputError | Stopped
@@ -31,7 +31,7 @@ class End:
         return self.outcome
 
 
-def train_in_turns(loops: Mapping[str, Loop], *, fewer: str = "--parallel") -> dict[str, End]:
+def train_in_turns(loops: Mapping[str, Loop], *, fewer: str = "--parallel") -> dict[str, LoopEnd]:
     """Advance every loop by one step in turn until all have ended. loops: by the names that lines begin with.
 
     A loop that fails does not end the others. A stop that is asked for reaches every loop, and each saves its
@@ -42,7 +42,7 @@ def train_in_turns(loops: Mapping[str, Loop], *, fewer: str = "--parallel") -> d
     device = next(iter(loops.values())).compute.device
     streams = {name: make_stream(device) for name in loops}
     wait_for(device)  # images, tokens and weights were made on the default stream
-    ended: dict[str, End] = {}
+    ended: dict[str, LoopEnd] = {}
     show = any(loop.progress for loop in loops.values()) and rank() == 0
     total = sum(loop.total_steps for loop in loops.values())
     with StopRequest() as stop, TrainingBar(show, f"{len(loops)} runs", total) as bar:
@@ -50,15 +50,15 @@ def train_in_turns(loops: Mapping[str, Loop], *, fewer: str = "--parallel") -> d
         while turns:
             for name in list(turns):
                 with on_stream(streams[name]):
-                    outcome = take_step(turns[name], len(loops), fewer)
+                    outcome = step_loop(turns[name], len(loops), fewer)
                 if outcome is not None:
-                    ended[name] = End(outcome, loops[name].seconds())
+                    ended[name] = LoopEnd(outcome, loops[name].seconds())
                     del turns[name]
     wait_for(device)  # what follows reads the weights on the default stream
     return ended
 
 
-def take_step(
+def step_loop(
     turn: Generator[None, None, Prediction], together: int, fewer: str = "--parallel"
 ) -> Prediction | InputError | Stopped | None:
     """One step of a loop; what it ended with, if that was its end."""

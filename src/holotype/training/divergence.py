@@ -1,4 +1,4 @@
-"""The guard of a run: notices when the loss leaves its course, and knows the state to go back to.
+"""Divergence guard: notice when the loss leaves its course, and restart from a good state.
 
 It judges once an epoch, by the means of the loss terms, which are read then anyway. A run has left its course when
 
@@ -33,25 +33,25 @@ import torch
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.training.journal import Position, State
+from holotype.training.checkpoint import CheckpointState, Position
 from holotype.utils.distributed import all_gather_object
 from holotype.utils.serialization import SchemaError, from_dict
 
-SETTLED = 5
+SETTLED_EPOCHS = 5
 """Epochs of a stage before its course can be told."""
-RECENT = 5
+RECENT_EPOCHS = 5
 """Epochs whose middle one is the recent course."""
-FAR, FAR_TWICE = 0.5, 2
+FAR_FROM_COURSE, FAR_TWO_EPOCHS = 0.5, 2
 """Share of the gains given back within the recent epochs, and for how many epochs, that is off the course."""
 NOISE = 3.0
 """Times the range of the recent epochs' shares, that has to be exceeded as well."""
-RISEN = 0.05
+RISE_FACTOR = 0.05
 """Share above which an epoch's state is not kept."""
-GAINED = 0.25
+GAIN_LOST = 0.25
 """Share of the first epoch's size below which little was gained that could be given back."""
-BURST = 3.0
+BURST_FACTOR = 3.0
 """Times the largest size so far, that is off the course as well."""
-SLOWER = 0.5
+RATE_FACTOR = 0.5
 """What the rate is multiplied with after a restart."""
 PREFIX = "sound."
 """Of the copy's tensors in a saved state."""
@@ -76,7 +76,7 @@ class Restart:
         )
 
 
-class LeftCourse(Exception):
+class Diverged(Exception):
     """The loss left its course; `means` are the terms of the epoch in which it was noticed."""
 
     def __init__(self, means: Mapping[str, float]) -> None:
@@ -84,7 +84,7 @@ class LeftCourse(Exception):
 
 
 @dataclass
-class Course:
+class LossHistory:
     """What the epochs of one stage were like, as far as it takes to judge the next one. Plain, for state.json."""
 
     stage: int = 0
@@ -106,60 +106,60 @@ class Course:
         size = sum(abs(value) for name, value in means.items() if self.first[name])
         recent = self.recent or [0.0]
         back, usual = self.given_back(means), statistics.median(recent)
-        rise = max(FAR, NOISE * (max(recent) - min(recent)))
-        far = back > usual + rise or size > BURST * self.largest
+        rise = max(FAR_FROM_COURSE, NOISE * (max(recent) - min(recent)))
+        far = back > usual + rise or size > BURST_FACTOR * self.largest
         if self.epochs >= settled and far:
             self.far, self.sound = self.far + 1, False
             return  # what is off the course is no part of it
-        self.far, self.sound = 0, back <= usual + RISEN
+        self.far, self.sound = 0, back <= usual + RISE_FACTOR
         self.epochs += 1
         self.best = {name: min(self.best[name], value) for name, value in means.items()}
         self.largest = max(self.largest, size)
-        self.recent = [*self.recent, back][-RECENT:]
+        self.recent = [*self.recent, back][-RECENT_EPOCHS:]
 
     def given_back(self, means: Mapping[str, float]) -> float:
         """The share of all gains that an epoch with these terms gives back, 0 to 1."""
         gains = sum(max(self.first[name] - best, 0.0) for name, best in self.best.items())
-        if gains <= GAINED * sum(abs(value) for value in self.first.values()):
+        if gains <= GAIN_LOST * sum(abs(value) for value in self.first.values()):
             return 0.0
         lost = sum(max(min(means[name], self.first[name]) - best, 0.0) for name, best in self.best.items())
         return lost / gains
 
 
-class Guard:
+class DivergenceGuard:
     """Watches one run. `judge` and `keep` belong to the end of each epoch, `go_back` to a LeftCourse."""
 
     def __init__(self, warmup: int = 0) -> None:
         """warmup: epochs at the start of each stage in which the rate rises."""
-        self.settled = SETTLED + warmup
+        self.settled = SETTLED_EPOCHS + warmup
         self.restarts: list[Restart] = []
-        self.course = Course()
-        self._sound: State | None = None
+        self.course = LossHistory()
+        self._sound: CheckpointState | None = None
 
     @property
     def slowed(self) -> float:
         """What learning rates are multiplied with: 1 until the run was restarted."""
-        return float(SLOWER ** len(self.restarts))
+        return float(RATE_FACTOR ** len(self.restarts))
 
     def judge(self, stage: int, means: Mapping[str, float], weights: Iterable[Tensor]) -> None:
         """Raise LeftCourse where a run has left its course with the epoch that ends; on all processes or on none."""
         told = all_gather_object((dict(means), all_finite(weights)))
         means = told[0][0]  # sums of several processes may differ in their last bit
         if not all(finite for _, finite in told) or not all(map(math.isfinite, means.values())):
-            raise LeftCourse(means)
+            raise Diverged(means)
         if self.course.stage != stage:
-            self.course = Course(stage)
+            self.course = LossHistory(stage)
         self.course.follow(means, self.settled)
-        if self.course.far >= FAR_TWICE:
-            raise LeftCourse(means)
+        if self.course.far >= FAR_TWO_EPOCHS:
+            raise Diverged(means)
 
     def keep(self, position: Position, tensors: Mapping[str, Tensor]) -> None:
         """Copy the state at the end of an epoch, if it is sound; a run that was restarted has no more use for it."""
         if self.course.sound and not self.restarts:
             copied = {name: tensor.detach().clone() for name, tensor in tensors.items()}
-            self._sound = State(dataclasses.replace(position), 0.0, copied, self._facts())
+            self._sound = CheckpointState(dataclasses.replace(position), 0.0, copied, self._facts())
 
-    def go_back(self, left: LeftCourse, stage: str, position: Position, rate: float) -> State:
+    def go_back(self, left: Diverged, stage: str, position: Position, rate: float) -> CheckpointState:
         """The last sound state, once; the second time the run is over, and InputError says so.
 
         position: where the run stands, in the stage of this name. rate: learning rate of that stage.
@@ -174,8 +174,8 @@ class Guard:
         back_to = (
             state.position.epoch if same_stage else 0
         )  # else the end of the stage before: the start of this one
-        self.course = Course(**state.guard["course"])
-        self.restarts.append(Restart(stage, position.epoch, back_to, rate * SLOWER))
+        self.course = LossHistory(**state.guard["course"])
+        self.restarts.append(Restart(stage, position.epoch, back_to, rate * RATE_FACTOR))
         return state
 
     # -- across a kill ----------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class Guard:
     def _facts(self) -> dict[str, Any]:
         return {"course": dataclasses.asdict(self.course), "restarts": [vars(r) for r in self.restarts]}
 
-    def pack(self, state: State) -> State:
+    def pack(self, state: CheckpointState) -> CheckpointState:
         """A state of the run with what a guard must know to go on from it, the sound state included."""
         facts, sound = self._facts(), self._sound
         if sound is None or sound.position == state.position:  # the state is the sound one
@@ -192,7 +192,7 @@ class Guard:
         facts["sound"] = [vars(sound.position), sound.guard["course"]]
         return dataclasses.replace(state, tensors=state.tensors | tensors, guard=facts)
 
-    def unpack(self, state: State, stages: int | None = None) -> State:
+    def unpack(self, state: CheckpointState, stages: int | None = None) -> CheckpointState:
         """Go on from what `pack` made.
 
         stages: that the run has. Raises NotPlain where the state holds something else.
@@ -209,9 +209,11 @@ class Guard:
         elif facts.sound is not None:
             position, course = facts.sound
             tensors = {n.removeprefix(PREFIX): t for n, t in state.tensors.items() if n.startswith(PREFIX)}
-            self._sound = State(position, 0.0, tensors, {"course": dataclasses.asdict(course)})
+            self._sound = CheckpointState(position, 0.0, tensors, {"course": dataclasses.asdict(course)})
         else:
-            self._sound = State(dataclasses.replace(state.position), 0.0, state.tensors, self._facts())
+            self._sound = CheckpointState(
+                dataclasses.replace(state.position), 0.0, state.tensors, self._facts()
+            )
         return state
 
 
@@ -219,9 +221,9 @@ class Guard:
 class _Packed:
     """What a state says of its guard."""
 
-    course: Course
+    course: LossHistory
     restarts: list[Restart]
-    sound: tuple[Position, Course] | None = None
+    sound: tuple[Position, LossHistory] | None = None
     """Where the sound state lies, where that is another one, and the course up to there."""
 
 

@@ -1,4 +1,4 @@
-"""SGD as the reference code sets it up, and its momentum as tensors that can be saved."""
+"""SGD as the reference code sets it up, with parameter groups and saved momentum."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _groups(
     members: dict[tuple[ParamGroup, float], list[nn.Parameter]] = {
         (rate, 1.0): [] for rate in (stage, *rates)
     }
-    share = _share_of_block(training, block_rate)
+    share = _block_decay(training, block_rate)
     for name, parameter in training.items():
         own = [rate for rate in rates if name.startswith(rate.prefix)]
         rate = max(own, key=lambda rate: len(rate.prefix), default=stage)
@@ -82,32 +82,32 @@ def _groups(
     return groups
 
 
-def _share_of_block(names: Collection[str], block_rate: float) -> dict[str, float]:
+def _block_decay(names: Collection[str], block_rate: float) -> dict[str, float]:
     """1 for the last of the blocks (`...blocks.11...`) and for what is in none, block_rate for the one before, ..."""
     block = {name: int(found[1]) for name in names if (found := re.search(r"(?:^|\.)blocks\.(\d+)\.", name))}
     last = max(block.values(), default=0)
     return {name: block_rate ** (last - block.get(name, last)) for name in names}
 
 
-def rate_in_force(group: dict[str, Any], warmup: float, at: Progress) -> float:
+def current_rate(group: dict[str, Any], warmup: float, at: Progress) -> float:
     """The rate of a group of parameters at a moment. warmup: share of the epochs, of the loop's own pace."""
     full: float = group["full"]
     pace = group["rate"].pace
     return cosine_lr(full, at.epoch, at.epochs, warmup) if pace is None else full * pace(at)
 
 
-def rate_told(optimiser: torch.optim.Optimizer, warmup: float, at: Progress) -> float:
+def logged_rate(optimiser: torch.optim.Optimizer, warmup: float, at: Progress) -> float:
     """The rate that a log tells: of the parameters that learn at the stage's rate, whatever their pace; where there are
     none, of the first group."""
     groups = [group for group in optimiser.param_groups if group["params"]]
     own = (group for group in groups if not group["rate"].prefix or group["rate"].lr is None)
-    return rate_in_force(next(own, groups[0]), warmup, at)
+    return current_rate(next(own, groups[0]), warmup, at)
 
 
 def set_rates(optimiser: torch.optim.Optimizer, warmup: float, at: Progress) -> None:
     """Write the rates in force at a moment, where they have changed."""
     for group in optimiser.param_groups:
-        rate = rate_in_force(group, warmup, at)
+        rate = current_rate(group, warmup, at)
         if rate == group["written"]:
             continue
         group["written"] = rate
@@ -142,7 +142,7 @@ def restore_momentum(
             optimiser.state[parameter]["momentum_buffer"].copy_(tensors[f"momentum.{name}"])
 
 
-def refresh(
+def refresh_graph_rates(
     learnable: dict[str, nn.Parameter], initial: dict[str, Tensor], prefixes: tuple[str, ...]
 ) -> None:
     """Set the parameters whose names begin so back to their initial values."""

@@ -1,4 +1,4 @@
-"""Where the views of a step come from: cut anew from the images (exact), or drawn from a token cache.
+"""Views of a step: cut anew from the images (exact), or drawn from the token cache.
 
 Both draw on the CPU from keyed generators, a block of steps at a time and for the whole batch, so that a
 resumed run, another device and several processes see the same views. A step then takes two turns: `fetch`
@@ -23,15 +23,15 @@ from holotype.errors import InputError
 from holotype.methods.base import Method, Stage, Views
 from holotype.models.backbone import Backbone
 from holotype.models.token_cache import TokenCache
-from holotype.training.ahead import Ahead
-from holotype.training.encode import Encoder
+from holotype.training.encoder import Encoder
+from holotype.training.prefetch import Prefetcher
 from holotype.utils.device import Device
 from holotype.utils.distributed import all_gather_rows, local_rows, rank, world_size
 
 Key = tuple[int | str, ...]
 
 
-class Source(Protocol):
+class ViewSource(Protocol):
     """What the loop asks of a source. V views, B images in a batch, b of them on this process."""
 
     encoder: Encoder
@@ -63,7 +63,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class Cuts:
+class ViewCrops:
     """The views of one step as cut from the images: all weak views, then all strong ones."""
 
     rows: Tensor
@@ -85,9 +85,9 @@ class FreshViews:
         self.on_device = store.device.type == encoder.device.type
         self.cut = cut = partial(store.cut, pin=encoder.device.type == "cuda")
         # no method of this object: a ring of references would keep the images until a garbage collector comes by
-        self.ahead = Ahead(lambda request: cut(*request), encoder.device)
+        self.ahead = Prefetcher(lambda request: cut(*request), encoder.device)
 
-    def draw(self, rows: Tensor, views: Views, key: Key) -> list[Cuts]:
+    def draw(self, rows: Tensor, views: Views, key: Key) -> list[ViewCrops]:
         steps, batch = rows.shape
         n_views = views.weak + views.strong
         own = local_rows(torch.arange(batch))
@@ -106,18 +106,20 @@ class FreshViews:
                 self._recipe(batch, views, (*key, "strong", view, step)).take(own)
                 for view in range(views.weak, n_views)
             ]
-            cuts.append(Cuts(rows[step, own].repeat(n_views), CropParams(top, left, flip.bool()), recipes))
+            cuts.append(
+                ViewCrops(rows[step, own].repeat(n_views), CropParams(top, left, flip.bool()), recipes)
+            )
         return cuts
 
     def _recipe(self, batch: int, views: Views, key: Key) -> Recipe:
         group = torch.arange(batch) % views.groups if views.share == "group" else None
         return draw_recipe(batch, keyed_generator(*key), share=views.share, group=group)
 
-    def expect(self, request: Cuts) -> None:
+    def expect(self, request: ViewCrops) -> None:
         if not self.on_device:
             self.ahead.expect((request.rows, request.crops))
 
-    def fetch(self, request: Cuts) -> dict[str, Tensor]:
+    def fetch(self, request: ViewCrops) -> dict[str, Tensor]:
         images = self.store.crop(request.rows, request.crops) if self.on_device else self.ahead.take()
         if request.recipes:
             strong = images[-sum(len(recipe) for recipe in request.recipes) :]
@@ -155,16 +157,18 @@ class CachedViews:
         self.cache, self.encoder = cache, encoder
         self.stage, self.shared = stage or encoder.last, cache.shards is not None
         self.on_device = cache.tokens.device.type == encoder.device.type
-        self.ahead = Ahead(cache.take, encoder.device)
+        self.ahead = Prefetcher(cache.take, encoder.device)
 
     def draw(self, rows: Tensor, views: Views, key: Key) -> Sequence[Tensor]:
         """One (V, b) tensor of cache entries per step, on the device where the cache is there."""
         steps, batch = rows.shape
-        drawn = [distinct(steps, batch, self.cache.views.weak, views.weak, keyed_generator(*key, "weak"))]
+        drawn = [
+            distinct_views(steps, batch, self.cache.views.weak, views.weak, keyed_generator(*key, "weak"))
+        ]
         if views.strong:
             sharers = {"batch": 1, "group": views.groups, "none": batch}[views.share]
             generator = keyed_generator(*key, "strong")
-            strong = distinct(steps, sharers, self.cache.views.strong, views.strong, generator)
+            strong = distinct_views(steps, sharers, self.cache.views.strong, views.strong, generator)
             drawn.append(self.cache.views.weak + strong[:, :, torch.arange(batch) % sharers])
         view = torch.cat(drawn, dim=1)  # (T, V, B)
         entry = local_rows(self.cache.entry(rows[:, None, :], view).movedim(-1, 0)).movedim(0, -1)
@@ -198,7 +202,7 @@ class CachedViews:
         self.ahead.drop()
 
 
-class Sources:
+class ViewSources:
     """The views of every stage of a method: out of the cache where a stage can use one, else cut anew."""
 
     def __init__(
@@ -234,7 +238,7 @@ class Sources:
                 images_at_once=views * max(config.batch_size // world_size(), 1),
             )
 
-    def of(self, stage: Stage) -> Source:
+    def of(self, stage: Stage) -> ViewSource:
         if self.cache is None or stage.needs == "images":
             return FreshViews(self.store, self.encoder, stage)
         return CachedViews(self.cache, self.encoder, stage)
@@ -265,13 +269,13 @@ def check_cacheable(stages: Sequence[Stage], method: str) -> None:
         )
 
 
-def distinct(steps: int, n: int, of: int, views: int, generator: torch.Generator) -> Tensor:
+def distinct_views(steps: int, n: int, of: int, views: int, generator: torch.Generator) -> Tensor:
     """(steps, views, n): for each step and row, `views` different numbers below `of`, uniformly at random."""
     return torch.rand(steps, n, of, generator=generator).topk(views, dim=-1).indices.transpose(1, 2)
 
 
 @torch.no_grad()
-def evaluation_features(source: Source, rows: Tensor) -> Tensor:
+def evaluation_features(source: ViewSource, rows: Tensor) -> Tensor:
     """(n,) rows -> (n, D) features of the centre crops, in the order of `rows`, on every process."""
     owner, world = source.owner(rows), world_size()
     places = [(owner == process).nonzero().flatten() for process in range(world)]
@@ -287,7 +291,7 @@ def evaluation_features(source: Source, rows: Tensor) -> Tensor:
     return features
 
 
-def table_features(source: Source, rows: Tensor, n: int) -> Tensor:
+def table_features(source: ViewSource, rows: Tensor, n: int) -> Tensor:
     """(n, D) features of a table of n images, of which `rows` can be read; zeros for the others."""
     found = evaluation_features(source, rows)
     features = found.new_zeros(n, found.shape[1])

@@ -1,4 +1,4 @@
-"""Trunk and encoder of one backbone on one device: images in, features out."""
+"""Encoder: trunk and tail of one backbone on one device, images in, features out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHUNK = {"cpu": 64}
 """Images per pass of the trunk: on a CPU larger ones leave the cache of the processor (1.3 times slower)."""
 LARGEST_CHUNK = 256
 """The same on other devices."""
-PREDICTED_AT_ONCE = 4096
+PREDICT_BATCH = 4096
 
 
 class Encoder:
@@ -126,9 +126,9 @@ class Encoder:
         return features
 
 
-def place(method: Method, features: Tensor, rows: Tensor) -> Prediction:
+def to_device_images(method: Method, features: Tensor, rows: Tensor) -> Prediction:
     """The method's word on every image of a table, on the CPU; images outside `rows` are placed nowhere (-1)."""
-    parts = [method.predict(part) for part in features.split(PREDICTED_AT_ONCE)]
+    parts = [method.predict(part) for part in features.split(PREDICT_BATCH)]
     unread = torch.ones(len(features), dtype=torch.bool)
     unread[rows] = False
     nothing = torch.tensor(float("nan"))

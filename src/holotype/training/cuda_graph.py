@@ -1,4 +1,4 @@
-"""A step as one CUDA graph: captured once, then replayed without launching its kernels one by one."""
+"""Capture a training step as one CUDA graph and replay it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WARM_UP = 3
 
 
 @contextmanager
-def undone(state: Iterable[Tensor]) -> Iterator[None]:
+def restored_state(state: Iterable[Tensor]) -> Iterator[None]:
     """What the block does to the tensors of `state` is undone when it ends, however it ends."""
     kept = [(tensor, tensor.detach().clone()) for tensor in state]
     try:
@@ -25,7 +25,7 @@ def undone(state: Iterable[Tensor]) -> Iterator[None]:
                 tensor.copy_(before)
 
 
-class Captured:
+class CapturedStep:
     """A function of tensors that is replayed on the memory it was captured with.
 
     The function may change `state` in place; the runs that warm it up are undone. What it returns is
@@ -36,7 +36,7 @@ class Captured:
         self.inputs = {name: value.clone() for name, value in inputs.items()}
         self.sizes = {name: value.shape for name, value in inputs.items()}
         # a graph is captured on the current GPU, and of tensors on another one it would hold nothing
-        with torch.cuda.device(next(iter(inputs.values())).device), undone(state):
+        with torch.cuda.device(next(iter(inputs.values())).device), restored_state(state):
             self.graph, self.stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
             self._warm_up(function)
             self._forget_workspaces()

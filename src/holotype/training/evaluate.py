@@ -1,4 +1,4 @@
-"""All images of a run's table as its model sees them: features for methods that ask, and the last word on each."""
+"""Evaluate the images of a run's table: features and predictions of the current model."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from torch import Tensor
 from holotype.data.bursts import first_frames
 from holotype.data.samplers import keyed_generator
 from holotype.methods.base import Images, Method, Prediction
-from holotype.training.encode import place
-from holotype.training.rows import Rows
-from holotype.training.sources import Key, Source, evaluation_features, table_features
+from holotype.training.batches import RowIndex
+from holotype.training.encoder import to_device_images
+from holotype.training.views import Key, ViewSource, evaluation_features, table_features
 from holotype.utils.device import Device
 
 
-class Gallery:
+class TableEvaluator:
     """The N images of a table, of which `rows.usable` can be read."""
 
-    def __init__(self, rows: Rows, compute: Device) -> None:
+    def __init__(self, rows: RowIndex, compute: Device) -> None:
         self.rows = rows
         self.row = rows.usable.to(compute.device)
         self.label = rows.target.to(compute.device)[self.row]
 
-    def features(self, source: Source) -> Tensor:
+    def features(self, source: ViewSource) -> Tensor:
         """(N, D) with the weights as they are, zeros for images that cannot be read."""
         return table_features(source, self.rows.usable, len(self.rows.target))
 
-    def images(self, source: Source, key: Key) -> Images:
+    def images(self, source: ViewSource, key: Key) -> Images:
         """For the start of an epoch; the features are computed when they are asked for. key: of the generator."""
 
         def encode() -> Tensor:
@@ -45,9 +45,9 @@ class Gallery:
             row = torch.from_numpy(first_frames(self.rows.unit, self.rows.usable.numpy())).to(row.device)
         label = self.rows.target.to(row.device)[row]
         method.finish(Images(row, label, n_rows, keyed_generator(*key), lambda: features[row]))
-        return place(method, features, self.rows.usable)
+        return to_device_images(method, features, self.rows.usable)
 
     @torch.no_grad()
-    def predict(self, method: Method, source: Source) -> Prediction:
+    def predict(self, method: Method, source: ViewSource) -> Prediction:
         """Where a method places every image with the weights as they are."""
-        return place(method, self.features(source), self.rows.usable)
+        return to_device_images(method, self.features(source), self.rows.usable)
