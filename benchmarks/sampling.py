@@ -23,12 +23,10 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from holotype.cluster.chosen import path_hashes, uniform
 from holotype.clustering.class_size import measure_classes
-from holotype.data.told_labels import NoLabels
+from holotype.embeddings.coreset import NoLabels, draw_coreset, path_hashes, uniform
+from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
-from holotype.runs.coverage import take_sample
-from holotype.runs.embedded import Parts
 from holotype.utils.atomic import write_text
 from holotype.utils.serialization import dump_json, write_parquet
 from measure import one_sentence
@@ -118,7 +116,7 @@ def at_random(made: Made, category: np.ndarray, n: int) -> Found:
 
 
 def by_coverage(made: Made, category: np.ndarray, n: int, folder: Path, cells: int | None) -> Found:
-    sample = take_sample(Parts(folder), n, cells=cells, seed=made.seed)
+    sample = draw_coreset(EmbeddingParts(folder), n, cells=cells, seed=made.seed)
     rows = np.array([number_of(path) for path in sample.path])
     return judge(n, f"coverage, {sample.n_cells:,} cells", category, rows, sample.weight)
 
@@ -148,7 +146,7 @@ def features_of(folder: Path, rows: np.ndarray) -> np.ndarray:
     return np.concatenate(
         [
             part.feature[[number_of(path) in wanted for path in part.path]]
-            for part in Parts(folder)
+            for part in EmbeddingParts(folder)
             if any(number_of(path) in wanted for path in part.path)
         ]
     )
@@ -158,7 +156,7 @@ def count_categories(made: Made, category: np.ndarray, n: int, folder: Path, lab
     """Lines of a table: what the neighbours of labelled images say of the number of categories, by each sample."""
     number = path_hashes([made.path(row) for row in range(made.rows)], made.seed)["images"]
     random = np.sort(np.argsort(number, kind="stable")[:n])
-    sample = take_sample(Parts(folder), n, labels=labels, seed=made.seed)
+    sample = draw_coreset(EmbeddingParts(folder), n, labels=labels, seed=made.seed)
     covering = np.array([number_of(path) for path in sample.path])
     lines = []
     for drawn, rows, weight in (

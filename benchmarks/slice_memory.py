@@ -25,9 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from holotype.data.slices import Planned
-from holotype.machine.engine import run_slices
-from holotype.runs.slice_folder import Wanted, prepare
+from holotype.embeddings.executor import run_shards
+from holotype.embeddings.shards import ShardPlan, ShardRequest, prepare_shards
 from slices import peak
 
 ROWS = (10_000, 100_000, 1_000_000)
@@ -35,13 +34,13 @@ EACH, DIM = 4096, 768
 IN_A_FOLDER = 1000
 
 
-def through(plan: Callable[[], Planned], make_job: Callable[[Planned], Any]) -> dict[str, object]:
+def through(plan: Callable[[], ShardPlan], make_job: Callable[[ShardPlan], Any]) -> dict[str, object]:
     """Plan and slices in this process, with the peak after each."""
     before, start = peak(), time.perf_counter()
     planned = plan()
     told = {"rows": planned.n, "imports_MB": before, "plan_MB": peak()}
     told["plan_s"] = round(time.perf_counter() - start, 1)
-    failed = planned.run(partial(run_slices, make_job(planned)), lambda number, answer: None)
+    failed = planned.run(partial(run_shards, make_job(planned)), lambda number, answer: None)
     assert failed == {}, failed
     return told | {"peak_MB": peak(), "all_s": round(time.perf_counter() - start, 1)}
 
@@ -50,17 +49,16 @@ def embed_noise(source: Path, folder: Path) -> dict[str, object]:
     """`holotype embed` with noise in the network's place."""
     from holotype.config.schema import BackboneConfig
     from holotype.data.load import stream_paths
-    from holotype.runs.shard_file import Embeddings
-    from holotype.runs.slices import EmbedSlice
+    from holotype.embeddings.extract import Embeddings, EmbedShard
 
-    class Noise(EmbedSlice):
+    class Noise(EmbedShard):
         def _embed(self, paths: list[str], rows: np.ndarray, found: Embeddings, advance: object) -> int:
             found.features[rows] = np.random.default_rng(0).standard_normal((len(rows), DIM))
             return len(rows)
 
-    wanted = Wanted({"format": 0}, {}, str(source), lambda: stream_paths(source), EACH)
+    wanted = ShardRequest({"format": 0}, {}, str(source), lambda: stream_paths(source), EACH)
     return through(
-        lambda: prepare(folder, wanted),
+        lambda: prepare_shards(folder, wanted),
         lambda planned: Noise(str(folder), planned.root, BackboneConfig(), "", 224, DIM, "cpu"),
     )
 
@@ -81,7 +79,7 @@ def assign_noise(run: Path, source: Path, folder: Path) -> dict[str, object]:
 
     trained._read = read  # type: ignore[method-assign]  # the one place where images go through the network
     wanted = assign_wanted(job, str(source), lambda: stream_paths(source), EACH)
-    return through(lambda: prepare(folder, wanted), lambda planned: job)
+    return through(lambda: prepare_shards(folder, wanted), lambda planned: job)
 
 
 def make_sources(rows: int, place: Path) -> dict[str, Path]:

@@ -27,9 +27,8 @@ from pathlib import Path
 import numpy as np
 
 from holotype.data.paths import Paths
-from holotype.data.slices import PLAN, part_file, read_slice
-from holotype.machine.engine import Engine, run_slices
-from holotype.runs.slice_folder import Wanted, prepare
+from holotype.embeddings.executor import Executor, run_shards
+from holotype.embeddings.shards import PLAN_FILE, ShardRequest, part_file, prepare_shards, read_shard_paths
 from holotype.utils.atomic import write_bytes
 
 CONTENT = bytes(1000)
@@ -43,10 +42,10 @@ class WriteKilobyte:
     synced: bool = False
 
     def ready(self) -> None:
-        read_slice(Path(self.folder) / PLAN, 0)
+        read_shard_paths(Path(self.folder) / PLAN_FILE, 0)
 
     def __call__(self, number: int) -> int:
-        read_slice(Path(self.folder) / PLAN, number)
+        read_shard_paths(Path(self.folder) / PLAN_FILE, number)
         part = part_file(Path(self.folder), number)
         if self.synced:
             write_bytes(part, CONTENT)
@@ -72,7 +71,7 @@ def simulate(slices: int, engine: str, actors: int, synced: bool, folder: Path) 
         "synced": synced,
     }
     start = time.perf_counter()
-    planned = prepare(folder, Wanted({"format": 0}, {}, "/photos", paths, 1))
+    planned = prepare_shards(folder, ShardRequest({"format": 0}, {}, "/photos", paths, 1))
     told["plan_s"] = round(time.perf_counter() - start, 1)
     job, start = WriteKilobyte(str(folder), synced), time.perf_counter()
     with _engine(job, engine, actors) as run:
@@ -89,13 +88,13 @@ def simulate(slices: int, engine: str, actors: int, synced: bool, folder: Path) 
 
 
 @contextmanager
-def _engine(job: WriteKilobyte, engine: str, actors: int) -> Iterator[Engine]:
+def _engine(job: WriteKilobyte, engine: str, actors: int) -> Iterator[Executor]:
     if engine == "local":
-        yield partial(run_slices, job)
+        yield partial(run_shards, job)
         return
-    from holotype.machine.ray_engine import connected
+    from holotype.embeddings.ray import ray_session
 
-    with connected(job, None, actors, gpus=False) as on_ray:
+    with ray_session(job, None, actors, gpus=False) as on_ray:
         yield on_ray
 
 
@@ -115,9 +114,8 @@ def compare_loop(n: int, repeats: int, place: Path, longer: int = 500) -> dict[s
     """
     from holotype.config.schema import BackboneConfig
     from holotype.data.load import load_table, stream_paths
+    from holotype.embeddings.extract import EmbedShard, embed_table
     from holotype.models.backbone import load_backbone
-    from holotype.runs.embed import embed_table
-    from holotype.runs.slices import EmbedSlice
     from holotype.utils.device import Device
     from measure import make_photographs
 
@@ -129,11 +127,13 @@ def compare_loop(n: int, repeats: int, place: Path, longer: int = 500) -> dict[s
 
     def slices(folder: Path) -> None:
         source = place / "photos"
-        planned = prepare(folder, Wanted({"format": 0}, {}, str(source), lambda: stream_paths(source), 512))
+        planned = prepare_shards(
+            folder, ShardRequest({"format": 0}, {}, str(source), lambda: stream_paths(source), 512)
+        )
         facts = (network.digest, network.image_size, network.dim, "cpu")
-        job = EmbedSlice(str(folder), planned.root, BackboneConfig(), *facts)
+        job = EmbedShard(str(folder), planned.root, BackboneConfig(), *facts)
         job.use(network)
-        assert planned.run(partial(run_slices, job), lambda number, tally: None) == {}
+        assert planned.run(partial(run_shards, job), lambda number, tally: None) == {}
 
     found: dict[str, list[tuple[float, float]]] = {"loop": [], "slices": []}
     loop(place / "warm")

@@ -78,9 +78,9 @@ from holotype.clustering.metrics import clustering_accuracy
 from holotype.config.schema import BackboneConfig
 from holotype.discovery.finding import plan_training
 from holotype.discovery.several import train_side_by_side
+from holotype.embeddings.extract import embed_table
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.runs.embed import embed_table
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf

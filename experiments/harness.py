@@ -48,11 +48,11 @@ from holotype.data.gcd_split import gcd_split
 from holotype.data.table import Table
 from holotype.discovery.demo import STEPS, write_sample
 from holotype.discovery.workflow import discover_table
+from holotype.embeddings.extract import embed_table
 from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.methods.registry import allow_code
 from holotype.models.backbone import load_backbone
-from holotype.runs.embed import embed_table
 from holotype.runs.provenance import commit, hardware
 from holotype.runs.said import predict
 from holotype.runs.trained import load_trained

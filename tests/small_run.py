@@ -10,8 +10,8 @@ import pandas as pd
 
 from holotype.categories.facts import Facts
 from holotype.categories.found import COLUMNS, Category, Discovery
+from holotype.embeddings.extract import embed_table
 from holotype.models.backbone import load_backbone
-from holotype.runs.embed import embed_table
 from holotype.runs.experiment import Experiment
 from holotype.runs.outcome import Told
 from holotype.runs.prepared import Shelf

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holotype.cluster.chosen import PerCell, Smallest, level, path_hashes, uniform
+from holotype.embeddings.coreset import PerCell, SmallestKeys, level_quota, path_hashes, uniform
 
 RNG = np.random.default_rng(0)
 
@@ -30,7 +30,7 @@ def test_path_that_is_no_text_has_a_hash() -> None:
 def test_level_is_the_largest_that_fits(seed: int) -> None:
     rng = np.random.default_rng(seed)
     size, n = rng.integers(0, 30, 12), int(rng.integers(1, 200))
-    found = level(size, n)
+    found = level_quota(size, n)
     if size.sum() <= n:
         assert found == size.max()
     else:
@@ -76,14 +76,14 @@ def test_smallest_in_any_order(coarse: bool) -> None:
     x = RNG.normal(size=(500, 3)).astype(np.float32)
     wanted = x[sorted(range(500), key=lambda row: (key[row], path[row]))[:40]]
     for order in (np.arange(500), RNG.permutation(500)):
-        some = Smallest(40)
+        some = SmallestKeys(40)
         for rows in np.array_split(order, 9):
             some.add(key[rows], [path[row] for row in rows], x[rows])
         assert np.array_equal(some.features(), wanted)
 
 
 def test_equal_keys_at_the_border_are_not_lost() -> None:
-    some = Smallest(2)
+    some = SmallestKeys(2)
     for path in ("d", "c", "b", "a", "e", "f"):
         some.add(np.zeros(1), [path], np.zeros((1, 1)))
     some._shrink()

@@ -13,10 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-import holotype.data.slices as module
+import holotype.embeddings.shards as module
 from holotype.data.load import load_table, stream_paths
 from holotype.data.paths import Paths
-from holotype.data.slices import PLAN, count_paths, part_file, parts_there, read_slice, write_plan
+from holotype.embeddings.shards import (
+    PLAN_FILE,
+    count_paths,
+    existing_parts,
+    part_file,
+    read_shard_paths,
+    write_shard_plan,
+)
 from holotype.errors import InputError
 
 NAMES = ["b/2.png", "a/1.png", "a b.png", "Käfer/'x'.png", "a/10.png", "deep/er/est.png", "#1.png"]
@@ -27,18 +34,18 @@ def some(root: str = "/photos") -> Paths:
 
 
 def test_each_slice_is_read_by_itself(tmp_path: Path) -> None:
-    planned = write_plan(tmp_path / PLAN, some(), 3)
+    planned = write_shard_plan(tmp_path / PLAN_FILE, some(), 3)
     assert planned.n == 7
-    read = [read_slice(tmp_path / PLAN, number) for number in range(3)]
+    read = [read_shard_paths(tmp_path / PLAN_FILE, number) for number in range(3)]
     assert [len(paths) for paths in read] == [3, 3, 1]
     assert [path for paths in read for path in paths] == [f"/photos/{name}" for name in NAMES]
-    assert pq.ParquetFile(tmp_path / PLAN).num_row_groups == 3
+    assert pq.ParquetFile(tmp_path / PLAN_FILE).num_row_groups == 3
     with pytest.raises(InputError, match="cannot be read"):
-        read_slice(tmp_path / PLAN, 3)
+        read_shard_paths(tmp_path / PLAN_FILE, 3)
 
 
 def test_the_digest_is_of_the_images_and_not_of_their_place(tmp_path: Path) -> None:
-    planned = write_plan(tmp_path / PLAN, some(), 3)
+    planned = write_shard_plan(tmp_path / PLAN_FILE, some(), 3)
     assert count_paths(some()) == planned
     assert count_paths(some("/elsewhere/photos")) == planned
     assert count_paths(Paths("/photos", (f"/photos/{name}" for name in NAMES[::-1]))).digest != planned.digest
@@ -73,19 +80,19 @@ def test_the_plan_is_taken_as_it_comes(tmp_path: Path, monkeypatch: pytest.Monke
             yield batch
 
     monkeypatch.setattr(module, "_batches", watched)
-    monkeypatch.setattr(module, "LARGEST", 9)
-    write_plan(tmp_path / PLAN, Paths("/p", stream()), 4)
+    monkeypatch.setattr(module, "IMAGES_PER_PLAN_SHARD", 9)
+    write_shard_plan(tmp_path / PLAN_FILE, Paths("/p", stream()), 4)
     assert (taken, most) == (20, 8)
-    assert [len(read_slice(tmp_path / PLAN, number)) for number in range(5)] == [4] * 5
+    assert [len(read_shard_paths(tmp_path / PLAN_FILE, number)) for number in range(5)] == [4] * 5
 
 
 def test_a_damaged_plan_is_one_sentence(tmp_path: Path) -> None:
-    write_plan(tmp_path / PLAN, Paths("/p", (f"/p/{i * i * 7919}.png" for i in range(500))), 100)
-    content = bytearray((tmp_path / PLAN).read_bytes())
+    write_shard_plan(tmp_path / PLAN_FILE, Paths("/p", (f"/p/{i * i * 7919}.png" for i in range(500))), 100)
+    content = bytearray((tmp_path / PLAN_FILE).read_bytes())
     content[60] ^= 0xFF
-    (tmp_path / PLAN).write_bytes(content)
+    (tmp_path / PLAN_FILE).write_bytes(content)
     with pytest.raises(InputError, match=r"plan\.parquet cannot be read"):
-        read_slice(tmp_path / PLAN, 0)
+        read_shard_paths(tmp_path / PLAN_FILE, 0)
 
 
 def test_parts_are_known_by_their_names(tmp_path: Path) -> None:
@@ -93,7 +100,7 @@ def test_parts_are_known_by_their_names(tmp_path: Path) -> None:
         part_file(tmp_path, number).touch()
     for name in ("part-00001.parquet", "part-000002.parquet.x", ".part-000003.parquet.0.part", "x.parquet"):
         (tmp_path / name).touch()
-    assert parts_there(tmp_path) == {0, 7, 123456, 1234567}
+    assert existing_parts(tmp_path) == {0, 7, 123456, 1234567}
     assert part_file(tmp_path, 7).name == "part-000007.parquet"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holotype.data.boxes import Box, with_box
-from holotype.data.told_labels import FolderLabels, ListedLabels, NoLabels
+from holotype.embeddings.coreset import FileLabels, FolderLabels, NoLabels
 from holotype.errors import InputError
 
 PATHS = ["fox/1.jpg", "unlabelled/2.jpg", "3.jpg", "hare/deep/4.jpg", "Unlabeled/5.jpg"]
@@ -46,7 +46,7 @@ def test_a_list_decides_and_folders_mean_nothing(tmp_path: Path) -> None:
     file = tmp_path / "labels" / "labels.csv"
     file.parent.mkdir()
     file.write_text(f"path,label\n3.jpg,owl\n{tmp_path}/photos/fox/1.jpg,badger\nunlabelled/2.jpg,\n")
-    labels = ListedLabels(file, str(tmp_path / "photos"))
+    labels = FileLabels(file, str(tmp_path / "photos"))
     for path in PATHS:
         labels.see([path])
     labels.settle()
@@ -56,7 +56,7 @@ def test_a_list_decides_and_folders_mean_nothing(tmp_path: Path) -> None:
 def test_paths_start_at_the_list_as_well(tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
     file.write_text("path,label\nphotos/3.jpg,owl\n")
-    labels = ListedLabels(file, str(tmp_path / "photos"))
+    labels = FileLabels(file, str(tmp_path / "photos"))
     labels.see(PATHS)
     labels.settle()
     assert labels.of("3.jpg") == "owl"
@@ -65,7 +65,7 @@ def test_paths_start_at_the_list_as_well(tmp_path: Path) -> None:
 def test_labels_of_images_that_are_not_there(tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
     file.write_text("path,label\n3.jpg,owl\n9.jpg,owl\nfox/8.jpg,fox\n")
-    labels = ListedLabels(file, str(tmp_path))
+    labels = FileLabels(file, str(tmp_path))
     labels.see(PATHS)
     with pytest.raises(InputError, match=r"^2 of the 3 images .* '9.jpg' \(line 3\)"):
         labels.settle()
@@ -74,7 +74,7 @@ def test_labels_of_images_that_are_not_there(tmp_path: Path) -> None:
 def test_two_labels_of_one_image(tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
     file.write_text("path,label\n3.jpg,owl\n./3.jpg,fox\n")
-    labels = ListedLabels(file, str(tmp_path))
+    labels = FileLabels(file, str(tmp_path))
     labels.see(PATHS)
     with pytest.raises(InputError, match="more than once with different labels"):
         labels.settle()
@@ -86,7 +86,7 @@ def test_a_list_labels_boxes_and_all_boxes_of_a_picture(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text(
         f'path,label,box\n3.jpg,owl,\n"{with_box("fox/1.jpg", left)}",fox,\nhare/4.jpg,hare,"0.5,0.2,0.3,0.4"\n'
     )
-    labels = ListedLabels(tmp_path / "labels.csv", str(tmp_path))
+    labels = FileLabels(tmp_path / "labels.csv", str(tmp_path))
     paths = [with_box(path, box) for path in ("3.jpg", "fox/1.jpg", "hare/4.jpg") for box in (left, right)]
     labels.see(paths)
     labels.settle()
@@ -95,7 +95,7 @@ def test_a_list_labels_boxes_and_all_boxes_of_a_picture(tmp_path: Path) -> None:
 
 def test_a_box_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text('path,label,box\n3.jpg,owl,"0.5,0.2,0.3,0.4"\n')
-    labels = ListedLabels(tmp_path / "labels.csv", str(tmp_path))
+    labels = FileLabels(tmp_path / "labels.csv", str(tmp_path))
     labels.see([with_box("3.jpg", Box(0.1, 0.2, 0.3, 0.4)), "3.jpg"])
     with pytest.raises(InputError, match=r"^1 of the 1 images .* '3.jpg' \(line 2\)"):
         labels.settle()

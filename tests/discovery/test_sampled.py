@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import holotype.runs.embed as embed
+import holotype.embeddings.extract as embed
 from holotype.categories.found import Discovery
 from holotype.data.load import load_table
 from holotype.utils.serialization import read_json

@@ -16,8 +16,9 @@ from holotype.categories.edits import Edit, read_edits, to_csv
 from holotype.categories.facts import Edited, Facts
 from holotype.categories.found import COLUMNS, Discovery
 from holotype.discovery import claim
+from holotype.embeddings import extract
 from holotype.report import data
-from holotype.runs import embed, identity, record, sheet
+from holotype.runs import identity, record, sheet
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -87,7 +88,7 @@ def test_versions_and_keys_are_told() -> None:
         "identity.json": identity.FORMAT,
         "scores.json": record.FORMAT,
         "edits.csv": edits.FORMAT,
-        "embeddings/": embed.FORMAT,
+        "embeddings/": extract.EMBEDDINGS_FORMAT,
         "report/": data.FORMAT,
     }
     assert {name: told[name][1] for name in versions} == {name: str(n) for name, n in versions.items()}

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from holotype.cli.engines import SMALL
-from holotype.data.slices import LARGEST
-from holotype.machine.engine import IN_A_ROW
-from holotype.machine.ray_engine import LIVES, SECONDS_TO_ANSWER, SECONDS_TO_START
+from holotype.embeddings.executor import MAX_CONSECUTIVE_FAILURES
+from holotype.embeddings.ray import MAX_RESTARTS, SECONDS_TO_ANSWER, SECONDS_TO_START
+from holotype.embeddings.shards import IMAGES_PER_PLAN_SHARD
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
@@ -43,11 +43,11 @@ def test_every_way_has_three_commands() -> None:
 
 
 def test_its_numbers_are_those_of_the_code() -> None:
-    assert f"slices of at most {LARGEST:,} images" in PAGE
+    assert f"slices of at most {IMAGES_PER_PLAN_SHARD:,} images" in PAGE
     assert f"On a CPU a slice is {SMALL} images" in PAGE
-    assert LIVES == 3
+    assert MAX_RESTARTS == 3
     assert "a slice kills three workers" in PAGE
-    assert IN_A_ROW == 8
+    assert MAX_CONSECUTIVE_FAILURES == 8
     assert "eight slices fail" in PAGE
     assert f"after {SECONDS_TO_ANSWER:.0f} seconds at most" in PAGE
     assert SECONDS_TO_START == 120

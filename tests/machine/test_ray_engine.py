@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from holotype.embeddings import ray as ray_engine
+from holotype.embeddings.executor import run_shards
+from holotype.embeddings.ray import ray_session
 from holotype.errors import InputError
-from holotype.machine import ray_engine
-from holotype.machine.engine import run_slices
-from holotype.machine.ray_engine import connected
 from slice_jobs import WriteSlice, tried
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
@@ -65,7 +65,7 @@ def cluster() -> Iterator[object]:
 def run(cluster, job: WriteSlice, numbers, actors: int = 2) -> tuple[dict[int, str], dict[int, int]]:
     """What failed, and what was done with its answer."""
     done: dict[int, int] = {}
-    with connected(job, cluster.address, actors, gpus=True) as engine:
+    with ray_session(job, cluster.address, actors, gpus=True) as engine:
         failed = engine(numbers, done.__setitem__)
     return failed, done
 
@@ -79,10 +79,10 @@ def test_slices_fail_and_workers_fall_without_harm_to_others(cluster, tmp_path: 
     failed, done = run(cluster, job, range(12))
     assert sorted(failed) == [3, 5]
     assert failed[3] == "ValueError: slice 3 does not want to"
-    assert failed[5].startswith(f"{ray_engine.LIVES} workers fell over it")
+    assert failed[5].startswith(f"{ray_engine.MAX_RESTARTS} workers fell over it")
     assert done == {number: number * 10 for number in range(12) if number not in (3, 5)}
     tries = [number for number, _ in tried(tmp_path)]
-    assert tries.count(5) == ray_engine.LIVES
+    assert tries.count(5) == ray_engine.MAX_RESTARTS
     assert sorted(set(tries)) == list(range(12))
 
 
@@ -97,7 +97,7 @@ def test_no_cluster_is_joined_that_nobody_named(
     monkeypatch.setattr(ray, "init", asked)
     with (
         pytest.raises(InputError, match=f"asked for {meant}"),
-        connected(WriteSlice(str(tmp_path)), None, 1, gpus=False),
+        ray_session(WriteSlice(str(tmp_path)), None, 1, gpus=False),
     ):
         pass
 
@@ -105,7 +105,7 @@ def test_no_cluster_is_joined_that_nobody_named(
 def test_a_signal_means_what_it_meant(cluster, tmp_path: Path) -> None:
     """Ray takes SIGTERM for itself, and nothing would be saved."""
     before = signal.getsignal(signal.SIGTERM)
-    with connected(WriteSlice(str(tmp_path)), cluster.address, 1, gpus=False):
+    with ray_session(WriteSlice(str(tmp_path)), cluster.address, 1, gpus=False):
         assert signal.getsignal(signal.SIGTERM) is before
     assert signal.getsignal(signal.SIGTERM) is before
 
@@ -155,8 +155,8 @@ def _nodes(cluster) -> list[dict]:
 
 DRIVER = """
 import sys
-from holotype.data.slices import parts_there
-from holotype.machine.ray_engine import connected
+from holotype.embeddings.shards import parts_there
+from holotype.embeddings.ray import connected
 from slice_jobs import WriteSlice
 from pathlib import Path
 address, folder, actors, seconds = sys.argv[1:]
@@ -252,7 +252,7 @@ def test_parts_of_a_cluster_are_those_of_one_process(
 )
 def test_an_address_that_answers_nothing(address: str) -> None:
     with pytest.raises(InputError, match=r"No Ray cluster answers at .*; check --ray-address"):
-        ray_engine._check_answers(address)
+        ray_engine._check_responds(address)
 
 
 @pytest.mark.parametrize("says", [b"HTTP/1.1 400 Bad Request\r\n", b"", None])
@@ -271,7 +271,7 @@ def test_something_else_answers(says: bytes | None, monkeypatch: pytest.MonkeyPa
         thread = threading.Thread(target=answer)
         thread.start()
         with pytest.raises(InputError, match=r"is no Ray cluster|No Ray cluster answers"):
-            ray_engine._check_answers(f"127.0.0.1:{server.getsockname()[1]}")
+            ray_engine._check_responds(f"127.0.0.1:{server.getsockname()[1]}")
         thread.join()
 
 
@@ -288,6 +288,6 @@ def test_the_command_says_it_in_one_sentence(
 def test_both_engines_do_the_same(cluster, tmp_path: Path) -> None:
     for name in ("one", "many"):
         (tmp_path / name).mkdir()
-    run_slices(WriteSlice(str(tmp_path / "one")), range(20), lambda *_: None)
+    run_shards(WriteSlice(str(tmp_path / "one")), range(20), lambda *_: None)
     assert run(cluster, WriteSlice(str(tmp_path / "many")), range(20), actors=3)[0] == {}
     assert parts(tmp_path / "many") == parts(tmp_path / "one")

@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import holotype.runs.embed as module
+import holotype.embeddings.extract as module
 from holotype.config.schema import BackboneConfig
 from holotype.data.hashing import file_digest
 from holotype.data.table import Table
+from holotype.embeddings.extract import Embeddings, embed_table
+from holotype.embeddings.store import embed_by_content
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.runs.by_content import embed_by_content
-from holotype.runs.embed import embed_table
-from holotype.runs.shard_file import Embeddings
 from holotype.utils.device import Device
 
 

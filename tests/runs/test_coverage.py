@@ -9,12 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holotype.cluster.cells import nearest_centres, unit_rows
-from holotype.cluster.chosen import path_hashes
-from holotype.data.told_labels import FolderLabels, NoLabels
+from holotype.embeddings.coreset import (
+    CoresetSample,
+    FolderLabels,
+    NoLabels,
+    draw_coreset,
+    nearest_centres,
+    path_hashes,
+    unit_rows_float32,
+)
+from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
-from holotype.runs.coverage import Sample, take_sample
-from holotype.runs.embedded import Parts
 from tests.made_embeddings import write_embeddings
 
 RARE = 6
@@ -31,36 +36,38 @@ def images() -> tuple[list[str], np.ndarray]:
     return [f"{folder[row]}/{row:04d}.jpg" for row in range(N)], kinds + 0.15 * rng.normal(size=(N, 8))
 
 
-def written(folder: Path, images: tuple[list[str], np.ndarray], order: np.ndarray, each: int) -> Parts:
+def written(
+    folder: Path, images: tuple[list[str], np.ndarray], order: np.ndarray, each: int
+) -> EmbeddingParts:
     path, feature = images
     rows = [path[row] for row in order]
-    return Parts(write_embeddings(folder, rows, feature[order].astype(np.float16), each=each))
+    return EmbeddingParts(write_embeddings(folder, rows, feature[order].astype(np.float16), each=each))
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory, images: tuple[list[str], np.ndarray]) -> Parts:
+def parts(tmp_path_factory: pytest.TempPathFactory, images: tuple[list[str], np.ndarray]) -> EmbeddingParts:
     return written(tmp_path_factory.mktemp("made") / "e", images, np.arange(N), 256)
 
 
-def same(one: Sample, other: Sample) -> bool:
+def same(one: CoresetSample, other: CoresetSample) -> bool:
     columns = one.path == other.path and one.label == other.label
     return columns and np.array_equal(one.weight, other.weight) and np.array_equal(one.cell, other.cell)
 
 
 @pytest.mark.parametrize(("seed", "each"), [(1, 100), (2, 37), (3, 5000)])
 def test_neither_order_nor_sizes_of_parts_matter(
-    tmp_path: Path, parts: Parts, images: tuple[list[str], np.ndarray], seed: int, each: int
+    tmp_path: Path, parts: EmbeddingParts, images: tuple[list[str], np.ndarray], seed: int, each: int
 ) -> None:
     order = np.random.default_rng(seed).permutation(N)
     other = written(tmp_path / "e", images, order, each)
-    wanted = take_sample(parts, 120, labels=FolderLabels(""), seed=4)
-    assert same(take_sample(other, 120, labels=FolderLabels(""), seed=4), wanted)
-    assert not same(take_sample(parts, 120, labels=FolderLabels(""), seed=5), wanted)
+    wanted = draw_coreset(parts, 120, labels=FolderLabels(""), seed=4)
+    assert same(draw_coreset(other, 120, labels=FolderLabels(""), seed=4), wanted)
+    assert not same(draw_coreset(parts, 120, labels=FolderLabels(""), seed=5), wanted)
 
 
 @pytest.mark.parametrize(("n", "cells"), [(120, None), (120, 1), (50, 20), (700, 33)])
-def test_weights_add_up_to_the_whole(parts: Parts, n: int, cells: int | None) -> None:
-    found = take_sample(parts, n, cells=cells, labels=FolderLabels(""))
+def test_weights_add_up_to_the_whole(parts: EmbeddingParts, n: int, cells: int | None) -> None:
+    found = draw_coreset(parts, n, cells=cells, labels=FolderLabels(""))
     assert len(found.path) == len(set(found.path)) == n
     assert found.weight.sum() == pytest.approx(N)
     assert found.weight.min() >= 1
@@ -71,16 +78,16 @@ def test_weights_add_up_to_the_whole(parts: Parts, n: int, cells: int | None) ->
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_rare_kind_far_from_all_others_is_always_there(parts: Parts, seed: int) -> None:
+def test_rare_kind_far_from_all_others_is_always_there(parts: EmbeddingParts, seed: int) -> None:
     """One image in 250; a random sample of as many misses it more often than not."""
-    found = take_sample(parts, 100, cells=12, labels=NoLabels(), seed=seed)
+    found = draw_coreset(parts, 100, cells=12, labels=NoLabels(), seed=seed)
     rare = [row for row, path in enumerate(found.path) if int(path[-8:-4]) >= N - RARE]
     assert rare
     assert found.weight[rare].sum() == pytest.approx(RARE, rel=0.5)
 
 
-def test_sums_estimate_the_sizes_of_kinds(parts: Parts) -> None:
-    found = take_sample(parts, 300, cells=30)
+def test_sums_estimate_the_sizes_of_kinds(parts: EmbeddingParts) -> None:
+    found = draw_coreset(parts, 300, cells=30)
     told = Counter[str]()
     for path, weight in zip(found.path, found.weight, strict=True):
         row = int(path[-8:-4])
@@ -89,51 +96,57 @@ def test_sums_estimate_the_sizes_of_kinds(parts: Parts) -> None:
     assert told["middle"] == pytest.approx(400, rel=0.1)
 
 
-def test_one_cell_is_a_plain_draw_by_hash(parts: Parts) -> None:
+def test_one_cell_is_a_plain_draw_by_hash(parts: EmbeddingParts) -> None:
     """Against a loop that holds everything: of one cell, the images with the smallest hashes."""
     paths = [path for part in parts for path in part.path]
     number = path_hashes(paths, 9)["images"]
     wanted = sorted(paths[row] for row in np.argsort(number)[:40])
-    assert take_sample(parts, 40, cells=1, seed=9).path == wanted
+    assert draw_coreset(parts, 40, cells=1, seed=9).path == wanted
 
 
-def test_images_of_a_cell_lie_nearest_to_each_other(parts: Parts) -> None:
+def test_images_of_a_cell_lie_nearest_to_each_other(parts: EmbeddingParts) -> None:
     """What the cells say can be computed again: images of one cell are those of one kind here."""
-    found = take_sample(parts, 200, cells=10)
+    found = draw_coreset(parts, 200, cells=10)
     kind = np.digitize([int(path[-8:-4]) for path in found.path], [1000, 1400, N - RARE])
     purest = [Counter(kind[found.cell == cell]).most_common(1)[0][1] for cell in set(found.cell.tolist())]
     assert sum(purest) / len(found.path) > 0.95
-    assert nearest_centres(unit_rows(np.eye(3)), unit_rows(np.eye(3)))[0].tolist() == [0, 1, 2]
+    assert nearest_centres(unit_rows_float32(np.eye(3)), unit_rows_float32(np.eye(3)))[0].tolist() == [
+        0,
+        1,
+        2,
+    ]
 
 
 def test_images_that_could_not_be_read_are_in_no_sample(
     tmp_path: Path, images: tuple[list[str], np.ndarray]
 ) -> None:
     path, feature = images[0][:60], images[1][:60]
-    parts = Parts(write_embeddings(tmp_path / "e", path, feature, problem={3: "cut off", 50: "empty"}))
-    found = take_sample(parts, 20)
+    parts = EmbeddingParts(
+        write_embeddings(tmp_path / "e", path, feature, problem={3: "cut off", 50: "empty"})
+    )
+    found = draw_coreset(parts, 20)
     assert found.weight.sum() == pytest.approx(58)
     assert (found.n_images, found.n_unread) == (58, 2)
-    whole = take_sample(parts, 1000)
+    whole = draw_coreset(parts, 1000)
     assert whole.path == sorted(set(path) - {path[3], path[50]})
     assert whole.weight.tolist() == [1.0] * 58
 
 
-def test_what_cannot_be_drawn(tmp_path: Path, parts: Parts) -> None:
+def test_what_cannot_be_drawn(tmp_path: Path, parts: EmbeddingParts) -> None:
     with pytest.raises(InputError, match="at least 1"):
-        take_sample(parts, 0)
+        draw_coreset(parts, 0)
     with pytest.raises(InputError, match="give 1 to 10"):
-        take_sample(parts, 10, cells=11)
+        draw_coreset(parts, 10, cells=11)
     with pytest.raises(InputError, match="leaves no place for others"):
-        take_sample(parts, 16, labels=FolderLabels(""))
+        draw_coreset(parts, 16, labels=FolderLabels(""))
     broken = write_embeddings(tmp_path / "e", ["a.jpg"], np.ones((1, 3)), problem={0: "cut off"})
     with pytest.raises(InputError, match="nothing to draw"):
-        take_sample(Parts(broken), 5)
+        draw_coreset(EmbeddingParts(broken), 5)
 
 
-def test_more_cells_than_places_beside_labelled_images(parts: Parts) -> None:
+def test_more_cells_than_places_beside_labelled_images(parts: EmbeddingParts) -> None:
     """16 images are labelled; the 4 others must still stand for everything."""
-    found = take_sample(parts, 20, cells=20, labels=FolderLabels(""))
+    found = draw_coreset(parts, 20, cells=20, labels=FolderLabels(""))
     assert len(found.path) == 20
     assert found.weight.sum() == pytest.approx(N)
 
@@ -144,9 +157,9 @@ def test_memory_does_not_grow_with_the_images(tmp_path: Path) -> None:
         folder = write_embeddings(
             tmp_path / str(n), [f"{row}.jpg" for row in range(n)], rng.normal(size=(n, 8)), each=200
         )
-        parts = Parts(folder)
+        parts = EmbeddingParts(folder)
         tracemalloc.start()
-        take_sample(parts, 50, cells=5)
+        draw_coreset(parts, 50, cells=5)
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return most

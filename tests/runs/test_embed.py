@@ -15,14 +15,14 @@ import pytest
 import torch
 from PIL import Image
 
-import holotype.runs.embed as module
+import holotype.embeddings.extract as module
 from holotype.config.schema import BackboneConfig
 from holotype.data.hashing import file_stamps
 from holotype.data.image_store import ImageStore
 from holotype.data.table import Table
+from holotype.embeddings.extract import embed_table
 from holotype.errors import InputError, Stopped
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.runs.embed import embed_table
 from holotype.training.encoder import Encoder
 from holotype.training.views import FreshViews
 from holotype.utils.device import Device
@@ -193,7 +193,7 @@ def test_another_version_is_refused(own, network, compute, tmp_path) -> None:
 
 def test_ctrl_c_keeps_finished_shards(pictures, network, compute, tmp_path, monkeypatch) -> None:
     whole = embed_table(pictures, network, compute, tmp_path / "whole", images_per_shard=2)
-    fill, calls = module.fill, []
+    fill, calls = module.fill_shard, []
 
     def press_in_second(*words):
         calls.append(words)
@@ -201,11 +201,11 @@ def test_ctrl_c_keeps_finished_shards(pictures, network, compute, tmp_path, monk
             os.kill(os.getpid(), signal.SIGINT)
         fill(*words)
 
-    monkeypatch.setattr(module, "fill", press_in_second)
+    monkeypatch.setattr(module, "fill_shard", press_in_second)
     with pytest.raises(Stopped, match="image 4 of 7"):
         embed_table(pictures, network, compute, tmp_path / "part", images_per_shard=2)
     assert len(list((tmp_path / "part").glob("part-*"))) == 2
-    monkeypatch.setattr(module, "fill", fill)
+    monkeypatch.setattr(module, "fill_shard", fill)
     again = embed_table(pictures, network, compute, tmp_path / "part", images_per_shard=2)
     np.testing.assert_array_equal(again.features, whole.features)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holotype.runs.shard_file import Embeddings, ShardFile
+from holotype.embeddings.extract import Embeddings, ShardFile
 
 
 def empty(n: int, kind: type = np.float32) -> Embeddings:

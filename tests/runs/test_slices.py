@@ -14,14 +14,13 @@ import pytest
 import torch
 from PIL import Image
 
-import holotype.runs.slices as module
+import holotype.embeddings.extract as module
 from holotype.config.schema import BackboneConfig
 from holotype.data.load import load_table, stream_paths
-from holotype.data.slices import PLAN, write_plan
+from holotype.embeddings.extract import EXTRA_KEYS, EmbedShard, embed_table
+from holotype.embeddings.shards import PLAN_FILE, write_shard_plan
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.runs.embed import embed_table
-from holotype.runs.slices import BEYOND, EmbedSlice
 from holotype.utils.device import Device
 
 
@@ -42,13 +41,13 @@ def images(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def job(images: Path, network: Backbone, tiny_backbone_file: Path, tmp_path: Path) -> EmbedSlice:
+def job(images: Path, network: Backbone, tiny_backbone_file: Path, tmp_path: Path) -> EmbedShard:
     """Slices of 3, with a plan."""
     (tmp_path / "e").mkdir()
-    write_plan(tmp_path / "e" / PLAN, stream_paths(images), 3)
+    write_shard_plan(tmp_path / "e" / PLAN_FILE, stream_paths(images), 3)
     config = BackboneConfig(str(tiny_backbone_file))
     module._networks.clear()
-    return EmbedSlice(
+    return EmbedShard(
         str(tmp_path / "e"), str(images), config, network.digest, network.image_size, network.dim, "cpu"
     )
 
@@ -67,7 +66,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return read
 
 
-def parts(job: EmbedSlice) -> list[Path]:
+def parts(job: EmbedShard) -> list[Path]:
     return sorted(Path(job.folder).glob("part-*.parquet"))
 
 
@@ -150,16 +149,16 @@ def test_an_image_that_is_gone_has_a_problem_and_zeros(job, images) -> None:
 
 
 def test_numbers_beyond_16_bits_are_cut_and_noted(job, monkeypatch) -> None:
-    fill = module.fill
+    fill = module.fill_shard
 
     def enormous(found, rows, decoded, encoder, size):
         fill(found, rows, decoded, encoder, size)
         found.features[rows[0], 0] = np.float32(1e6)
 
-    monkeypatch.setattr(module, "fill", enormous)
+    monkeypatch.setattr(module, "fill_shard", enormous)
     job(1)
     table = pq.read_table(parts(job)[0]).to_pydict()
-    assert table["note"] == [BEYOND, "", ""]
+    assert table["note"] == [EXTRA_KEYS, "", ""]
     assert table["feature"][0][0] == 65504
 
 
@@ -220,14 +219,14 @@ def test_new_images_are_noticed(embed, images, tmp_path) -> None:
 
 
 def test_a_slice_that_cannot_be_done_ends_with_3(embed, tmp_path, monkeypatch) -> None:
-    fill, broken = module.fill, [True]
+    fill, broken = module.fill_shard, [True]
 
     def failing(found, rows, decoded, encoder, size):
         if broken[0] and len(rows) == 1:  # the last slice
             raise RuntimeError("out of memory")
         fill(found, rows, decoded, encoder, size)
 
-    monkeypatch.setattr(module, "fill", failing)
+    monkeypatch.setattr(module, "fill_shard", failing)
     outcome = embed("--slice", 2)
     assert outcome.code == 3
     last = outcome.err.strip().splitlines()[-1]
@@ -240,7 +239,7 @@ def test_a_slice_that_cannot_be_done_ends_with_3(embed, tmp_path, monkeypatch) -
 
 
 def test_ctrl_c_keeps_finished_slices(embed, tmp_path, monkeypatch) -> None:
-    fill, calls = module.fill, []
+    fill, calls = module.fill_shard, []
 
     def press_in_second(*words):
         calls.append(words)
@@ -248,7 +247,7 @@ def test_ctrl_c_keeps_finished_slices(embed, tmp_path, monkeypatch) -> None:
             os.kill(os.getpid(), signal.SIGINT)
         fill(*words)
 
-    monkeypatch.setattr(module, "fill", press_in_second)
+    monkeypatch.setattr(module, "fill_shard", press_in_second)
     outcome = embed("--slice", 2)
     assert outcome.code == 130
     assert "Stopped at image 4 of 7" in outcome.err

@@ -8,17 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import holotype.runs.embed as embed
+import holotype.embeddings.extract as embed
 from holotype.config.schema import BackboneConfig
 from holotype.data.hashing import file_stamps, image_digests
 from holotype.data.table import Table
+from holotype.embeddings.extract import Embeddings, embed_table
+from holotype.embeddings.store import EmbeddingParts, embed_by_content, import_embeddings
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.runs.by_content import embed_by_content
-from holotype.runs.embed import embed_table
-from holotype.runs.embedded import Parts
-from holotype.runs.shard_file import Embeddings
-from holotype.runs.taken_over import take_over
 from holotype.utils.device import Device
 from tests.conftest import draw_squares
 
@@ -36,9 +33,9 @@ def table(tmp_path: Path) -> Table:
 
 
 @pytest.fixture
-def parts(table: Table, network: Backbone, tmp_path: Path) -> Parts:
+def parts(table: Table, network: Backbone, tmp_path: Path) -> EmbeddingParts:
     embed_table(table, network, Device.on("cpu", "fp32"), tmp_path / "e", images_per_shard=7)
-    return Parts(tmp_path / "e")
+    return EmbeddingParts(tmp_path / "e")
 
 
 def content(table: Table) -> list[str]:
@@ -51,38 +48,38 @@ def embedded(table: Table, network: Backbone, folder: Path) -> Embeddings:
 
 
 def test_nothing_is_computed_again(
-    table: Table, parts: Parts, network: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    table: Table, parts: EmbeddingParts, network: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     some = table.take(np.arange(3, 20, 2))
     wanted = embedded(some, network, tmp_path / "own")
     monkeypatch.setattr(embed, "embed_rows", lambda *given: pytest.fail("computed again"))
     for _ in range(2):  # the second time finds all of it there
-        take_over(parts, some, content(some), network, tmp_path / "taken")
+        import_embeddings(parts, some, content(some), network, tmp_path / "taken")
     found = embedded(some, network, tmp_path / "taken")
     np.testing.assert_allclose(found.features, wanted.features, rtol=2e-3, atol=2e-3)
     assert len(list((tmp_path / "taken").glob("part-*"))) == 1
 
 
 def test_a_file_that_has_changed_is_embedded_anew(
-    table: Table, parts: Parts, network: Backbone, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    table: Table, parts: EmbeddingParts, network: Backbone, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other = str(table.path[0]), str(table.path[23])
     Path(one).write_bytes(Path(other).read_bytes())
     os.utime(one, (1, 1))
     with caplog.at_level("INFO"):
-        take_over(parts, table, content(table), network, tmp_path / "taken")
+        import_embeddings(parts, table, content(table), network, tmp_path / "taken")
     assert "23 images have features" in caplog.text
     assert "1 are not there" in caplog.text
     found = embedded(table, network, tmp_path / "taken")
     assert np.array_equal(found.features[0], found.features[23])
 
 
-def test_embeddings_of_others(table: Table, parts: Parts, network: Backbone, tmp_path: Path) -> None:
+def test_embeddings_of_others(table: Table, parts: EmbeddingParts, network: Backbone, tmp_path: Path) -> None:
     elsewhere = Table(
         np.array([str(tmp_path / "x.png")], dtype=object), np.array([""], dtype=object), (), name="x"
     )
     with pytest.raises(InputError, match=r"None of the 1 images of x"):
-        take_over(parts, elsewhere, ["d"], network, tmp_path / "taken")
+        import_embeddings(parts, elsewhere, ["d"], network, tmp_path / "taken")
     parts.facts["backbone_digest"] = "another"
     with pytest.raises(InputError, match="holds embeddings of"):
-        take_over(parts, table, content(table), network, tmp_path / "taken")
+        import_embeddings(parts, table, content(table), network, tmp_path / "taken")

@@ -81,8 +81,8 @@ def _embeddings(world: World, run: Path) -> None:
     from holotype.config.schema import BackboneConfig
     from holotype.data.hashing import file_stamps, image_digests
     from holotype.data.load import load_table
+    from holotype.embeddings.store import embed_by_content
     from holotype.models.backbone import load_backbone
-    from holotype.runs.by_content import embed_by_content
     from holotype.utils.device import Device
 
     table = load_table(world.listed)

@@ -90,16 +90,16 @@ def _assign_slices(given: Any) -> int:
 
 
 def _fill(folder: Path, given: Any, assigned: Assigned) -> int:
-    from holotype.machine.engine import share
+    from holotype.embeddings.executor import shard_of_process
+    from holotype.embeddings.shards import prepare_shards
     from holotype.placing.assign import image_stream
     from holotype.placing.slices import assign_job, assign_wanted
-    from holotype.runs.slice_folder import prepare
 
     how = {**boxes_of(given.boxes, given.box_confidence), "skip_missing": given.skip_missing}
     here = "cpu" if given.engine == RAY else None
     job = assign_job(Path(given.run), folder, given.device, here=here)
     wanted = assign_wanted(job, given.images, lambda: image_stream(given.images, **how), slice_size(given))
-    planned = prepare(folder, wanted, share(given.only) if given.only else None)
+    planned = prepare_shards(folder, wanted, shard_of_process(given.only) if given.only else None)
     job = replace(job, boxed=planned.boxed, allows_code=given.allow_code)
     return run_folder(planned, job, given, "Placing images", assigned.add)
 

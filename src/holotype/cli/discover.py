@@ -55,9 +55,9 @@ def command(argv: Sequence[str]) -> int:
         **boxes_of(given.boxes, given.box_confidence),
     )
     if given.embeddings:
-        from holotype.runs.embedded import Parts
+        from holotype.embeddings.store import EmbeddingParts
 
-        Parts(given.embeddings)  # what is wrong with the folder is said before anything else
+        EmbeddingParts(given.embeddings)  # what is wrong with the folder is said before anything else
     if given.dry_run:
         return first_look(table, config, given)
     from holotype.discovery.claim import find_folder

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from holotype.data.paths import Paths
     from holotype.data.table import Table
     from holotype.discovery.best_backbone import Chosen
-    from holotype.runs.shard_file import Embeddings
-    from holotype.runs.slices import Tally
+    from holotype.embeddings.extract import EmbedCounts, Embeddings
 
 
 @dataclass
@@ -45,16 +44,16 @@ def command(argv: Sequence[str]) -> int:
 
 def _embed_slices(given: Any, folder: Path) -> int:
     from holotype.config.schema import resolved_backbone
-    from holotype.machine.engine import share
-    from holotype.runs.slice_folder import Wanted, prepare
-    from holotype.runs.slices import EmbedSlice, Tally, embed_facts, embed_told
+    from holotype.embeddings.executor import shard_of_process
+    from holotype.embeddings.extract import EmbedCounts, EmbedShard, embed_facts, embed_summary
+    from holotype.embeddings.shards import ShardRequest, prepare_shards
 
     source, paths = stream_of(given)
     chosen = choose(given)
     backbone = chosen.backbone
-    wanted = Wanted(embed_facts(backbone), embed_told(), source, paths, slice_size(given))
-    planned = prepare(folder, wanted, share(given.only) if given.only else None)
-    job = EmbedSlice(
+    wanted = ShardRequest(embed_facts(backbone), embed_summary(), source, paths, slice_size(given))
+    planned = prepare_shards(folder, wanted, shard_of_process(given.only) if given.only else None)
+    job = EmbedShard(
         str(folder.resolve()),
         planned.root,
         resolved_backbone(chosen.config),
@@ -65,7 +64,7 @@ def _embed_slices(given: Any, folder: Path) -> int:
     )
     if given.engine != RAY:
         job.use(backbone)
-    tally = Tally()
+    tally = EmbedCounts()
     code = run_folder(planned, job, given, "Embedding images", tally.add)
     if speaks():
         say(summary(tally, folder))
@@ -147,7 +146,7 @@ def stream_of(given: Any) -> tuple[str, Callable[[], Paths]]:
     from holotype.data.datasets.registry import BENCHMARKS
     from holotype.data.load import paths_of, stream_paths
     from holotype.data.storage import is_address, is_pattern
-    from holotype.runs.slice_folder import absolute_source
+    from holotype.embeddings.shards import absolute_source
 
     if given.images in BENCHMARKS:
         return given.images, lambda: paths_of(read_collection(given).table)
@@ -187,7 +186,7 @@ def choose(given: Any) -> Chosen:
 
 def embed(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:
     """The features of a table as the flags ask, all in memory, and the digest of the backbone."""
-    from holotype.runs.embed import embed_table
+    from holotype.embeddings.extract import embed_table
     from holotype.utils.device import Device
 
     backbone = choose(given).backbone
@@ -195,7 +194,7 @@ def embed(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:
     return embedded, backbone.digest
 
 
-def summary(tally: Tally, folder: Path) -> str:
+def summary(tally: EmbedCounts, folder: Path) -> str:
     lines = [f"{tally.n:,} images, {tally.dim} numbers each: {folder}"]
     if tally.broken:
         lines.append(f"{tally.broken:,} could not be read and have zeros, for example: {tally.example}")

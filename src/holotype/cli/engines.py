@@ -12,8 +12,8 @@ from holotype.config.types import Count
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
-    from holotype.machine.engine import Engine
-    from holotype.runs.slice_folder import SliceFolder
+    from holotype.embeddings.executor import Executor
+    from holotype.embeddings.shards import ShardFolder
 
 LOCAL, RAY = "local", "ray"
 SMALL = 512
@@ -61,34 +61,36 @@ def asks_for_slices(given: Any) -> bool:
 
 def check_engine_flags(given: Any) -> None:
     """Raise InputError for what cannot be, before anything is read."""
-    from holotype.data.slices import LARGEST
-    from holotype.machine.engine import share
+    from holotype.embeddings.executor import shard_of_process
+    from holotype.embeddings.shards import IMAGES_PER_PLAN_SHARD
 
     if given.only is not None:
-        share(given.only)
+        shard_of_process(given.only)
     if given.engine != RAY and (given.ray_address or given.actors):
         flag = "--ray-address" if given.ray_address else "--actors"
         raise InputError(f"{flag} says nothing without --engine ray; add it, or leave {flag} out.")
-    if given.slice and given.slice > LARGEST:
-        raise InputError(f"--slice {given.slice} is more than {LARGEST:,} images; give a smaller number.")
+    if given.slice and given.slice > IMAGES_PER_PLAN_SHARD:
+        raise InputError(
+            f"--slice {given.slice} is more than {IMAGES_PER_PLAN_SHARD:,} images; give a smaller number."
+        )
     if given.engine == RAY:
-        from holotype.machine.ray_engine import check_installed
+        from holotype.embeddings.ray import check_installed
 
         check_installed()
 
 
 def slice_size(given: Any) -> int:
     """Images of a slice of a new folder."""
-    from holotype.data.slices import LARGEST
+    from holotype.embeddings.shards import IMAGES_PER_PLAN_SHARD
     from holotype.utils.device import pick_device
 
     if given.slice:
         return int(given.slice)
     local = given.engine != RAY and pick_device(given.device) == "cpu"
-    return SMALL if local else LARGEST
+    return SMALL if local else IMAGES_PER_PLAN_SHARD
 
 
-def run_folder(folder: SliceFolder, job: Any, given: Any, title: str, add: Callable[[Any], None]) -> int:
+def run_folder(folder: ShardFolder, job: Any, given: Any, title: str, add: Callable[[Any], None]) -> int:
     """Do the slices of a folder; add: is given what the job returns of each. Returns the exit code.
 
     Ctrl-C raises Stopped; the same command goes on.
@@ -120,14 +122,14 @@ def run_folder(folder: SliceFolder, job: Any, given: Any, title: str, add: Calla
 
 
 @contextmanager
-def _engine(job: Any, given: Any, advance: Callable[[int], None]) -> Iterator[Engine]:
+def _engine(job: Any, given: Any, advance: Callable[[int], None]) -> Iterator[Executor]:
     """What does the slices. advance: of this process, where the job may tell how far it is within a slice."""
     if given.engine == RAY:
-        from holotype.machine.ray_engine import connected
+        from holotype.embeddings.ray import ray_session
 
-        with connected(job, given.ray_address, given.actors, gpus=given.device != "cpu") as engine:
+        with ray_session(job, given.ray_address, given.actors, gpus=given.device != "cpu") as engine:
             yield engine
     else:
-        from holotype.machine.engine import run_slices
+        from holotype.embeddings.executor import run_shards
 
-        yield partial(run_slices, partial(job, advance=advance))
+        yield partial(run_shards, partial(job, advance=advance))

@@ -11,8 +11,7 @@ from holotype.config.types import Count, Seed
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
-    from holotype.data.told_labels import NoLabels
-    from holotype.runs.coverage import Sample
+    from holotype.embeddings.coreset import CoresetSample, NoLabels
 
 DEFAULT = 200_000
 OUT = "sample.parquet"
@@ -21,14 +20,14 @@ OUT = "sample.parquet"
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     from holotype.data.labels import check_target, write_sample_file
-    from holotype.runs.coverage import take_sample
-    from holotype.runs.embedded import Parts
+    from holotype.embeddings.coreset import draw_coreset
+    from holotype.embeddings.store import EmbeddingParts
 
     out = Path(given.out)
     check_target(out, given.overwrite)
-    parts = Parts(given.embeddings)
+    parts = EmbeddingParts(given.embeddings)
     labels = read_labels(given, parts.root)
-    sample = take_sample(
+    sample = draw_coreset(
         parts, given.n, cells=given.cells, labels=labels, seed=given.seed, progress=not given.no_progress
     )
     facts = {"n": given.n, "cells": sample.n_cells, "seed": given.seed, "images": sample.n_images}
@@ -82,16 +81,16 @@ def make_parser() -> Parser:
 
 
 def read_labels(given: Any, root: str) -> NoLabels:
-    from holotype.data.told_labels import FolderLabels, ListedLabels, NoLabels
+    from holotype.embeddings.coreset import FileLabels, FolderLabels, NoLabels
 
     if given.no_labels and given.labels:
         raise InputError("--labels and --no-labels contradict each other; leave out one.")
     if given.labels:
-        return ListedLabels(Path(given.labels), root)
+        return FileLabels(Path(given.labels), root)
     return NoLabels() if given.no_labels else FolderLabels(root)
 
 
-def summary(sample: Sample, n: int, out: Path) -> str:
+def summary(sample: CoresetSample, n: int, out: Path) -> str:
     taken, all_ = len(sample.path), several(sample.n_images, "image")
     if sample.n_images <= n:
         lines = [f"There are only {all_}, no more than the {n:,} asked for: {out} holds all of them."]

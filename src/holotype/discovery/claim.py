@@ -22,9 +22,9 @@ from holotype.discovery.collection import read_collection
 from holotype.discovery.in_turn import fitting
 from holotype.discovery.moved import MOVING
 from holotype.discovery.plan import methods_of
+from holotype.embeddings.extract import backbone_facts
+from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
-from holotype.runs.embed import network_facts
-from holotype.runs.embedded import Parts
 from holotype.runs.folder import IDENTITY, RunFolder
 from holotype.runs.parts import Data
 from holotype.utils.device import pick_device
@@ -98,7 +98,7 @@ def _sizes(stamp: list[str]) -> list[str]:
 
 
 def claim(
-    folder: Path, table: Table, config: DiscoverConfig, embedded: Parts | None = None
+    folder: Path, table: Table, config: DiscoverConfig, embedded: EmbeddingParts | None = None
 ) -> tuple[DiscoverConfig, Chosen | None]:
     """Make sure that the folder is new or of a discovery with this backbone. embedded: features that it must have made.
 
@@ -110,7 +110,7 @@ def claim(
     chosen = choose_backbone(config.network, pick_device(config.device))
     check_method(table, config, chosen)
     if embedded is not None:
-        embedded.check_network(network_facts(chosen.backbone))
+        embedded.check_network(backbone_facts(chosen.backbone))
     log.info(chosen.words)
     content = {"format": FORMAT, "backbone": to_dict(chosen.config), "choice_of_backbone": chosen.words}
     RunFolder(folder).write_json(IDENTITY, content)

@@ -28,10 +28,10 @@ from holotype.data.samplers import keyed_generator
 from holotype.data.table import Table
 from holotype.discovery.collection import look_at, read_collection
 from holotype.discovery.workflow import discover_table
+from holotype.embeddings.store import embed_by_content
 from holotype.methods import Images, Task, find_method
 from holotype.models.backbone import load_backbone
 from holotype.report import build_report
-from holotype.runs.by_content import embed_by_content
 from holotype.runs.folder import SCORES, RunFolder
 from holotype.runs.record import headline
 from holotype.training.encoder import to_device_images

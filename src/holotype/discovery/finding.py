@@ -28,16 +28,15 @@ from holotype.discovery.several import Outcome, clear, train
 from holotype.discovery.shots import Shots, take_shots
 from holotype.discovery.sizes import choose_sizes
 from holotype.discovery.taking_part import check_left, seen_classes, unread_labels
+from holotype.embeddings.extract import Embeddings
+from holotype.embeddings.store import embed_by_content, import_embeddings
 from holotype.errors import InputError
-from holotype.runs.by_content import embed_by_content
 from holotype.runs.experiment import Experiment
 from holotype.runs.outcome import Rest, Told
 from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
 from holotype.runs.run import finish
 from holotype.runs.settings import default_experiment
-from holotype.runs.shard_file import Embeddings
-from holotype.runs.taken_over import take_over
 from holotype.runs.trainings import seeds_in_words
 from holotype.runs.views import stages_of, without_unusable_cache
 from holotype.utils.device import Device, pick_device
@@ -53,7 +52,7 @@ def run_round(round: Round) -> None:
     with round.clock.step("embedding"):
         images, where = (round.table, round.digests, round.chosen.backbone), round.folder / "embeddings"
         if round.embedded is not None:
-            take_over(round.embedded, *images, where, round.progress)
+            import_embeddings(round.embedded, *images, where, round.progress)
         embedded = embed_by_content(*images, Device.on(round.config.device), where, progress=round.progress)
     shots = take_shots(round.folder, round.table, round.digests, round.progress)
     take_classes(round, embedded)

@@ -16,7 +16,7 @@ from holotype.discovery.best_backbone import Chosen
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.corrected_number import as_drawn
 from holotype.discovery.timing import Clock
-from holotype.runs.embedded import Parts
+from holotype.embeddings.store import EmbeddingParts
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Round:
     """(N,) of the contents of the images (data/hashing.py)."""
     columns: dict[str, np.ndarray] = field(default_factory=dict)
     """(N,) what else is known of the images, for their table: from the heads of the files, for one."""
-    embedded: Parts | None = None
+    embedded: EmbeddingParts | None = None
     """Features that are there already, of these images and perhaps of many more."""
     progress: bool = False
     clock: Clock = field(default_factory=Clock)

@@ -42,11 +42,11 @@ from holotype.discovery.shared import share_round
 from holotype.discovery.sizes import check_long_tail
 from holotype.discovery.taking_part import check_left, check_placeable, keep_refused, read_refused
 from holotype.discovery.timing import Clock
+from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
 from holotype.methods import find_method
 from holotype.report import build_report
 from holotype.report.points import with_map
-from holotype.runs.embedded import Parts
 from holotype.runs.folder import RunFolder
 from holotype.runs.parts import check_k
 from holotype.runs.run import tidy
@@ -118,7 +118,7 @@ def discover_table(
     embeddings: as in `discover`. edits: a file that the report exported. Names count at once. Where there is something
     that the last round was not given (other images or labels, other settings, more edits), a new round is trained.
     """
-    folder, embedded = Path(folder), Parts(embeddings) if embeddings else None
+    folder, embedded = Path(folder), EmbeddingParts(embeddings) if embeddings else None
     check_still_labelled(folder, table)
     check_table(table, config, folder, edits)
     with lock_folder(folder), running_heartbeat(folder):

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 from holotype.categories.found import Discovery
 from holotype.data.hashing import file_stamps
 from holotype.data.paths import Paths
-from holotype.data.slices import PLAN, part_file, read_slice
 from holotype.data.storage import is_address, is_pattern
+from holotype.embeddings.shards import PLAN_FILE, ShardRequest, absolute_source, part_file, read_shard_paths
 from holotype.errors import InputError
 from holotype.methods.registry import allow_code
 from holotype.placing.assign import BOXES, COLUMNS, Assigned, placed, schema_of
 from holotype.placing.corrected import Corrected, corrected
-from holotype.runs.slice_folder import Wanted, absolute_source
 from holotype.runs.trained import load_trained
 from holotype.utils.atomic import refuse_links
 from holotype.utils.serialization import TABLE_MARK, read_parquet_table, write_parquet
@@ -62,12 +61,12 @@ class AssignSlice:
     """Are some of all the images boxes? Then every part has their columns."""
 
     def ready(self) -> None:
-        read_slice(Path(self.folder) / PLAN, 0)
+        read_shard_paths(Path(self.folder) / PLAN_FILE, 0)
         if not Path(self.run).is_dir():
             raise InputError(f"{self.run} is not there; all machines that work on it must see it.")
 
     def __call__(self, number: int, advance: Callable[[int], None] = lambda more: None) -> Assigned:
-        paths = read_slice(Path(self.folder) / PLAN, number)
+        paths = read_shard_paths(Path(self.folder) / PLAN_FILE, number)
         file, stamp = part_file(Path(self.folder), number), _digest("\0".join(file_stamps(paths)).encode())
         table, last = _kept(file, paths, stamp), len(paths)
         if table is None:
@@ -145,10 +144,10 @@ def assign_job(run: Path, folder: Path, device: str, *, here: str | None = None)
     return job
 
 
-def assign_wanted(job: AssignSlice, images: str, paths: Callable[[], Paths], each: int) -> Wanted:
+def assign_wanted(job: AssignSlice, images: str, paths: Callable[[], Paths], each: int) -> ShardRequest:
     facts = {"format": FORMAT, "run_id": job.run_id, "run": job.run, "model": job.digest}
     plain = not is_address(images) and not is_pattern(images)
-    return Wanted(facts, TOLD, absolute_source(images, plain), paths, each)
+    return ShardRequest(facts, TOLD, absolute_source(images, plain), paths, each)
 
 
 def model_digest(run: Path, model: Corrected) -> str:

@@ -24,9 +24,9 @@ from holotype.categories.matching import match
 from holotype.categories.opinion import Voices
 from holotype.categories.standing import REJECTED
 from holotype.data.table import Table
+from holotype.embeddings.extract import embed_table
 from holotype.methods import Prediction
 from holotype.models.backbone import Backbone, state_digest
-from holotype.runs.embed import embed_table
 from holotype.runs.said import predict_later
 from holotype.runs.trainings import Trainings
 from holotype.training.loop import Loop

@@ -1,4 +1,4 @@
-"""Slices on a Ray cluster: workers that stay, one slice at a time each. The only file that knows Ray.
+"""Run shards on a Ray cluster: long-lived workers, one shard at a time each.
 
 Ray starts the workers and starts them again after a fall; what a worker had under way when it fell goes back to the
 others. Nothing is kept in Ray: what is done lies on the disk that all machines share, and a driver that dies has lost
@@ -20,11 +20,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from holotype.embeddings.executor import (
+    MAX_CONSECUTIVE_FAILURES,
+    Executor,
+    OnDone,
+    OnFailed,
+    ShardJob,
+    error_reason,
+)
 from holotype.errors import InputError
-from holotype.machine.engine import IN_A_ROW, Done, Engine, Failed, SliceJob, reason_of
 from holotype.utils.device import limit_threads
 
-LOCAL = "local"
+LOCAL_CLUSTER = "local"
 """What Ray calls a cluster of this machine alone, which it starts."""
 SECONDS_TO_ANSWER = 5.0
 """An address answers within this, or is taken for dead."""
@@ -32,10 +39,10 @@ SECONDS_TO_START = 120.0
 """In which the cluster must have room for a worker."""
 SECONDS_TO_RETURN = 180.0
 """For which a worker that fell may be away, and all of them at once, as when a node starts again."""
-SECONDS_BETWEEN_LOOKS = 0.5
-LIVES = 3
+RAY_POLL_SECONDS = 0.5
+MAX_RESTARTS = 3
 """Workers that may fall over one slice before it counts as failed: it may be the slice that fells them."""
-GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+PING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 """What HTTP/2, which Ray speaks, begins with; the other side begins with a frame of the kind 4."""
 
 log = logging.getLogger("holotype")
@@ -48,12 +55,12 @@ class Worker:
     def __init__(self, job: bytes, cpus: int) -> None:
         limit_threads(cpus)
         self.pickled = job
-        self.loaded: SliceJob | None = None
+        self.loaded: ShardJob | None = None
 
     def is_there(self) -> None:
         """Answers as soon as the cluster has room for the worker."""
 
-    def job(self) -> SliceJob:
+    def job(self) -> ShardJob:
         if self.loaded is None:
             self.loaded = pickle.loads(self.pickled)
         assert self.loaded is not None
@@ -67,7 +74,7 @@ class Worker:
         try:
             return self.job()(number), ""
         except Exception as error:
-            return None, reason_of(error)
+            return None, error_reason(error)
 
 
 def check_installed() -> None:
@@ -76,31 +83,31 @@ def check_installed() -> None:
 
 
 @contextmanager
-def connected(job: SliceJob, address: str | None, actors: int | None, *, gpus: bool) -> Iterator[Engine]:
+def ray_session(job: ShardJob, address: str | None, actors: int | None, *, gpus: bool) -> Iterator[Executor]:
     """An engine whose workers are there. gpus: each has one, where the cluster has any. Raises InputError where the
     cluster does not answer, or cannot hold so many workers."""
     check_installed()
     # by itself Ray would join whichever cluster runs on this machine, and fall with it
-    address = address or os.environ.get("RAY_ADDRESS") or LOCAL
-    _check_answers(address)
+    address = address or os.environ.get("RAY_ADDRESS") or LOCAL_CLUSTER
+    _check_responds(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray
 
-    own = {"include_dashboard": False} if address == LOCAL else {}
+    own = {"include_dashboard": False} if address == LOCAL_CLUSTER else {}
     before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
     except (OSError, RuntimeError, ValueError) as error:
-        where = "on this machine" if address == LOCAL else f"at {address}"
-        raise InputError(f"Ray {where} cannot be used ({reason_of(error)}).") from error
+        where = "on this machine" if address == LOCAL_CLUSTER else f"at {address}"
+        raise InputError(f"Ray {where} cannot be used ({error_reason(error)}).") from error
     finally:
         if threading.current_thread() is threading.main_thread() and before is not None:
             signal.signal(signal.SIGTERM, before)  # Ray sets its own, which would not save anything
     try:
         workers = _start(ray, job, actors, gpus)
 
-        def engine(numbers: Iterable[int], done: Done) -> Failed:
+        def engine(numbers: Iterable[int], done: OnDone) -> OnFailed:
             return _run(ray, workers, numbers, done)
 
         yield engine
@@ -108,14 +115,14 @@ def connected(job: SliceJob, address: str | None, actors: int | None, *, gpus: b
         ray.shutdown()
 
 
-def _check_answers(address: str) -> None:
+def _check_responds(address: str) -> None:
     """Ray itself tries for two minutes."""
-    if address in ("auto", LOCAL):
+    if address in ("auto", LOCAL_CLUSTER):
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), SECONDS_TO_ANSWER) as line:
-            line.sendall(GREETING)
+            line.sendall(PING)
             answer = line.recv(9)
     except (OSError, ValueError, OverflowError) as error:
         raise InputError(
@@ -125,7 +132,7 @@ def _check_answers(address: str) -> None:
         raise InputError(f"What answers at {address} is no Ray cluster; check --ray-address.")
 
 
-def _start(ray: Any, job: SliceJob, actors: int | None, gpus: bool) -> list[Any]:
+def _start(ray: Any, job: ShardJob, actors: int | None, gpus: bool) -> list[Any]:
     """Workers that have answered."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpu = gpus and any(node.get("GPU", 0) >= 1 for node in nodes)
@@ -160,21 +167,21 @@ def _start(ray: Any, job: SliceJob, actors: int | None, gpus: bool) -> list[Any]
     except ray.exceptions.RayError as error:
         cause = getattr(error, "cause", None)
         told = (
-            f"A worker could not start ({reason_of(error)}); every node needs the same versions of Python, Ray "
+            f"A worker could not start ({error_reason(error)}); every node needs the same versions of Python, Ray "
             "and Holotype."
         )
         raise InputError(str(cause) if isinstance(cause, InputError) else told) from error
     return workers
 
 
-def _run(ray: Any, workers: list[Any], numbers: Iterable[int], done: Done) -> Failed:
+def _run(ray: Any, workers: list[Any], numbers: Iterable[int], done: OnDone) -> OnFailed:
     """Hand out slices until all are done. A worker that fell gets none before it has answered again."""
-    failed: Failed = {}
+    failed: OnFailed = {}
     waiting, again, falls = iter(numbers), deque[int](), Counter[int]()
     away: dict[Any, float] = {}
     idle, in_a_row = list(workers), 0
     under_way: dict[Any, tuple[Any, int | None]] = {}
-    while in_a_row < IN_A_ROW:
+    while in_a_row < MAX_CONSECUTIVE_FAILURES:
         while idle and (number := again.popleft() if again else next(waiting, None)) is not None:
             worker = idle.pop()
             under_way[worker.do.remote(number)] = (worker, number)
@@ -195,14 +202,14 @@ def _run(ray: Any, workers: list[Any], numbers: Iterable[int], done: Done) -> Fa
             if now - away[worker] < SECONDS_TO_RETURN:
                 under_way[worker.ready.remote()] = (worker, None)
             if number is None:
-                time.sleep(SECONDS_BETWEEN_LOOKS)
+                time.sleep(RAY_POLL_SECONDS)
             else:
                 falls[number] += 1
-                if falls[number] < LIVES:
+                if falls[number] < MAX_RESTARTS:
                     again.append(number)
                 else:
                     failed[number], in_a_row = (
-                        f"{LIVES} workers fell over it ({reason_of(error)})",
+                        f"{MAX_RESTARTS} workers fell over it ({error_reason(error)})",
                         in_a_row + 1,
                     )
             continue

@@ -1,4 +1,4 @@
-"""Work that is cut into numbered slices, done one after the other in this process; ray_engine.py does the same on many.
+"""Run numbered shards one after the other in this process; ray.py runs them on a cluster.
 
 A job is a plain object that can be pickled. It does one slice when it is called with its number, writes the answer to
 disk, and returns a few words for the summary. Whoever is killed in between has lost the slices under way, no more.
@@ -13,20 +13,20 @@ from typing import Any, Protocol
 
 from holotype.errors import InputError, Stopped
 
-IN_A_ROW = 8
+MAX_CONSECUTIVE_FAILURES = 8
 """Slices that fail with none done in between, after which the rest is not tried: a full disk fails them all."""
 
 log = logging.getLogger("holotype")
 
-Done = Callable[[int, Any], None]
+OnDone = Callable[[int, Any], None]
 """Is told the number of a slice that was done, and what the job returned."""
-Failed = dict[int, str]
+OnFailed = dict[int, str]
 """Numbers of slices to the reason why they could not be done."""
-Engine = Callable[[Iterable[int], Done], Failed]
+Executor = Callable[[Iterable[int], OnDone], OnFailed]
 """Does slices of a job that it knows."""
 
 
-class SliceJob(Protocol):
+class ShardJob(Protocol):
     """What is done with each slice."""
 
     def __call__(self, number: int) -> Any:
@@ -36,9 +36,9 @@ class SliceJob(Protocol):
         """Raise InputError where this process cannot do slices at all."""
 
 
-def run_slices(job: Callable[[int], Any], numbers: Iterable[int], done: Done) -> Failed:
+def run_shards(job: Callable[[int], Any], numbers: Iterable[int], done: OnDone) -> OnFailed:
     """Do slices in this process. A stop that was asked for ends it; any other exception is that slice's failure."""
-    failed: Failed = {}
+    failed: OnFailed = {}
     in_a_row = 0
     for number in numbers:
         try:
@@ -46,9 +46,9 @@ def run_slices(job: Callable[[int], Any], numbers: Iterable[int], done: Done) ->
         except Stopped:
             raise
         except Exception as error:
-            failed[number] = reason_of(error)
+            failed[number] = error_reason(error)
             in_a_row += 1
-            if in_a_row == IN_A_ROW:
+            if in_a_row == MAX_CONSECUTIVE_FAILURES:
                 break
         else:
             in_a_row = 0
@@ -56,7 +56,9 @@ def run_slices(job: Callable[[int], Any], numbers: Iterable[int], done: Done) ->
     return failed
 
 
-def run_twice(engine: Engine, numbers: Iterable[int], done: Done, note: Callable[[Failed], None]) -> Failed:
+def run_with_retry(
+    engine: Executor, numbers: Iterable[int], done: OnDone, note: Callable[[OnFailed], None]
+) -> OnFailed:
     """Do slices, and those that failed once more; returns those that failed both times. note: is told after each."""
     failed = engine(numbers, done)
     note(failed)
@@ -69,13 +71,13 @@ def run_twice(engine: Engine, numbers: Iterable[int], done: Done, note: Callable
     return failed
 
 
-def reason_of(error: BaseException) -> str:
+def error_reason(error: BaseException) -> str:
     """One line."""
     said = " ".join(str(error).split())[:400]
     return said if isinstance(error, InputError) else f"{type(error).__name__}: {said}"
 
 
-def share(text: str) -> tuple[int, int]:
+def shard_of_process(text: str) -> tuple[int, int]:
     """The value of --only: `2/4` is every fourth slice, from the second on; (1, 4), counted from 0."""
     found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
     if not found or not 1 <= int(found[1]) <= int(found[2]):

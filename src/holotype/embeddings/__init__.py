@@ -1,0 +1,1 @@
+"""Features of whole collections: extracted in shards, stored by content, sampled."""
