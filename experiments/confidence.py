@@ -39,8 +39,8 @@ from harness import (
     run_facts,
     write_record,
 )
-from holotype.categories.found import Discovery
-from holotype.categories.purity import estimate
+from holotype.results.discovery import Discovery
+from holotype.results.purity import estimate_purity
 
 COLUMNS = (
     *("case", "images", "k", "classes", "all", "own_error", "error", "mean_own", "mean"),
@@ -66,7 +66,7 @@ def measure(found: Found, images: pd.DataFrame) -> dict[str, Any]:
     inside, inside_any = [], []
     for c in np.unique(category):
         rows = category == c
-        guess = estimate(probability[rows], ~free[rows])
+        guess = estimate_purity(probability[rows], ~free[rows])
         for held, truth in (
             (inside, float((right | ~free)[rows].mean())),
             (inside_any, of_one_class(found, rows, int(c))),

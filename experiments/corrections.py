@@ -60,15 +60,15 @@ from harness import (
     with_truth,
     write_record,
 )
-from holotype.categories.corrections import apply_edits
-from holotype.categories.edits import Edit, to_csv
-from holotype.categories.found import Category, Discovery
 from holotype.clustering.metrics import class_index, clustering_accuracy
 from holotype.config.schema import DiscoverConfig
 from holotype.discovery.demo import STEPS
 from holotype.discovery.rounds import last_round, round_folder
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
+from holotype.results.apply_edits import apply_edits
+from holotype.results.discovery import Category, Discovery
+from holotype.results.edits import Edit, edits_csv
 from holotype.utils.atomic import write_text
 from holotype.utils.device import pick_device
 
@@ -351,7 +351,7 @@ def rounds(of: Collection, config: DiscoverConfig, folder: Path) -> tuple[dict[s
     if applied.problems:
         raise InputError(f"The edits of {folder} do not fit its first round: {applied.problems[0]}")
     if last_round(run) < 2:
-        write_text(folder / "edits.csv", to_csv(made.edits))
+        write_text(folder / "edits.csv", edits_csv(made.edits))
         discover_table(table, config, run, progress=False, edits=folder / "edits.csv")
     if last_round(run) < 2:
         raise InputError(f"There was nothing to correct in {folder}, so that no second round was trained.")

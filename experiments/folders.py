@@ -72,7 +72,6 @@ from harness import (
     run_facts,
     write_record,
 )
-from holotype.categories.agreement import Training, agree
 from holotype.clustering.estimate_k import estimate_table, pick_k
 from holotype.clustering.metrics import clustering_accuracy
 from holotype.config.schema import BackboneConfig
@@ -81,6 +80,7 @@ from holotype.discovery.several import train_side_by_side
 from holotype.embeddings.extract import embed_table
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
+from holotype.results.ensemble import Training, vote_consensus
 from holotype.runs.experiment import Experiment
 from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
@@ -154,7 +154,7 @@ def read_said(work: Path, collection: str, method: str) -> tuple[np.ndarray, np.
 def together(of: Collection, category: np.ndarray, probability: np.ndarray) -> np.ndarray:
     """(N,) where trainings place the images together. category, probability: (S, N)."""
     voices = [Training(*one) for one in zip(category, probability, strict=True)]
-    return agree(voices, len(of.table.known), of.k).category
+    return vote_consensus(voices, len(of.table.known), of.k).category
 
 
 def scores(of: Collection, category: np.ndarray) -> dict[str, float]:

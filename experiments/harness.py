@@ -39,8 +39,6 @@ from typing import Any, Literal, ParamSpec
 import numpy as np
 import torch
 
-from holotype.categories.calibration import calibrate
-from holotype.categories.features import read_features
 from holotype.clustering.metrics import class_index, clustering_accuracy
 from holotype.config.schema import DiscoverConfig
 from holotype.data.datasets.registry import load_benchmark
@@ -53,6 +51,8 @@ from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.methods.registry import allow_code
 from holotype.models.backbone import load_backbone
+from holotype.results.calibration import calibrate
+from holotype.results.features import read_features
 from holotype.runs.provenance import commit, hardware
 from holotype.runs.said import predict
 from holotype.runs.trained import load_trained

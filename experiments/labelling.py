@@ -4,7 +4,7 @@
 
 The discovery is trained once. Each round, the annotator answers a few questions from the hidden truth; the answers are
 labels, each of which counts as much as LABEL images, and a linear discriminant on the features before and after
-training places every image anew. Questions come from the queue (categories/queue.py, with probabilities as a discovery
+training places every image anew. Questions come from the queue (results/review_queue.py, with probabilities as a discovery
 computes them) or in an order drawn with the seed. The first answer about a new category gives it its name; an answer
 that no category is called makes one.
 
@@ -38,11 +38,11 @@ from harness import (
     run_facts,
     write_record,
 )
-from holotype.categories.calibration import calibrate
-from holotype.categories.found import Category, Discovery
-from holotype.categories.opinion import teach
-from holotype.categories.queue import questions
 from holotype.data.table import Table
+from holotype.results.calibration import calibrate
+from holotype.results.discovery import Category, Discovery
+from holotype.results.lda import fit_lda
+from holotype.results.review_queue import questions
 
 ORDERS, SCORES = ("queue", "random"), ("all", "untouched")
 LABEL = 5.0
@@ -97,7 +97,7 @@ class Play:
         weight = np.where(target >= 0, LABEL, 1.0)
         self.category = np.where(target >= 0, target, self.category)
         for _ in range(TIMES):
-            said = teach(self.x, self.category, weight, self.k).scores(self.x).argmax(axis=1)
+            said = fit_lda(self.x, self.category, weight, self.k).scores(self.x).argmax(axis=1)
             self.category = np.where(target >= 0, target, said)
 
     def ask(self, n: int) -> list[int]:

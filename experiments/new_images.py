@@ -8,7 +8,7 @@ RPC and UNO+ in turn, 300 steps, the number of categories told. Then those that 
 for the class that it stands for among the images that were there. Ways to place them:
 
 model      by the model that is kept, m
-frozen     by the second opinion that has learned the categories of the discovery, p (categories/kept_opinion.py)
+frozen     by the second opinion that has learned the categories of the discovery, p (results/lda.py)
 both       where (m + p) / 2 is largest
 
 `one model` and `one both` are the same where the opinion has learned from what that model says by itself, as after a
@@ -63,14 +63,13 @@ from harness import (
     stand_for,
     write_record,
 )
-from holotype.categories.calibration import calibrate, curve, read_off
-from holotype.categories.features import read_features
-from holotype.categories.kept_opinion import shares
-from holotype.categories.opinion import Opinion
 from holotype.clustering.metrics import class_index, clustering_accuracy
 from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.discovery.workflow import discover_table
 from holotype.models.backbone import load_backbone
+from holotype.results.calibration import calibrate, calibration_curve, interpolate
+from holotype.results.features import read_features
+from holotype.results.lda import CrossFitLDA, softmax
 from holotype.runs.said import word_of
 from holotype.runs.trained import load_trained
 
@@ -112,17 +111,17 @@ class Case:
         """(n,) of the images that are there, -1 = no label."""
         return np.where(self.of.table.labelled, self.of.table.target, -1)[self.there]
 
-    def opinion(self, category: np.ndarray) -> Opinion:
+    def opinion(self, category: np.ndarray) -> CrossFitLDA:
         """That has learned these categories (n,) of the images that are there."""
-        opinion = Opinion(self.embedded[self.there], category, self.word.shape[1])
+        opinion = CrossFitLDA(self.embedded[self.there], category, self.word.shape[1])
         opinion.form(self.target)
         return opinion
 
-    def beside(self, opinion: Opinion) -> np.ndarray:
+    def beside(self, opinion: CrossFitLDA) -> np.ndarray:
         """(n, K) what both say of the images that are there, each judged by those that have not learned from it."""
         both = self.word_there.astype(float)
         for part, scores in opinion.scores(np.arange(len(both))):
-            both[part] = (both[part] + shares(scores / opinion.heat)) / 2
+            both[part] = (both[part] + softmax(scores / opinion.heat)) / 2
         return both
 
     def right_there(self, category: np.ndarray) -> np.ndarray:
@@ -225,9 +224,9 @@ def error(case: Case, way: str) -> float:
         there = case.beside(opinion)
     lie = np.where(case.target >= 0, case.target, there.argmax(axis=1))
     judged = calibrate(case.embedded[case.there], lie, case.target, case.word.shape[1])
-    points = curve(np.where(case.target >= 0, np.nan, there.max(axis=1)), judged.probability)
+    points = calibration_curve(np.where(case.target >= 0, np.nan, there.max(axis=1)), judged.probability)
     right = case.right(case.category, said.argmax(axis=1))
-    return round(calibration_error(read_off(said.max(axis=1), points), right), 4)
+    return round(calibration_error(interpolate(said.max(axis=1), points), right), 4)
 
 
 def table(rows: dict[str, Row]) -> str:

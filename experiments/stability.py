@@ -6,7 +6,7 @@
 Collections: harness.py. Ways of training: `frozen`, a quick stand-in: a classifier on the
 features of the frozen backbone, and `whole`, as holotype discover
 trains (RPC on the token cache). Every collection is trained with as many seeds, for equal and for different sizes.
-`together` of them, each used once, make a consensus (categories/agreement.py); what the labels say of sizes chooses one
+`together` of them, each used once, make a consensus (results/ensemble.py); what the labels say of sizes chooses one
 of the two (clustering/class_imbalance.py). All is that of one training, and of each consensus. Pools are kept in --work.
 
 Rules, as they were fixed before cub0 to cub3 (equal and uneven), cifar2, cifar3 and their uneven forms were looked at:
@@ -71,7 +71,6 @@ from harness import (
     run_facts,
     write_record,
 )
-from holotype.categories.agreement import Training, agree, returns
 from holotype.clustering.class_imbalance import measure_imbalance
 from holotype.config.schema import BackboneConfig
 from holotype.data.image_store import ImageStore
@@ -82,6 +81,7 @@ from holotype.errors import InputError
 from holotype.methods.simgcd import SHARE_MOMENTUM, SHARE_POWER, SimGCDConfig
 from holotype.models.backbone import load_backbone
 from holotype.models.token_cache import CacheViews
+from holotype.results.ensemble import Training, category_stability, vote_consensus
 from holotype.runs.parts import Data
 from holotype.runs.prepared import Shelf
 from holotype.training.build_token_cache import draw_view
@@ -266,7 +266,7 @@ def judge(
     for name in trained:
         p = pool(of, way, name, seeds, steps, work, device)
         groups = [p[first : first + together] for first in range(0, seeds - together + 1, together)]
-        found = [agree(voices(group), judge.n_known, of.k) for group in groups]
+        found = [vote_consensus(voices(group), judge.n_known, of.k) for group in groups]
         row["all"][name] = {
             "one": [round(judge.score(one.argmax(1)), 2) for one in p],
             "several": [round(judge.score(one.category), 2) for one in found],
@@ -275,7 +275,7 @@ def judge(
         if draws:
             row["all"][name]["redrawn"] = [
                 [
-                    round(judge.score(agree(voices(p[some]), judge.n_known, of.k).category), 2)
+                    round(judge.score(vote_consensus(voices(p[some]), judge.n_known, of.k).category), 2)
                     for some in np.split(draw, range(together, seeds, together))
                     if len(some) == together
                 ]
@@ -297,7 +297,7 @@ def plain(value: float) -> float | None:
 def fates(judge: Judge, category: np.ndarray, trainings: np.ndarray) -> list[list[float]]:
     """Of each new category: in how many trainings it comes back, and how pure it is."""
     free = np.where(judge.free, category, -1)
-    found = returns(free, trainings, judge.of.k)
+    found = category_stability(free, trainings, judge.of.k)
     pairs = [(found[c].times, judge.purity(category, c)) for c in range(judge.n_known, judge.of.k)]
     return [[times, round(purity, 3)] for times, purity in pairs if not np.isnan(purity)]
 

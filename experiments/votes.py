@@ -9,7 +9,7 @@ With --divisions, the trainings of each collection are divided into groups at ra
 seeds.
 
 Rule, written before the runs. The probability of an image is a second opinion from the frozen features
-(categories/calibration.py); it does not know how many trainings agree on the image. Ways to let it know are looked for
+(results/calibration.py); it does not know how many trainings agree on the image. Ways to let it know are looked for
 on cub5 to cub7, cifar5 to cifar7, sample0 to sample5 and full, with the number of categories counted, five trainings of
 RPC and four of UNO+, 500 steps (folders.py --k counted --seeds 5). The best one is looked at once on collections
 that chose nothing: cub18 to cub20, cifar18 to cifar20 and sample10 to sample13.
@@ -66,11 +66,10 @@ from harness import (
     run_facts,
     write_record,
 )
-from holotype.categories.agreement import Agreement, Training, Votes, agree
-from holotype.categories.calibration import calibrate
-from holotype.categories.weighing import weigh
 from holotype.config.schema import BackboneConfig
 from holotype.models.backbone import load_backbone
+from holotype.results.calibration import calibrate
+from holotype.results.ensemble import Consensus, Training, VoteShares, pool_with_lda, vote_consensus
 
 RECORD = RESULTS / "votes.jsonl#votes"
 TURNS = {"rpc": 5, "uno": 4}
@@ -106,8 +105,8 @@ def measure(of: Collection, groups: Sequence[Sequence[Training]], embedded: np.n
     """Both ways to place the images, and to say how likely they are right, in the mean over the groups."""
     judge, found = Judge.make(of), []
     for group in groups:
-        together = agree(group, judge.n_known, of.k)
-        weighed = weigh(together, embedded, of.table.target, of.k)
+        together = vote_consensus(group, judge.n_known, of.k)
+        weighed = pool_with_lda(together, embedded, of.table.target, of.k)
         found.append(
             {
                 "votes": trust(judge, together, embedded, pooled=False),
@@ -122,12 +121,12 @@ def measure(of: Collection, groups: Sequence[Sequence[Training]], embedded: np.n
     return {"images": len(of.table), "classes": len(set(judge.y)), "k": of.k, **means}
 
 
-def trust(judge: Judge, one: Agreement, embedded: np.ndarray, *, pooled: bool) -> dict[str, float]:
+def trust(judge: Judge, one: Consensus, embedded: np.ndarray, *, pooled: bool) -> dict[str, float]:
     """All, how far the probabilities are off, the share of the mistakes that the doubtful images hold, and the mistakes
     that are left among the others, as a share of all."""
     target, free = judge.of.table.target, judge.free
     placed = np.where(target >= 0, target, one.category)
-    votes = Votes.of(one, judge.of.k) if pooled else None
+    votes = VoteShares.of(one, judge.of.k) if pooled else None
     probability = calibrate(embedded, placed, target, judge.of.k, votes=votes).probability[free]
     wrong = ~judge.right(placed)[free]
     listed = np.zeros(len(wrong), dtype=bool)
@@ -151,15 +150,18 @@ def divide(
     for number in range(draws):
         random = np.random.default_rng(number)
         mine, theirs = ([each[row] for row in random.permutation(len(each))] for each in (rpc, uno))
-        alone = [agree(mine[start : start + 9], judge.n_known, of.k) for start in range(0, len(rpc) - 8, 9)]
+        alone = [
+            vote_consensus(mine[start : start + 9], judge.n_known, of.k)
+            for start in range(0, len(rpc) - 8, 9)
+        ]
         found.setdefault("rpc 9", []).append([judge.score(one.category) for one in alone])
         for n in IN_TURN:
             a, b = (n + 1) // 2, n // 2
             both = [
-                agree(mine[a * g : a * g + a] + theirs[b * g : b * g + b], judge.n_known, of.k)
+                vote_consensus(mine[a * g : a * g + a] + theirs[b * g : b * g + b], judge.n_known, of.k)
                 for g in range(len(rpc) // a)
             ]
-            weighed = [weigh(one, embedded, target, of.k) for one in both]
+            weighed = [pool_with_lda(one, embedded, target, of.k) for one in both]
             for name, each in ((f"turns {n}", both), (f"weighed {n}", weighed)):
                 found.setdefault(name, []).append([judge.score(one.category) for one in each])
     return {name: np.round(values, 2).tolist() for name, values in found.items()}

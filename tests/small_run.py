@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from holotype.categories.facts import Facts
-from holotype.categories.found import COLUMNS, Category, Discovery
 from holotype.embeddings.extract import embed_table
 from holotype.models.backbone import load_backbone
+from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Category, Discovery, RunFacts
 from holotype.runs.experiment import Experiment
 from holotype.runs.outcome import Told
 from holotype.runs.prepared import Shelf
@@ -55,7 +54,7 @@ def train_small(
     assert isinstance(run, Run)
     embedded = frozen_features(run, folder / "embedded") if opinion else None
     prediction = run.loop.fit()
-    finish(run, prediction, 1.0, parallel=1, told=Told(RUN_ID, Facts(title="squares"), embedded=embedded))
+    finish(run, prediction, 1.0, parallel=1, told=Told(RUN_ID, RunFacts(title="squares"), embedded=embedded))
     assert run.loop.features is not None
     return run, run.loop.features.numpy(), prediction.category.numpy()
 
@@ -74,7 +73,7 @@ def seen(features: np.ndarray, frozen: np.ndarray | None = None) -> Read:
 
 def small_discovery(known: tuple[str, ...], ids: list[str], run_id: str = RUN_ID) -> Discovery:
     """A discovery of one image per category."""
-    frame = pd.DataFrame({name: [""] * len(ids) for name in COLUMNS})
+    frame = pd.DataFrame({name: [""] * len(ids) for name in IMAGE_TABLE_COLUMNS})
     frame["path"] = [f"{i}.png" for i in range(len(ids))]
     for name in ("probability", "known_score", "typicality", "x", "y"):
         frame[name] = 0.5

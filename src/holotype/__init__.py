@@ -14,11 +14,6 @@ if "HOLOTYPE_PARENT" in os.environ:  # one of several processes, which must not 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from holotype.categories.found import Category as Category
-    from holotype.categories.found import Discovery as Discovery
-    from holotype.categories.found import load as load
-    from holotype.categories.queue import Question as Question
-    from holotype.categories.queue import questions as questions
     from holotype.data.load import load_table as load_table
     from holotype.data.table import Table as Table
     from holotype.discovery.estimator import Discoverer as Discoverer
@@ -30,6 +25,11 @@ if TYPE_CHECKING:
     from holotype.methods import Stage as Stage
     from holotype.methods import Task as Task
     from holotype.methods import Views as Views
+    from holotype.results.discovery import Category as Category
+    from holotype.results.discovery import Discovery as Discovery
+    from holotype.results.discovery import load as load
+    from holotype.results.review_queue import Question as Question
+    from holotype.results.review_queue import questions as questions
     from holotype.runs.api import train as train
     from holotype.runs.bench import Sweep as Sweep
     from holotype.runs.bench import bench as bench
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from holotype.runs.settings import resolve as resolve
 
 _MODULES = {
-    "categories.found": ("Category", "Discovery", "load"),
-    "categories.queue": ("Question", "questions"),
+    "results.discovery": ("Category", "Discovery", "load"),
+    "results.review_queue": ("Question", "questions"),
     "data.load": ("load_table",),
     "data.table": ("Table",),
     "discovery.estimator": ("Discoverer",),

@@ -11,10 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from holotype.categories.corrections import Applied
-from holotype.categories.edits import ACTIONS, Edit
-from holotype.categories.facts import Facts
-from holotype.categories.found import COLUMNS, Category, Discovery
+from holotype.results.apply_edits import AppliedEdits
+from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Category, Discovery, RunFacts
+from holotype.results.edits import ACTIONS, Edit
 
 FILE = Path(__file__).parent / "golden_edits.json"
 GOLDEN = json.loads(FILE.read_text(encoding="utf-8"))
@@ -53,8 +52,10 @@ def _discovery(name: str) -> Discovery:
         )
         categories[-1].cohesion, categories[-1].separation = 0.9 - i / 64, 0.1 + i / 64
         categories[-1].together, categories[-1].comes_back = 0.5, i % 4
-    facts = Facts(earlier_runs=tuple(made["earlier_runs"]), trainings=(0, 1, 2))
-    return Discovery(made["run_id"], tuple(made["known"]), frame[list(COLUMNS)], categories, None, facts)
+    facts = RunFacts(earlier_runs=tuple(made["earlier_runs"]), trainings=(0, 1, 2))
+    return Discovery(
+        made["run_id"], tuple(made["known"]), frame[list(IMAGE_TABLE_COLUMNS)], categories, None, facts
+    )
 
 
 def golden_edits(rows: Sequence[dict[str, str]]) -> list[Edit]:
@@ -69,7 +70,7 @@ def case_edits(case: dict[str, Any]) -> tuple[list[Edit], list[Edit]]:
     return every[:before], every[before:]
 
 
-def outcome(applied: Applied) -> dict[str, Any]:
+def outcome(applied: AppliedEdits) -> dict[str, Any]:
     """What a golden case says of the outcome."""
     frame, facts = applied.discovery.images, applied.discovery.facts.edits
     columns = ("category_id", "category", "kind", "note", "doubtful")

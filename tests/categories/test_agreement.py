@@ -8,8 +8,15 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from holotype.categories import agreement
-from holotype.categories.agreement import Agreement, Training, agree, match, rename, returns
+from holotype.results import ensemble
+from holotype.results.ensemble import (
+    Consensus,
+    Training,
+    category_stability,
+    match_partitions,
+    rename_to_match,
+    vote_consensus,
+)
 
 KNOWN, K = 2, 5
 TRUE = np.repeat(np.arange(K), 20)
@@ -18,7 +25,7 @@ TRUE = np.repeat(np.arange(K), 20)
 def shuffled(category: np.ndarray, seed: int) -> np.ndarray:
     """The same categories with the new ones under other numbers."""
     named = np.append(np.arange(KNOWN), KNOWN + np.random.default_rng(seed).permutation(K - KNOWN))
-    return rename(category, named, K)
+    return rename_to_match(category, named, K)
 
 
 def spoilt(category: np.ndarray, n: int, seed: int) -> np.ndarray:
@@ -33,7 +40,7 @@ def training(category: np.ndarray, sure: float = 0.9) -> Training:
 
 
 def test_the_numbers_of_new_categories_do_not_matter() -> None:
-    found = agree([training(shuffled(TRUE, seed)) for seed in range(4)], KNOWN, K)
+    found = vote_consensus([training(shuffled(TRUE, seed)) for seed in range(4)], KNOWN, K)
     carrier = shuffled(TRUE, found.carrier)
     assert (found.category == carrier).all()
     assert (found.trainings == carrier).all()
@@ -43,18 +50,18 @@ def test_the_numbers_of_new_categories_do_not_matter() -> None:
 
 def test_mistakes_of_single_trainings_are_outvoted() -> None:
     each = [shuffled(spoilt(TRUE, 25, seed), seed) for seed in range(5)]
-    found = agree([training(one) for one in each], KNOWN, K)
-    named = match(np.eye(K)[found.category], TRUE, 1.0, KNOWN)
-    right = (rename(TRUE, named, K) == found.category).mean()
+    found = vote_consensus([training(one) for one in each], KNOWN, K)
+    named = match_partitions(np.eye(K)[found.category], TRUE, 1.0, KNOWN)
+    right = (rename_to_match(TRUE, named, K) == found.category).mean()
     assert right > 0.97
-    assert max((rename(TRUE, named, K) == one).mean() for one in found.trainings) < right
+    assert max((rename_to_match(TRUE, named, K) == one).mean() for one in found.trainings) < right
     assert found.carrier == int(found.agreed.argmax())
 
 
 def test_known_classes_are_never_renamed() -> None:
     """A training that has swapped two known classes is wrong about them, and does not name them otherwise."""
     swapped = np.where(TRUE == 0, 1, np.where(TRUE == 1, 0, TRUE))
-    found = agree([training(TRUE), training(swapped), training(TRUE)], KNOWN, K)
+    found = vote_consensus([training(TRUE), training(swapped), training(TRUE)], KNOWN, K)
     assert (found.category == TRUE).all()
     assert found.agreed[1] == pytest.approx(0.6)
 
@@ -62,8 +69,11 @@ def test_known_classes_are_never_renamed() -> None:
 def test_a_vote_weighs_as_much_as_it_is_sure() -> None:
     other = np.where(np.arange(len(TRUE)) == 0, 1, TRUE)
     each = [training(TRUE, 0.3), training(other, 0.95), training(TRUE, 0.3)]
-    assert agree(each, KNOWN, K).category[0] == 1
-    assert agree([training(TRUE, 0.3), training(other, 0.5), training(TRUE, 0.3)], KNOWN, K).category[0] == 0
+    assert vote_consensus(each, KNOWN, K).category[0] == 1
+    assert (
+        vote_consensus([training(TRUE, 0.3), training(other, 0.5), training(TRUE, 0.3)], KNOWN, K).category[0]
+        == 0
+    )
 
 
 MISLED = np.array(
@@ -78,7 +88,7 @@ MISLED = np.array(
 """Five trainings with two new categories. The one nearest to all others leads to 28 votes of 40 that win."""
 
 
-def winning(found: Agreement, trainings: list[Training]) -> float:
+def winning(found: Consensus, trainings: list[Training]) -> float:
     """The sum of the votes that are for the outcome."""
     return sum(
         float(one.probability[said == found.category].sum())
@@ -90,18 +100,18 @@ def test_the_start_that_leads_to_most_votes_is_taken(monkeypatch) -> None:
     each = [training(one, 1.0) for one in MISLED]
     namings = itertools.product(*([one, 1 - one] for one in MISLED))
     best = max(sum(np.bincount(image).max() for image in np.stack(named).T) for named in namings)
-    assert winning(agree(each, 0, 2), each) == best == 30
-    every = agreement._starts
-    monkeypatch.setattr(agreement, "_starts", lambda *given: every(*given)[:1])
-    assert winning(agree(each, 0, 2), each) == 28
+    assert winning(vote_consensus(each, 0, 2), each) == best == 30
+    every = ensemble._initial_partitions
+    monkeypatch.setattr(ensemble, "_initial_partitions", lambda *given: every(*given)[:1])
+    assert winning(vote_consensus(each, 0, 2), each) == 28
 
 
 def test_where_no_start_is_better_the_nearest_training_is_taken(monkeypatch) -> None:
     """All five lead to the same votes; with one of them alone the outcome is the same to the last bit."""
     each = [training(shuffled(spoilt(TRUE, 25, seed), seed), 0.5 + 0.1 * seed) for seed in range(5)]
-    found, every = agree(each, KNOWN, K), agreement._starts
-    monkeypatch.setattr(agreement, "_starts", lambda *given: every(*given)[:1])
-    alone = agree(each, KNOWN, K)
+    found, every = vote_consensus(each, KNOWN, K), ensemble._initial_partitions
+    monkeypatch.setattr(ensemble, "_initial_partitions", lambda *given: every(*given)[:1])
+    alone = vote_consensus(each, KNOWN, K)
     assert found.carrier == alone.carrier
     for name in ("category", "share", "trainings", "agreed"):
         np.testing.assert_array_equal(getattr(found, name), getattr(alone, name))
@@ -117,8 +127,8 @@ def test_the_order_of_the_trainings_does_not_matter(first: int) -> None:
     for some in (made, noisy):
         each, (_, n_known, k) = [one for one, _, _ in some], some[0]
         turned = each[first:] + each[:first]
-        expected = winning(agree(each, n_known, k), each)
-        assert winning(agree(turned, n_known, k), turned) == pytest.approx(expected)
+        expected = winning(vote_consensus(each, n_known, k), each)
+        assert winning(vote_consensus(turned, n_known, k), turned) == pytest.approx(expected)
 
 
 def test_the_outcome_is_counted_as_the_carrier_does() -> None:
@@ -126,7 +136,7 @@ def test_the_outcome_is_counted_as_the_carrier_does() -> None:
         (MISLED, 0, 2),
         ([shuffled(spoilt(TRUE, 40, s), s) for s in range(6)], KNOWN, K),
     ):
-        found = agree([training(one) for one in given], n_known, k)
+        found = vote_consensus([training(one) for one in given], n_known, k)
         assert found.carrier == int(found.agreed.argmax())
         assert (found.trainings[found.carrier] == given[found.carrier]).all()
         assert (found.category == given[found.carrier]).mean() == pytest.approx(found.agreed[found.carrier])
@@ -134,7 +144,7 @@ def test_the_outcome_is_counted_as_the_carrier_does() -> None:
 
 def test_one_training_agrees_with_itself() -> None:
     alone = np.where(np.arange(len(TRUE)) % 9 == 0, -1, shuffled(spoilt(TRUE, 30, 1), 1))
-    found = agree([training(alone, 0.4)], KNOWN, K)
+    found = vote_consensus([training(alone, 0.4)], KNOWN, K)
     assert found.carrier == 0
     assert (found.category == alone).all()
     assert (found.trainings == alone).all()
@@ -146,9 +156,9 @@ def test_the_votes_of_all_starts_are_never_held_at_once() -> None:
     random = np.random.default_rng(0)
     true = random.integers(0, 100, 5_000)
     each = [np.where(random.random(5_000) < 0.2, random.integers(0, 100, 5_000), true) for _ in range(8)]
-    agree([training(one) for one in each[:2]], 10, 100)  # what is imported on the way does not count
+    vote_consensus([training(one) for one in each[:2]], 10, 100)  # what is imported on the way does not count
     tracemalloc.start()
-    agree([training(one) for one in each], 10, 100)
+    vote_consensus([training(one) for one in each], 10, 100)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     votes = 5_000 * 100 * 4
@@ -159,23 +169,23 @@ def test_names_are_the_same_by_any_counting() -> None:
     """So that a start is left that comes to where another was; one that names a single category otherwise is not."""
     names = [np.array(one) for one in ([0, 1, 2, 3], [0, 1, 3, 2], [0, 1, 2, 3])]
     turned = np.array([0, 1, 3, 2])
-    assert agreement._digest([turned[one] for one in names]) == agreement._digest(names)
-    assert agreement._digest([names[0], names[0], names[2]]) != agreement._digest(names)
+    assert ensemble._partition_digest([turned[one] for one in names]) == ensemble._partition_digest(names)
+    assert ensemble._partition_digest([names[0], names[0], names[2]]) != ensemble._partition_digest(names)
 
 
 @pytest.mark.parametrize("n_known", [0, KNOWN, K])
 def test_images_that_some_or_all_place_nowhere(n_known: int) -> None:
     nowhere, some = np.full(len(TRUE), -1), np.where(np.arange(len(TRUE)) < 10, -1, TRUE)
-    found = agree([training(nowhere), training(some), training(TRUE)], n_known, K)
+    found = vote_consensus([training(nowhere), training(some), training(TRUE)], n_known, K)
     assert (found.category == TRUE).all()
-    found = agree([training(nowhere), training(nowhere)], n_known, K)
+    found = vote_consensus([training(nowhere), training(nowhere)], n_known, K)
     assert (found.category == -1).all()
     assert np.isnan(found.share).all()
 
 
 def test_an_image_that_is_placed_nowhere_stays_there() -> None:
     unread = np.where(np.arange(len(TRUE)) == 7, -1, TRUE)
-    found = agree([training(unread), training(shuffled(unread, 1))], KNOWN, K)
+    found = vote_consensus([training(unread), training(shuffled(unread, 1))], KNOWN, K)
     assert found.category[7] == -1
     assert np.isnan(found.share[7])
     assert (np.delete(found.category, 7) >= 0).all()
@@ -184,7 +194,7 @@ def test_an_image_that_is_placed_nowhere_stays_there() -> None:
 def test_a_category_that_others_have_parted_does_not_come_back() -> None:
     """Category 4 is found by two of four trainings; the others spread it over the rest."""
     gone = np.where(TRUE == 4, np.arange(len(TRUE)) % 4, TRUE)
-    found = returns(TRUE, np.stack([TRUE, TRUE, gone, gone]), K)
+    found = category_stability(TRUE, np.stack([TRUE, TRUE, gone, gone]), K)
     assert [one.times for one in found] == [4, 4, 4, 4, 2]
     assert found[0].together == 1
     assert found[4].together == pytest.approx((1 + 1 + 0.25 + 0.25) / 4)
@@ -192,7 +202,7 @@ def test_a_category_that_others_have_parted_does_not_come_back() -> None:
 
 def test_a_category_without_free_images_says_nothing() -> None:
     labelled = np.where(TRUE == 0, -1, TRUE)
-    found = returns(labelled, np.stack([TRUE, TRUE]), K)
+    found = category_stability(labelled, np.stack([TRUE, TRUE]), K)
     assert found[0].times == 0
     assert np.isnan(found[0].together)
     assert found[1].times == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holotype.categories.breadth import largest_share, spread
+from holotype.results.purity import category_spread, largest_share
 
 
 def world(seed: int = 0, n: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -48,7 +48,7 @@ def test_without_two_classes_to_compare_with_nothing_is_said() -> None:
 def test_the_spread_is_the_slow_loop() -> None:
     u, truth, _ = world(n=7)
     group = np.where(truth == 2, -1, truth)
-    mean, wide, n = spread(u, group, 7)
+    mean, wide, n = category_spread(u, group, 7)
     for c in (0, 1, 3):
         rows = u[group == c]
         pairs = [((a - b) ** 2).sum() for i, a in enumerate(rows) for b in rows[:i]]

@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from holotype.categories.bursts import about, in_words, occasions, tell_bursts
+from holotype.results.describe import burst_counts, burst_events, burst_text, note_bursts
 
 
 def test_a_burst_counts_once_in_each_category() -> None:
     images = pd.DataFrame(
         {"category_id": ["fox", "fox", "fox", "deer", "", "fox"], "group": ["1", "1", "", "1", "1", ""]}
     )
-    assert occasions(images) == {"fox": 3, "deer": 1}
-    assert not occasions(images.drop(columns="group"))
+    assert burst_events(images) == {"fox": 3, "deer": 1}
+    assert not burst_events(images.drop(columns="group"))
 
 
 def test_in_words() -> None:
-    assert in_words(["1", "1", "2", "2", "2", "3", ""]) == "5 frames of 2 bursts"
-    assert in_words(["1", "1"]) == "2 frames of 1 burst"
-    assert in_words(["1", "2", ""]) == ""
+    assert burst_text(["1", "1", "2", "2", "2", "3", ""]) == "5 frames of 2 bursts"
+    assert burst_text(["1", "1"]) == "2 frames of 1 burst"
+    assert burst_text(["1", "2", ""]) == ""
 
 
 def test_frames_apart_from_their_burst_are_doubtful() -> None:
@@ -27,7 +27,7 @@ def test_frames_apart_from_their_burst_are_doubtful() -> None:
     category = np.array([0, 0, 1, 0, 1, 1, 1, 0, -1])
     labelled = np.zeros(9, dtype=bool)
     labelled[4] = True
-    note, odd = tell_bursts(["", "", "cut", *[""] * 6], group, category, labelled, ["fox", "deer", ""])
+    note, odd = note_bursts(["", "", "cut", *[""] * 6], group, category, labelled, ["fox", "deer", ""])
     assert odd.tolist() == [False, False, True, True, False, False, False, False, False]
     assert note[2] == "cut; most frames of its burst are in fox"
     assert note[3] == "the frames of its burst lie in several categories"
@@ -43,10 +43,10 @@ def test_a_table_of_categories_tells_bursts_times_and_cameras() -> None:
             "camera": ["a", "b", "a", "c"],
         }
     )
-    assert about(images, ["fox", "deer"]) == {
+    assert burst_counts(images, ["fox", "deer"]) == {
         "bursts": ["1", "1"],
         "first_taken": ["2024-05-01T01:00:00", ""],
         "last_taken": ["2024-05-02T01:00:00", ""],
         "cameras": ["2", "1"],
     }
-    assert about(images[["category_id"]], ["fox"]) == {}
+    assert burst_counts(images[["category_id"]], ["fox"]) == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holotype.categories.calibration import calibrate, curve, how_like, read_off
+from holotype.results.calibration import calibrate, calibration_curve, interpolate, shrinkage
 
 KNOWN, K = 3, 6
 
@@ -74,11 +74,11 @@ def test_labels_can_only_make_it_less_sure() -> None:
 def test_known_classes_with_few_images_say_less_of_new_ones() -> None:
     known, target = np.array([True, True, False, False]), np.full(58, -1)
     placed = np.repeat([0, 1, 2, 3], [4, 4, 16, 34])
-    assert how_like(placed, target, known) == pytest.approx((4 / 25) ** 0.5)
-    assert how_like(np.where(placed == 2, -1, placed), target, known) == pytest.approx((4 / 34) ** 0.5)
-    assert how_like(placed, np.where(placed == 0, 0, target), known) == pytest.approx((2 / 25) ** 0.5)
-    assert how_like(3 - placed, target, known) == 1.0
-    assert how_like(placed % 2, target, known) == 1.0  # nothing is new
+    assert shrinkage(placed, target, known) == pytest.approx((4 / 25) ** 0.5)
+    assert shrinkage(np.where(placed == 2, -1, placed), target, known) == pytest.approx((4 / 34) ** 0.5)
+    assert shrinkage(placed, np.where(placed == 0, 0, target), known) == pytest.approx((2 / 25) ** 0.5)
+    assert shrinkage(3 - placed, target, known) == 1.0
+    assert shrinkage(placed % 2, target, known) == 1.0  # nothing is new
 
 
 @pytest.mark.parametrize("apart", [0.7, 1.0])
@@ -121,9 +121,9 @@ def test_odd_collections() -> None:
 def test_parts_and_samples_change_little(monkeypatch) -> None:
     given = world()
     whole = calibrate(*given[:3], K).probability
-    monkeypatch.setattr("holotype.categories.opinion.CHUNK", 7)
+    monkeypatch.setattr("holotype.results.lda.LDA_CHUNK", 7)
     np.testing.assert_allclose(calibrate(*given[:3], K).probability, whole, atol=1e-9)
-    monkeypatch.setattr("holotype.categories.opinion.LEARN_FROM", 500)
+    monkeypatch.setattr("holotype.results.lda.TRAIN_ROWS", 500)
     assert np.abs(calibrate(*given[:3], K).probability - whole).mean() < 0.1
 
 
@@ -132,12 +132,12 @@ def test_scores_of_later_images_are_read_off_a_rising_curve() -> None:
     said = random.uniform(0.3, 1, 2000)
     probability = np.clip(said**2 + random.normal(0, 0.1, 2000), 0, 1)
     probability[:10] = np.nan
-    points = curve(said, probability)
+    points = calibration_curve(said, probability)
     assert list(points) == sorted(points)
-    later = read_off(np.array([0.4, 0.7, 1.0, np.nan]), points)
+    later = interpolate(np.array([0.4, 0.7, 1.0, np.nan]), points)
     assert later[:3] == pytest.approx([0.16, 0.49, 0.95], abs=0.05)
     assert np.isnan(later[3])
-    assert read_off(said, ()) is said
+    assert interpolate(said, ()) is said
 
 
 def test_frames_are_not_judged_by_their_own_burst() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holotype.categories.centres import FAR, Centres, unit_rows
+from holotype.results.centroids import FAR_QUANTILE, Centroids, unit_rows
 
 DIM = 12
 SCATTER = np.geomspace(0.3, 0.003, DIM)
@@ -19,11 +19,11 @@ def around(direction: int, n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 @pytest.fixture
-def measured() -> tuple[Centres, np.ndarray, np.ndarray]:
+def measured() -> tuple[Centroids, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     features = np.concatenate([around(c, n, rng) for c, n in ((0, 300), (1, 300), (2, 1))])
     category = np.repeat([0, 1, 3], [300, 300, 1])  # category 2 has no image
-    return Centres.measure(features, category, 4), features, category
+    return Centroids.measure(features, category, 4), features, category
 
 
 def test_centres_against_a_slow_loop(measured, monkeypatch) -> None:
@@ -33,8 +33,8 @@ def test_centres_against_a_slow_loop(measured, monkeypatch) -> None:
         assert np.allclose(centres.mean[c], np.mean(rows, axis=0), atol=1e-5)
     assert list(centres.n) == [300, 300, 0, 1]
     assert not centres.mean[2].any()
-    monkeypatch.setattr("holotype.categories.centres.CHUNK", 37)
-    again = Centres.measure(features.astype(np.float32), category, 4)
+    monkeypatch.setattr("holotype.results.centroids.CENTROID_CHUNK", 37)
+    again = Centroids.measure(features.astype(np.float32), category, 4)
     assert np.allclose(again.mean, centres.mean, atol=1e-5)
     assert again.limit == pytest.approx(float(centres.limit), rel=1e-3)
 
@@ -45,7 +45,7 @@ def test_new_images_of_a_category_fit(measured) -> None:
     _, _, fits = centres.judge(more, np.zeros(len(more), dtype=int))
     assert 0.97 < fits.mean() < 1
     _, _, fits = centres.judge(features, category)
-    assert 1 - fits.mean() == pytest.approx(FAR, abs=0.01)
+    assert 1 - fits.mean() == pytest.approx(FAR_QUANTILE, abs=0.01)
 
 
 def test_the_distance_against_a_slow_loop(measured) -> None:
@@ -113,7 +113,7 @@ def test_a_category_of_one_image_has_room_around_it(measured) -> None:
 def test_images_that_were_not_placed_do_not_count(measured) -> None:
     centres, features, category = measured
     more = np.concatenate([features, np.full((2, DIM), np.nan), np.ones((1, DIM))])
-    again = Centres.measure(more, np.concatenate([category, [0, -1, -1]]), 4)
+    again = Centroids.measure(more, np.concatenate([category, [0, -1, -1]]), 4)
     assert np.allclose(again.mean, centres.mean, atol=1e-6)
 
 
@@ -126,7 +126,7 @@ def test_images_that_were_not_placed_do_not_count(measured) -> None:
     ],
 )
 def test_too_little_to_measure(features, category) -> None:
-    centres = Centres.measure(features, np.array(category), 2)
+    centres = Centroids.measure(features, np.array(category), 2)
     for name in ("mean", "whiten", "cosine"):
         assert np.isfinite(getattr(centres, name)).all()
     _, typicality, _ = centres.judge(np.ones((1, DIM)), np.array([0]))

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from holotype.categories.corrections import Applied, apply_edits, apply_log
-from holotype.categories.edits import Edit, append_edits
-from holotype.categories.found import Discovery
-from holotype.categories.wording import all_words
 from holotype.report.data import choose, page_data
+from holotype.results.apply_edits import AppliedEdits, apply_edits, apply_log
+from holotype.results.describe import describe_all
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit, append_edits
 from report.made import make_discovery
 
 RUN = "run-made-1"
@@ -34,7 +34,7 @@ def paths(found: Discovery, id: str) -> list[str]:
     return list(found.images["path"][found.images["category_id"] == id])
 
 
-def row(applied: Applied, path: str) -> pd.Series:
+def row(applied: AppliedEdits, path: str) -> pd.Series:
     return applied.discovery.images.set_index("path").loc[path]
 
 
@@ -60,7 +60,7 @@ def test_where_the_run_had_put_an_image_is_remembered(found):
 
 def test_words_name_known_classes_as_they_are_called_now(found):
     known = found.known
-    for category, words in zip(found.categories, all_words(found.categories, known, known), strict=True):
+    for category, words in zip(found.categories, describe_all(found.categories, known, known), strict=True):
         category.words = words
     new = next(c for c in found.categories if c.kind == "novel" and c.words.startswith("closest to"))
     named = next(name for name in known if f"closest to {name} " in new.words)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from holotype.categories.corrections import apply_edits
-from holotype.categories.cutting import PARTED, cut, foresee, reach
-from holotype.categories.tree import Tree, grow
 from holotype.errors import InputError
+from holotype.results.apply_edits import apply_edits
+from holotype.results.hierarchy import PARTED_NOTE, Tree, build_tree, cut_tree, preview_cut, reachable_counts
 from tests.categories.test_tree import collection
 
 
 def test_fewer_categories_join_and_keep_their_names() -> None:
     found, features = collection()
     found = found.called({"new-02": "kites"})
-    done = cut(found, grow(found, features), 4, "t")
+    done = cut_tree(found, build_tree(found, features), 4, "t")
     ids = set(done.discovery.images.category_id)
     assert ids == {"a", "b", "new-02", "new-03"}
     assert done.discovery.category("new-02").name == "kites"
@@ -25,17 +24,17 @@ def test_fewer_categories_join_and_keep_their_names() -> None:
 
 def test_more_categories_are_parted() -> None:
     found, features = collection({"new-03": 40})
-    done = cut(found, grow(found, features), 6, "t")
+    done = cut_tree(found, build_tree(found, features), 6, "t")
     assert len(set(done.discovery.images.category_id)) == 6
     assert done.discovery.category("new-04").n == done.discovery.category("new-03").n == 10
-    assert (done.discovery.images.note == PARTED).sum() == 10
+    assert (done.discovery.images.note == PARTED_NOTE).sum() == 10
     assert done.lines == ["10 images of new-03 become new-04."]
 
 
 def test_the_edits_bring_the_run_there() -> None:
     for k in (2, 4, 6, 8):
         found, features = collection({"new-03": 40, "new-01": 25})
-        done = cut(found, grow(found, features), k, "t")
+        done = cut_tree(found, build_tree(found, features), k, "t")
         kept = apply_edits(found, done.edits)
         assert kept.problems == []
         assert list(kept.discovery.images.category_id) == list(done.discovery.images.category_id)
@@ -47,7 +46,7 @@ def test_the_edits_bring_the_run_there() -> None:
 
 def test_a_cut_is_no_round_of_the_run() -> None:
     found, features = collection()
-    done = cut(found, grow(found, features), 4, "t")
+    done = cut_tree(found, build_tree(found, features), 4, "t")
     assert done.discovery.run_id != found.run_id
     assert done.discovery.facts.k == 4
     assert all(edit.run_id == found.run_id for edit in done.edits)
@@ -55,24 +54,24 @@ def test_a_cut_is_no_round_of_the_run() -> None:
 
 def test_a_number_out_of_reach_is_one_sentence() -> None:
     found, features = collection()
-    tree = grow(found, features)
+    tree = build_tree(found, features)
     out_of_reach = {
         1: r"can be cut at 2 to \d+; there cannot be fewer, because known classes stay",
         99: r"can be cut at 2 to \d+; for 99 of them run holotype discover again with --k 99",
     }
     for k, words in out_of_reach.items():
         with pytest.raises(InputError, match=words):
-            cut(found, tree, k, "t")
+            cut_tree(found, tree, k, "t")
 
 
 def test_known_classes_can_be_cut_at_no_other_number() -> None:
     """As after edits that have made a class of each category."""
-    assert reach(Tree("r", (), 3)) == "are all known classes, and can be cut at no other number"
+    assert reachable_counts(Tree("r", (), 3)) == "are all known classes, and can be cut at no other number"
 
 
 def test_what_lies_around() -> None:
     found, features = collection({"new-03": 40})
-    steps = foresee(grow(found, features), {"new-03": "suns"}, 2)
+    steps = preview_cut(build_tree(found, features), {"new-03": "suns"}, 2)
     assert [k for k, _ in steps] == [3, 4, 6, 7]
     assert steps[1][1] in ("new-01 joins new-02.", "new-02 joins new-01.")
     assert steps[2][1] == "10 images of suns become new-04."

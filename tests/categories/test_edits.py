@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holotype.categories.edits import COLUMNS, Edit, append_edits, read_edits, read_log, to_csv
 from holotype.cli import main
 from holotype.data.csv import escape_formula, unescape_formula
 from holotype.errors import InputError
+from holotype.results.edits import EDIT_COLUMNS, Edit, append_edits, edits_csv, read_edits, read_log
 from report.made import make_discovery
 
 TIME = "2026-01-02T03:04:05.678Z"
@@ -32,7 +32,7 @@ def rename(value: str, run: str = "run-made-1", id: str = "new-01") -> Edit:
 def test_odd_values_come_back_as_they_were(tmp_path):
     edits = [rename(value) for value in ODD]
     file = tmp_path / "edits.csv"
-    file.write_bytes(to_csv(edits).encode())
+    file.write_bytes(edits_csv(edits).encode())
     assert read_edits(file) == edits
 
 
@@ -46,14 +46,14 @@ def test_no_cell_looks_like_a_formula_and_all_come_back(cell):
 def test_any_text_survives_the_file(words):
     edits = [Edit(word, word, "rename", word, word, word) for word in words]
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "edits.csv").write_bytes(to_csv(edits).encode())
+        (Path(folder) / "edits.csv").write_bytes(edits_csv(edits).encode())
         assert read_edits(Path(folder) / "edits.csv") == edits
 
 
 def test_a_spreadsheet_may_have_saved_it(tmp_path):
     """Semicolons, a byte order mark, carriage returns, empty lines, other columns."""
     file = tmp_path / "edits.csv"
-    text = ";".join((*COLUMNS, "mine")) + f"\r\nrun-1;{TIME};rename;;new-01;Hawk;x\r\n;;;;;;\r\n"
+    text = ";".join((*EDIT_COLUMNS, "mine")) + f"\r\nrun-1;{TIME};rename;;new-01;Hawk;x\r\n;;;;;;\r\n"
     file.write_bytes(b"\xef\xbb\xbf" + text.encode())
     assert read_edits(file) == [Edit("run-1", TIME, "rename", "", "new-01", "Hawk")]
 
@@ -63,7 +63,7 @@ def test_a_spreadsheet_may_have_saved_it(tmp_path):
     [
         (b"a,b\n1,2\n", "has no column 'run_id'"),
         (b"", "has no column 'run_id'"),
-        (",".join(COLUMNS).encode() + b"\nr,t,delete,,c,v\n", "line 2: there is no action 'delete'"),
+        (",".join(EDIT_COLUMNS).encode() + b"\nr,t,delete,,c,v\n", "line 2: there is no action 'delete'"),
         (b"\xff\xfe\x00", "is not UTF-8"),
     ],
 )
@@ -77,15 +77,15 @@ def test_what_is_not_an_edits_file_is_one_sentence(content, words, tmp_path):
 
 
 def with_format(tmp_path: Path, version: str | None) -> Path:
-    head, line = ",".join(COLUMNS), f"run-made-1,{TIME},rename,,new-01,Hawk"
+    head, line = ",".join(EDIT_COLUMNS), f"run-made-1,{TIME},rename,,new-01,Hawk"
     rows = [head, line] if version is None else [f"{head},format", f"{line},{version}"]
     (tmp_path / "edits.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     return tmp_path / "edits.csv"
 
 
 def test_every_line_carries_the_format():
-    head, line, _ = to_csv([rename("Hawk")]).split("\n")
-    assert head.split(",") == [*COLUMNS, "format"]
+    head, line, _ = edits_csv([rename("Hawk")]).split("\n")
+    assert head.split(",") == [*EDIT_COLUMNS, "format"]
     assert line.split(",")[-1] == "1"
 
 
@@ -108,7 +108,7 @@ def test_another_format_is_one_sentence_and_nothing_is_logged(version, tmp_path,
 def test_a_log_without_a_format_is_added_to(tmp_path):
     with_format(tmp_path, None)
     assert append_edits(tmp_path, [rename("Hawk"), rename("Owl")]) == [rename("Owl")]
-    assert (tmp_path / "edits.csv").read_text() == to_csv([rename("Hawk"), rename("Owl")])
+    assert (tmp_path / "edits.csv").read_text() == edits_csv([rename("Hawk"), rename("Owl")])
 
 
 def test_a_line_of_the_log_may_be_changed_by_hand(tmp_path):
@@ -119,7 +119,7 @@ def test_a_line_of_the_log_may_be_changed_by_hand(tmp_path):
 
 
 def test_a_comma_without_quotation_marks_is_one_sentence(tmp_path):
-    (tmp_path / "edits.csv").write_text(f"{','.join(COLUMNS)}\nr,{TIME},rename,,new-01,Owl, snowy\n")
+    (tmp_path / "edits.csv").write_text(f"{','.join(EDIT_COLUMNS)}\nr,{TIME},rename,,new-01,Owl, snowy\n")
     with pytest.raises(InputError, match="line 2"):
         read_log(tmp_path)
 

@@ -6,24 +6,24 @@ import json
 
 import pytest
 
-from holotype.categories.facts import Edited, Facts
+from holotype.results.discovery import EditState, RunFacts
 from holotype.utils.serialization import SchemaError
 
-MADE = Facts(
+MADE = RunFacts(
     title="=photos", root="photos", earlier_roots=("old",), method="rpc", k=5, seconds={"training": 1.5},
     earlier_runs=("r-1",), provenance={"backbone": {"name": "embedded", "caveat": "small"}},
-    edits=Edited(("abc",), ("d",), {"new-01": "new-02"}, ("new-03",), {"new-04": {"name": "x"}}, {"a.png": "robin"}),
+    edits=EditState(("abc",), ("d",), {"new-01": "new-02"}, ("new-03",), {"new-04": {"name": "x"}}, {"a.png": "robin"}),
 )  # fmt: skip
 
 
 def test_they_come_back_as_they_were() -> None:
-    assert Facts.from_dict(json.loads(json.dumps(MADE.as_dict()))) == MADE
-    assert Facts.from_dict(json.loads(json.dumps(Facts().as_dict()))) == Facts()
+    assert RunFacts.from_dict(json.loads(json.dumps(MADE.as_dict()))) == MADE
+    assert RunFacts.from_dict(json.loads(json.dumps(RunFacts().as_dict()))) == RunFacts()
 
 
 def test_the_backbone_speaks_for_itself() -> None:
     assert MADE.backbone["caveat"] == "small"
-    assert Facts().backbone == {}
+    assert RunFacts().backbone == {}
 
 
 @pytest.mark.parametrize("key", ["k", "root", "edits"])
@@ -31,11 +31,11 @@ def test_a_missing_key_is_told(key: str) -> None:
     content = MADE.as_dict()
     del content[key]
     with pytest.raises(SchemaError, match=f"{key} is missing"):
-        Facts.from_dict(content)
+        RunFacts.from_dict(content)
 
 
 def test_a_mistyped_key_is_told() -> None:
     with pytest.raises(SchemaError, match=r"edits\.merged is 3"):
-        Facts.from_dict(MADE.as_dict() | {"edits": Edited().__dict__ | {"merged": 3}})
+        RunFacts.from_dict(MADE.as_dict() | {"edits": EditState().__dict__ | {"merged": 3}})
     with pytest.raises(SchemaError, match="scores is not known"):
-        Facts.from_dict(MADE.as_dict() | {"scores": {"all": 1.0}})
+        RunFacts.from_dict(MADE.as_dict() | {"scores": {"all": 1.0}})

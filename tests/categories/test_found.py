@@ -9,9 +9,16 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from holotype.categories.facts import Facts
-from holotype.categories.found import COLUMNS, FILE, FORMAT, Category, Discovery, category_name
 from holotype.errors import InputError
+from holotype.results.discovery import (
+    DISCOVERY_FILE,
+    DISCOVERY_FORMAT,
+    IMAGE_TABLE_COLUMNS,
+    Category,
+    Discovery,
+    RunFacts,
+    category_name,
+)
 from holotype.utils.serialization import read_json, write_parquet
 from tests.discovery.made_round import made_discovery
 
@@ -38,7 +45,7 @@ def small() -> Discovery:
         }
     )
     categories = [Category(id=ODD[1], name=ODD[1], kind="known", n=1), Category("new-01", ODD[0], "novel", 1)]
-    return Discovery("run-1", tuple(ODD[1:]), frame, categories, {"best": 4}, Facts(seed=3, title=ODD[0]))
+    return Discovery("run-1", tuple(ODD[1:]), frame, categories, {"best": 4}, RunFacts(seed=3, title=ODD[0]))
 
 
 def test_it_comes_back_as_it_was(tmp_path):
@@ -56,7 +63,7 @@ def test_it_comes_back_as_it_was(tmp_path):
         (c.id, c.name, c.kind, c.n) for c in found.categories
     ]
     assert again.category("new-01").name == ODD[0]
-    assert list(pd.read_csv(tmp_path / "assignments.csv").columns) == list(COLUMNS)
+    assert list(pd.read_csv(tmp_path / "assignments.csv").columns) == list(IMAGE_TABLE_COLUMNS)
 
 
 def test_a_carriage_return_in_a_name_begins_no_row(tmp_path):
@@ -66,7 +73,7 @@ def test_a_carriage_return_in_a_name_begins_no_row(tmp_path):
     found.save(tmp_path)
     with (tmp_path / "assignments.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.reader(stream))
-    assert [len(row) for row in rows] == [len(COLUMNS)] * 5
+    assert [len(row) for row in rows] == [len(IMAGE_TABLE_COLUMNS)] * 5
     assert rows[1][0] == "a\r=1+1"
 
 
@@ -79,7 +86,7 @@ def test_a_kill_between_the_tables_leaves_no_old_one_for_people(tmp_path, monkey
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("holotype.categories.found._write_images", killed)
+    monkeypatch.setattr("holotype.results.discovery._write_images", killed)
     with pytest.raises(KeyboardInterrupt):
         new.save(tmp_path)
     assert "new" not in set(Discovery.load(tmp_path).images["note"])
@@ -110,12 +117,12 @@ def test_what_is_not_a_run_is_one_sentence(tmp_path):
 )
 def test_a_file_of_another_kind_is_one_sentence(tmp_path, change, says):
     small().save(tmp_path)
-    content = read_json(tmp_path / FILE)
-    assert content["format"] == FORMAT
-    (tmp_path / FILE).write_text(json.dumps({**content, **change}))
+    content = read_json(tmp_path / DISCOVERY_FILE)
+    assert content["format"] == DISCOVERY_FORMAT
+    (tmp_path / DISCOVERY_FILE).write_text(json.dumps({**content, **change}))
     with pytest.raises(InputError, match=says) as told:
         Discovery.load(tmp_path)
-    assert str(tmp_path / FILE) in str(told.value)
+    assert str(tmp_path / DISCOVERY_FILE) in str(told.value)
     assert "another folder" in str(told.value)
     assert "\n" not in str(told.value)
 
@@ -123,7 +130,7 @@ def test_a_file_of_another_kind_is_one_sentence(tmp_path, change, says):
 @pytest.mark.parametrize("content", ["{", "[]", "3", "{}"])
 def test_damage_is_one_sentence(tmp_path, content):
     small().save(tmp_path)
-    (tmp_path / FILE).write_text(content)
+    (tmp_path / DISCOVERY_FILE).write_text(content)
     with pytest.raises(InputError, match="cannot be read"):
         Discovery.load(tmp_path)
 

@@ -5,26 +5,35 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holotype.categories.kept_opinion import shares
-from holotype.categories.opinion import FLOOR, FOLDS, Opinion, enough, folds, own_share, pool, teach
+from holotype.results.lda import (
+    FLOOR,
+    FOLDS,
+    CrossFitLDA,
+    assign_folds,
+    can_calibrate,
+    fit_lda,
+    log_pool,
+    own_class_share,
+    softmax,
+)
 from tests.categories.test_calibration import K, world
 
 
 def test_shares_are_a_softmax_that_knows_of_nothing() -> None:
     logits = np.array([[1.0, 2.0, -np.inf], [800.0, 0.0, 1.0], [-np.inf, -np.inf, -np.inf]])
-    found = shares(logits)
+    found = softmax(logits)
     assert found[0] == pytest.approx([1 / (1 + np.e), np.e / (1 + np.e), 0])
     assert found[1] == pytest.approx([1, 0, 0])
     assert found[2].tolist() == [0, 0, 0]
-    assert own_share(logits, [1, 0, 2]) == pytest.approx([np.e / (1 + np.e), 1, 0])
+    assert own_class_share(logits, [1, 0, 2]) == pytest.approx([np.e / (1 + np.e), 1, 0])
 
 
 def test_the_pool_is_the_root_of_both() -> None:
     p, v = np.array([[0.7, 0.2, 0.1]]), np.array([[0.0, 0.9, 0.1]])
     both = np.sqrt((v + FLOOR) * p)
-    np.testing.assert_allclose(shares(pool(np.log(p), v)), both / both.sum())
+    np.testing.assert_allclose(softmax(log_pool(np.log(p), v)), both / both.sum())
     silent = np.full((1, 3), np.nan)
-    np.testing.assert_allclose(shares(pool(np.log(p), silent)), p)
+    np.testing.assert_allclose(softmax(log_pool(np.log(p), silent)), p)
 
 
 def test_votes_make_an_image_likelier_where_they_are_and_less_elsewhere() -> None:
@@ -36,7 +45,7 @@ def test_votes_make_an_image_likelier_where_they_are_and_less_elsewhere() -> Non
             return np.eye(K)[self.category[images]]
 
     embedded, category, target, _ = world()
-    opinion = Opinion(embedded, category, K)
+    opinion = CrossFitLDA(embedded, category, K)
     alone, heat = opinion.form(target), opinion.heat
     for_it = opinion.own(np.full(K, heat), Cast(category))
     against = opinion.own(np.full(K, heat), Cast((category + 1) % K))
@@ -46,7 +55,7 @@ def test_votes_make_an_image_likelier_where_they_are_and_less_elsewhere() -> Non
 
 def test_every_category_is_spread_over_the_folds() -> None:
     placed = np.repeat([0, 1, -1, 2], [30, 3, 4, 25])
-    fold = folds(placed, 4, np.random.default_rng(0))
+    fold = assign_folds(placed, 4, np.random.default_rng(0))
     assert (fold[placed < 0] == -1).all()
     assert np.bincount(fold[placed == 0]).tolist() == [3] * FOLDS
     assert len(set(fold[placed == 1])) == 3
@@ -57,7 +66,7 @@ def test_a_judge_scores_by_distance_to_means() -> None:
     random = np.random.default_rng(0)
     u, category = random.normal(size=(60, 4)), np.arange(60) % 3
     weight = random.uniform(0.1, 1, 60)
-    judge = teach(u, category, weight, 4)
+    judge = fit_lda(u, category, weight, 4)
     inverse = judge.whiten @ judge.whiten.T
     scores = judge.scores(u)
     for c in range(3):
@@ -75,20 +84,20 @@ def test_the_judge_of_a_fold_is_the_one_that_the_other_folds_teach() -> None:
     embedded, category, target, _ = world()
     category = category.copy()
     category[7] = K
-    opinion = Opinion(embedded, category, K + 1)
+    opinion = CrossFitLDA(embedded, category, K + 1)
     weight = np.random.default_rng(0).uniform(0.01, 1, len(category))
     weight[target >= 0] = 0.0
     opinion.learn(weight)
     u = opinion.unit(opinion.taught)
     for f, judge in enumerate(opinion.judges):
         rows = opinion.fold != f
-        alone = teach(u[rows], category[rows], weight[rows], K + 1)
+        alone = fit_lda(u[rows], category[rows], weight[rows], K + 1)
         np.testing.assert_allclose(judge.scores(u), alone.scores(u), rtol=1e-6, atol=1e-6)
     assert np.isneginf(opinion.judges[opinion.fold[7]].size[K])
 
 
 def test_labels_are_enough_from_twenty_on() -> None:
-    assert enough(np.array([0, 1] * 10))
-    assert not enough(np.array([0, 1] * 9 + [0]))
-    assert not enough(np.array([0] * 30 + [1]))
-    assert not enough(np.full(5, -1))
+    assert can_calibrate(np.array([0, 1] * 10))
+    assert not can_calibrate(np.array([0, 1] * 9 + [0]))
+    assert not can_calibrate(np.array([0] * 30 + [1]))
+    assert not can_calibrate(np.full(5, -1))

@@ -9,42 +9,42 @@ import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from holotype.categories.found import Category
-from holotype.categories.purity import (
-    at_least,
-    check_in_words,
-    draw,
-    estimate,
-    in_words,
-    look_at,
+from holotype.results.discovery import Category
+from holotype.results.purity import (
+    check_text,
+    draw_check_sample,
+    estimate_purity,
+    lower_bound,
+    purity_known,
+    purity_text,
+    sample_size_hint,
     set_purity,
-    told,
 )
 
 
 def test_the_estimate_is_the_mean_and_what_people_said_is_right() -> None:
     p = np.array([0.5, 0.7, 0.9, 0.1])
     nobody = np.zeros(4, dtype=bool)
-    found = estimate(p, nobody)
+    found = estimate_purity(p, nobody)
     assert found.share == pytest.approx(0.55)
     assert 0.1 < found.low < 0.4 < 0.7 < found.high < 0.95
-    half = estimate(p, np.array([False, False, False, True]))
+    half = estimate_purity(p, np.array([False, False, False, True]))
     assert half.share == pytest.approx((0.5 + 0.7 + 0.9 + 1) / 4)
     assert half.low > 0.25
-    all_told = estimate(p, ~nobody)
+    all_told = estimate_purity(p, ~nobody)
     assert (all_told.share, all_told.low, all_told.high) == (1, 1, 1)
-    assert math.isnan(estimate(np.array([np.nan]), np.array([False])).share)
-    assert math.isnan(estimate(np.zeros(0), np.zeros(0, dtype=bool)).share)
+    assert math.isnan(estimate_purity(np.array([np.nan]), np.array([False])).share)
+    assert math.isnan(estimate_purity(np.zeros(0), np.zeros(0, dtype=bool)).share)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.001, 0.5, 0.999, 1.0])
 def test_the_interval_holds_the_estimate(p) -> None:
-    found = estimate(np.full(30, p), np.zeros(30, dtype=bool))
+    found = estimate_purity(np.full(30, p), np.zeros(30, dtype=bool))
     assert 0 <= found.low <= found.share <= found.high <= 1
 
 
 def test_words_have_one_meaning() -> None:
-    assert [in_words(x) for x in (1, 0.9, 0.89, 0.7, 0.69, 0, math.nan)] == [
+    assert [purity_text(x) for x in (1, 0.9, 0.89, 0.7, 0.69, 0, math.nan)] == [
         *("uniform", "uniform", "fairly uniform", "fairly uniform", "a mixed group", "a mixed group", "")
     ]
 
@@ -53,41 +53,41 @@ def test_words_have_one_meaning() -> None:
 def test_a_spot_check_keeps_its_promise(n) -> None:
     """With one right image too few for the claim, a check that finds nothing is rarer than 1 in 20, and one image
     fewer to look at would not do."""
-    looked, wrong = look_at(n), n - math.floor(0.9 * n + 1e-9)
+    looked, wrong = sample_size_hint(n), n - math.floor(0.9 * n + 1e-9)
     assert 1 <= looked <= min(n, 29)
     assert hypergeom.pmf(0, n, wrong, looked) <= 0.05
     if looked > 1:
         assert hypergeom.pmf(0, n, wrong, looked - 1) > 0.05
-    assert at_least(n, looked, 0) > 0.9 - 1e-9
+    assert lower_bound(n, looked, 0) > 0.9 - 1e-9
 
 
 def test_of_very_many_one_looks_at_29() -> None:
-    assert [look_at(n) for n in (0, 5, 9, 1_000_000)] == [0, 5, 9, 29]
-    assert "Look at all 9" in check_in_words(9)
-    assert "Look at 29 of its 100,000 images, drawn at random" in check_in_words(100_000)
-    assert check_in_words(0) == ""
+    assert [sample_size_hint(n) for n in (0, 5, 9, 1_000_000)] == [0, 5, 9, 29]
+    assert "Look at all 9" in check_text(9)
+    assert "Look at 29 of its 100,000 images, drawn at random" in check_text(100_000)
+    assert check_text(0) == ""
 
 
 def test_the_bound_is_right_as_often_as_it_says() -> None:
     """Whatever the number of wrong ones is, at most 5 % of the samples claim too much."""
     for n, looked in ((40, 12), (60, 25)):
-        bound = [at_least(n, looked, found) for found in range(looked + 1)]
+        bound = [lower_bound(n, looked, found) for found in range(looked + 1)]
         for wrong in range(n + 1):
             found = range(max(0, looked - (n - wrong)), min(looked, wrong) + 1)
             too_much = [k for k in found if bound[k] > 1 - wrong / n + 1e-9]
             assert sum(hypergeom.pmf(k, n, wrong, looked) for k in too_much) <= 0.05 + 1e-9
-    assert at_least(20, 20, 3) == pytest.approx(0.85)
+    assert lower_bound(20, 20, 3) == pytest.approx(0.85)
     for n, looked, wrong in product((0, 10), (11, 3), (-1, 4)):
-        assert math.isnan(at_least(n, looked, wrong))
+        assert math.isnan(lower_bound(n, looked, wrong))
 
 
 def test_the_sample_is_drawn_blindly_and_the_same_again() -> None:
     paths = [f"{i:03d}.png" for i in range(100)]
-    drawn = draw(paths, 22)
-    assert drawn == draw(reversed(paths), 22)
+    drawn = draw_check_sample(paths, 22)
+    assert drawn == draw_check_sample(reversed(paths), 22)
     assert len(set(drawn)) == 22
     assert drawn != sorted(drawn)
-    assert set(draw(paths, 200)) == set(paths)
+    assert set(draw_check_sample(paths, 200)) == set(paths)
 
 
 def test_categories_get_their_purity() -> None:
@@ -101,6 +101,6 @@ def test_categories_get_their_purity() -> None:
     assert categories[0].purity == pytest.approx(0.7)
     assert categories[1].purity == pytest.approx(0.8)
     assert math.isnan(categories[2].purity)
-    assert told(categories[1]).startswith("About 80 % of its images are right (")
-    assert "Look at 21 of its 40 images" in told(categories[1])
-    assert told(categories[2]) == ""
+    assert purity_known(categories[1]).startswith("About 80 % of its images are right (")
+    assert "Look at 21 of its 40 images" in purity_known(categories[1])
+    assert purity_known(categories[2]) == ""

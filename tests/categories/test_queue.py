@@ -8,9 +8,18 @@ from collections import Counter
 import numpy as np
 
 import holotype
-from holotype.categories.features import write_features
-from holotype.categories.found import Discovery
-from holotype.categories.queue import ALIKE, COLUMNS, EACH, FILE, LEAST, SUREST, questions, write_queue
+from holotype.results.discovery import Discovery
+from holotype.results.features import write_features
+from holotype.results.review_queue import (
+    MIN_GAIN,
+    PER_CATEGORY,
+    QUEUE_COLUMNS,
+    QUEUE_FILE,
+    SIMILAR,
+    SUREST_SHARE,
+    questions,
+    write_queue,
+)
 from tests.discovery.made_round import made_discovery
 
 PATHS = [f"{i:02d}.png" for i in range(30)]
@@ -31,10 +40,10 @@ def features() -> np.ndarray:
 def test_first_the_surest_of_each_new_category_then_the_least_sure() -> None:
     asked = questions(found(), features())
     assert [(q.path, q.why) for q in asked] == [
-        *(("19.png", SUREST), ("29.png", SUREST)),
-        *((path, LEAST) for path in ("00.png", "01.png", "10.png", "11.png", "20.png", "21.png")),
+        *(("19.png", SUREST_SHARE), ("29.png", SUREST_SHARE)),
+        *((path, MIN_GAIN) for path in ("00.png", "01.png", "10.png", "11.png", "20.png", "21.png")),
     ]
-    assert max(Counter(q.category_id for q in asked if q.why == LEAST).values()) == EACH
+    assert max(Counter(q.category_id for q in asked if q.why == MIN_GAIN).values()) == PER_CATEGORY
     assert [len(questions(found(), features(), most)) for most in (0, 3)] == [2, 5]
 
 
@@ -43,10 +52,10 @@ def test_what_is_nearly_alike_is_asked_once() -> None:
     alike[1] = alike[0] + 0.1 * alike[1]  # nearly the first image
     alike[2] = alike[0] + 0.9 * alike[2]
     alike[10] = alike[19]  # as good as the surest of its category
-    assert alike[0] @ alike[1] / np.linalg.norm(alike[1]) > ALIKE
-    paths = [q.path for q in questions(found(), alike) if q.why == LEAST]
+    assert alike[0] @ alike[1] / np.linalg.norm(alike[1]) > SIMILAR
+    paths = [q.path for q in questions(found(), alike) if q.why == MIN_GAIN]
     assert paths == ["00.png", "02.png", "11.png", "12.png", "20.png", "21.png"]
-    assert [q.path for q in questions(found()) if q.why == LEAST][:2] == ["00.png", "01.png"]
+    assert [q.path for q in questions(found()) if q.why == MIN_GAIN][:2] == ["00.png", "01.png"]
 
 
 def test_a_burst_is_asked_about_once() -> None:
@@ -69,8 +78,8 @@ def test_nobody_is_asked_what_was_said_already() -> None:
     discovery.images.loc[20, ["note", "category_id", "category"]] = ["rejected", "", ""]
     discovery.images.loc[21, ["category_id", "category"]] = ""  # could not be read
     asked = questions(discovery, features())
-    assert [q.path for q in asked if q.why == SUREST] == ["29.png"]  # new-01 has an answer
-    assert [q.path for q in asked if q.why == LEAST] == [
+    assert [q.path for q in asked if q.why == SUREST_SHARE] == ["29.png"]  # new-01 has an answer
+    assert [q.path for q in asked if q.why == MIN_GAIN] == [
         "02.png",
         "03.png",
         "10.png",
@@ -91,8 +100,8 @@ def test_the_file_says_what_to_ask(tmp_path) -> None:
     discovery.save(tmp_path)
     write_features(tmp_path, features())
     write_queue(tmp_path)
-    rows = list(csv.DictReader((tmp_path / FILE).open(encoding="utf-8")))
-    assert tuple(rows[0]) == COLUMNS
+    rows = list(csv.DictReader((tmp_path / QUEUE_FILE).open(encoding="utf-8")))
+    assert tuple(rows[0]) == QUEUE_COLUMNS
     assert [row["number"] for row in rows] == [str(i + 1) for i in range(8)]
     assert rows[0]["category"] == "'=owls"  # no spreadsheet takes it for a formula
     assert rows[1]["question"] == "What is this? new-02 is made of images like it."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holotype.categories.relations import UNSURE_SHARE, WORST, Described, describe
+from holotype.results.describe import UNSURE_SHARE, WORST_SHARE, Description, describe_categories
 
 KNOWN = ("Sneaker", "Sandal", "Bag")
 IDS = [*KNOWN, "new-01", "new-02", "new-03"]
@@ -37,8 +37,8 @@ def world(n_each: int = 40, seed: int = 0) -> dict:
 
 
 @pytest.fixture(scope="module")
-def described() -> Described:
-    return describe(**world())
+def described() -> Description:
+    return describe_categories(**world())
 
 
 # -- numbers ------------------------------------------------------------------------------------------
@@ -97,17 +97,17 @@ def test_the_order_of_images_and_the_length_of_features_mean_nothing(described) 
         w[key] = w[key][order]
     for key in ("label", "path"):
         w[key] = [w[key][i] for i in order]
-    again = describe(**w)
+    again = describe_categories(**w)
     np.testing.assert_allclose(again.typicality, described.typicality[order])
     np.testing.assert_array_equal(again.doubtful, described.doubtful[order])
     assert [c.words for c in again.categories] == [c.words for c in described.categories]
 
 
 def test_half_precision_and_several_chunks_change_nothing(described, monkeypatch) -> None:
-    monkeypatch.setattr("holotype.categories.relations.CHUNK", 37)
+    monkeypatch.setattr("holotype.results.describe.DESCRIBE_CHUNK", 37)
     w = world()
     w["features"] = w["features"].astype(np.float16)
-    again = describe(**w)
+    again = describe_categories(**w)
     assert [c.id for c in again.categories] == IDS
     for mine, theirs in zip(again.categories, described.categories, strict=True):
         assert mine.signature == pytest.approx(theirs.signature, abs=1e-3)
@@ -118,26 +118,26 @@ def test_half_precision_and_several_chunks_change_nothing(described, monkeypatch
 
 
 def test_a_minority_is_doubtful(described) -> None:
-    assert 0 < described.doubtful.mean() <= UNSURE_SHARE + 2 * WORST
+    assert 0 < described.doubtful.mean() <= UNSURE_SHARE + 2 * WORST_SHARE
     nobody_is_sure = {**world(), "probability": np.linspace(0, 0.5, 240)}
-    assert 0.15 < describe(**nobody_is_sure).doubtful.mean() <= UNSURE_SHARE + 2 * WORST
+    assert 0.15 < describe_categories(**nobody_is_sure).doubtful.mean() <= UNSURE_SHARE + 2 * WORST_SHARE
 
 
 def test_an_improbable_image_is_doubtful_and_a_probable_one_is_not() -> None:
     w = world()
     w["probability"] = np.full(240, 0.61)
-    before = describe(**w).doubtful
-    assert before.mean() <= 2 * WORST
+    before = describe_categories(**w).doubtful
+    assert before.mean() <= 2 * WORST_SHARE
     w["probability"][[4, 5, 200]] = 0.59
     assert (w["label"][4], w["label"][5], w["label"][200]) == ("", "Sneaker", "")
     # 5 has a label, and so the last word
-    assert np.flatnonzero(describe(**w).doubtful & ~before).tolist() == [4, 200]
+    assert np.flatnonzero(describe_categories(**w).doubtful & ~before).tolist() == [4, 200]
 
 
 def test_an_image_far_from_its_category_is_doubtful() -> None:
     w = world()
     w["features"][200] = np.random.default_rng(5).normal(size=16)
-    found = describe(**w)
+    found = describe_categories(**w)
     assert found.doubtful[200]
     assert found.typicality[200] == found.typicality[w["category"] == 5].min()
 
@@ -145,16 +145,16 @@ def test_an_image_far_from_its_category_is_doubtful() -> None:
 def test_a_label_that_the_features_contradict_is_doubtful() -> None:
     w = world()
     w["label"][7] = "Bag"  # it lies among the sneakers, and is placed there
-    assert describe(**w).doubtful[7]
+    assert describe_categories(**w).doubtful[7]
     w["category"] = w["category"].copy()
     w["category"][7] = 2  # or where its label says
-    assert describe(**w).doubtful[7]
+    assert describe_categories(**w).doubtful[7]
 
 
 def test_without_scores_nothing_breaks() -> None:
     w = world()
     w["probability"] = np.full(240, np.nan)
-    assert describe(**w).doubtful.mean() <= 2 * WORST
+    assert describe_categories(**w).doubtful.mean() <= 2 * WORST_SHARE
 
 
 # -- odd collections ----------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def test_empty_categories_vanish_and_unread_images_count_nowhere(described) -> N
     w["category"] = np.where(w["category"] == 4, -1, w["category"])
     w["features"][w["category"] == -1] = np.nan
     w["features"][0] = np.nan  # placed, but not read
-    found = describe(**w)
+    found = describe_categories(**w)
     assert [c.id for c in found.categories] == [id for id in IDS if id != "new-02"]
     assert found.categories[0].n == 39
     lost = (w["category"] == -1) | (np.arange(240) == 0)
@@ -175,7 +175,7 @@ def test_empty_categories_vanish_and_unread_images_count_nowhere(described) -> N
     assert "new-02" not in {c.nearest for c in found.categories}
 
 
-def three(**changes) -> Described:
+def three(**changes) -> Description:
     settings = {
         "features": np.eye(3, 4, dtype=np.float32),
         "category": np.array([0, 1, 2]),
@@ -185,7 +185,7 @@ def three(**changes) -> Described:
         "probability": np.ones(3),
         "path": ["1", "2", "3"],
     }
-    return describe(**{**settings, **changes})
+    return describe_categories(**{**settings, **changes})
 
 
 def test_categories_of_one_image() -> None:
@@ -223,7 +223,7 @@ def test_nothing_could_be_read() -> None:
 
 def test_identical_images_are_equally_typical_and_none_is_doubtful() -> None:
     n = 50
-    found = describe(
+    found = describe_categories(
         np.ones((n, 8), dtype=np.float32),
         np.arange(n) % 2,
         ["a", "new-01"],
@@ -239,7 +239,7 @@ def test_identical_images_are_equally_typical_and_none_is_doubtful() -> None:
 def test_a_known_class_whose_labelled_images_are_unread_is_judged_by_what_lies_in_it() -> None:
     w = world()
     w["features"][[i for i, name in enumerate(w["label"]) if name == "Bag"]] = np.nan
-    bag = describe(**w).categories[2]
+    bag = describe_categories(**w).categories[2]
     assert bag.signature[2] == pytest.approx(bag.cohesion, abs=1e-5)
 
 
@@ -256,7 +256,10 @@ def test_the_category_beside_a_known_class_says_so(described) -> None:
 
 def test_words_use_the_names_that_people_gave():
     w = world()
-    plain, named = describe(**w), describe(**w, called=[f"dear {name}" for name in w["known"]])
+    plain, named = (
+        describe_categories(**w),
+        describe_categories(**w, called=[f"dear {name}" for name in w["known"]]),
+    )
     assert [c.id for c in named.categories] == [c.id for c in plain.categories]
     for one, other in zip(plain.categories, named.categories, strict=True):
         words = one.words

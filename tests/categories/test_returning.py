@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from holotype.categories.corrections import apply_edits
-from holotype.categories.edits import Edit
-from holotype.categories.found import Discovery
-from holotype.categories.returning import methods_in_words, summary, told
+from holotype.results.apply_edits import apply_edits
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit
+from holotype.results.ensemble import methods_phrase, stability_summary, stability_text
 from tests.discovery.made_round import made_discovery
 
 
@@ -27,14 +27,14 @@ def five_trainings() -> Discovery:
 def test_a_category_says_how_often_it_comes_back() -> None:
     found = five_trainings()
     assert (
-        told(found.category("new-01"), 5)
+        stability_text(found.category("new-01"), 5)
         == "Comes back in 5 of 5 trainings; 93 % of its unlabelled images stay together."
     )
-    assert told(found.category("new-01"), 0) == ""
+    assert stability_text(found.category("new-01"), 0) == ""
 
 
 def test_those_that_do_not_are_named() -> None:
-    assert summary(five_trainings()) == [
+    assert stability_summary(five_trainings()) == [
         "5 trainings vote; --seeds changes it.",
         "Images are placed where they agree (seeds 0 to 4). The model of the one with seed 2, which agrees on "
         "92 % of these, is kept for new images.",
@@ -46,7 +46,7 @@ def test_those_that_do_not_are_named() -> None:
 def test_methods_that_took_turns_are_told() -> None:
     found = five_trainings()
     facts = dataclasses.replace(found.facts, methods=("rpc", "uno"), method="rpc")
-    assert summary(dataclasses.replace(found, facts=facts))[1] == (
+    assert stability_summary(dataclasses.replace(found, facts=facts))[1] == (
         "Images are placed where they agree (seeds 0 to 4; rpc and uno in turn). The model of rpc with seed 2, "
         "which agrees on 92 % of these, is kept for new images."
     )
@@ -57,14 +57,18 @@ def test_one_training_is_no_vote() -> None:
     of_train, of_discover = (
         dataclasses.replace(found, facts=dataclasses.replace(found.facts, round=round)) for round in (0, 1)
     )
-    assert summary(of_train) == []
-    assert [line for line in summary(of_discover) if "--seeds" in line] == summary(of_discover) != []
+    assert stability_summary(of_train) == []
+    assert (
+        [line for line in stability_summary(of_discover) if "--seeds" in line]
+        == stability_summary(of_discover)
+        != []
+    )
 
 
 def test_a_merged_category_is_another_one() -> None:
     found = apply_edits(five_trainings(), [Edit("r", "t", "merge", "", "new-02", "new-01")]).discovery
-    assert told(found.category("new-01"), 5) == ""
-    assert told(found.category("new-03"), 5) != ""
+    assert stability_text(found.category("new-01"), 5) == ""
+    assert stability_text(found.category("new-03"), 5) != ""
 
 
 def test_it_is_kept_on_disk(tmp_path) -> None:
@@ -75,10 +79,10 @@ def test_it_is_kept_on_disk(tmp_path) -> None:
         (c.comes_back, c.together) for c in found.categories
     ]
     assert again.facts.trainings == (0, 1, 2, 3, 4)
-    assert summary(again) == summary(found)
+    assert stability_summary(again) == stability_summary(found)
 
 
 def test_methods_in_words() -> None:
-    assert methods_in_words(("rpc", "uno")) == "rpc and uno in turn"
-    assert methods_in_words(("rpc", "uno", "gcd")) == "rpc, uno and gcd in turn"
-    assert methods_in_words(("rpc",)) == "rpc"
+    assert methods_phrase(("rpc", "uno")) == "rpc and uno in turn"
+    assert methods_phrase(("rpc", "uno", "gcd")) == "rpc, uno and gcd in turn"
+    assert methods_phrase(("rpc",)) == "rpc"

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from categories.golden import CASES, GOLDEN, NAMES, case_edits, golden_discovery, outcome, random_edit
-from holotype.categories.corrections import apply_edits
-from holotype.categories.edits import Edit
-from holotype.categories.facts import Facts
-from holotype.categories.found import Category, Discovery
+from holotype.results.apply_edits import apply_edits
+from holotype.results.discovery import Category, Discovery, RunFacts
+from holotype.results.edits import Edit
 from tests.discovery.made_round import made_discovery
 
 IMAGES = [row["path"] for row in GOLDEN["discoveries"]["shoes"]["images"]]
@@ -137,7 +136,7 @@ def calibrated(groups: dict[str, list[int]]) -> Discovery:
     found.images["probability"] = 0.6
     for category in found.categories:
         category.purity = 0.6
-    return dataclasses.replace(found, facts=Facts(round=1, calibration_curve=((0.0, 0.0), (1.0, 0.6))))
+    return dataclasses.replace(found, facts=RunFacts(round=1, calibration_curve=((0.0, 0.0), (1.0, 0.6))))
 
 
 def test_what_people_say_raises_the_purity_of_the_categories_it_is_about():

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from holotype.categories.found import Discovery
-from holotype.categories.tree import FILE, Tree, grow, keep_tree, read_tree
 from holotype.errors import InputError
+from holotype.results.discovery import Discovery
+from holotype.results.hierarchy import TREE_FILE, Tree, build_tree, read_tree, save_tree
 from tests.discovery.made_round import made_discovery
 
 ANGLES = {"a": 0, "b": 12, "new-01": 90, "new-02": 100, "new-03": 180}
@@ -37,7 +37,7 @@ def collection(spread: dict[str, float] | None = None) -> tuple[Discovery, np.nd
 
 def test_near_categories_join_first_and_known_classes_never() -> None:
     """a and b lie 12 degrees apart and stay two; new-01 and new-02 are next."""
-    tree = grow(*collection())
+    tree = build_tree(*collection())
     assert (tree.k, tree.lowest) == (5, 2)
     first = tree.merges[0]
     assert {first.source, first.target} == {"new-01", "new-02"}
@@ -51,13 +51,13 @@ def test_near_categories_join_first_and_known_classes_never() -> None:
 def test_what_people_have_named_stays() -> None:
     found, features = collection()
     for name in ("new-01", "new-02"):
-        tree = grow(found.called({name: "kites"}), features)
+        tree = build_tree(found.called({name: "kites"}), features)
         assert tree.merges[0].target == name
 
 
 def test_a_category_of_two_groups_is_parted_first() -> None:
     found, features = collection({"new-03": 40})
-    tree = grow(found, features)
+    tree = build_tree(found, features)
     first = tree.splits[0]
     assert (first.source, first.part) == ("new-03", "new-04")
     assert {row % 2 for row in first.rows} in ({0}, {1})
@@ -70,36 +70,36 @@ def test_labelled_images_stay_in_their_class() -> None:
     found, features = collection()
     strays = np.arange(8, 16)
     features[strays] = features[80:88]  # unlabelled images of a that look like new-03
-    tree = grow(found, features)
+    tree = build_tree(found, features)
     assert tree.splits[0].source == "a"
     assert set(tree.splits[0].rows) == set(strays.tolist())
     found, features = collection({"a": 40})
     labels = found.images.label.to_numpy(dtype=object, copy=True)
     labels[:EACH] = "a"
-    tree = grow(replace(found, images=found.images.assign(label=labels)), features)
+    tree = build_tree(replace(found, images=found.images.assign(label=labels)), features)
     assert "a" not in {split.source for split in tree.splits}
 
 
 def test_images_that_were_not_read_are_nowhere() -> None:
     found, features = collection({"new-03": 40})
     features[81] = np.nan
-    tree = grow(found, features)
+    tree = build_tree(found, features)
     assert 81 not in {row for split in tree.splits for row in split.rows}
 
 
 def test_it_is_kept_and_made_anew_after_an_edit(tmp_path) -> None:
     found, features = collection()
-    assert keep_tree(tmp_path, found, None) is None
-    tree = keep_tree(tmp_path, found, features)
+    assert save_tree(tmp_path, found, None) is None
+    tree = save_tree(tmp_path, found, features)
     assert read_tree(tmp_path) == tree
-    assert keep_tree(tmp_path, found, None) == tree
+    assert save_tree(tmp_path, found, None) == tree
     facts = replace(found.facts, edits=replace(found.facts.edits, applied=("abc",)))
-    assert keep_tree(tmp_path, replace(found, facts=facts), None) is None
+    assert save_tree(tmp_path, replace(found, facts=facts), None) is None
     for text in (json.dumps({"format": 99}), "["):
-        (tmp_path / FILE).write_text(text)
+        (tmp_path / TREE_FILE).write_text(text)
         with pytest.raises(InputError, match=r"tree.json cannot be read; delete it"):
             read_tree(tmp_path)
-    assert keep_tree(tmp_path, found, features) == tree
+    assert save_tree(tmp_path, found, features) == tree
     assert isinstance(read_tree(tmp_path), Tree)
 
 
@@ -109,12 +109,12 @@ def test_a_part_has_no_number_that_meant_a_category_of_an_earlier_round(tmp_path
     first.save(tmp_path / "rounds" / "1")
     corrected = made_discovery("r-1", {"a": [0, 1, 2], "new-05": list(range(3, 12))})
     corrected.save(tmp_path / "rounds" / "1" / "corrected")
-    tree = keep_tree(tmp_path, *collection({"new-03": 40}))
+    tree = save_tree(tmp_path, *collection({"new-03": 40}))
     assert tree is not None
     assert tree.splits[0].part == "new-06"
 
 
 def test_one_category_has_no_tree() -> None:
     found = made_discovery("r", {"a": list(range(12))})
-    tree = grow(found, np.ones((12, 3)))
+    tree = build_tree(found, np.ones((12, 3)))
     assert (tree.lowest, tree.k, tree.highest) == (1, 1, 1)

@@ -7,14 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from holotype.categories.agreement import Agreement, Training, Votes, agree
-from holotype.categories.kept_opinion import shares
-from holotype.categories.opinion import FLOOR, Opinion
-from holotype.categories.weighing import weigh
+from holotype.results.ensemble import Consensus, Training, VoteShares, pool_with_lda, vote_consensus
+from holotype.results.lda import FLOOR, CrossFitLDA, softmax
 from tests.categories.test_calibration import KNOWN, K, world
 
 
-def voted(seed: int, wrong: float = 0.4) -> tuple[Agreement, np.ndarray, np.ndarray, np.ndarray]:
+def voted(seed: int, wrong: float = 0.4) -> tuple[Consensus, np.ndarray, np.ndarray, np.ndarray]:
     """Seven trainings that are each wrong about `wrong` of the images, without looking at them."""
     embedded, _, target, truth = world(seed, apart=1.2)
     random = np.random.default_rng(seed)
@@ -23,10 +21,10 @@ def voted(seed: int, wrong: float = 0.4) -> tuple[Agreement, np.ndarray, np.ndar
         astray = random.random(len(truth)) < wrong
         category = np.where(astray, random.integers(0, K, len(truth)), truth)
         voices.append(Training(category, random.uniform(0.5, 1, len(truth)).astype(np.float32)))
-    return agree(voices, KNOWN, K), embedded, target, truth
+    return vote_consensus(voices, KNOWN, K), embedded, target, truth
 
 
-def named(together: Agreement, truth: np.ndarray) -> np.ndarray:
+def named(together: Consensus, truth: np.ndarray) -> np.ndarray:
     """The truth by the numbers of the outcome: new categories have any."""
     table = np.zeros((K, K))
     np.add.at(table, (truth, together.category), 1)
@@ -38,7 +36,7 @@ def test_the_opinion_puts_right_what_votes_leave_open(seed: int) -> None:
     together, embedded, target, truth = voted(seed, wrong=0.7)
     own, free = named(together, truth), target < 0
     before, after = (
-        (one.category == own)[free].mean() for one in (together, weigh(together, embedded, target, K))
+        (one.category == own)[free].mean() for one in (together, pool_with_lda(together, embedded, target, K))
     )
     assert after > before + 0.03
 
@@ -49,7 +47,7 @@ def test_what_all_trainings_agree_on_stays() -> None:
     certain = together.share > 1 - 1e-6
     assert certain.sum() > 20
     noise = np.random.default_rng(9).normal(size=embedded.shape).astype(np.float32)
-    found = weigh(together, noise, target, K)
+    found = pool_with_lda(together, noise, target, K)
     assert (found.category == together.category)[certain].all()
 
 
@@ -62,7 +60,7 @@ def test_labels_and_images_that_are_placed_nowhere_stay() -> None:
         trainings=np.where(nowhere, -1, together.trainings),
         share=np.where(nowhere, np.nan, together.share),
     )
-    found = weigh(together, embedded, target, K)
+    found = pool_with_lda(together, embedded, target, K)
     still = nowhere | (target >= 0)
     np.testing.assert_array_equal(found.category[still], together.category[still])
     assert (np.isnan(found.share) == nowhere).all()
@@ -70,14 +68,14 @@ def test_labels_and_images_that_are_placed_nowhere_stay() -> None:
 
 
 def test_one_round_is_what_the_formula_says(monkeypatch) -> None:
-    monkeypatch.setattr("holotype.categories.weighing.ROUNDS", 1)
+    monkeypatch.setattr("holotype.results.ensemble.POOL_ROUNDS", 1)
     together, embedded, target, _ = voted(2)
-    found = weigh(together, embedded, target, K)
-    opinion = Opinion(embedded, np.where(target >= 0, target, together.category), K)
+    found = pool_with_lda(together, embedded, target, K)
+    opinion = CrossFitLDA(embedded, np.where(target >= 0, target, together.category), K)
     opinion.form(target)
     p = np.zeros((len(target), K))
     for part, scores in opinion.scores(np.arange(len(target))):
-        p[part] = shares(scores / opinion.heat)
+        p[part] = softmax(scores / opinion.heat)
     for row in np.flatnonzero(target < 0)[:100]:
         v = np.zeros(K)
         for category, weight in zip(together.trainings[:, row], together.weight[:, row], strict=True):
@@ -89,7 +87,7 @@ def test_one_round_is_what_the_formula_says(monkeypatch) -> None:
 
 def test_the_share_of_agreement_is_that_of_the_new_places() -> None:
     together, embedded, target, _ = voted(0, wrong=0.6)
-    found = weigh(together, embedded, target, K)
+    found = pool_with_lda(together, embedded, target, K)
     assert (found.category != together.category).any()
     assert found.agreed == pytest.approx([(one == found.category).mean() for one in together.trainings])
 
@@ -98,7 +96,7 @@ def test_votes_of_some_images_are_known_among_all() -> None:
     together, *_ = voted(0)
     n = len(together.category)
     rows = np.random.default_rng(0).permutation(2 * n)[:n]
-    own, among = Votes.of(together, K), Votes.of(together, K).spread(rows, 2 * n)
+    own, among = VoteShares.of(together, K), VoteShares.of(together, K).spread(rows, 2 * n)
     np.testing.assert_array_equal(among.shares(rows), own.shares(np.arange(n)))
     others = np.setdiff1d(np.arange(2 * n), rows)
     assert np.isnan(among.shares(others)).all()
@@ -113,4 +111,4 @@ def test_a_category_of_one_image_keeps_it_where_all_have_voted_so() -> None:
         together, category=together.category.copy(), trainings=together.trainings.copy()
     )
     odd.category[row] = odd.trainings[:, row] = K
-    assert weigh(odd, embedded, target, K + 1).category[row] == K
+    assert pool_with_lda(odd, embedded, target, K + 1).category[row] == K

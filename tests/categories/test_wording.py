@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holotype.categories.found import Category
-from holotype.categories.wording import (
-    call_anew,
-    in_words,
-    named_since,
+from holotype.results.describe import (
+    relation_text,
+    rename_in_texts,
+    renamed_categories,
     renamed_note,
     renamed_suggestion,
     renamed_words,
     suggest_names,
 )
+from holotype.results.discovery import Category
 from tests.discovery.made_round import made_discovery
 
 
@@ -37,7 +37,7 @@ from tests.discovery.made_round import made_discovery
 )
 def test_words(signature, usual, words) -> None:
     usual = None if usual is None else np.array(usual)
-    assert in_words(signature, ["Sneaker", "Sandal", "Bag", "Boot"], usual=usual) == words
+    assert relation_text(signature, ["Sneaker", "Sandal", "Bag", "Boot"], usual=usual) == words
 
 
 def test_suggested_names_are_numbered_per_neighbour() -> None:
@@ -71,11 +71,11 @@ def test_a_name_that_two_classes_exchange_goes_to_the_right_one() -> None:
         return [Category("fox", first, "known", 1), Category("dog", second, "known", 1), new]
 
     now = categories("dog", "fox")
-    call_anew(now, categories("fox", "dog"))
+    rename_in_texts(now, categories("fox", "dog"))
     assert [category.words for category in now] == ["", "", "closest to dog 0.71; unlike fox"]
     now = categories("fox", "dog")
     now[2].name = "wolf"  # of a new category, which no words name
-    call_anew(now, categories("fox", "dog"))
+    rename_in_texts(now, categories("fox", "dog"))
     assert now[2].words == "closest to fox 0.71; unlike dog"
 
 
@@ -89,7 +89,7 @@ def test_suggested_names_follow_the_known_classes() -> None:
     now = categories("red fox", "dog")
     for category, suggested in zip(now[2:], ("near fox, new 1", "near dog, new 1", "new 1"), strict=True):
         category.suggested = suggested
-    call_anew(now, categories("fox", "dog"))
+    rename_in_texts(now, categories("fox", "dog"))
     told = ["red fox", "dog", "near red fox, new 1", "near dog, new 1", "new 1"]
     assert [category.suggested for category in now] == told
 
@@ -121,7 +121,7 @@ def test_names_that_came_since_a_round_are_in_its_words_and_notes() -> None:
     found = made_discovery("r", {"a": [0, 1, 2, 3], "new-01": [*range(4, 12)]})
     found.category("new-01").words = "closest to a 0.50"
     found.images.loc[0, "note"] = "the model would say new-01"
-    now = named_since(found, {"a": "Hats", "new-01": "Owls"})
+    now = renamed_categories(found, {"a": "Hats", "new-01": "Owls"})
     assert (now.category("new-01").words, now.images.note[0]) == (
         "closest to Hats 0.50",
         "the model would say Owls",

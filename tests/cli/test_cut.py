@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holotype.categories.features import read_features, write_features
-from holotype.categories.found import Discovery
 from holotype.report.build import read_data
+from holotype.results.discovery import Discovery
+from holotype.results.features import read_features, write_features
 from small_run import train_small
 from tests.categories.test_tree import collection
 from tests.discovery.made_round import edits_file

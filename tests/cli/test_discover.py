@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from holotype.categories.facts import Facts
-from holotype.categories.found import Category, Discovery
 from holotype.cli.discover import MOST_LINES, category_lines, make_parser, summary
 from holotype.discovery import workflow
 from holotype.errors import Stopped
+from holotype.results.discovery import Category, Discovery, RunFacts
 from tests.data.cameras import photograph
 from tests.discovery.made_round import made_discovery
 
@@ -165,7 +164,7 @@ def test_a_stop_says_that_the_same_command_goes_on(holotype, squares_folder, mon
 def small() -> Discovery:
     found = made_discovery("r-1", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
     backbone = {"name": "embedded", "caveat": "A stand-in."}
-    found.facts = Facts(round=1, k=4, seconds={"embedding": 2.0}, provenance={"backbone": backbone})
+    found.facts = RunFacts(round=1, k=4, seconds={"embedding": 2.0}, provenance={"backbone": backbone})
     found.category("new-01").words = "closest to a 0.71"
     return found
 
@@ -200,7 +199,7 @@ def test_the_summary_says_how_many_categories_are_in_use(tmp_path: Path, count: 
 
 def test_without_a_new_category_the_summary_says_what_to_try(tmp_path: Path) -> None:
     found = made_discovery("r-1", {"a": list(range(12))})
-    found.facts = Facts(round=1, k=1)
+    found.facts = RunFacts(round=1, k=1)
     assert f"holotype cut {tmp_path} shows what would split off" in summary(found, tmp_path)
     assert "holotype cut" not in summary(small(), tmp_path)
 

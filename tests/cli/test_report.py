@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from holotype.categories.edits import Edit, to_csv
-from holotype.categories.features import write_features
-from holotype.categories.found import Discovery
-from holotype.categories.queue import FILE as QUEUE
-from holotype.categories.queue import write_queue
 from holotype.cli.report import command
 from holotype.discovery.given import write_given
 from holotype.discovery.rounds import play
 from holotype.errors import InputError
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit, edits_csv
+from holotype.results.features import write_features
+from holotype.results.review_queue import QUEUE_FILE as QUEUE
+from holotype.results.review_queue import write_queue
 from holotype.utils.locks import lock_folder
 from report.made import make_discovery
 
@@ -29,7 +29,7 @@ def run(tmp_path):
 
 
 def write(tmp_path, *edits: Edit):
-    (tmp_path / "edits.csv").write_text(to_csv(edits), encoding="utf-8")
+    (tmp_path / "edits.csv").write_text(edits_csv(edits), encoding="utf-8")
     return str(tmp_path / "edits.csv")
 
 

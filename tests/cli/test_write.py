@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from holotype.categories.found import Discovery
 from holotype.cli.write import sorted_words
 from holotype.placing.folders import Sorted
+from holotype.results.discovery import Discovery
 from placing.made_results import edit, made_run, paths
 
 FORMS = {"--folders": "sorted", "--labels": "labels.csv", "--coco": "coco.json", "--camtrap-dp": "dp"}

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holotype.categories.found import Discovery
 from holotype.data import storage
 from holotype.data.decode import read_image
 from holotype.data.hashing import file_digest, file_stamps
 from holotype.data.load import load_table
 from holotype.data.storage import StorageError, list_files, read_file, read_part, remote_stamp
 from holotype.errors import InputError
+from holotype.results.discovery import Discovery
 
 from .bucket import Bucket, bucket, only_here, s3_port
 from .packed import images_of, square, write_parquet, write_shards

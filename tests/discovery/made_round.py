@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from holotype.categories.edits import Edit, to_csv
-from holotype.categories.facts import Facts
-from holotype.categories.found import Category, Discovery
+from holotype.results.discovery import Category, Discovery, RunFacts
+from holotype.results.edits import Edit, edits_csv
 
 PATHS = [f"photos/{i:02d}.png" for i in range(12)]
 
@@ -29,12 +28,12 @@ def made_discovery(
         Category(id, id, "known" if id in known else "novel", len(rows), signature=[0.5] * len(known))
         for id, rows in groups.items()
     ]
-    return Discovery(run, known, frame, categories, None, Facts(round=1))
+    return Discovery(run, known, frame, categories, None, RunFacts(round=1))
 
 
 def edits_file(run: Path, *rows: tuple[str, str, str, str]) -> Path:
     run_id = Discovery.load(run).run_id
     edits = [Edit(run_id, f"2026-01-01T00:00:{i:02d}Z", *row) for i, row in enumerate(rows)]
     path = run.parent / "edits.csv"
-    path.write_text(to_csv(edits), encoding="utf-8")
+    path.write_text(edits_csv(edits), encoding="utf-8")
     return path

@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 from scipy.optimize import linear_sum_assignment
 
-from holotype.categories.edits import Edit, read_log, to_csv
-from holotype.categories.found import Discovery
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit, edits_csv, read_log
 
 KINDS = {
     "red": (200, 40, 40),
@@ -158,7 +158,7 @@ def edits_of(run: Path, pictures: Pictures, held: Held, rows: list[Row]) -> Path
     held.edits += len(edits)
     held.edited |= {name for _, name, _, _ in rows if name}
     file = run.parent / f"edits-{held.edits}.csv"
-    file.write_text(to_csv(edits), encoding="utf-8")
+    file.write_text(edits_csv(edits), encoding="utf-8")
     return file
 
 

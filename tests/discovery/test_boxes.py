@@ -11,8 +11,6 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from holotype.categories.edits import Edit, to_csv
-from holotype.categories.found import Discovery
 from holotype.config.schema import DiscoverConfig
 from holotype.data.boxes import split_box
 from holotype.data.load import load_table
@@ -23,6 +21,8 @@ from holotype.placing.camtrap import write_camtrap
 from holotype.placing.coco import write_coco
 from holotype.placing.folders import write_folders
 from holotype.placing.written import write_labels
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit, edits_csv
 from tests.conftest import COLOURS
 from tests.discovery.trap import ANIMAL, HEIGHT, WIDTH, trap_pictures
 
@@ -94,7 +94,7 @@ def test_nothing_has_changed_and_a_renamed_picture_takes_its_boxes_along(
     found = Discovery.load(run)
     image = next(path for path in found.images.path if "blue-00" in path)
     edits = tmp_path / "edits.csv"
-    edits.write_text(to_csv([Edit(found.run_id, "t", "confirm", image, "", "red")]), encoding="utf-8")
+    edits.write_text(edits_csv([Edit(found.run_id, "t", "confirm", image, "", "red")]), encoding="utf-8")
     (elsewhere / "unlabelled" / "blue-00.jpg").rename(elsewhere / "unlabelled" / "night.jpg")
     boxes = elsewhere / "detections.json"
     boxes.write_text(boxes.read_text().replace("blue-00", "night"))

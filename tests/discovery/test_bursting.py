@@ -9,9 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from holotype.categories.bursts import LABELLED as NOTE
-from holotype.categories.edits import Edit, to_csv
-from holotype.categories.found import Discovery
 from holotype.clustering import estimate_k
 from holotype.data.load import load_table
 from holotype.discovery import several
@@ -19,6 +16,9 @@ from holotype.discovery.bursting import check_enough, draws_itself, take_bursts
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
 from holotype.methods import METHODS
+from holotype.results.describe import LABELLED as NOTE
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit, edits_csv
 from tests.conftest import COLOURS, KNOWN
 from tests.data.cameras import photograph
 from tests.data.test_bursts import looks, made, shots
@@ -135,7 +135,7 @@ def test_an_answer_serves_the_whole_burst(photos: Path, tmp_path: Path, small) -
     found = discover_table(table, small(method="kmeans"), run, progress=False)
     image = str(photos / "unlabelled" / "blue-3-1.jpg")
     edits = tmp_path / "edits.csv"
-    edits.write_text(to_csv([Edit(found.run_id, "t", "confirm", image, "", "red")]), encoding="utf-8")
+    edits.write_text(edits_csv([Edit(found.run_id, "t", "confirm", image, "", "red")]), encoding="utf-8")
     discover_table(table, small(method="kmeans"), run, progress=False, edits=edits)
     images = Discovery.load(run).images.set_index("path")
     for frame in range(FRAMES):
@@ -154,7 +154,7 @@ def test_the_whole_burst_follows_a_frame_that_is_moved_out_of_the_folder_of_its_
     rows = [
         Edit(found.run_id, "t", "move", str(photos / "red" / f"red-{n}-0.jpg"), "", "Owls") for n in (0, 2, 4)
     ]
-    edits.write_text(to_csv(rows), encoding="utf-8")
+    edits.write_text(edits_csv(rows), encoding="utf-8")
     discover_table(table, small(method="kmeans"), run, progress=False, edits=edits)
     images = Discovery.load(run).images.set_index("path")
     assert images.group[str(photos / "red" / "red-0-0.jpg")]

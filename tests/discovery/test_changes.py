@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from holotype.categories.corrections import apply_edits
-from holotype.categories.edits import Edit
 from holotype.discovery.changes import CHANGES, MOST_LINES, Change, changes, in_words, write_changes
 from holotype.discovery.rounds import round_folder
+from holotype.results.apply_edits import apply_edits
+from holotype.results.edits import Edit
 from tests.discovery.made_round import made_discovery
 
 PATHS = [f"{i:02d}" for i in range(32)]

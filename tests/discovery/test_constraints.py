@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from holotype.categories.corrections import Applied, apply_edits
-from holotype.categories.edits import Edit
-from holotype.categories.found import Discovery
 from holotype.data.table import Table
 from holotype.discovery.collection import Collection, Seen
 from holotype.discovery.constraints import TYPICAL, Constraints
+from holotype.results.apply_edits import AppliedEdits, apply_edits
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit
 from tests.discovery.made_round import made_discovery
 
 PATHS = [f"{i:02d}" for i in range(40)]
@@ -28,7 +28,7 @@ def found(
     return made
 
 
-def edits(made: Discovery, *rows: tuple[str, int | None, str, str]) -> Applied:
+def edits(made: Discovery, *rows: tuple[str, int | None, str, str]) -> AppliedEdits:
     """rows: action, number of the image, category, value."""
     told = [
         Edit(made.run_id, f"t{i}", action, "" if n is None else PATHS[n], category, value)

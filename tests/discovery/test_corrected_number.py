@@ -6,11 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from holotype.categories.facts import Facts
-from holotype.categories.found import Category, Discovery
 from holotype.clustering.k_curve import CountEstimate
 from holotype.data.table import Table
 from holotype.discovery.corrected_number import as_drawn, n_left, with_corrections
+from holotype.results.discovery import Category, Discovery, RunFacts
 
 CAME = np.array(["cat", "cat", "dog", "", "", "", "", ""], dtype=object)
 
@@ -29,7 +28,7 @@ def found(places: list[str], known: tuple[str, ...] = ("cat", "dog"), counted: i
     categories = [
         Category(id, id, "known" if id in known else "novel", int(n)) for id, n in sizes.items() if id
     ]
-    return Discovery("run", known, images, categories, count(counted) if counted else None, Facts())
+    return Discovery("run", known, images, categories, count(counted) if counted else None, RunFacts())
 
 
 def count(best: int) -> dict[str, object]:

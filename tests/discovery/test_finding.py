@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from holotype.categories.standing import FOLLOWS
 from holotype.data.load import load_table
 from holotype.discovery.finding import make_experiment
 from holotype.discovery.round import Round
 from holotype.discovery.workflow import discover_table
 from holotype.methods import METHODS
 from holotype.placing.written import write_labels
+from holotype.results.apply_edits import FOLLOWS_NOTE
 from holotype.runs.trained import load_trained
 from tests.discovery.made_round import edits_file
 from tests.training.stubs import STUBS
@@ -76,7 +76,7 @@ def test_labels_that_follow_from_a_merge_are_noted_and_are_not_those_of_people(
     (image, *_) = found.images.path[found.images.category_id == one]
     file = edits_file(run, ("confirm", image, one, one), ("merge", "", two, one), ("rename", "", one, "sky"))
     images = discover_table(table, asked, run, progress=False, edits=file).images
-    noted = images[images.note.str.contains(FOLLOWS, regex=False)]
+    noted = images[images.note.str.contains(FOLLOWS_NOTE, regex=False)]
     assert len(noted) > 2
     assert set(noted.label) == {one}
     assert image not in set(noted.path)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from holotype.categories.edits import Edit, read_log, to_csv
-from holotype.categories.found import Discovery
 from holotype.data.load import load_table
 from holotype.discovery.foresight import Foreseen, foresee
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit, edits_csv, read_log
 from tests.discovery.made_round import edits_file
 
 
@@ -70,7 +70,7 @@ def test_what_would_be_refused_is(found, photos, small, asked, tmp_path) -> None
     with pytest.raises(InputError, match="features of two networks"):
         foresee(run, table, small(method="kmeans", image_size=48))
     foreign = tmp_path / "foreign.csv"
-    foreign.write_text(to_csv([Edit("somebody-1", "t", "rename", "", "new-01", "Boots")]))
+    foreign.write_text(edits_csv([Edit("somebody-1", "t", "rename", "", "new-01", "Boots")]))
     with pytest.raises(InputError, match="somebody-1"):
         foresee(run, table, asked, foreign)
     with pytest.raises(InputError, match="without --edits first"):

@@ -12,11 +12,11 @@ import pytest
 from PIL import Image
 
 import holotype.embeddings.extract as module
-from holotype.categories.found import Discovery
 from holotype.data.load import load_table
 from holotype.discovery.foresight import foresee
 from holotype.discovery.workflow import default_folder, discover_table
 from holotype.errors import InputError
+from holotype.results.discovery import Discovery
 from tests.conftest import COLOURS
 from tests.discovery.made_round import edits_file
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from holotype.categories.corrections import apply_log
-from holotype.categories.edits import Edit, append_edits, read_log
-from holotype.categories.found import Discovery
 from holotype.discovery.collection import Collection, Seen, read_collection
 from holotype.discovery.given import read_given, write_given
 from holotype.discovery.moved import MOVING, Moves, at_home, follow, read_earlier, settle
+from holotype.results.apply_edits import apply_log
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit, append_edits, read_log
 from tests.discovery.made_round import made_discovery
 
 PATHS = [f"/photos/{i:02d}.png" for i in range(12)]

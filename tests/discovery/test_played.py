@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from holotype.categories.corrections import apply_log
-from holotype.categories.edits import append_edits
-from holotype.categories.found import Discovery
 from holotype.discovery.collection import Collection, Seen
 from holotype.discovery.rounds import play, round_folder
+from holotype.results.apply_edits import apply_log
+from holotype.results.discovery import Discovery
+from holotype.results.edits import append_edits
 from tests.discovery.made_round import PATHS
 from tests.discovery.test_rounds import edit, end_round, first, two_rounds
 

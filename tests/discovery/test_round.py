@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holotype.categories.found import Discovery
 from holotype.data.load import load_table
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.round import Round
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
+from holotype.results.discovery import Discovery
 from tests.discovery.made_round import edits_file
 
 

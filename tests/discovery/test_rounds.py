@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from holotype.categories.edits import Edit, append_edits, to_csv
-from holotype.categories.found import Discovery
 from holotype.discovery.asked import Asked
 from holotype.discovery.collection import Collection, Seen
 from holotype.discovery.constraints import Constraints
@@ -29,6 +27,8 @@ from holotype.discovery.rounds import (
     waiting,
 )
 from holotype.errors import InputError
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit, append_edits, edits_csv
 from tests.discovery.made_round import PATHS, made_discovery
 
 
@@ -184,7 +184,7 @@ def test_a_file_of_the_round_before_is_not_lost(tmp_path: Path) -> None:
     two_rounds(tmp_path)
     file = tmp_path / "late.csv"
     file.write_text(
-        to_csv(
+        edits_csv(
             [
                 edit("r-1", "rename", "", "new-02", "hats"),
                 edit("r-1", "rename", "", "new-01", "boots", 1),
@@ -255,7 +255,7 @@ def test_labels_are_kept_by_path_from_the_root(tmp_path: Path) -> None:
 
 def test_edits_need_a_discovery_of_theirs(tmp_path: Path, caplog) -> None:
     file = tmp_path / "edits.csv"
-    file.write_text(to_csv([edit("r-1", "rename", "", "new-01", "boots")]))
+    file.write_text(edits_csv([edit("r-1", "rename", "", "new-01", "boots")]))
     run = tmp_path / "run"
     with pytest.raises(InputError, match="without --edits first"):
         take_edits(run, file)

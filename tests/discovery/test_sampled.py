@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import holotype.embeddings.extract as embed
-from holotype.categories.found import Discovery
 from holotype.data.load import load_table
+from holotype.results.discovery import Discovery
 from holotype.utils.serialization import read_json
 
 N, TAKEN = 64, 40

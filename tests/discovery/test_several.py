@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holotype.categories.found import Discovery
 from holotype.data.load import load_table
 from holotype.discovery.forecast import Pace
 from holotype.discovery.several import choose_trainings, default_trainings, kept_seeds
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError, Stopped
 from holotype.placing.corrected import corrected
+from holotype.results.discovery import Discovery
 from holotype.runs.trained import load_trained
 from tests.cli.test_bad_input import pressed
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holotype.categories.features import FEATURES, write_features
 from holotype.discovery import shared
 from holotype.discovery.rounds import round_folder
 from holotype.discovery.shared import SHARED, check_whole, share_round
 from holotype.errors import InputError
+from holotype.results.features import FEATURES, write_features
 from holotype.runs.folder import RunFolder
 from tests.torture.mutate import flipped
 

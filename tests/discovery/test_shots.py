@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 from PIL.TiffImagePlugin import IFDRational
 
-from holotype.categories.found import COLUMNS, Discovery
 from holotype.data.exif import ExifData
 from holotype.data.load import load_table
 from holotype.discovery import shots
 from holotype.discovery.shots import FILE, Shots, take_shots
 from holotype.discovery.workflow import discover_table
+from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery
 from tests.conftest import COLOURS, KNOWN
 from tests.data.cameras import photograph
 
@@ -96,7 +96,7 @@ def test_the_tables_of_a_discovery(photos: Path, tmp_path: Path, small, caplog) 
     found = discover_table(load_table(photos), small(method="kmeans"), tmp_path / "run", progress=False)
     assert "when 40 of 40 images were taken (2024-05-01 to 2024-05-10), where 36 were" in caplog.text
     table = pd.read_csv(tmp_path / "run" / "assignments.csv")
-    assert list(table.columns) == [*COLUMNS, "taken", "latitude", "longitude", "camera"]
+    assert list(table.columns) == [*IMAGE_TABLE_COLUMNS, "taken", "latitude", "longitude", "camera"]
     blue = table[table.path.str.endswith("blue-3.jpg")].iloc[0]
     assert (blue.taken, blue.camera) == ("2024-05-04T02:00:00", "trap 1")
     assert blue.latitude == pytest.approx(52.881111)
@@ -105,4 +105,4 @@ def test_the_tables_of_a_discovery(photos: Path, tmp_path: Path, small, caplog) 
 
 
 def test_without_heads_the_table_is_as_it_was(run: Path) -> None:
-    assert list(pd.read_csv(run / "assignments.csv").columns) == list(COLUMNS)
+    assert list(pd.read_csv(run / "assignments.csv").columns) == list(IMAGE_TABLE_COLUMNS)

@@ -7,8 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from holotype.categories.edits import Edit, read_edits, read_log, to_csv
-from holotype.categories.found import Discovery
 from holotype.data.load import load_table
 from holotype.data.table import Table
 from holotype.discovery.constraints import Constraints
@@ -24,6 +22,8 @@ from holotype.discovery.taking_part import (
 )
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit, edits_csv, read_edits, read_log
 from tests.discovery.made_round import edits_file
 
 
@@ -182,7 +182,7 @@ def test_edits_that_cannot_take_part_are_told_before_one_round_and_listed_from_t
     blue = [path for path in table.path if "blue" in path][:2]
     file = edits_file(run, ("confirm", blue[0], "", "blue"), ("rename", "", "new-77", "Boots"))
     foreign = Edit("somebody-1", "2026-01-01T00:00:00Z", "rename", "", "new-01", "Boots")
-    file.write_text(to_csv([*read_edits(file), foreign]))
+    file.write_text(edits_csv([*read_edits(file), foreign]))
     refused = ("'new-77' is not in this run", "1 edit of run 'somebody-1'")
     discover_table(table, config, run, progress=False, edits=file)
     assert [caplog.text.count(words) for words in refused] == [1, 1]

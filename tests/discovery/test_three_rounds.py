@@ -11,12 +11,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from holotype.categories.edits import Edit, to_csv
-from holotype.categories.found import Discovery, safe_cell
 from holotype.data.load import load_table
 from holotype.discovery.estimator import Discoverer
 from holotype.discovery.workflow import discover_table
 from holotype.placing.assign import assign_images
+from holotype.results.discovery import Discovery, safe_cell
+from holotype.results.edits import Edit, edits_csv
 from tests.discovery.made_year import Pictures, homes
 
 REJECTED = ""
@@ -53,7 +53,7 @@ def go(small, squares_folder, tmp_path) -> Callable[..., Discovery]:
 def edits_of(run: Path, *rows: tuple[str, str, str, str]) -> Path:
     found = Discovery.load(run)
     file = run.parent / f"edits-{found.facts.round}.csv"
-    file.write_text(to_csv([Edit(found.run_id, f"t{i:02d}", *row) for i, row in enumerate(rows)]))
+    file.write_text(edits_csv([Edit(found.run_id, f"t{i:02d}", *row) for i, row in enumerate(rows)]))
     return file
 
 

@@ -12,13 +12,13 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from holotype.categories.edits import Edit, to_csv
-from holotype.categories.found import COLUMNS, Discovery
 from holotype.clustering.estimate_k import pick_k
 from holotype.clustering.k_curve import CountEstimate
 from holotype.data.load import load_table
 from holotype.discovery.workflow import discover, discover_table
 from holotype.errors import InputError, Stopped
+from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery
+from holotype.results.edits import Edit, edits_csv
 from holotype.runs.folder import RunFolder
 from holotype.runs.trained import load_trained
 from holotype.utils.serialization import read_json
@@ -37,7 +37,7 @@ def test_the_run_folder_holds_everything(first_run: Path, squares_folder: Path) 
     found = Discovery.load(first_run)
     table = load_table(squares_folder / "squares.csv")
     assert list(found.images.path) == list(table.path)
-    assert list(found.images.columns) == list(COLUMNS)
+    assert list(found.images.columns) == list(IMAGE_TABLE_COLUMNS)
     assert found.known == ("green", "red")
     assert {c.kind for c in found.categories[:2]} == {"known"}
     assert sum(c.n for c in found.categories) == len(table)
@@ -224,7 +224,7 @@ def test_more_known_classes_than_k_raise_it(run, squares_folder, small) -> None:
 
 def test_edits_of_another_run_are_refused(run, squares_folder, small, tmp_path) -> None:
     file = tmp_path / "edits.csv"
-    file.write_text(to_csv([Edit("somebody-1", "2026-01-01T00:00:00Z", "rename", "", "new-01", "Boots")]))
+    file.write_text(edits_csv([Edit("somebody-1", "2026-01-01T00:00:00Z", "rename", "", "new-01", "Boots")]))
     table = load_table(squares_folder / "squares.csv")
     with pytest.raises(InputError, match="somebody-1"):
         discover_table(table, small(), run, progress=False, edits=file)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from holotype.categories.found import Discovery
 from holotype.data.load import load_table
 from holotype.discovery.workflow import discover_table
+from holotype.results.discovery import Discovery
 from tests.conftest import write_csv
 from tests.discovery.made_year import (
     KINDS,

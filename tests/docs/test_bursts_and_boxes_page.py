@@ -12,8 +12,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from holotype.categories.found import Discovery
 from holotype.discovery import workflow
+from holotype.results.discovery import Discovery
 from tests.conftest import write_csv
 from tests.discovery.test_bursting import trap_folder
 from tests.discovery.trap import trap_pictures

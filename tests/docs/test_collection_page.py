@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from holotype.categories.edits import Edit, to_csv
-from holotype.categories.found import Discovery
 from holotype.discovery import workflow
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit, edits_csv
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "collection.md").read_text(encoding="utf-8")
 
@@ -45,7 +45,7 @@ def test_the_page_is_followed(photos: Path, holotype) -> None:
     found = Discovery.load(run)
     images = [str(heap / f"{name}.png") for name in ("blue-00", "blue-01", "yellow-00")]
     edits = [Edit(found.run_id, "t", "confirm", image, "", "red") for image in images]
-    Path("edits.csv").write_text(to_csv(edits), encoding="utf-8")
+    Path("edits.csv").write_text(edits_csv(edits), encoding="utf-8")
     assert holotype(*again, "--edits", "edits.csv").code == 0
     (heap / "blue-00.png").rename(heap / "IMG_0001.png")
     (heap / "blue-01.png").unlink()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from holotype.categories.features import write_features
-from holotype.categories.purity import FAIRLY, UNIFORM, look_at
-from holotype.categories.queue import COLUMNS
-from holotype.categories.relations import UNSURE, UNSURE_SHARE
+from holotype.results.describe import UNSURE, UNSURE_SHARE
+from holotype.results.features import write_features
+from holotype.results.purity import FAIRLY_PURE, UNIFORM_PRIOR, sample_size_hint
+from holotype.results.review_queue import QUEUE_COLUMNS
 from tests.discovery.made_round import made_discovery
 
 TOP = Path(__file__).resolve().parents[2]
@@ -29,11 +29,11 @@ def test_the_looks_are_exact() -> None:
     sizes, looks = re.findall(r"^\| (?:images in the category|look at) \| (.*) \|$", PAGE, re.MULTILINE)
     told = [int(cell.replace(",", "")) for cell in looks.split(" | ")]
     n = [int(cell.replace(",", "")) for cell in sizes.replace("very many", "1000000").split(" | ")]
-    assert [look_at(one) for one in n] == told
+    assert [sample_size_hint(one) for one in n] == told
 
 
 def test_words_and_columns_are_told() -> None:
-    assert f"| uniform | at least {UNIFORM} |" in PAGE
-    assert f"| fairly uniform | {FAIRLY} to {UNIFORM} |" in PAGE
+    assert f"| uniform | at least {UNIFORM_PRIOR} |" in PAGE
+    assert f"| fairly uniform | {FAIRLY_PURE} to {UNIFORM_PRIOR} |" in PAGE
     assert f"below {UNSURE}; if that is more than {UNSURE_SHARE:.0%}".replace("%", " %") in PAGE
-    assert set(COLUMNS) <= set(re.findall(r"`(\w+)`", PAGE))
+    assert set(QUEUE_COLUMNS) <= set(re.findall(r"`(\w+)`", PAGE))

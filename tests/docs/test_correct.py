@@ -11,13 +11,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from holotype.categories import edits, found
-from holotype.categories.edits import Edit, read_edits, to_csv
-from holotype.categories.facts import Edited, Facts
-from holotype.categories.found import COLUMNS, Discovery
 from holotype.discovery import claim
 from holotype.embeddings import extract
 from holotype.report import data
+from holotype.results import discovery, edits
+from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery, EditState, RunFacts
+from holotype.results.edits import Edit, edits_csv, read_edits
 from holotype.runs import identity, record, sheet
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -52,7 +51,7 @@ def test_the_commands_run(photos, holotype, tiny_backbone_file) -> None:
     ]  # so short a training finds nothing new
     made = [Edit(first_found.run_id, "t", "move", path, "", "blue ones") for path in odd]
     made += [Edit(first_found.run_id, "t", "confirm", path, "blue ones", "blue ones") for path in odd]
-    Path("edits.csv").write_text(to_csv(made), encoding="utf-8")
+    Path("edits.csv").write_text(edits_csv(made), encoding="utf-8")
     lines = [line for block in blocks("correct.md", "bash") for line in block.splitlines()]
     report, discover = (shlex.split(line) for line in lines if line.startswith("holotype "))
     outcome = holotype(*report[1:])
@@ -71,7 +70,7 @@ def test_formats_are_told(tmp_path) -> None:
     text = (DOCS / "formats.md").read_text(encoding="utf-8")
     told = re.findall(r"^\| (`.+?`) \|", text, re.MULTILINE)
     names = {name for cell in told for name in re.findall(r"`([\w.]+)`", cell)}
-    assert names >= {*COLUMNS, *edits.COLUMNS, *edits.ACTIONS}
+    assert names >= {*IMAGE_TABLE_COLUMNS, *edits.EDIT_COLUMNS, *edits.ACTIONS}
     (example,) = blocks("formats.md", "csv")
     (tmp_path / "edits.csv").write_text(example, encoding="utf-8")
     assert {edit.action for edit in read_edits(tmp_path / "edits.csv")} == set(edits.ACTIONS)
@@ -83,23 +82,23 @@ def test_versions_and_keys_are_told() -> None:
     ]
     told = {name: row for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
     versions = {
-        "discovery.json": found.FORMAT,
+        "discovery.json": discovery.DISCOVERY_FORMAT,
         "model.json": sheet.FORMAT,
         "identity.json": identity.FORMAT,
         "scores.json": record.FORMAT,
-        "edits.csv": edits.FORMAT,
+        "edits.csv": edits.LOG_FORMAT,
         "embeddings/": extract.EMBEDDINGS_FORMAT,
         "report/": data.FORMAT,
     }
     assert {name: told[name][1] for name in versions} == {name: str(n) for name, n in versions.items()}
     assert f"as a whole: {claim.FORMAT}," in told["identity.json"][2]
-    facts = [one.name for one in fields(Facts)]
+    facts = [one.name for one in fields(RunFacts)]
     parts = [one.name for one in fields(record.Record)]
     assert [name for name in (*facts, *parts) if name not in told] == []
     for key, kind in {
         "scores": record.Scores,
         "placed": record.Placed,
         "made": record.Made,
-        "edits": Edited,
+        "edits": EditState,
     }.items():
         assert [one.name for one in fields(kind) if f"`{one.name}`" not in told[key][1]] == [], key

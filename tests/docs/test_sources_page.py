@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from holotype.categories.found import Discovery
 from holotype.discovery import workflow
+from holotype.results.discovery import Discovery
 from tests.data.bucket import Bucket, bucket, only_here, s3_port
 from tests.data.packed import images_of, write_parquet, write_tar
 

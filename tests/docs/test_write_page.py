@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from holotype.categories.found import Discovery
 from holotype.data.load import load_table
 from holotype.discovery import workflow
 from holotype.placing.camtrap import MEDIA, OBSERVATIONS
 from holotype.placing.deployments import COLUMNS as DEPLOYMENTS
+from holotype.results.discovery import Discovery
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "write.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)

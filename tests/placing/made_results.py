@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from holotype.categories.corrections import apply_edits
-from holotype.categories.edits import Edit
-from holotype.categories.found import Discovery
+from holotype.results.apply_edits import apply_edits
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit
 from report.made import make_discovery
 
 RUN_ID = "run-made-1"

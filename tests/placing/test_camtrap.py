@@ -13,10 +13,10 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 
-from holotype.categories.found import Discovery
 from holotype.errors import InputError
 from holotype.placing.camtrap import MEDIA, OBSERVATIONS, address, write_camtrap
 from holotype.placing.deployments import COLUMNS as DEPLOYMENTS
+from holotype.results.discovery import Discovery
 from placing.made_results import edit, made_run, paths
 from placing.test_heads import photo
 from tests.conftest import write_csv

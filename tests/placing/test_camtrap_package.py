@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holotype.categories.found import Category
 from holotype.errors import InputError
 from holotype.placing.camtrap_package import missing, observation_type, package, read_package, scientific_name
 from holotype.placing.written import read_results
+from holotype.results.discovery import Category
 from placing.made_results import made_run
 
 TIMES = (datetime(2020, 5, 30, tzinfo=UTC), datetime(2021, 4, 18, tzinfo=UTC))

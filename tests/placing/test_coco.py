@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from holotype.categories.found import Discovery
 from holotype.data.detections import read_detections
 from holotype.errors import InputError
 from holotype.placing.coco import write_coco
+from holotype.results.discovery import Discovery
 from placing.made_results import edit, made_run, paths
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from holotype.categories.centres import Centres
-from holotype.categories.corrections import apply_edits
-from holotype.categories.edits import Edit
-from holotype.categories.features import write_features
-from holotype.categories.found import Discovery
 from holotype.data.load import load_table
 from holotype.placing.corrected import NOBODY, Called, Corrected, corrected
+from holotype.results.apply_edits import apply_edits
+from holotype.results.centroids import Centroids
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit
+from holotype.results.features import write_features
 from holotype.runs.trained import Read, Trained, load_trained
 from small_run import seen, small_discovery, train_small
 
@@ -219,7 +219,7 @@ def test_an_image_follows_once_whatever_the_order_of_the_categories() -> None:
             {id: id for id in (gone, other)},
             {id: Called(id, "novel") for id in (gone, other, part)},
             (gone, other, part),
-            Centres.measure(lie, np.array([1, 1, 2, 2]), 3),
+            Centroids.measure(lie, np.array([1, 1, 2, 2]), 3),
             frozenset({gone}),
             {gone: {other}, other: {part}},
         )

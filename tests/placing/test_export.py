@@ -12,14 +12,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from holotype.categories.corrections import apply_edits
-from holotype.categories.edits import Edit
 from holotype.errors import InputError
 from holotype.methods import Prediction
 from holotype.methods.debgcd import DebGCD
 from holotype.models.zoo import import_timm
 from holotype.placing.corrected import corrected
 from holotype.placing.export import CHECKED, Exported, Parity, Sample, compare, export_onnx, facts, sample
+from holotype.results.apply_edits import apply_edits
+from holotype.results.edits import Edit
 from holotype.runs.trained import Trained, load_trained
 from small_run import RUN_ID, small_discovery, train_small
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holotype.categories.found import Discovery
 from holotype.data.load import load_table
 from holotype.data.readers.folder import REJECTED_FOLDER, SORTED_FOLDER, UNREADABLE_FOLDER, read_folder
 from holotype.errors import InputError
@@ -30,6 +29,7 @@ from holotype.placing.folders import (
     sort_images,
     write_folders,
 )
+from holotype.results.discovery import Discovery
 from holotype.utils import atomic
 from holotype.utils.atomic import clean_partial
 from placing.made_results import edit, made_run, paths

@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 import torch
 
-from holotype.categories.facts import Facts
 from holotype.data.load import load_table
 from holotype.errors import InputError
 from holotype.methods import METHODS, Method
 from holotype.models.backbone import load_backbone
 from holotype.placing.assign import assign_images
 from holotype.placing.export import compare, export_onnx, sample
+from holotype.results.discovery import RunFacts
 from holotype.runs.later import opinion_of
 from holotype.runs.outcome import REST, Rest, Told, place_own, place_rest
 from holotype.runs.parts import Data
@@ -58,7 +58,7 @@ def trained_run(tmp_path_factory, squares_folder, tiny_backbone_file):
         rest = Rest(whole, HALF, np.full(64, "", dtype=object))
         own = place_own(run.loop, prediction, 4, run.prepared.images.note)
         placed = place_rest(own, rest, run.loop, run.prepared.backbone, folder / REST, progress=False)
-        told = Told("own-1", Facts(title="squares"))
+        told = Told("own-1", RunFacts(title="squares"))
         record = finish(run, prediction, 1.0, parallel=1, rest=rest, told=told)
         yield folder, run, placed, record
 

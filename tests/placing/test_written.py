@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from holotype.categories.bursts import LABELLED as OF_BURST
-from holotype.categories.found import Category, Discovery
-from holotype.categories.standing import FOLLOWS
 from holotype.data.boxes import Box, with_box
 from holotype.data.load import load_table
 from holotype.errors import InputError
 from holotype.placing.written import class_names, labels, read_results, write_labels
+from holotype.results.apply_edits import FOLLOWS_NOTE
+from holotype.results.describe import LABELLED as OF_BURST
+from holotype.results.discovery import Category, Discovery
 from placing.made_results import edit, made_run, paths
 
 
@@ -176,7 +176,7 @@ def test_labels_that_nobody_gave_are_no_labels_of_people(run) -> None:
     mine = [row for row, id in enumerate(found.images.category_id) if id == "new-01"]
     found.images["group"] = ""
     found.images.loc[mine[:4], "label"] = "new-01"
-    found.images.loc[mine[:2], "note"] = [FOLLOWS, f"{FOLLOWS}; the model would say Bag"]
+    found.images.loc[mine[:2], "note"] = [FOLLOWS_NOTE, f"{FOLLOWS_NOTE}; the model would say Bag"]
     found.images.loc[mine[1:3], "group"] = "a burst"
     found.images.loc[mine[2], "note"] = OF_BURST
     found.save(run)

@@ -11,19 +11,18 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from holotype.categories.edits import Edit, to_csv
-from holotype.categories.facts import Facts
-from holotype.categories.found import Discovery
 from holotype.cli.report import command
 from holotype.errors import InputError
 from holotype.placing.zipped import write_zip
+from holotype.results.discovery import Discovery, RunFacts
+from holotype.results.edits import Edit, edits_csv
 from report.made import make_discovery
 
 
 @pytest.fixture
 def run(tmp_path) -> Path:
     found = make_discovery(tmp_path / "collection", 40)
-    found.facts = Facts(
+    found.facts = RunFacts(
         title="Käfer",
         root=str(tmp_path / "collection"),
         provenance={"command": f"holotype discover {tmp_path}"},
@@ -147,7 +146,7 @@ def test_edits_that_come_back_find_their_images(run, tmp_path, capsys):
     data = json.loads(script.removeprefix("window.HOLOTYPE = ").removesuffix(";\n"))
     image = data["images"]["path"][7]
     row = ["run-made-1", "t", "move", image, "", "Owl"]
-    (tmp_path / "edits.csv").write_text(to_csv([Edit(*row)]), encoding="utf-8")
+    (tmp_path / "edits.csv").write_text(edits_csv([Edit(*row)]), encoding="utf-8")
     words = [
         str(run),
         "--edits",

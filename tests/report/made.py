@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image, ImageDraw
 
-from holotype.categories.facts import Facts
-from holotype.categories.found import COLUMNS, Category, Discovery
+from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Category, Discovery, RunFacts
 
 KNOWN = ("Sneaker", "Sandal", "Bag", "<script>alert(1)</script>", "Käfer ✓")
 ODD = ('it\'s 100% "odd" #1.png', "<b>bold & more.png", "Käfer ü ✓.png", "=cmd().png")
@@ -70,7 +69,7 @@ def make_discovery(
             "problem": [""] * n,
             "note": [""] * n,
         }
-    )[list(COLUMNS)]
+    )[list(IMAGE_TABLE_COLUMNS)]
     likeness = np.clip(rng.normal(0.35, 0.22, (len(ids), known)), -0.1, 0.97)
     likeness[np.arange(known), np.arange(known)] = 0.9
     categories = [_category(i, ids, frame, likeness[i], names, known) for i in range(len(ids))]
@@ -114,9 +113,9 @@ def _count(k: int, known: int) -> dict:
     return {"best": k, "low": k - 1, "high": k + 2, "points": points, "words": f"between {k - 1} and {k + 2}"}
 
 
-def _facts() -> Facts:
+def _facts() -> RunFacts:
     caveat = "The embedded backbone is small; scores are comparable with each other only."
-    return Facts(
+    return RunFacts(
         k=12,
         in_use=9,
         steps=1000,

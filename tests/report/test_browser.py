@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holotype.categories.found import Discovery
 from holotype.report import build_report
+from holotype.results.discovery import Discovery
 from report.browser import Page
 from report.made import KNOWN, ODD, make_discovery
 

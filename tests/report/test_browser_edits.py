@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holotype.categories.edits import read_edits
-from holotype.categories.found import Discovery
 from holotype.cli.report import command
 from holotype.report import build_report
+from holotype.results.discovery import Discovery
+from holotype.results.edits import read_edits
 from report.browser import Page
 
 pytestmark = pytest.mark.xdist_group("browser")

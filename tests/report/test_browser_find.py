@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holotype.categories.facts import Facts
 from holotype.report import build_report
+from holotype.results.discovery import RunFacts
 from report.browser import Page
 from report.javascript import run_javascript
 from report.made import ODD, make_discovery
@@ -68,7 +68,7 @@ def test_hostile_names_are_found_and_run_nothing(page):
 def test_folders_below_that_of_the_images_count(browser, tmp_path):
     """All images lie in one folder of the collection: its name is a part of theirs."""
     found = make_discovery(tmp_path / "photos", 20)
-    found.facts = Facts(root=str(tmp_path / "photos"))
+    found.facts = RunFacts(root=str(tmp_path / "photos"))
     page = Page(browser, build_report(found, tmp_path / "run"))
     tab = page.open("find/" + "my%20pictures%2F")
     assert tab.locator("h1").inner_text().startswith("20 images")

@@ -6,8 +6,8 @@ import zipfile
 
 import pytest
 
-from holotype.categories.found import Discovery
 from holotype.cli.report import command
+from holotype.results.discovery import Discovery
 from report.browser import Page
 
 pytestmark = pytest.mark.xdist_group("browser")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holotype.categories.edits import append_edits, read_edits
-from holotype.categories.found import Discovery
 from holotype.cli.report import command
 from holotype.report import build_report
+from holotype.results.discovery import Discovery
+from holotype.results.edits import append_edits, read_edits
 
 pytestmark = pytest.mark.xdist_group("browser")
 

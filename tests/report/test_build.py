@@ -11,10 +11,9 @@ import re
 import numpy as np
 import pytest
 
-from holotype.categories.facts import Facts
-from holotype.categories.features import write_features
-from holotype.categories.found import Discovery
 from holotype.report import build_report
+from holotype.results.discovery import Discovery, RunFacts
+from holotype.results.features import write_features
 from report.made import KNOWN, make_discovery
 
 
@@ -49,7 +48,7 @@ def test_it_foresees_other_numbers_of_categories(tmp_path):
 
 def test_names_are_escaped_in_the_page_and_in_the_script(tmp_path):
     found = make_discovery(tmp_path, 30)
-    found.facts = Facts(title="</title><script>alert(2)</script>")
+    found.facts = RunFacts(title="</title><script>alert(2)</script>")
     found.category("new-01").name = "</script><img src=x onerror=alert(3)>"
     page = build_report(found, tmp_path)
     html = page.read_text(encoding="utf-8")
@@ -79,7 +78,7 @@ def test_the_page_tells_neither_who_made_it_nor_where_things_lie(tmp_path, monke
     monkeypatch.setenv("HOME", str(home))
     found = make_discovery(home / "pictures", 20)
     about = {"command": f"holotype discover {home / 'pictures'}"}
-    found.facts = Facts(
+    found.facts = RunFacts(
         title="mine", root=str(home / "pictures"), earlier_roots=(f"{home}/old",), provenance=about
     )
     found.images.loc[3, "problem"] = f"{found.images.path[3]} is cut off"

@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from holotype.categories.edits import Edit
-from holotype.categories.found import Discovery
 from holotype.report.build import not_told
 from holotype.report.data import choose, page_data
 from holotype.report.mailed import Hider, hider, nameless
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit
 from report.javascript import run_javascript
 from report.made import make_discovery
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from categories.golden import CASES, NAMES, WORDS, case_edits, golden_discovery, outcome, random_edit
-from holotype.categories.corrections import apply_edits
-from holotype.categories.edits import COLUMNS, FORMAT, Edit, read_edits, stripped, to_csv
-from holotype.categories.found import Discovery
-from holotype.categories.purity import check_in_words
-from holotype.categories.wording import all_words, suggest_names
 from holotype.errors import InputError
 from holotype.report.data import choose, page_data
+from holotype.results.apply_edits import apply_edits
+from holotype.results.describe import describe_all, suggest_names
+from holotype.results.discovery import Discovery
+from holotype.results.edits import EDIT_COLUMNS, LOG_FORMAT, Edit, edits_csv, read_edits, stripped
+from holotype.results.purity import check_text
 from report.javascript import run_javascript
 from report.made import make_discovery
 
@@ -111,7 +111,7 @@ def test_words_suggested_names_and_notes_follow_categories_that_are_renamed():
     cases, expected = [], []
     for _ in range(60):
         found = golden_discovery("shoes")
-        words = all_words(found.categories, found.known, found.known)
+        words = describe_all(found.categories, found.known, found.known)
         for category, said, name in zip(
             found.categories, words, suggest_names(found.categories, found.known), strict=True
         ):
@@ -156,14 +156,14 @@ def test_images_that_the_page_does_not_show_are_counted(tmp_path):
 
 def test_a_category_that_has_changed_is_checked_by_the_images_that_it_has_now():
     sizes = [*range(130), 1000, 12_345]
-    assert run_javascript("checkInWords", sizes) == [check_in_words(n) for n in sizes]
+    assert run_javascript("checkInWords", sizes) == [check_text(n) for n in sizes]
     found = golden_discovery("shoes")
     first, second, *_ = (c for c in found.categories if c.kind == "novel" and c.n > 1)
     first.purity, first.purity_low, first.purity_high = 0.8, 0.6, 0.9
     path = first.exemplars[0]
     edits = [Edit(found.run_id, "t", "move", path, first.id, second.id)]
     (told,) = run_javascript("checks", [{"discovery": page(found, []), "edits": rows(edits)}])
-    assert dict(told)[first.id] == check_in_words(first.n - 1)
+    assert dict(told)[first.id] == check_text(first.n - 1)
     assert dict(told)[second.id] == ""  # nothing is known of its purity
     (told,) = run_javascript("checks", [{"discovery": page(found, []), "edits": []}])
     assert dict(told)[first.id].startswith("About 80 % of its images are right (60 to 90 %). Look at")
@@ -207,14 +207,14 @@ def test_what_one_writes_the_other_reads(tmp_path):
     (written,) = run_javascript("toCsv", [rows(edits)])
     (tmp_path / "edits.csv").write_bytes(written.encode())
     assert read_edits(tmp_path / "edits.csv") == edits
-    assert run_javascript("readEdits", [to_csv(edits)]) == [{"edits": rows(edits), "problem": ""}]
+    assert run_javascript("readEdits", [edits_csv(edits)]) == [{"edits": rows(edits), "problem": ""}]
 
 
 def test_both_write_the_same_file():
-    assert run_javascript("toCsv", [rows(odd_edits()), []]) == [to_csv(odd_edits()), to_csv([])]
+    assert run_javascript("toCsv", [rows(odd_edits()), []]) == [edits_csv(odd_edits()), edits_csv([])]
 
 
-HEAD = ",".join(COLUMNS)
+HEAD = ",".join(EDIT_COLUMNS)
 TEXTS = {
     "without a format": f"{HEAD}\nr,t,rename,,new-01,Owl\n",
     "an empty format": f"{HEAD},format\nr,t,rename,,new-01,Owl,\nr,t,rename,,new-01,Hawk\n",
@@ -263,5 +263,5 @@ def test_both_read_the_same(name, read_by_the_page, tmp_path):
 def test_another_format_is_one_sentence(read_by_the_page):
     assert (
         read_by_the_page["another format"]["problem"]
-        == f"This file is of format 2, and this page reads format {FORMAT}."
+        == f"This file is of format 2, and this page reads format {LOG_FORMAT}."
     )

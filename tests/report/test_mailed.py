@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from holotype.categories.edits import Edit
-from holotype.categories.facts import Facts
 from holotype.report.data import choose, page_data
 from holotype.report.mailed import hider, mailed, short_names
+from holotype.results.discovery import RunFacts
+from holotype.results.edits import Edit
 from report.made import make_discovery
 
 
@@ -51,7 +51,7 @@ def test_the_page_is_the_same_but_for_its_paths(tmp_path):
         "command": f"holotype discover {root}",
         "backbone": {"name": f"{tmp_path}/net.bin", "caveat": "Small."},
     }
-    found.facts = Facts(title="Photos", root=root, earlier_roots=("/elsewhere",), provenance=about)
+    found.facts = RunFacts(title="Photos", root=root, earlier_roots=("/elsewhere",), provenance=about)
     found.images.loc[3, "problem"] = f"{found.images.path[3]} is cut off"
     run = tmp_path / "run"
     log = [Edit("run-made-1", "t", "reject", str(found.images.path[5]), "Sneaker")]

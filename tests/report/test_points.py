@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holotype.categories.features import FEATURES, write_features
-from holotype.categories.found import Discovery
 from holotype.report import points
 from holotype.report.points import with_map
+from holotype.results.discovery import Discovery
+from holotype.results.features import FEATURES, write_features
 from report.made import make_discovery
 from small_run import train_small
 

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from holotype.categories.found import category_name
 from holotype.config.parse import plain_tree
 from holotype.errors import InputError
+from holotype.results.discovery import category_name
 from holotype.runs.folder import RunFolder, read_per_class
 from holotype.runs.identity import Identity
 from holotype.runs.settings import resolve

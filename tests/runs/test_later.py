@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.categories.kept_opinion import KeptOpinion, shares
 from holotype.data.load import load_table
 from holotype.methods import METHODS
+from holotype.results.lda import LinearHead, softmax
 from holotype.runs.discovered import with_opinion
 from holotype.runs.later import OwnWord, as_if_later, asks_opinion, opinion_of, weighed
 from holotype.runs.outcome import Rest, place_own, place_rest
@@ -41,7 +41,7 @@ def test_an_image_is_judged_by_those_that_have_not_learned_from_it() -> None:
     said = as_if_later(judged, method(), opinion)
     p = np.zeros((60, 4))
     for part, scores in opinion.scores(np.arange(60)):
-        p[part] = shares(scores / opinion.heat)
+        p[part] = softmax(scores / opinion.heat)
     alone = predict(method(), features)
     for row in range(60):
         m = np.exp(features[row] @ method().weight.numpy().T)
@@ -123,7 +123,7 @@ def test_images_beyond_the_sample_are_placed_by_both(
     own = place_own(run.loop, run.loop.fit(), 4, run.prepared.images.note)
     rest = Rest(whole, rows, np.full(64, "", dtype=object))
     dim = own.features.shape[1]
-    sure = KeptOpinion(
+    sure = LinearHead(
         np.zeros(dim, np.float32), np.zeros((4, dim), np.float32), np.array([0, 0, 0, 40], np.float32)
     )
     given = (np.ones((64, dim), np.float32), sure) if asked else (None, None)

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.categories.agreement import Training, Votes, agree
-from holotype.categories.facts import Facts
-from holotype.categories.found import Discovery
-from holotype.categories.relations import Described
 from holotype.data.load import load_table
 from holotype.data.table import Table
 from holotype.methods import Prediction
+from holotype.results.describe import Description
+from holotype.results.discovery import Discovery, RunFacts
+from holotype.results.ensemble import Training, VoteShares, vote_consensus
 from holotype.runs.discovered import make_frame, put_together, with_opinion
 from holotype.runs.outcome import (
     REST,
@@ -95,7 +94,7 @@ def test_a_label_has_the_last_word_and_a_model_that_contradicts_it_is_told() -> 
     found = placed([0, 2, 2, 0, 2, -1])
     assert found.category.tolist() == [0, 1, 2, 0, 2, -1]
     assert found.probability[:2].tolist() == [1, 1]
-    described = Described([], np.zeros(6), np.zeros(6, bool))
+    described = Description([], np.zeros(6), np.zeros(6, bool))
     frame = make_frame(found, ["a", "b", "new-01"], described, {"new-01": "hats"})
     assert frame.category.tolist() == ["a", "b", "new-01", "a", "new-01", ""]
     assert frame.kind.tolist() == ["known", "known", "novel", "known", "novel", ""]
@@ -106,7 +105,9 @@ def test_a_label_has_the_last_word_and_a_model_that_contradicts_it_is_told() -> 
 
 
 def test_people_s_names_are_in_the_table_and_in_the_words() -> None:
-    told = Told("r-2", Facts(round=2), {"best": 3}, names={"a": "aunts", "new-02": "hats", "new-09": "gone"})
+    told = Told(
+        "r-2", RunFacts(round=2), {"best": 3}, names={"a": "aunts", "new-02": "hats", "new-09": "gone"}
+    )
     found = describe_placed(placed([0, 1, 2, 0, 2, -1]), ["a", "b", "new-02"], told)
     assert (found.run_id, found.count, found.facts.round) == ("r-2", {"best": 3}, 2)
     assert [(c.id, c.name, c.n) for c in found.categories] == [
@@ -127,7 +128,7 @@ def test_rejected_images_are_in_no_category_and_no_problem() -> None:
     leave_out(found.said, problem, out)
     left = dataclasses.replace(found, table=found.table.with_problems(problem))
     assert left.category.tolist() == [0, -1, -1, 0, 2, -1]
-    frame = describe_placed(left, ["a", "b", "new-01"], Told("r", Facts())).images
+    frame = describe_placed(left, ["a", "b", "new-01"], Told("r", RunFacts())).images
     assert list(frame.category_id) == ["a", "", "", "a", "new-01", ""]
     assert list(frame.note) == ["", "rejected", "rejected", "", "", ""]
     assert list(frame.problem) == ["", "", "", "", "", "broken"]
@@ -152,7 +153,7 @@ def many(labelled: int) -> tuple[Placed, np.ndarray]:
 
 def test_a_second_opinion_finds_what_the_method_was_sure_of() -> None:
     given, embedded = many(labelled=24)
-    found = describe_placed(given, ["a", "b", "new-01"], Told("r", Facts(), embedded=embedded))
+    found = describe_placed(given, ["a", "b", "new-01"], Told("r", RunFacts(), embedded=embedded))
     p, labelled = found.images.probability, (found.images.label != "").to_numpy()
     assert (p[labelled] == 1).all()
     assert p[55:].max() < 0.3 < 0.8 < p[:55][~labelled[:55]].mean()
@@ -173,11 +174,11 @@ def test_an_image_that_trainings_are_divided_about_is_less_likely_right(labelled
     divided = np.array([41, 42, 43])  # none of them has a label
     other = category.copy()
     other[divided] = (category[divided] + 1) % 3
-    every, told = np.arange(60), Told("r", Facts(), embedded=embedded)
+    every, told = np.arange(60), Told("r", RunFacts(), embedded=embedded)
 
     def likely(*voices: np.ndarray, rows: np.ndarray) -> np.ndarray:
         each = [Training(one[rows], np.full(len(rows), 0.9)) for one in voices]
-        votes = Votes.of(agree(each, 2, 3), 3).spread(rows, 60)
+        votes = VoteShares.of(vote_consensus(each, 2, 3), 3).spread(rows, 60)
         cast = dataclasses.replace(given, votes=votes)
         return describe_placed(cast, ["a", "b", "new-01"], told).images.probability.to_numpy()
 
@@ -197,12 +198,12 @@ def test_an_image_that_trainings_are_divided_about_is_less_likely_right(labelled
 
 def test_too_few_labels_for_an_opinion_are_told_and_nothing_is_promised() -> None:
     given, embedded = many(labelled=6)
-    found = describe_placed(given, ["a", "b", "new-01"], Told("r", Facts(), embedded=embedded))
+    found = describe_placed(given, ["a", "b", "new-01"], Told("r", RunFacts(), embedded=embedded))
     assert found.facts.calibration.startswith("There are too few labelled images")
     assert found.facts.calibration_curve == ()
     assert np.isnan([category.purity for category in found.categories]).all()
     # without frozen features it is the method's own score, and nobody says otherwise
-    plain = describe_placed(given, ["a", "b", "new-01"], Told("r", Facts()))
+    plain = describe_placed(given, ["a", "b", "new-01"], Told("r", RunFacts()))
     assert plain.images.probability[59] == pytest.approx(0.99)
     assert plain.facts.calibration == ""
 

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 import holotype
-from holotype.categories.found import COLUMNS, Discovery
 from holotype.discovery.estimator import Discoverer
 from holotype.errors import InputError, Stopped
+from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery
 from holotype.runs import run as module
 from holotype.runs.experiment import Experiment
 from holotype.runs.run import run_experiment
@@ -57,7 +57,7 @@ def test_a_trained_run_is_a_discovery_like_any_other(tiny, method) -> None:
         {"metrics.jsonl"} if method == "kmeans" else set()
     )
     found = holotype.load(run)
-    assert tuple(found.images.columns) == COLUMNS
+    assert tuple(found.images.columns) == IMAGE_TABLE_COLUMNS
     assert found.images[["x", "y"]].isna().all().all()  # a map takes long, and only a report shows it
     assert found.known == ("green", "red")
     assert sum(category.n for category in found.categories) == len(found.images) == 64

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from holotype.categories.kept_opinion import KeptOpinion
 from holotype.methods import Method, Prediction, Task
+from holotype.results.lda import LinearHead
 from holotype.runs import said as module
 from holotype.runs.said import has_logits, predict, predict_beside, predict_later, word_of
 
@@ -42,10 +42,10 @@ def features(n: int = N) -> np.ndarray:
     return np.random.default_rng(1).normal(size=(n, DIM)).astype(np.float32)
 
 
-def opinion() -> KeptOpinion:
+def opinion() -> LinearHead:
     random = np.random.default_rng(2)
     parts = random.normal(size=DIM), 3 * random.normal(size=(K, DIM)), random.normal(size=K)
-    return KeptOpinion(*(part.astype(np.float32) for part in parts))
+    return LinearHead(*(part.astype(np.float32) for part in parts))
 
 
 @pytest.mark.parametrize("at_once", [5, 4096])

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from holotype.categories.facts import Facts
-from holotype.categories.found import Category
 from holotype.data.table import Table
 from holotype.methods import Prediction
+from holotype.results.discovery import Category, RunFacts
 from holotype.runs.trainings import Trainings, seeds_in_words
 
 TRUE = np.repeat(np.arange(4), 10)
@@ -59,7 +58,7 @@ def test_categories_say_how_often_they_come_back_by_their_free_images() -> None:
     found.set_returns(categories, ids)
     assert [c.comes_back for c in categories] == [3, 3, 2, 2]
     assert [c.together for c in categories] == pytest.approx([1, 1, 1, 1])  # together, though not alone
-    about = found.tell(Facts())
+    about = found.tell(RunFacts())
     assert (about.trainings, about.agreement) == ((0, 1, 2), (1.0, 0.75, 1.0))
     assert about.methods == ("rpc", "uno")
 

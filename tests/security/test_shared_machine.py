@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import torch
 
-from holotype.categories.edits import Edit, append_edits, log_locked
 from holotype.cli.words import harmless, say_json
 from holotype.data.arrays import save_images
 from holotype.errors import InputError
 from holotype.models import zoo
 from holotype.placing.zipped import write_zip
 from holotype.report import build_report
+from holotype.results.edits import Edit, append_edits, log_locked
 from holotype.training.checkpoint import MetricsLog
 from holotype.utils.atomic import refuse_links, write_text
 from report.made import make_discovery

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holotype.categories.edits import Edit, append_edits, read_log, to_csv
 from holotype.config.parse import parse_values, parse_yaml
 from holotype.data.archives import ArchiveProblem, read_array
 from holotype.data.decode import ImageProblem, read_image
 from holotype.data.load import load_table
 from holotype.data.readers.folder import read_folder, scan_folder
 from holotype.errors import InputError
+from holotype.results.edits import Edit, append_edits, edits_csv, read_log
 from holotype.runs.folder import RunFolder, read_per_class
 from holotype.runs.tables import to_csv as table_csv
 from tests.conftest import draw_squares
@@ -179,7 +179,7 @@ def test_no_table_holds_a_formula(name: str, tmp_path: Path) -> None:
     facts = dict.fromkeys(("data", "method", "variant", "backbone", "mode", "settings"), name)
     row = SimpleNamespace(facts=_Every(facts, name), seeds=[0], scores=_Every({}, None), published=None, seconds=1.0,
                           commits=[], hardware=[])  # fmt: skip
-    for text in (to_csv(edits), (tmp_path / "per_class.csv").read_bytes().decode(), table_csv([row])):
+    for text in (edits_csv(edits), (tmp_path / "per_class.csv").read_bytes().decode(), table_csv([row])):
         assert [cell for cell in cells(text) if cell.startswith(("=", "+", "-", "@", "\t", "\r"))] == []
     assert read_per_class(tmp_path / "per_class.csv")[0]["class"] == name
 

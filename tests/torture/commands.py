@@ -106,8 +106,8 @@ def edits_file(world: World) -> Path:
 
 
 def _edits_text(run: Path) -> str:
-    from holotype.categories.edits import Edit, to_csv
-    from holotype.categories.found import Discovery
+    from holotype.results.discovery import Discovery
+    from holotype.results.edits import Edit, edits_csv
 
     def work() -> str:
         found = Discovery.load(run)
@@ -116,7 +116,7 @@ def _edits_text(run: Path) -> str:
         rows = [("confirm", path, "", "sea") for path in paths[:3]]
         rows += [("move", paths[4], "", "green"), ("reject", paths[5], "", "")]
         rows += [("rename", "", id, f"called {id}") for id in novel[:1]]
-        return to_csv(Edit(found.run_id, f"2026-01-01T00:00:{i:02d}Z", *row) for i, row in enumerate(rows))
+        return edits_csv(Edit(found.run_id, f"2026-01-01T00:00:{i:02d}Z", *row) for i, row in enumerate(rows))
 
     return str(in_child(work).value)
 

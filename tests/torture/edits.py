@@ -15,8 +15,8 @@ from tests.torture.tally import Campaign, Case
 from tests.torture.world import World
 
 if TYPE_CHECKING:
-    from holotype.categories.edits import Edit
-    from holotype.categories.found import Discovery
+    from holotype.results.discovery import Discovery
+    from holotype.results.edits import Edit
 
 AT_ONCE = 40
 RUN = "aaaaaaaaaaaa-1"
@@ -43,7 +43,7 @@ def _check(world: World, case: Case) -> list[str]:
 
 def sequence(dice: random.Random, paths: list[str]) -> list[Edit]:
     """Edits of every kind, of things that are there, are gone, never were, or are words that break things."""
-    from holotype.categories.edits import ACTIONS, Edit
+    from holotype.results.edits import ACTIONS, Edit
 
     made: list[Edit] = []
     words = [*GROUPS, *GROUPS, "x", "new-01 ", "y", "", *dice.sample(TEXTS, 3)]
@@ -78,7 +78,7 @@ def given() -> Discovery:
 
 def invariants(name: str, world: World) -> Iterator[str]:
     """Make a sequence, apply it, and say what is no longer so."""
-    from holotype.categories.corrections import apply_edits
+    from holotype.results.apply_edits import apply_edits
 
     dice, found = random.Random(name), given()
     edits = sequence(dice, [str(path) for path in found.images["path"]])
@@ -104,11 +104,11 @@ def invariants(name: str, world: World) -> Iterator[str]:
 
 def on_disk(edits: list[Edit], found: Discovery, folder: Path) -> Iterator[str]:
     """Edits and discovery are the same after they were written and read."""
-    from holotype.categories.edits import read_edits, to_csv
-    from holotype.categories.found import Discovery
+    from holotype.results.discovery import Discovery
+    from holotype.results.edits import edits_csv, read_edits
 
     file = folder / "edits.csv"
-    file.write_text(to_csv(edits), encoding="utf-8", newline="")
+    file.write_text(edits_csv(edits), encoding="utf-8", newline="")
     if read_edits(file) != edits:
         yield "the file does not hold what was written to it"
     found.save(folder / "saved")

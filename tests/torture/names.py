@@ -130,9 +130,8 @@ def _write_all(trial: Path, names: list[str], dice: random.Random) -> list[str]:
     import pandas as pd
     from PIL import Image
 
-    from holotype.categories.edits import Edit, to_csv
-    from holotype.categories.facts import Facts
-    from holotype.categories.found import COLUMNS, Category, Discovery
+    from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Category, Discovery, RunFacts
+    from holotype.results.edits import Edit, edits_csv
 
     folder = trial / "images"
     folder.mkdir()
@@ -141,7 +140,7 @@ def _write_all(trial: Path, names: list[str], dice: random.Random) -> list[str]:
         path = folder / f"{name}.png"
         Image.new("RGB", (16, 16), (i, 2 * i, 3 * i)).save(path, format="PNG")
         paths.append(str(path))
-    frame = pd.DataFrame({column: [""] * len(names) for column in COLUMNS})
+    frame = pd.DataFrame({column: [""] * len(names) for column in IMAGE_TABLE_COLUMNS})
     frame["path"], frame["note"], frame["doubtful"] = paths, names[::-1], False
     frame["category_id"] = frame["category"] = names
     frame["kind"] = ["known" if i % 2 else "novel" for i in range(len(names))]
@@ -162,10 +161,10 @@ def _write_all(trial: Path, names: list[str], dice: random.Random) -> list[str]:
         )
         for name, path in zip(names, paths, strict=True)
     ]
-    found = Discovery("names-1", known, frame, categories, None, Facts(title=names[0], root=str(folder)))
+    found = Discovery("names-1", known, frame, categories, None, RunFacts(title=names[0], root=str(folder)))
     found.save(trial / "run")
     edits = [Edit("names-1", "2026-01-01T00:00:00Z", "rename", "", name, f"{name}+") for name in names]
-    (trial / "edits.csv").write_text(to_csv(edits), encoding="utf-8", newline="")
+    (trial / "edits.csv").write_text(edits_csv(edits), encoding="utf-8", newline="")
     return []
 
 

@@ -30,7 +30,7 @@ def _write_edits(world: World, case: Case) -> list[str]:
     run = world.fresh("run") / "run"
 
     def both() -> list[str]:
-        from holotype.categories.edits import read_log
+        from holotype.results.edits import read_log
 
         waiting = [_start(lambda n=n: _add(run, n)) for n in range(WRITERS)]
         codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in waiting]
@@ -61,7 +61,7 @@ def _start(work: Callable[[], None]) -> int:
 
 
 def _add(run: Path, writer: int) -> None:
-    from holotype.categories.edits import Edit, append_edits, run_ids
+    from holotype.results.edits import Edit, append_edits, run_ids
 
     own = run_ids(run)[0]
     for i in range(EACH):

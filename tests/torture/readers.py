@@ -35,10 +35,10 @@ def reader(world: World, run: Path, name: str) -> Callable[[], object]:
 
 
 def _found(run: Path) -> None:
-    from holotype.categories.edits import read_log
-    from holotype.categories.features import read_features
-    from holotype.categories.queue import write_queue
     from holotype.placing.written import read_results
+    from holotype.results.edits import read_log
+    from holotype.results.features import read_features
+    from holotype.results.review_queue import write_queue
 
     results = read_results(run)
     read_features(run, len(results.found.images))
@@ -95,8 +95,8 @@ def _embeddings(world: World, run: Path) -> None:
 
 def _report(run: Path) -> None:
     """A zip is made of a report that was just built."""
-    from holotype.categories.found import Discovery
     from holotype.report.thumbs import make_thumbs
+    from holotype.results.discovery import Discovery
 
     paths = [str(path) for path in Discovery.load(run).images["path"]]
     make_thumbs(paths, paths, run / "report" / "thumbs", False)

@@ -11,8 +11,8 @@ from holotype.cli.words import Parser, add_code_flag, add_overwrite_flag, add_ru
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
-    from holotype.categories.found import Discovery
-    from holotype.categories.tree import Tree
+    from holotype.results.discovery import Discovery
+    from holotype.results.hierarchy import Tree
 
 EDITS = "cut.csv"
 """Not edits.csv, which is the log of what people have corrected in the folder."""
@@ -20,12 +20,12 @@ EDITS = "cut.csv"
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    from holotype.categories.cutting import cut, foresee, reach
-    from holotype.categories.edits import to_csv
-    from holotype.categories.features import read_features
-    from holotype.categories.found import Discovery
     from holotype.config.schema import parse_whole
     from holotype.report import build_report
+    from holotype.results.discovery import Discovery
+    from holotype.results.edits import edits_csv
+    from holotype.results.features import read_features
+    from holotype.results.hierarchy import cut_tree, preview_cut, reachable_counts
     from holotype.utils.atomic import refuse_links, write_text
     from holotype.utils.locks import lock_folder
 
@@ -36,8 +36,8 @@ def command(argv: Sequence[str]) -> int:
         with lock_folder(folder):
             refuse_links(folder)
             tree = tree_of(folder, found, given.device, not given.no_progress)
-        say(f"{several(tree.k, 'category', 'categories')}; they {reach(tree)} (--k).")
-        for k, words in foresee(tree, names):
+        say(f"{several(tree.k, 'category', 'categories')}; they {reachable_counts(tree)} (--k).")
+        for k, words in preview_cut(tree, names):
             say(f"  {k:>4}  {words}")
         return 0
     k = parse_whole("k", given.k, "not a number of categories")
@@ -46,12 +46,12 @@ def command(argv: Sequence[str]) -> int:
         tree = tree_of(folder, found, given.device, not given.no_progress)
         out = Path(given.out) if given.out else folder / "cuts" / str(k)
         check_apart(out, folder, overwrite=given.overwrite or not given.out)
-        done = cut(found, tree, k, datetime.now(UTC).isoformat(timespec="milliseconds"))
+        done = cut_tree(found, tree, k, datetime.now(UTC).isoformat(timespec="milliseconds"))
         have = several(tree.k, "category", "categories")
         say(f"{have} cut at {k}:" if done.edits else f"The run has {have} already; the cut is a copy of it.")
         for line in done.lines:
             say(f"- {line}")
-        write_text(out / EDITS, to_csv(done.edits))  # first: by it a cut is known
+        write_text(out / EDITS, edits_csv(done.edits))  # first: by it a cut is known
         done.discovery.save(out)
         features = read_features(folder, len(found.images))
         say(f"Report: {build_report(done.discovery, out, features=features, progress=not given.no_progress)}")
@@ -64,16 +64,16 @@ def command(argv: Sequence[str]) -> int:
 
 def tree_of(folder: Path, found: Discovery, device: str, progress: bool) -> Tree:
     """The tree that the run folder keeps; where edits have come since, it is made anew, and features.npy with it."""
-    from holotype.categories.tree import keep_tree
     from holotype.report.points import kept_features
+    from holotype.results.hierarchy import save_tree
 
     try:
         features = kept_features(folder, found, device, progress)
     except InputError:
-        if tree := keep_tree(folder, found, None):
+        if tree := save_tree(folder, found, None):
             return tree
         raise
-    tree = keep_tree(folder, found, features)
+    tree = save_tree(folder, found, features)
     if tree is None:
         raise InputError(
             f"No image of {folder} can be read any more, so its categories cannot be cut; bring the images back."
@@ -86,14 +86,14 @@ def check_apart(out: Path, folder: Path, *, overwrite: bool) -> None:
 
     overwrite: it may hold a cut.
     """
-    from holotype.categories.edits import LOG
+    from holotype.results.edits import EDIT_LOG
     from holotype.runs.folder import IDENTITY
 
     if out.resolve() == folder.resolve() or (out / IDENTITY).exists():
         raise InputError(f"{out} holds a run; choose another folder with --out.")
-    if (out / LOG).exists():
+    if (out / EDIT_LOG).exists():
         raise InputError(
-            f"{out} holds a cut that was corrected ({LOG}), which stays; choose another folder with --out."
+            f"{out} holds a cut that was corrected ({EDIT_LOG}), which stays; choose another folder with --out."
         )
     if out.is_dir() and any(not file.name.startswith(".") for file in out.iterdir()):
         if not (out / EDITS).exists():

@@ -25,9 +25,9 @@ from holotype.errors import InputError
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from holotype.categories.found import Category, Discovery
     from holotype.config.schema import DiscoverConfig
     from holotype.data.table import Table
+    from holotype.results.discovery import Category, Discovery
 
 MOST_LINES = 40
 """Categories that are listed on the terminal; the report shows all."""
@@ -212,20 +212,20 @@ def category_lines(
 
 def summary(found: Discovery, folder: Path) -> str:
     """What a person wants to see at the end. Of bursts, an image that is alone counts as one."""
-    from holotype.categories.bursts import in_words, occasions
-    from holotype.categories.returning import summary as returning
-    from holotype.categories.stands_for import whole_sizes
     from holotype.cli.train import score_lines
+    from holotype.results.describe import burst_events, burst_text
+    from holotype.results.discovery import weighted_sizes
+    from holotype.results.ensemble import stability_summary as returning
     from holotype.runs.folder import RunFolder
 
-    images, facts, whole = found.images, found.facts, whole_sizes(found.images)
+    images, facts, whole = found.images, found.facts, weighted_sizes(found.images)
     unread = int((images.problem != "").sum())
     novel = [c for c in found.categories if c.kind == "novel"]
     known, new = (
         several(len(found.known), "known class", "known classes"),
         several(len(novel), "new category", "new categories"),
     )
-    frames, times = in_words(images["group"]) if "group" in images else "", occasions(images)
+    frames, times = burst_text(images["group"]) if "group" in images else "", burst_events(images)
     lines = ["", f"{several(len(images), 'image')}{f' ({frames})' if frames else ''}, {known}, {new}"]
     lines[-1] += f"; {several(unread, 'image')} could not be read" if unread else ""
     if whole:

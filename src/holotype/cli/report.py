@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 from holotype.cli.words import Parser, add_code_flag, add_overwrite_flag, add_running_flags, say, several
 
 if TYPE_CHECKING:
-    from holotype.categories.corrections import Applied
-    from holotype.categories.edits import Edit
     from holotype.placing.zipped import Zipped
+    from holotype.results.apply_edits import AppliedEdits
+    from holotype.results.edits import Edit
 
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    from holotype.categories.corrections import apply_log
-    from holotype.categories.edits import LOG, append_edits, read_edits
-    from holotype.categories.found import Discovery
-    from holotype.categories.queue import FILE as QUEUE
-    from holotype.categories.queue import write_queue
     from holotype.discovery.moved import settle
     from holotype.discovery.rounds import edits_at_home, how_many, play
     from holotype.placing.zipped import check_zip, write_zip
     from holotype.report import build_report
     from holotype.report.points import with_map
+    from holotype.results.apply_edits import apply_log
+    from holotype.results.discovery import Discovery
+    from holotype.results.edits import EDIT_LOG, append_edits, read_edits
+    from holotype.results.review_queue import QUEUE_FILE as QUEUE
+    from holotype.results.review_queue import write_queue
     from holotype.utils.atomic import clean_partial_tree, refuse_links
     from holotype.utils.locks import lock_folder
 
@@ -42,7 +42,7 @@ def command(argv: Sequence[str]) -> int:
         if given.edits:
             edits = edits_at_home(folder, read_edits(given.edits))
             new = append_edits(folder, edits)
-            kept = f"{how_many(len(edits), len(new))}; all are kept in {folder / LOG}"
+            kept = f"{how_many(len(edits), len(new))}; all are kept in {folder / EDIT_LOG}"
             say(f"{given.edits}: {kept if edits else 'there is no edit in it'}.")
         outcome = apply_log(folder, play(folder).before.names)
         say(told(outcome, new, found.facts.edits.applied))
@@ -85,7 +85,7 @@ def make_parser() -> Parser:
     return parser
 
 
-def told(outcome: Applied, new: Sequence[Edit] | None, before: Sequence[str]) -> str:
+def told(outcome: AppliedEdits, new: Sequence[Edit] | None, before: Sequence[str]) -> str:
     """What was done, in a line.
 
     new: edits that were not in the log before; None where no file was given. before: digests of those that the run
@@ -118,7 +118,7 @@ def zipped_words(done: Zipped, where: str) -> str:
     return words + large
 
 
-def next_round(folder: Path, outcome: Applied) -> list[str]:
+def next_round(folder: Path, outcome: AppliedEdits) -> list[str]:
     """What the edits say to another round, where there can be one and it would be told something new."""
     from holotype.discovery.rounds import play, waiting
     from holotype.discovery.taking_part import is_all_said

@@ -7,13 +7,13 @@ from collections.abc import Sequence, Set
 
 import numpy as np
 
-from holotype.categories.bursts import in_words
 from holotype.config.schema import AUTO, NO
 from holotype.data.bursts import SECONDS, SpreadLabels, count_units, find_bursts, spread_labels, with_groups
 from holotype.data.exif import ExifData
 from holotype.data.table import Table
 from holotype.discovery.difference import shown
 from holotype.errors import InputError
+from holotype.results.describe import burst_text
 
 
 def take_bursts(
@@ -59,7 +59,7 @@ def groups_of(
 def counted(used: np.ndarray) -> str:
     """How many frames there are of how many bursts, and the largest. used: (n,) groups, of which some are bursts."""
     largest = Counter(name for name in used if name).most_common(1)[0][1]
-    return f"{in_words(used)} of up to {largest:,}"
+    return f"{burst_text(used)} of up to {largest:,}"
 
 
 def check_enough(table: Table, k: int) -> None:

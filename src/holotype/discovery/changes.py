@@ -10,9 +10,9 @@ from collections import Counter
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from holotype.categories.found import FILE as DISCOVERY
-from holotype.categories.found import Category, Discovery, write_csv
 from holotype.discovery.rounds import CORRECTED, finished_rounds, round_folder
+from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
+from holotype.results.discovery import Category, Discovery, write_csv
 from holotype.utils.atomic import atomic_write
 
 CHANGES = "changes.csv"

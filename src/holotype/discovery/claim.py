@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from holotype.categories.found import FILE as DISCOVERY
 from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.data.hashing import file_stamps
 from holotype.data.paths import relative
@@ -25,6 +24,7 @@ from holotype.discovery.plan import methods_of
 from holotype.embeddings.extract import backbone_facts
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
+from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
 from holotype.runs.folder import IDENTITY, RunFolder
 from holotype.runs.parts import Data
 from holotype.utils.device import pick_device

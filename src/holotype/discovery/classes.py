@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from holotype.categories.found import UNNAMED, Discovery
 from holotype.data.label_hygiene import nfc
 from holotype.data.table import Table
 from holotype.discovery.collection import Collection
+from holotype.results.discovery import UNNAMED_PATTERN, Discovery
 
 FEWEST = 2
 """Images that must have changed their label together to count as a class that was renamed."""
@@ -78,7 +78,7 @@ def _renamed_back(means: Mapping[str, str], spoken: Mapping[str, str]) -> dict[s
     names = {}
     for id, label in spoken.items():
         last = next((one for one in reversed(list(means)) if means[one] == id), id)
-        if label != last and label in (id, *means) and not UNNAMED.fullmatch(label):
+        if label != last and label in (id, *means) and not UNNAMED_PATTERN.fullmatch(label):
             names[id] = label
     return names
 

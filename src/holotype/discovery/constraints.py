@@ -19,12 +19,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from holotype.categories.corrections import Applied
-from holotype.categories.found import Discovery
-from holotype.categories.standing import CONFIRMED, MOVED, REJECTED
 from holotype.data.paths import relative
 from holotype.data.table import Table
 from holotype.discovery.collection import Collection
+from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE, AppliedEdits
+from holotype.results.discovery import Discovery
 
 TYPICAL = 9
 """Images of a part of a merged category that become labels, at most."""
@@ -48,7 +47,7 @@ class Constraints:
         """Does it say more than names?"""
         return bool(self.labels or self.rejected)
 
-    def after(self, found: Discovery, applied: Applied, seen: Collection | None = None) -> Constraints:
+    def after(self, found: Discovery, applied: AppliedEdits, seen: Collection | None = None) -> Constraints:
         """With what the edits of one more round say. found: as the round left it; applied: with its edits; seen: its
         images, by whose content copies are known."""
         edited = _Edited(found, applied)
@@ -134,7 +133,7 @@ class _Copies:
 class _Edited:
     """A round before and after its edits, row by row."""
 
-    def __init__(self, found: Discovery, applied: Applied) -> None:
+    def __init__(self, found: Discovery, applied: AppliedEdits) -> None:
         images, corrected = found.images, applied.discovery
         self.path = relative([str(path) for path in images["path"]], found.facts.root)
         self.was = [str(id) for id in images["category_id"].fillna("")]
@@ -160,13 +159,13 @@ class _Edited:
 
     def moved(self) -> dict[str, str]:
         rows = zip(self.path, self.now, self.note, strict=True)
-        return {path: now for path, now, note in rows if note == MOVED and now}
+        return {path: now for path, now, note in rows if note == MOVED_NOTE and now}
 
     def rejected(self) -> set[str]:
         """By the edits of this round. What the round left out was rejected before it, and an edit of then that came
         late may have taken that back."""
         rows = zip(self.path, self.now, self.note, self.noted, strict=True)
-        return {path for path, now, note, before in rows if note == REJECTED != before and not now}
+        return {path for path, now, note, before in rows if note == REJECTED_NOTE != before and not now}
 
     def typical(self, copies: _Copies) -> dict[str, str]:
         """Labels of the parts of merged categories."""
@@ -181,7 +180,7 @@ class _Edited:
     def _stayed(self) -> Iterator[tuple[int, str, str]]:
         """Row, category before and category now of the images that nobody moved by hand."""
         for row, (was, now, note) in enumerate(zip(self.was, self.now, self.note, strict=True)):
-            if was and now and note not in (MOVED, CONFIRMED):
+            if was and now and note not in (MOVED_NOTE, CONFIRMED_NOTE):
                 yield row, was, now
 
     def _joined(self) -> set[tuple[str, str]]:

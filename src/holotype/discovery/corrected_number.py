@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from holotype.categories.found import Discovery
 from holotype.clustering.estimate_k import pick_k
 from holotype.clustering.k_curve import CountEstimate
 from holotype.data.paths import relative
 from holotype.data.table import Table
+from holotype.results.discovery import Discovery
 
 
 def as_drawn(table: Table, came: np.ndarray) -> Table:

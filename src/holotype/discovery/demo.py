@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from holotype.categories.found import Discovery
 from holotype.clustering.metrics import score
 from holotype.config.schema import DiscoverConfig
 from holotype.data.arrays import encode_png
@@ -32,6 +31,7 @@ from holotype.embeddings.store import embed_by_content
 from holotype.methods import Images, Task, find_method
 from holotype.models.backbone import load_backbone
 from holotype.report import build_report
+from holotype.results.discovery import Discovery
 from holotype.runs.folder import SCORES, RunFolder
 from holotype.runs.record import headline
 from holotype.training.encoder import to_device_images

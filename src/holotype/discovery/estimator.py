@@ -24,12 +24,12 @@ import pandas as pd
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
-from holotype.categories.found import Category, Discovery
 from holotype.config.schema import DiscoverConfig
 from holotype.data.arrays import ArrayImage, save_images, to_image_list
 from holotype.data.table import Table
 from holotype.discovery.labels import as_labels
 from holotype.errors import InputError
+from holotype.results.discovery import Category, Discovery
 from holotype.utils.atomic import TemporaryFolder, write_bytes
 from holotype.utils.serialization import FileSchema
 

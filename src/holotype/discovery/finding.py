@@ -9,10 +9,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from holotype.categories.bursts import LABELLED as OF_BURST
-from holotype.categories.facts import Facts
-from holotype.categories.returning import methods_in_words
-from holotype.categories.standing import FOLLOWS
 from holotype.clustering.k_curve import CountEstimate
 from holotype.config.schema import BackboneConfig
 from holotype.data import detections
@@ -31,6 +27,10 @@ from holotype.discovery.taking_part import check_left, seen_classes, unread_labe
 from holotype.embeddings.extract import Embeddings
 from holotype.embeddings.store import embed_by_content, import_embeddings
 from holotype.errors import InputError
+from holotype.results.apply_edits import FOLLOWS_NOTE
+from holotype.results.describe import LABELLED as OF_BURST
+from holotype.results.discovery import RunFacts
+from holotype.results.ensemble import methods_phrase
 from holotype.runs.experiment import Experiment
 from holotype.runs.outcome import Rest, Told
 from holotype.runs.parts import Data
@@ -92,7 +92,7 @@ def take_classes(round: Round, embedded: Embeddings) -> None:
         log.warning(line)
     for row in np.flatnonzero(table.label != round.table.label):
         embedded.note[row] = f"its label {table.label[row]!r} takes no part"
-    note_also(embedded, np.flatnonzero(round.given.follows(round.table) & round.table.labelled), FOLLOWS)
+    note_also(embedded, np.flatnonzero(round.given.follows(round.table) & round.table.labelled), FOLLOWS_NOTE)
 
 
 def note_also(embedded: Embeddings, rows: Iterable[int], words: str) -> None:
@@ -135,7 +135,7 @@ def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEsti
     with round.clock.step("training"):
         trained = train_round(round, sample, k, embedded.features[rows])
     with round.clock.step("placing"):
-        about = Facts(
+        about = RunFacts(
             title=table.name,
             root=table.root,
             round=round.number,
@@ -175,7 +175,7 @@ def train_round(round: Round, sample: Table, k: int, embedded: np.ndarray) -> Ou
             log.info(remark)
     methods = methods[: len(seeds)]
     if len(seeds) > 1:
-        turns = f", {methods_in_words(methods)}" if len(methods) > 1 else ""
+        turns = f", {methods_phrase(methods)}" if len(methods) > 1 else ""
         log.info(
             f"{len(seeds)} trainings with the seeds {seeds_in_words(seeds)}{turns}, side by side; images are placed "
             "where they agree (--seeds changes how many)."

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from holotype.categories.returning import votes_in_words
 from holotype.config.schema import DiscoverConfig
 from holotype.data.image_store import CROP_FRACTION, decode_in_order
 from holotype.data.table import Table
@@ -19,6 +18,7 @@ from holotype.models.backbone import Backbone
 from holotype.models.heads import Projector
 from holotype.models.speed import fastest_pass
 from holotype.models.token_cache import CacheViews
+from holotype.results.ensemble import votes_in_words
 from holotype.runs.settings import default_experiment
 from holotype.runs.views import drawn, stages_of
 from holotype.training.encoder import Encoder

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from holotype.categories.edits import check_run
 from holotype.config.schema import DiscoverConfig
 from holotype.data.table import Table
 from holotype.discovery.asked import read_asked
@@ -28,6 +27,7 @@ from holotype.discovery.rounds import (
     round_folder,
 )
 from holotype.discovery.taking_part import check_placeable
+from holotype.results.edits import check_run
 
 
 @dataclass(frozen=True)

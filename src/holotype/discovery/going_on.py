@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from holotype.categories.edits import Edit, append_edits, run_ids
-from holotype.categories.found import Discovery
 from holotype.config.schema import DiscoverConfig
 from holotype.data.boxes import split_box
 from holotype.data.table import Table
@@ -35,6 +33,8 @@ from holotype.discovery.rounds import (
     take_edits,
 )
 from holotype.errors import InputError
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit, append_edits, run_ids
 
 
 @dataclass

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.categories.edits import LOG, Edit, read_log, to_csv
-from holotype.categories.found import FILE as DISCOVERY
-from holotype.categories.found import Category, Discovery
 from holotype.data.detections import box_columns
 from holotype.data.paths import absolute, relative
 from holotype.data.storage import is_address
 from holotype.discovery.collection import read_collection
 from holotype.discovery.given import read_given, write_given
 from holotype.report.mailed import short_names
+from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
+from holotype.results.discovery import Category, Discovery
+from holotype.results.edits import EDIT_LOG, Edit, edits_csv, read_log
 from holotype.utils.atomic import atomic_folder, write_text
 
 if TYPE_CHECKING:  # pandas takes half a second to import
@@ -71,12 +71,12 @@ def follow(folder: Path, rounds: Sequence[Path], root: str, where: Moves) -> Non
         known: set[str] = set()
         for own in (folder, *rounds):
             known |= _write_moved(own, part / own.relative_to(folder), where)
-        if (folder / LOG).is_file():
+        if (folder / EDIT_LOG).is_file():
             edits = [
                 _elsewhere(edit, where.file(edit.image, root)) if edit.image in known else edit
                 for edit in read_log(folder)
             ]
-            write_text(part / LOG, to_csv(edits))
+            write_text(part / EDIT_LOG, edits_csv(edits))
         write_given(part / EARLIER, _with_moves(read_earlier(folder), where.moves))
     settle(folder)
 

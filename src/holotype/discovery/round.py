@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from holotype.categories.found import Discovery
-from holotype.categories.standing import REJECTED
 from holotype.config.schema import DiscoverConfig
 from holotype.data.table import Table
 from holotype.discovery.best_backbone import Chosen
@@ -17,6 +15,8 @@ from holotype.discovery.constraints import Constraints
 from holotype.discovery.corrected_number import as_drawn
 from holotype.discovery.timing import Clock
 from holotype.embeddings.store import EmbeddingParts
+from holotype.results.apply_edits import REJECTED_NOTE
+from holotype.results.discovery import Discovery
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Round:
     @property
     def active(self) -> Table:
         """The table in which only those images are usable that the round is made of."""
-        problem = np.where(self.out & self.table.usable, REJECTED, self.table.problem)
+        problem = np.where(self.out & self.table.usable, REJECTED_NOTE, self.table.problem)
         return self.table.with_problems(problem)
 
     @property

@@ -17,11 +17,6 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from holotype.categories.corrections import Applied, apply_edits
-from holotype.categories.edits import Edit, append_edits, not_held, read_edits, read_log
-from holotype.categories.found import FILE as DISCOVERY
-from holotype.categories.found import Discovery
-from holotype.categories.wording import named_since
 from holotype.data.paths import relative
 from holotype.discovery.asked import Asked, read_asked
 from holotype.discovery.collection import FILE as SEEN
@@ -31,6 +26,11 @@ from holotype.discovery.given import read_given, write_given
 from holotype.discovery.moved import at_home, read_earlier
 from holotype.discovery.taking_part import Account, not_told_yet
 from holotype.errors import InputError
+from holotype.results.apply_edits import AppliedEdits, apply_edits
+from holotype.results.describe import renamed_categories
+from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit, append_edits, new_edits, read_edits, read_log
 from holotype.runs.folder import SCORES
 from holotype.utils.atomic import OWN_SUFFIX
 
@@ -188,7 +188,7 @@ class Played:
     before: Constraints = field(default_factory=Constraints)
     """The same without the edits of the last round."""
     account: Account = field(default_factory=Account)
-    applied: Applied | None = None
+    applied: AppliedEdits | None = None
     """The last round with its edits; None where no round has come to its end."""
     runs: tuple[str, ...] = ()
     """Ids of the rounds."""
@@ -231,7 +231,7 @@ class Played:
 
     def next(self, found: Discovery, edits: Sequence[Edit], seen: Collection | None) -> Played:
         """With one more round. edits: those made in its report; seen: its images."""
-        found = named_since(found, self.given.names)
+        found = renamed_categories(found, self.given.names)
         applied = apply_edits(found, edits)
         held, root = set(applied.discovery.facts.edits.applied), found.facts.root
         done = [
@@ -262,7 +262,7 @@ def play(folder: Path, more: Sequence[Edit] = (), labels: Mapping[str, str] | No
     if labels is None:
         labels = (read_collection(folder) or Collection()).labels({})
     held, numbers, played = read_log(folder), finished_rounds(folder), Played()
-    edits = [*held, *not_held(held, more)]
+    edits = [*held, *new_edits(held, more)]
     for number in numbers:
         found = Discovery.load(round_folder(folder, number))
         seen = read_collection(round_folder(folder, number))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from holotype.categories.found import Discovery
 from holotype.clustering.metrics import has_truth, score
 from holotype.data.table import Table
+from holotype.results.discovery import Discovery
 from holotype.runs.folder import SCORES, RunFolder
 from holotype.runs.record import Scores, headline
 from holotype.runs.sheet import Sheet

@@ -1,7 +1,7 @@
 """Several trainings of a round that differ in their seed, side by side: they share the images and the token cache, and
 take turns step by step. Where there are several methods, the first seed is that of the first, the second that of the
-second, and so on in turn. The images are placed where they agree (categories/agreement.py), and where a second opinion
-agrees with them (categories/weighing.py).
+second, and so on in turn. The images are placed where they agree (results/ensemble.py), and where a second opinion
+agrees with them (results/ensemble.py).
 
 With `--seeds auto` the table TRAININGS says how many there are, by the kind of device and the number of images, never
 by the clock: the same command gives the same result, whatever else the machine does. The number is written down when a

@@ -6,10 +6,10 @@ import os
 import shutil
 from pathlib import Path
 
-from holotype.categories.features import FEATURES, whole_features
 from holotype.discovery.rounds import round_folder
 from holotype.errors import InputError
 from holotype.models.weights_io import weights_digest
+from holotype.results.features import FEATURES, checked_features
 from holotype.runs.folder import SCORES, RunFolder
 from holotype.runs.sheet import FILE as MODEL
 from holotype.runs.sheet import WEIGHTS
@@ -30,7 +30,7 @@ def share_round(folder: Path, number: int) -> None:
         source, target = round_folder(folder, number) / name, folder / name
         if not source.is_file() or (target.is_file() and os.path.samefile(source, target)):
             continue
-        if name != FEATURES or whole_features(source) is not None:
+        if name != FEATURES or checked_features(source) is not None:
             _link(source, target)
 
 

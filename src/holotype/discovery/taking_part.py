@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from holotype.categories.edits import ACTIONS, Edit
-from holotype.categories.found import Discovery
 from holotype.data.duplicates import is_readable
 from holotype.data.load import check_trainable, with_readable_classes
 from holotype.data.paths import relative
@@ -16,6 +14,8 @@ from holotype.data.table import Table
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.difference import shown
 from holotype.errors import InputError
+from holotype.results.discovery import Discovery
+from holotype.results.edits import ACTIONS, Edit
 from holotype.utils.atomic import write_text
 
 REFUSED = "refused.txt"

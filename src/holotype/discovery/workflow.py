@@ -20,8 +20,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from holotype.categories.found import Discovery
-from holotype.categories.queue import write_queue
 from holotype.config.schema import DiscoverConfig, parse_by_name
 from holotype.data.detections import CONFIDENCE
 from holotype.data.load import check_trainable, load_table
@@ -47,6 +45,8 @@ from holotype.errors import InputError
 from holotype.methods import find_method
 from holotype.report import build_report
 from holotype.report.points import with_map
+from holotype.results.discovery import Discovery
+from holotype.results.review_queue import write_queue
 from holotype.runs.folder import RunFolder
 from holotype.runs.parts import check_k
 from holotype.runs.run import tidy

@@ -11,7 +11,6 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.categories.found import write_csv
 from holotype.data.boxes import split_box
 from holotype.data.detections import CONFIDENCE, box_columns
 from holotype.data.formats import IMAGE_EXTENSIONS
@@ -21,6 +20,7 @@ from holotype.data.readers.registry import source_name
 from holotype.data.storage import is_address, is_pattern, split_member
 from holotype.errors import InputError
 from holotype.placing.folders import Wanted, check_replaceable, numbered, sort_images
+from holotype.results.discovery import write_csv
 from holotype.utils.atomic import refuse_existing, refuse_links, write_output
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from holotype import __version__
-from holotype.categories.found import UNNAMED, Category
 from holotype.errors import InputError
 from holotype.placing.written import Results
+from holotype.results.discovery import UNNAMED_PATTERN, Category
 
 VERSION = "1.0.2"
 """Of the standard."""
@@ -38,7 +38,7 @@ SPECIES = re.compile(r".*(?:us|is|um|ii|ae|os|or|ans|leo|a|[aei]x)")
 def observation_type(category: Category) -> str:
     """animal, unless its name says otherwise; unknown for a category that nobody has named, also once edits have made a
     class of it."""
-    if UNNAMED.fullmatch(category.name):
+    if UNNAMED_PATTERN.fullmatch(category.name):
         return "unknown"
     return TYPES.get(category.name.casefold(), "animal")
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from holotype.categories.calibration import read_off
-from holotype.categories.centres import Centres, unit_rows
-from holotype.categories.features import read_features
-from holotype.categories.found import FILE as DISCOVERY
-from holotype.categories.found import Discovery
-from holotype.categories.standing import CONFIRMED, MOVED, REJECTED
+from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE
+from holotype.results.calibration import interpolate
+from holotype.results.centroids import Centroids, unit_rows
+from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
+from holotype.results.discovery import Discovery
+from holotype.results.features import read_features
 from holotype.runs.said import predict
 from holotype.runs.trained import Read, Trained
 
@@ -40,7 +40,7 @@ class Called:
 
 
 NOBODY = Called("", "")
-NOTES = (MOVED, CONFIRMED, REJECTED)
+NOTES = (MOVED_NOTE, CONFIRMED_NOTE, REJECTED_NOTE)
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Corrected:
     """By id, those that were split off by hand included."""
     ids: tuple[str, ...] = ()
     """Of the centres; none where no image has changed its category."""
-    centres: Centres | None = None
+    centres: Centroids | None = None
     asleep: frozenset[str] = frozenset()
     """Ids of the categories out of which every image was moved or rejected."""
     rivals: dict[str, set[str]] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Corrected:
         called = [self.called.get(id, NOBODY) for id in ids]
         frame["category_id"], frame["kind"] = ids, [one.kind for one in called]
         frame["fits"] &= ids != ""
-        frame["probability"] = read_off(frame["probability"].to_numpy(), self.curve)
+        frame["probability"] = interpolate(frame["probability"].to_numpy(), self.curve)
         frame.insert(1, "category", [one.name for one in called])
         return frame
 
@@ -152,8 +152,8 @@ def with_centres(run: Path, plain: Corrected, found: Discovery) -> Corrected:
     ids = tuple(plain.called)
     index = {id: i for i, id in enumerate(ids)}
     category = np.array([index.get(id, -1) for id in found.images["category_id"]])
-    plain.ids, plain.centres = ids, Centres.measure(features, category, len(ids))
-    rows = np.flatnonzero(note.isin((MOVED, CONFIRMED)).to_numpy(bool) & (category >= 0))
+    plain.ids, plain.centres = ids, Centroids.measure(features, category, len(ids))
+    rows = np.flatnonzero(note.isin((MOVED_NOTE, CONFIRMED_NOTE)).to_numpy(bool) & (category >= 0))
     rows = rows[np.isfinite(features[rows]).all(axis=1)]
     said = predict(plain.trained.method, np.asarray(features[rows], np.float32)).category
     for row, model in zip(rows, said, strict=True):

@@ -105,7 +105,7 @@ class Exported(nn.Module):
         return features, logits
 
     def beside(self, logits: Tensor, frozen: Tensor) -> Tensor:
-        """log q of the model's logits and the second opinion (categories/kept_opinion.py)."""
+        """log q of the model's logits and the second opinion (results/lda.py)."""
         u = nn.functional.normalize(frozen - self.middle, dim=-1)
         p = (u @ self.slope.T + self.offset).softmax(dim=-1)
         return ((logits.softmax(dim=-1) + p) / 2).clamp_min(TINY).log()

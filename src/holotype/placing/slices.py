@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.categories.found import Discovery
 from holotype.data.hashing import file_stamps
 from holotype.data.paths import Paths
 from holotype.data.storage import is_address, is_pattern
@@ -23,6 +22,7 @@ from holotype.errors import InputError
 from holotype.methods.registry import allow_code
 from holotype.placing.assign import BOXES, COLUMNS, Assigned, placed, schema_of
 from holotype.placing.corrected import Corrected, corrected
+from holotype.results.discovery import Discovery
 from holotype.runs.trained import load_trained
 from holotype.utils.atomic import refuse_links
 from holotype.utils.serialization import TABLE_MARK, read_parquet_table, write_parquet

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from holotype.categories.bursts import LABELLED as OF_BURST
-from holotype.categories.found import UNNAMED, Category, Discovery
-from holotype.categories.standing import CONFIRMED, FOLLOWS, MOVED, REJECTED, Standing
 from holotype.data.archives import image_exists
 from holotype.data.boxes import Box, split_box
 from holotype.data.csv import FORMULA, escape_formula, quote_cell
 from holotype.errors import InputError
+from holotype.results.apply_edits import CONFIRMED_NOTE, FOLLOWS_NOTE, MOVED_NOTE, REJECTED_NOTE, EditSession
+from holotype.results.describe import LABELLED as OF_BURST
+from holotype.results.discovery import UNNAMED_PATTERN, Category, Discovery
 from holotype.utils.atomic import refuse_existing, write_output
 
-BY_HAND = (MOVED, CONFIRMED)
+BY_HAND = (MOVED_NOTE, CONFIRMED_NOTE)
 """Notes that edits leave."""
 BOM = "\ufeff"
 """By which Excel knows that a CSV file is UTF-8."""
@@ -54,7 +54,7 @@ class Results:
     def by_hand(self) -> list[bool]:
         """Has a person said what the image shows, or a frame of its burst?"""
         said = [
-            note in BY_HAND or (label != "" and not {FOLLOWS, OF_BURST} & set(note.split("; ")))
+            note in BY_HAND or (label != "" and not {FOLLOWS_NOTE, OF_BURST} & set(note.split("; ")))
             for label, note in zip(self.label, self.note, strict=True)
         ]
         bursts = {group for group, by_hand in zip(self.group, said, strict=True) if by_hand} - {""}
@@ -153,7 +153,7 @@ def labels(results: Results, *, every: bool = False) -> list[str]:
     It is the name of the category as it stands: what was renamed or moved counts. A labelled image that cannot be read
     keeps its label; one that was rejected has none.
     """
-    standing, called = Standing(results.found), class_names(results.found.categories)
+    standing, called = EditSession(results.found), class_names(results.found.categories)
     confirmed = results.found.facts.edits.confirmed
     found = []
     for path, own, id, problem, said in zip(
@@ -174,7 +174,7 @@ def class_names(categories: Sequence[Category]) -> dict[str, str]:
     taken = {category.name for category in categories}
     names = {}
     for category in categories:
-        unnamed = category.kind == "novel" and UNNAMED.fullmatch(category.name)
+        unnamed = category.kind == "novel" and UNNAMED_PATTERN.fullmatch(category.name)
         name = category.suggested if unnamed and category.suggested not in taken else ""
         names[category.id] = name or category.name
         taken.add(names[category.id])
@@ -185,7 +185,8 @@ def _columns(results: Results, label: Sequence[str]) -> dict[str, list[str]]:
     """Of the images that have a label, of boxes that nobody has rejected, and of those that people have grouped."""
     told = set(results.group) - {"", *map(results.below_root, results.path)}  # found ones are found again
     listed = [
-        bool(box) and note != REJECTED for (_, box), note in zip(results.parts, results.note, strict=True)
+        bool(box) and note != REJECTED_NOTE
+        for (_, box), note in zip(results.parts, results.note, strict=True)
     ]
     if told:
         listed = [one or bool(group) for one, group in zip(listed, results.group, strict=True)]

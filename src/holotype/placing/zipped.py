@@ -14,14 +14,14 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 import numpy as np
 import pandas as pd
 
-from holotype.categories.bursts import about
-from holotype.categories.found import TEXTS, Discovery, write_csv
 from holotype.data.boxes import split_box
 from holotype.errors import InputError
 from holotype.placing.written import BOM
 from holotype.report.build import read_data, script_of
 from holotype.report.mailed import PRIVATE, Hider, hider, mailed
 from holotype.report.thumbs import GRID, sheet_name
+from holotype.results.describe import burst_counts
+from holotype.results.discovery import TEXTS, Discovery, write_csv
 from holotype.utils.atomic import refuse_existing, write_output
 
 WHEN = (1980, 1, 1, 0, 0, 0)
@@ -116,7 +116,7 @@ def _tables(found: Discovery, run: Path, hide: Hider) -> Iterator[tuple[str, byt
     ]
     texts = ("category_id", "category", "nearest", "words", "suggested")
     table = pd.DataFrame(rows, columns=columns).assign(
-        **about(found.images, [c.id for c in found.categories])
+        **burst_counts(found.images, [c.id for c in found.categories])
     )
     yield "categories.csv", _csv(table, texts)
     changes = run / "rounds" / str(found.facts.round) / "changes.csv"

@@ -17,16 +17,15 @@ from typing import Any
 import numpy as np
 
 from holotype import __version__
-from holotype.categories.cutting import foresee
-from holotype.categories.edits import Edit, read_log
-from holotype.categories.features import read_features
-from holotype.categories.found import Discovery
-from holotype.categories.returning import summary
-from holotype.categories.tree import keep_tree
 from holotype.report.data import Chosen, choose, page_data, title, totals
 from holotype.report.mailed import hider, nameless
 from holotype.report.neighbours import alike
 from holotype.report.thumbs import CELL, GRID, Thumbs, make_thumbs
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit, read_log
+from holotype.results.ensemble import stability_summary
+from holotype.results.features import read_features
+from holotype.results.hierarchy import preview_cut, save_tree
 from holotype.utils.atomic import write_text
 
 messages = logging.getLogger(__name__)
@@ -67,7 +66,7 @@ def build_report(
     data = page_data(discovery, chosen, folder, log, features)
     data["images"]["alike"] = alike(chosen.rows, features, len(discovery.images))
     data["earlier_log"] = not_told(log, data["log"])
-    data["stability"] = summary(discovery)
+    data["stability"] = stability_summary(discovery)
     data["around"] = around(discovery, folder, features)
     data["thumbs"] = {
         "folder": "report/thumbs/", "side": CELL, "grid": GRID,
@@ -85,11 +84,11 @@ def build_report(
 
 def around(discovery: Discovery, folder: Path, features: np.ndarray | None) -> dict[str, Any] | None:
     """What would join or part at other numbers of categories; None where nothing is known of that."""
-    tree = keep_tree(folder, discovery, features)
+    tree = save_tree(folder, discovery, features)
     if tree is None:
         return None
     names = {category.id: category.name for category in discovery.categories}
-    return {"k": tree.k, "low": tree.lowest, "high": tree.highest, "steps": foresee(tree, names)}
+    return {"k": tree.k, "low": tree.lowest, "high": tree.highest, "steps": preview_cut(tree, names)}
 
 
 def _thumbs(discovery: Discovery, chosen: Chosen, folder: Path, progress: bool) -> Thumbs:

@@ -1,4 +1,4 @@
-// Edits applied to the data of a run, as categories/standing.py does it. Pure: nothing here knows of a page.
+// Edits applied to the data of a run, as results/apply_edits.py does it. Pure: nothing here knows of a page.
 // tests/categories/golden_edits.json binds the two.
 
 const MOST_EXEMPLARS = 12;
@@ -21,7 +21,7 @@ function unmeasured(category) {
   category.changed = true;
 }
 
-/** The spot check of a category of n images, as categories/purity.py has it. */
+/** The spot check of a category of n images, as results/purity.py has it. */
 function checkInWords(n) {
   const wrong = n - Math.floor(0.9 * n + 1e-9);
   let missed = 1;

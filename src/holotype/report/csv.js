@@ -1,4 +1,4 @@
-// edits.csv as categories/edits.py reads and writes it. Pure: nothing here knows of a page.
+// edits.csv as results/edits.py reads and writes it. Pure: nothing here knows of a page.
 
 const EDITS_FORMAT = "1"; // stands in the last column; a file without it is of format 1
 const RISKY = /^[=+\-@\t\r']/;

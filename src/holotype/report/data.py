@@ -16,12 +16,6 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from holotype.categories import returning
-from holotype.categories.edits import Edit
-from holotype.categories.facts import Facts
-from holotype.categories.found import Category, Discovery
-from holotype.categories.purity import in_words, told
-from holotype.categories.stands_for import whole_sizes
 from holotype.data.archives import has_own_file
 from holotype.data.boxes import split_box
 from holotype.data.paths import absolute
@@ -29,6 +23,10 @@ from holotype.data.storage import is_address
 from holotype.errors import InputError
 from holotype.report.occasions import occasions
 from holotype.report.second_guess import second_guess
+from holotype.results import ensemble
+from holotype.results.discovery import Category, Discovery, RunFacts, weighted_sizes
+from holotype.results.edits import Edit
+from holotype.results.purity import purity_known, purity_text
 from holotype.utils.serialization import CorruptFile, read_json
 
 FORMAT = 1
@@ -115,7 +113,7 @@ def page_data(
     }
 
 
-def _told(facts: Facts) -> dict[str, Any]:
+def _told(facts: RunFacts) -> dict[str, Any]:
     """The facts as the page lists them: provenance among the others, edits elsewhere."""
     own = facts.as_dict()
     curve = own.pop("calibration_curve")
@@ -166,14 +164,14 @@ def totals(discovery: Discovery, shown: int) -> dict[str, int]:
 
 def _categories(discovery: Discovery, number: dict[str, int]) -> list[dict[str, Any]]:
     """whole: images of the collection, where the discovery is of a sample; 0 elsewhere."""
-    whole = whole_sizes(discovery.images)
+    whole = weighted_sizes(discovery.images)
     return [
         _category(category, number, discovery.facts) | {"whole": whole.get(category.id, 0)}
         for category in discovery.categories
     ]
 
 
-def _category(category: Category, number: dict[str, int], facts: Facts) -> dict[str, Any]:
+def _category(category: Category, number: dict[str, int], facts: RunFacts) -> dict[str, Any]:
     return {
         "id": category.id,
         "name": category.name,
@@ -188,10 +186,11 @@ def _category(category: Category, number: dict[str, int], facts: Facts) -> dict[
         "words": category.words,
         "suggested": category.suggested,
         "purity": _plain([category.purity, category.purity_low, category.purity_high]),
-        "uniform": in_words(category.purity),
-        "check": told(category),
-        "returns": returning.told(category, len(facts.trainings)),
-        "faint": math.isfinite(category.together) and not returning.returns(category, len(facts.trainings)),
+        "uniform": purity_text(category.purity),
+        "check": purity_known(category),
+        "returns": ensemble.stability_text(category, len(facts.trainings)),
+        "faint": math.isfinite(category.together)
+        and not ensemble.stability_by_id(category, len(facts.trainings)),
     }
 
 

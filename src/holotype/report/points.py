@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from holotype.categories.features import read_features, write_features
-from holotype.categories.found import Discovery
 from holotype.categories.layout import layout
+from holotype.results.discovery import Discovery
+from holotype.results.features import read_features, write_features
 
 log = logging.getLogger(__name__)
 

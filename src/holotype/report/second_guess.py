@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from holotype.categories.found import Discovery
+from holotype.results.discovery import Discovery
 
 
 def second_guess(discovery: Discovery, rows: np.ndarray, features: np.ndarray | None) -> list[int]:

@@ -1,4 +1,4 @@
-// Words in which other categories are named, with the names of today, as categories/wording.py has it. Pure.
+// Words in which other categories are named, with the names of today, as results/describe.py has it. Pure.
 
 /** What tells of a category at the end of a note. */
 const NAMED_IN_NOTES = ["the model would say ", "most frames of its burst are in "];

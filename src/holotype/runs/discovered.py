@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from holotype.categories.bursts import tell_bursts
-from holotype.categories.calibration import calibrate, curve
-from holotype.categories.found import Discovery
-from holotype.categories.purity import set_purity
-from holotype.categories.relations import Described, describe
-from holotype.categories.standing import REJECTED
-from holotype.categories.wording import MODEL_SAYS
 from holotype.data.bursts import burst_units
+from holotype.results.apply_edits import REJECTED_NOTE
+from holotype.results.calibration import calibrate, calibration_curve
+from holotype.results.describe import MODEL_NOTE, Description, describe_categories, note_bursts
+from holotype.results.discovery import Discovery
+from holotype.results.purity import set_purity
 from holotype.runs.outcome import Placed, Told
 from holotype.runs.said import Said
 
@@ -29,7 +27,7 @@ def put_together(placed: Placed, ids: list[str], told: Told, later: Said | None 
     later: what would be said of each image if it came now, where that can be calibrated.
     """
     table, about = placed.table, told.about
-    described = describe(
+    described = describe_categories(
         placed.features,
         placed.category,
         ids,
@@ -70,25 +68,25 @@ def learn_curve(placed: Placed, later: Said, embedded: np.ndarray | None) -> tup
     as_then = dataclasses.replace(placed, said=later.as_prediction(), votes=None)
     opinion = with_opinion(as_then, embedded).opinion
     assert opinion is not None  # the one who calls has it
-    return curve(np.where(placed.fixed, np.nan, later.probability), opinion.probability)
+    return calibration_curve(np.where(placed.fixed, np.nan, later.probability), opinion.probability)
 
 
 def make_frame(
-    placed: Placed, ids: list[str], described: Described, names: Mapping[str, str]
+    placed: Placed, ids: list[str], described: Description, names: Mapping[str, str]
 ) -> pd.DataFrame:
     """One row per image with the columns of a Discovery. names: of ids that people call otherwise."""
     table, category, disagrees = placed.table, placed.category, placed.disagrees
     name = np.array([*ids, ""], dtype=object)  # -1 is the last one
     said, called = placed.said.category.numpy(), [*(names.get(id, id) for id in ids), ""]
     note = [
-        "; ".join(x for x in (own, f"{MODEL_SAYS}{called[index]}" if other else "") if x)
+        "; ".join(x for x in (own, f"{MODEL_NOTE}{called[index]}" if other else "") if x)
         for own, index, other in zip(placed.note, said, disagrees, strict=True)
     ]
     doubtful = described.doubtful | disagrees
     if table.group is not None:
-        note, odd = tell_bursts(note, table.group, category, table.labelled, called)
+        note, odd = note_bursts(note, table.group, category, table.labelled, called)
         doubtful |= odd
-    rejected = table.problem == REJECTED
+    rejected = table.problem == REJECTED_NOTE
     kind = np.where(category < 0, "", np.where(category < len(table.known), "known", "novel"))
     import pandas as pd
 
@@ -106,7 +104,7 @@ def make_frame(
             "y": np.nan,
             "category_id": name[category],
             "problem": np.where(rejected, "", table.problem),
-            "note": np.where(rejected, REJECTED, np.array(note, dtype=object)),
+            "note": np.where(rejected, REJECTED_NOTE, np.array(note, dtype=object)),
             **({} if table.group is None else {"group": table.group}),
         }
     )

@@ -7,8 +7,8 @@ cache.json          the views of the token cache that the run trains on, where i
 metrics.jsonl       one line per epoch and per scoring
 state.*             the resume state (training/checkpoint.py)
 model.json, model.safetensors   tail and method after the last epoch, and the centres of the categories (trained.py)
-assignments.*       every image with its category (parquet and csv; categories/found.py)
-discovery.json      the categories, their relations, the facts (categories/found.py)
+assignments.*       every image with its category (parquet and csv; results/discovery.py)
+discovery.json      the categories, their relations, the facts (results/discovery.py)
 scores.json         the record: identity, All, Old, New and the rest where the truth is known, how it was made; it comes
                     last and marks the run as finished
 per_class.csv       images and right ones of each class, where the truth is known

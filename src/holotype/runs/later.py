@@ -1,7 +1,7 @@
 """Where the images of a run lie after training, and what is kept for those that come later.
 
 Of images that the trainings of a discovery have seen, their votes decide (trainings.py). Of all others, and where there
-was one training, the model has its word, and the second opinion its own (categories/kept_opinion.py).
+was one training, the model has its word, and the second opinion its own (results/lda.py).
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from holotype.categories.agreement import Votes
-from holotype.categories.kept_opinion import shares
-from holotype.categories.opinion import Opinion
 from holotype.data.bursts import burst_units
 from holotype.methods import Method, Prediction
 from holotype.models.backbone import Backbone
+from holotype.results.ensemble import VoteShares
+from holotype.results.lda import CrossFitLDA, softmax
 from holotype.runs.outcome import Placed, Rest, Told, place_rest
 from holotype.runs.said import Said, predict_beside, predict_later, word_of
 from holotype.training.loop import Loop
@@ -57,7 +56,7 @@ def place_all(
     own_frozen = frozen[rest.rows] if frozen is not None and rest is not None else frozen
     several = told.trainings if told is not None else None
     if several is not None:
-        own = dataclasses.replace(own, votes=Votes.of(several.together, own.k))
+        own = dataclasses.replace(own, votes=VoteShares.of(several.together, own.k))
     elif own_frozen is not None:
         own = weighed(own, method, own_frozen)
     placed = own
@@ -71,27 +70,27 @@ def place_all(
     return placed
 
 
-def opinion_of(placed: Placed, embedded: np.ndarray) -> Opinion:
+def opinion_of(placed: Placed, embedded: np.ndarray) -> CrossFitLDA:
     """The second opinion of images as they are placed. embedded: (N, D) their features of the frozen backbone."""
-    opinion = Opinion(embedded, placed.category, placed.k, burst_units(placed.table))
+    opinion = CrossFitLDA(embedded, placed.category, placed.k, burst_units(placed.table))
     opinion.form(np.where(placed.fixed, placed.table.target, -1))
     return opinion
 
 
-def as_if_later(placed: Placed, method: Method, opinion: Opinion | None) -> Said:
+def as_if_later(placed: Placed, method: Method, opinion: CrossFitLDA | None) -> Said:
     """What would be said of each image if it came now: by the model, and by the judge that has not learned from it."""
     there = np.flatnonzero(placed.category >= 0)
     if opinion is None:
         return predict_later(method, placed.features, None, None, there)
     parts = (
-        (part, predict_beside(method, placed.features[part], shares(scores / opinion.heat)))
+        (part, predict_beside(method, placed.features[part], softmax(scores / opinion.heat)))
         for part, scores in opinion.scores(there)
     )
     return Said.spread(parts, len(placed.category))
 
 
 def weighed(placed: Placed, method: Method, embedded: np.ndarray) -> Placed:
-    """The images of one training, placed as later ones are; several trainings have votes (categories/weighing.py). Of
+    """The images of one training, placed as later ones are; several trainings have votes (results/ensemble.py). Of
     labelled images it stays what the model says: they are told where it contradicts the label."""
     said = as_if_later(placed, method, opinion_of(placed, embedded)).as_prediction()
     fixed = torch.from_numpy(placed.fixed)

@@ -15,18 +15,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from holotype.categories.agreement import Votes
-from holotype.categories.calibration import Calibrated
-from holotype.categories.facts import Facts
-from holotype.categories.found import Discovery, category_name
-from holotype.categories.kept_opinion import KeptOpinion
-from holotype.categories.matching import match
-from holotype.categories.opinion import Voices
-from holotype.categories.standing import REJECTED
 from holotype.data.table import Table
 from holotype.embeddings.extract import embed_table
 from holotype.methods import Prediction
 from holotype.models.backbone import Backbone, state_digest
+from holotype.results.apply_edits import REJECTED_NOTE
+from holotype.results.calibration import CalibratedScores
+from holotype.results.discovery import Discovery, RunFacts, category_name
+from holotype.results.ensemble import VoteShares
+from holotype.results.lda import LinearHead, Scorer
+from holotype.results.match_rounds import match_categories
 from holotype.runs.said import predict_later
 from holotype.runs.trainings import Trainings
 from holotype.training.loop import Loop
@@ -59,7 +57,7 @@ class Told:
     """What a discovery knows of a run that is one of its rounds."""
 
     run_id: str
-    about: Facts
+    about: RunFacts
     """As far as they are known before training."""
     count: dict[str, Any] | None = None
     """The estimate of the number of categories."""
@@ -74,7 +72,7 @@ class Told:
     embedded: np.ndarray | None = None
     """(N, D) features of the frozen backbone, for a second opinion of where images were placed."""
     columns: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """Of the table of images: (N,) what else is known of each (categories/found.py, OPTIONAL)."""
+    """Of the table of images: (N,) what else is known of each (results/discovery.py, OPTIONAL)."""
     trainings: Trainings | None = None
     """Where several trainings have placed the images together."""
 
@@ -91,9 +89,9 @@ class Placed:
     """What is said of each by those who place images, labelled or not."""
     note: np.ndarray
     """(N,) object str."""
-    opinion: Calibrated | None = None
+    opinion: CalibratedScores | None = None
     """How likely each is right, where that could be asked."""
-    votes: Voices | None = None
+    votes: Scorer | None = None
     """What trainings say of each, where that counts beside the opinion."""
 
     @cached_property
@@ -136,7 +134,7 @@ def place_rest(
     folder: Path,
     progress: bool,
     frozen: np.ndarray | None = None,
-    opinion: KeptOpinion | None = None,
+    opinion: LinearHead | None = None,
 ) -> Placed:
     """The whole collection; images that were not trained on come in a stream, whose shards `folder` keeps.
 
@@ -162,7 +160,7 @@ def place_rest(
     _fill(said, rows, own.said)
     if rest.out is not None:
         leave_out(said, problem, rest.out)
-    votes = own.votes.spread(rows, n) if isinstance(own.votes, Votes) else None
+    votes = own.votes.spread(rows, n) if isinstance(own.votes, VoteShares) else None
     return Placed(rest.table.with_problems(problem), own.k, features, said, note, votes=votes)
 
 
@@ -185,7 +183,7 @@ def leave_out(said: Prediction, problem: np.ndarray, out: np.ndarray) -> None:
     where = torch.from_numpy(out)
     said.category[where] = -1
     said.probability[where] = said.known_score[where] = torch.nan
-    problem[out & (problem == "")] = REJECTED
+    problem[out & (problem == "")] = REJECTED_NOTE
 
 
 def learned(backbone: Backbone, loop: Loop) -> Backbone:
@@ -221,7 +219,7 @@ def carry_ids(
     for path, at in index.items():
         if at >= len(table.known) and path in there:
             later.setdefault(int(at), set()).add(path)
-    return match(earlier, later)
+    return match_categories(earlier, later)
 
 
 def name_categories(

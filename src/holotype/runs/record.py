@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from holotype.categories.standing import REJECTED
 from holotype.clustering.metrics import SCORES, has_truth, score
 from holotype.data.image_store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Prediction
+from holotype.results.apply_edits import REJECTED_NOTE
 from holotype.runs.identity import Identity
 from holotype.training.divergence import Restart
 from holotype.training.encoder import to_device_images
@@ -174,7 +174,7 @@ def headline(scores: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def count_placed(table: Table, prediction: Prediction) -> Placed:
-    category = prediction.category.numpy()[~table.labelled & (table.problem != REJECTED)]
+    category = prediction.category.numpy()[~table.labelled & (table.problem != REJECTED_NOTE)]
     n_known = len(table.known)
     novel = category[category >= n_known]
     return Placed(

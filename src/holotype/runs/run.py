@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from holotype.categories.centres import Centres
-from holotype.categories.facts import Facts
-from holotype.categories.features import write_features
 from holotype.clustering.metrics import has_truth
 from holotype.errors import InputError
 from holotype.methods import Method, Prediction
 from holotype.models.token_cache import CacheViews, TokenCache
+from holotype.results.centroids import Centroids
+from holotype.results.discovery import RunFacts
+from holotype.results.features import write_features
 from holotype.runs.discovered import put_together, with_opinion
 from holotype.runs.experiment import Experiment
 from holotype.runs.folder import IDENTITY, SCORES, RunFolder
@@ -200,7 +200,7 @@ def finish(
     scores = score_table(placed.table, placed.said)
     test = score_held_out(loop, *prepared.held_out) if prepared.held_out is not None else None
     if rank() == 0:
-        told = told or Told(uuid.uuid4().hex[:12], Facts(title=placed.table.name, root=placed.table.root))
+        told = told or Told(uuid.uuid4().hex[:12], RunFacts(title=placed.table.name, root=placed.table.root))
         write_outcome(run, placed, told, {"training": seconds, "placing": time.monotonic() - started})
     record = Record(
         # fewer views than asked for, where memory was short, are another run
@@ -231,7 +231,7 @@ def write_outcome(run: Run, placed: Placed, told: Told, seconds: dict[str, float
     started, folder, loop = time.monotonic(), run.folder.path, run.loop
     carried = carry_ids(placed, told.before, told.withdrawn)
     ids = name_categories(placed.category, placed.table.known, placed.k, carried, told.taken)
-    centres = Centres.measure(placed.features, placed.category, placed.k)
+    centres = Centroids.measure(placed.features, placed.category, placed.k)
     placed = with_opinion(placed, told.embedded)
     judged = placed.opinion
     opinion = judged.opinion if judged and asks_opinion(loop.method) else None

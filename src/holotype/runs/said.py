@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holotype.categories.kept_opinion import KeptOpinion
 from holotype.methods import Method, Prediction
+from holotype.results.lda import LinearHead
 from holotype.training.encoder import PREDICT_BATCH
 
 
@@ -60,7 +60,7 @@ def predict_later(
     method: Method,
     features: np.ndarray,
     frozen: np.ndarray | None,
-    opinion: KeptOpinion | None,
+    opinion: LinearHead | None,
     of: np.ndarray | None = None,
 ) -> Said:
     """The same of images that come later, by their features (n, D) and those of the frozen backbone; the method alone

@@ -23,14 +23,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from holotype.categories.centres import Centres
-from holotype.categories.kept_opinion import KeptOpinion
 from holotype.config.schema import BackboneConfig, resolved_backbone
 from holotype.data.arrays import ArrayImage, save_images
 from holotype.data.image_store import ImageStore
 from holotype.errors import InputError
 from holotype.methods import Method, check_code_allowed, find_method
 from holotype.models.backbone import Backbone, load_backbone
+from holotype.results.centroids import Centroids
+from holotype.results.lda import LinearHead
 from holotype.runs.experiment import Experiment
 from holotype.runs.said import Said, predict_later
 from holotype.runs.sheet import FILE, WEIGHTS, Sheet
@@ -73,10 +73,10 @@ class Trained:
     backbone: Backbone
     """The network; what was trained of it is in `encoder`."""
     method: Method
-    centres: Centres
+    centres: Centroids
     compute: Device
     encoder: Encoder
-    opinion: KeptOpinion | None = None
+    opinion: LinearHead | None = None
     """Of a discovery; a run of `holotype train` has none."""
     frozen: Encoder | None = None
     """The backbone as it was, where there is an opinion, which looks through it."""
@@ -165,9 +165,9 @@ def save_trained(
     tensors: dict[str, Tensor],
     known: Sequence[str],
     ids: Sequence[str],
-    centres: Centres,
+    centres: Centroids,
     run_id: str,
-    opinion: KeptOpinion | None = None,
+    opinion: LinearHead | None = None,
 ) -> None:
     """Write the model of a run; a kill between its two files is noticed when they are read.
 
@@ -207,14 +207,14 @@ def load_trained(folder: Path | str, device: str = "auto") -> Trained:
             method = method_class(settings, sheet.task)
             backbone = _find_backbone(folder, sheet.backbone, sheet.digest)
             compute = Device.on(device, "fp64" if sheet.double else None)
-            opinion = _from_tensors("opinion", KeptOpinion, tensors) if "opinion.slope" in tensors else None
+            opinion = _from_tensors("opinion", LinearHead, tensors) if "opinion.slope" in tensors else None
             frozen = _as_it_was(backbone, compute) if opinion else None
             encoder = Encoder(backbone, compute, method)
         method = method.to(compute.device, encoder.dtype)
         modules = nn.ModuleDict({"tail": encoder.module, "method": method})
         names = modules.state_dict().keys()
         modules.load_state_dict({name: tensors[name] for name in names})
-        centres = _from_tensors("centres", Centres, tensors)
+        centres = _from_tensors("centres", Centroids, tensors)
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(

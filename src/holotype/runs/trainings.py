@@ -9,13 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from holotype.categories.agreement import Agreement, Training, agree, returns
-from holotype.categories.facts import Facts
-from holotype.categories.found import Category
-from holotype.categories.weighing import weigh
 from holotype.data.bursts import burst_units
 from holotype.data.table import Table
 from holotype.methods import Prediction
+from holotype.results.discovery import Category, RunFacts
+from holotype.results.ensemble import Consensus, Training, category_stability, pool_with_lda, vote_consensus
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,7 @@ class Trainings:
     """What several trainings say of the n images that they were trained on."""
 
     seeds: tuple[int, ...]
-    together: Agreement
+    together: Consensus
     free: np.ndarray
     """(n,) bool: images without a label."""
     methods: tuple[str, ...]
@@ -42,8 +40,8 @@ class Trainings:
         """said: of each training, on the images of the table. embedded: (n, D) features of the frozen backbone, for a
         second opinion."""
         voices = [Training(one.category.numpy(), one.probability.numpy()) for one in said]
-        together = agree(voices, len(table.known), k)
-        together = weigh(together, embedded, table.target, k, burst_units(table))
+        together = vote_consensus(voices, len(table.known), k)
+        together = pool_with_lda(together, embedded, table.target, k, burst_units(table))
         return cls(tuple(seeds), together, ~table.labelled, methods)
 
     def prediction(self, said: Sequence[Prediction]) -> Prediction:
@@ -52,14 +50,14 @@ class Trainings:
         share = torch.from_numpy(self.together.share).to(said[0].probability.dtype)
         return Prediction(torch.from_numpy(self.together.category), share, known)
 
-    def tell(self, about: Facts) -> Facts:
+    def tell(self, about: RunFacts) -> RunFacts:
         shares = tuple(round(float(share), 4) for share in self.together.agreed)
         return dataclasses.replace(about, trainings=self.seeds, agreement=shares, methods=self.methods)
 
     def set_returns(self, categories: Iterable[Category], ids: Sequence[str]) -> None:
         """Write into categories how often they come back. ids: by index."""
         outcome = np.where(self.free, self.together.category, -1)
-        found = dict(zip(ids, returns(outcome, self.together.trainings, len(ids)), strict=True))
+        found = dict(zip(ids, category_stability(outcome, self.together.trainings, len(ids)), strict=True))
         for category in categories:
             one = found[category.id]
             category.comes_back, category.together = one.times, one.together

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from holotype.categories.found import Discovery
 from holotype.data.decode import ImageProblem, read_image
 from holotype.data.hashing import file_digest
 from holotype.data.load import load_table
 from holotype.data.readers import webdataset
 from holotype.errors import InputError
+from holotype.results.discovery import Discovery
 
 from ..packed import images_of, square, write_shards, write_tar
 

@@ -1,4 +1,4 @@
-"""The tree of categories: what would become one, or two, at another number of categories, without training.
+"""Hierarchy of categories: merges and splits at other numbers of categories, and cutting there.
 
 Upwards, the two categories whose joining costs least become one, again and again. Downwards, the category that gains
 most from it is parted in two. Cost and gain are the same quantity, that of Ward: by how much the squared distance of
@@ -9,34 +9,39 @@ the images to their centres grows,
 m: mean of the trained features at length 1, n: number of images. Known classes never join each other, and the images
 that people have labelled, moved or confirmed stay where they are: a known class is parted only where hardly any
 of its labelled images would have to leave. RUN/tree.json keeps it; `holotype cut` cuts it.
+
+They are edits like those of people: names stay, a known class keeps its id, and `holotype report RUN --edits` takes
+them over for good. Until then the run itself is as it was.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from holotype.categories.found import Discovery, category_name, used_before
-from holotype.categories.relations import CHUNK, finite_rows, unit
-from holotype.categories.standing import CONFIRMED, MOVED
 from holotype.errors import InputError
+from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, apply_edits
+from holotype.results.describe import DESCRIBE_CHUNK, finite_rows, unit_float64
+from holotype.results.discovery import Discovery, category_name, used_ids
+from holotype.results.edits import Edit
 from holotype.utils.atomic import write_text
 from holotype.utils.serialization import SchemaError, from_dict, to_dict
 
-FILE = "tree.json"
-FORMAT = 1
+TREE_FILE = "tree.json"
+TREE_FORMAT = 1
 SMALLEST = 5
 """Images of the smaller part of a category that is parted."""
-LEAVE = 0.1
+LEAVE_COST = 0.1
 """Share of the images that stay where they are that may lie on the side that leaves."""
 ITERATIONS = 20
 """Of the search for two centres."""
-PARTED_FROM = 20_000
+PARTED_FROM_NOTE = 20_000
 """Images of a category that the two centres are found from, at most."""
 
 
@@ -89,25 +94,25 @@ class Tree:
         return (self.run_id, self.edits) == (found.run_id, found.facts.edits.applied)
 
     def save(self, folder: Path) -> None:
-        content = {"format": FORMAT, **to_dict(self)}
-        write_text(folder / FILE, json.dumps(content, ensure_ascii=False) + "\n")
+        content = {"format": TREE_FORMAT, **to_dict(self)}
+        write_text(folder / TREE_FILE, json.dumps(content, ensure_ascii=False) + "\n")
 
 
 def read_tree(folder: Path) -> Tree | None:
     """Of a run folder; None where there is none."""
-    file = folder / FILE
+    file = folder / TREE_FILE
     if not file.is_file():
         return None
     try:
         content: Any = json.loads(file.read_text(encoding="utf-8"))
-        if content.pop("format") == FORMAT:
+        if content.pop("format") == TREE_FORMAT:
             return from_dict(Tree, content)
     except (OSError, ValueError, KeyError, AttributeError, SchemaError):
         pass
     raise InputError(f"{file} cannot be read; delete it, and holotype report makes it anew.")
 
 
-def keep_tree(folder: Path, found: Discovery, features: np.ndarray | None) -> Tree | None:
+def save_tree(folder: Path, found: Discovery, features: np.ndarray | None) -> Tree | None:
     """The tree of a discovery as it stands, which the folder keeps; None where there are no features."""
     try:
         kept = read_tree(folder)
@@ -117,7 +122,7 @@ def keep_tree(folder: Path, found: Discovery, features: np.ndarray | None) -> Tr
         return kept
     if features is None or len(features) != len(found.images):
         return None
-    tree = grow(found, features, used_before(folder))
+    tree = build_tree(found, features, used_ids(folder))
     tree.save(folder)
     return tree
 
@@ -137,17 +142,17 @@ class _Group:
     children: list[str] = field(default_factory=list)
 
 
-def grow(found: Discovery, features: np.ndarray, used: Set[str] = frozenset()) -> Tree:
+def build_tree(found: Discovery, features: np.ndarray, used: Set[str] = frozenset()) -> Tree:
     """The tree of a discovery as it stands. features: (N, D) trained, NaN rows for images that were not read. used: ids
     and names of earlier categories, which mean no part."""
     groups = _groups(found, features)
-    held = _held(found)
+    held = _constrained(found)
     return Tree(
         found.run_id,
         tuple(found.facts.edits.applied),
         len(groups),
-        tuple(_join_all(groups)),
-        tuple(_part_all(groups, features, held, found, used)),
+        tuple(_merge_all(groups)),
+        tuple(_split_all(groups, features, held, found, used)),
     )
 
 
@@ -163,23 +168,25 @@ def _groups(found: Discovery, features: np.ndarray) -> dict[str, _Group]:
     return groups
 
 
-def _held(found: Discovery) -> np.ndarray:
+def _constrained(found: Discovery) -> np.ndarray:
     """(N,) bool: images that stay where they are."""
     labelled = found.images["label"].fillna("").to_numpy(dtype=object) != ""
-    return labelled | found.images["note"].fillna("").isin((MOVED, CONFIRMED)).to_numpy(bool)
+    return labelled | found.images["note"].fillna("").isin((MOVED_NOTE, CONFIRMED_NOTE)).to_numpy(bool)
 
 
 def _mean(features: np.ndarray, rows: np.ndarray) -> np.ndarray:
     total = np.zeros(features.shape[1])
-    for first in range(0, len(rows), CHUNK):
-        total += unit(np.asarray(features[rows[first : first + CHUNK]], np.float64)).sum(axis=0)
+    for first in range(0, len(rows), DESCRIBE_CHUNK):
+        total += unit_float64(np.asarray(features[rows[first : first + DESCRIBE_CHUNK]], np.float64)).sum(
+            axis=0
+        )
     return total / max(len(rows), 1)
 
 
 # -- upwards ----------------------------------------------------------------------------------------------
 
 
-def _join_all(groups: dict[str, _Group]) -> list[Merge]:
+def _merge_all(groups: dict[str, _Group]) -> list[Merge]:
     """Join the cheapest pair until no pair may be joined."""
     ids = list(groups)
     n = np.array([len(groups[id].rows) for id in ids], dtype=float)
@@ -218,7 +225,7 @@ def _costs(n: np.ndarray, mean: np.ndarray) -> np.ndarray:
 # -- downwards --------------------------------------------------------------------------------------------
 
 
-def _part_all(
+def _split_all(
     groups: dict[str, _Group], features: np.ndarray, held: np.ndarray, found: Discovery, used: Set[str]
 ) -> list[Split]:
     """Part the group that gains most until there are twice as many, or none can be parted."""
@@ -227,7 +234,7 @@ def _part_all(
     taken |= {*edits.merged, *edits.rejected, *edits.asleep, *used}
     rows = {id: group.rows for id, group in groups.items()}
     known = {id for id, group in groups.items() if group.known}
-    ready = {id: _part(features, own, held, id in known) for id, own in rows.items()}
+    ready = {id: _split_group(features, own, held, id in known) for id, own in rows.items()}
     splits: list[Split] = []
     for _ in range(len(groups)):
         gains = {id: parted[0] for id, parted in ready.items() if parted is not None}
@@ -239,30 +246,32 @@ def _part_all(
         taken.add(part)
         splits.append(Split(source, part, gain, tuple(int(row) for row in leaving)))
         rows[source], rows[part] = np.setdiff1d(rows[source], leaving), leaving
-        ready |= {id: _part(features, rows[id], held, id in known) for id in (source, part)}
+        ready |= {id: _split_group(features, rows[id], held, id in known) for id in (source, part)}
     return splits
 
 
-def _part(
+def _split_group(
     features: np.ndarray, rows: np.ndarray, held: np.ndarray, known: bool
 ) -> tuple[float, np.ndarray] | None:
     """The gain of parting some images in two, and the rows that leave; None where they cannot be parted."""
     if len(rows) < 2 * SMALLEST:
         return None
-    sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), PARTED_FROM)).astype(int)]
-    x = unit(np.asarray(features[sample], np.float64))
+    sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), PARTED_FROM_NOTE)).astype(int)]
+    x = unit_float64(np.asarray(features[sample], np.float64))
     centres = _two_centres(x - x.mean(axis=0)) + x.mean(axis=0)
     side = np.concatenate(
         [
-            _nearer(unit(np.asarray(features[rows[first : first + CHUNK]], np.float64)), centres)
-            for first in range(0, len(rows), CHUNK)
+            _assign_nearer(
+                unit_float64(np.asarray(features[rows[first : first + DESCRIBE_CHUNK]], np.float64)), centres
+            )
+            for first in range(0, len(rows), DESCRIBE_CHUNK)
         ]
     )
     stay = held[rows]
     leaves = side if (side & stay).sum() <= (~side & stay).sum() else ~side
     if not stay.any():
         leaves = side if side.sum() <= len(side) / 2 else ~side
-    if (leaves & stay).sum() > LEAVE * stay.sum():
+    if (leaves & stay).sum() > LEAVE_COST * stay.sum():
         return None
     leaves = leaves & ~stay
     n = int(leaves.sum())
@@ -280,7 +289,7 @@ def _two_centres(x: np.ndarray) -> np.ndarray:
         if side.all() or not side.any():
             break
         centres = np.stack([x[~side].mean(axis=0), x[side].mean(axis=0)])
-        moved = _nearer(x, centres)
+        moved = _assign_nearer(x, centres)
         if (moved == side).all():
             return centres
         side = moved
@@ -288,7 +297,96 @@ def _two_centres(x: np.ndarray) -> np.ndarray:
     return none if side.all() or not side.any() else np.stack([x[~side].mean(axis=0), x[side].mean(axis=0)])
 
 
-def _nearer(x: np.ndarray, centres: np.ndarray) -> np.ndarray:
+def _assign_nearer(x: np.ndarray, centres: np.ndarray) -> np.ndarray:
     """(n,) bool: nearer to the second centre than to the first."""
     distance = (centres**2).sum(axis=1) - 2 * x @ centres.T
     return np.asarray(distance[:, 1] < distance[:, 0])
+
+
+PARTED_NOTE = "parted by the tree"
+"""Note of an image that left its category in a cut."""
+STEPS_SHOWN = 3
+"""Steps to either side that a report foresees."""
+
+
+@dataclass(frozen=True)
+class CutResult:
+    """What a cut comes to."""
+
+    discovery: Discovery
+    """Under an id of its own: what people correct in it does not speak of the run."""
+    edits: list[Edit]
+    """Those that bring the run there."""
+    lines: list[str]
+    """What became of the categories, a sentence each."""
+
+
+def cut_tree(found: Discovery, tree: Tree, k: int, at: str) -> CutResult:
+    """The discovery with k categories. at: time of the edits, ISO 8601."""
+    merges, splits = steps_to(tree, k)
+    names = {category.id: category.name for category in found.categories}
+    edits = [Edit(found.run_id, at, "merge", "", merge.source, merge.target) for merge in merges]
+    edits += cut_moves(found, splits, at)
+    applied = apply_edits(found, edits)
+    discovery = applied.discovery
+    if splits:
+        left = {row for split in splits for row in split.rows}
+        note = [
+            PARTED_NOTE if row in left and note == MOVED_NOTE else note
+            for row, note in enumerate(discovery.images["note"].fillna(""))
+        ]
+        discovery = dataclasses.replace(discovery, images=discovery.images.assign(note=note))
+    steps: list[Merge | Split] = [*merges, *splits]
+    title = f"{found.facts.title}, cut at {k}".lstrip(", ")
+    facts = dataclasses.replace(discovery.facts, k=k, in_use=k, title=title)
+    own = dataclasses.replace(discovery, run_id=f"{found.run_id}-at-{k}", facts=facts)
+    return CutResult(own, edits, [cut_text(step, names) for step in steps])
+
+
+def reachable_counts(tree: Tree) -> str:
+    """What can be done with the categories of a tree."""
+    if tree.lowest == tree.highest:  # a new one could join another
+        return "are all known classes, and can be cut at no other number"
+    return f"can be cut at {tree.lowest} to {tree.highest}"
+
+
+def steps_to(tree: Tree, k: int) -> tuple[Sequence[Merge], Sequence[Split]]:
+    """What happens on the way to k categories; raises InputError where the tree does not reach so far."""
+    if k < tree.lowest:
+        raise InputError(
+            f"The {tree.k} categories of this run {reachable_counts(tree)}; there cannot be fewer, because known classes stay."
+        )
+    if k > tree.highest:
+        raise InputError(
+            f"The {tree.k} categories of this run {reachable_counts(tree)}; for {k} of them run holotype discover again with "
+            f"--k {k}."
+        )
+    return tree.merges[: max(0, tree.k - k)], tree.splits[: max(0, k - tree.k)]
+
+
+def cut_moves(found: Discovery, splits: Sequence[Split], at: str) -> list[Edit]:
+    """Every image that leaves, straight to where it ends."""
+    end = {row: split.part for split in splits for row in split.rows}
+    path, id = found.images["path"], found.images["category_id"]
+    return [
+        Edit(found.run_id, at, "move", str(path.iloc[row]), str(id.iloc[row]), part)
+        for row, part in sorted(end.items())
+    ]
+
+
+def cut_text(step: Merge | Split, names: Mapping[str, str]) -> str:
+    """A step as a sentence. names: of categories, by id; parts have none but their id."""
+
+    def name(id: str) -> str:
+        return names.get(id, id)
+
+    if isinstance(step, Merge):
+        return f"{name(step.source)} joins {name(step.target)}."
+    return f"{len(step.rows):,} images of {name(step.source)} become {step.part}."
+
+
+def preview_cut(tree: Tree, names: Mapping[str, str], shown: int = STEPS_SHOWN) -> list[tuple[int, str]]:
+    """(number of categories, what happens on the way there from the number before), from low to high."""
+    fewer = [(tree.k - i - 1, cut_text(step, names)) for i, step in enumerate(tree.merges[:shown])]
+    more = [(tree.k + i + 1, cut_text(step, names)) for i, step in enumerate(tree.splits[:shown])]
+    return [*reversed(fewer), *more]

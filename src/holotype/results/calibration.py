@@ -17,15 +17,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from holotype.categories.breadth import largest_share
-from holotype.categories.opinion import FEW, Opinion, Voices, enough, worth
+from holotype.results.lda import FEW_ROWS, CrossFitLDA, Scorer, can_calibrate, sample_weight
+from holotype.results.purity import largest_share
 
-POINTS = 20
+CURVE_POINTS = 20
 """Of the curve from scores to probabilities."""
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class CalibratedScores:
     """What `calibrate` found."""
 
     probability: np.ndarray
@@ -34,7 +34,7 @@ class Calibrated:
     """Labelled images that the trust was learned from; 0 where there were too few."""
     words: str
     """For the reader of a table: what the probability was learned from, or why it is none."""
-    opinion: Opinion
+    opinion: CrossFitLDA
     """As it was formed."""
 
 
@@ -44,8 +44,8 @@ def calibrate(
     target: np.ndarray,
     k: int,
     unit: np.ndarray | None = None,
-    votes: Voices | None = None,
-) -> Calibrated:
+    votes: Scorer | None = None,
+) -> CalibratedScores:
     """The second opinion of every image.
 
     embedded: (N, D) features of the frozen backbone. category: (N,) below k, -1 = in none. target: (N,) index of the
@@ -55,25 +55,25 @@ def calibrate(
     """
     placed = np.asarray(category).astype(np.int64)
     target = np.where(placed >= 0, target, -1)
-    opinion = Opinion(embedded, placed, k, unit)
+    opinion = CrossFitLDA(embedded, placed, k, unit)
     asked = opinion.once(target)
     first, heat = opinion.form(target), opinion.heat
-    n, told = int((asked >= 0).sum()), enough(asked)
+    n, told = int((asked >= 0).sum()), can_calibrate(asked)
     trust, share = np.full(k, heat), np.ones(k)
     if told:
         labels = np.bincount(asked[asked >= 0], minlength=k)
-        blind = Opinion(embedded, placed, k, unit)
-        blind.learn(np.where(target >= 0, 0.0, worth(first)))
-        like = how_like(opinion.once(placed), target, labels > 0)
+        blind = CrossFitLDA(embedded, placed, k, unit)
+        blind.learn(np.where(target >= 0, 0.0, sample_weight(first)))
+        like = shrinkage(opinion.once(placed), target, labels > 0)
         new = heat * max(blind.temperature(asked) / heat, 1.0) ** like
         trust = np.where(labels > 0, heat, new)
         taught = opinion.taught
         share = largest_share(opinion.unit(taught), placed[taught], target[taught], k)
     probability = opinion.own(trust, votes) * np.append(share, np.nan)[placed]
-    return Calibrated(probability, n if told else 0, in_words(n, told), opinion)
+    return CalibratedScores(probability, n if told else 0, calibration_text(n, told), opinion)
 
 
-def how_like(placed: np.ndarray, target: np.ndarray, known: np.ndarray) -> float:
+def shrinkage(placed: np.ndarray, target: np.ndarray, known: np.ndarray) -> float:
     """How far known classes without their labels are like new categories, from 0 to 1: the root of the ratio of their
     images, since what is learned from n images is as sure as the root of n. known: (K,) bool."""
     free = np.bincount(placed[(placed >= 0) & (target < 0)], minlength=len(known))
@@ -81,20 +81,20 @@ def how_like(placed: np.ndarray, target: np.ndarray, known: np.ndarray) -> float
     return float(np.sqrt(min(np.median(free[known]) / np.median(new), 1.0))) if len(new) else 1.0
 
 
-def curve(said: np.ndarray, probability: np.ndarray) -> tuple[tuple[float, float], ...]:
+def calibration_curve(said: np.ndarray, probability: np.ndarray) -> tuple[tuple[float, float], ...]:
     """(score, probability) in rising order: what scores `said` (N,) are worth, in POINTS equal parts.
 
     probability: (N,) calibrated. The score of an image that comes later is read off this curve. NaN = leave it out.
     """
     there = np.flatnonzero(np.isfinite(said) & np.isfinite(probability))
     rows = there[np.argsort(said[there], kind="stable")]
-    parts = [part for part in np.array_split(rows, POINTS) if len(part)]
+    parts = [part for part in np.array_split(rows, CURVE_POINTS) if len(part)]
     x = np.maximum.accumulate([0.0, *(said[part].mean() for part in parts)])[1:]
     y = np.maximum.accumulate([0.0, *(probability[part].mean() for part in parts)])[1:]
     return tuple((round(float(a), 6), round(float(b), 6)) for a, b in zip(x, y, strict=True))
 
 
-def read_off(said: np.ndarray, points: Sequence[Sequence[float]]) -> np.ndarray:
+def interpolate(said: np.ndarray, points: Sequence[Sequence[float]]) -> np.ndarray:
     """The probabilities that go with scores (N,) by a curve; the scores themselves where there is none."""
     if not points:
         return said
@@ -102,13 +102,13 @@ def read_off(said: np.ndarray, points: Sequence[Sequence[float]]) -> np.ndarray:
     return np.where(np.isfinite(said), np.interp(said, x, y), np.nan).astype(said.dtype)
 
 
-def in_words(labelled: int, told: bool) -> str:
+def calibration_text(labelled: int, told: bool) -> str:
     if told:
         return (
             f"The probability of an image is calibrated on {labelled:,} labelled images, each judged as if it had "
             "no label."
         )
     return (
-        f"There are too few labelled images to calibrate the probability ({labelled:,}; at least {FEW} are needed, two "
+        f"There are too few labelled images to calibrate the probability ({labelled:,}; at least {FEW_ROWS} are needed, two "
         "each of two classes): it says which images are less sure than others, not how many of them are right."
     )

@@ -1,4 +1,14 @@
-"""How many images of a category are right: an estimate with an interval, what it is called, and how to check it.
+"""Purity of a category: estimate with an interval, and whether it is as wide as several classes.
+
+Where more classes lie in a collection than categories were asked for, some category holds several of them. Nothing
+within it is then nearer to another category, so that no image of it looks doubtful; but it is wide. With D the mean
+squared distance of two of its images, and from the labelled images D_same (two of one class; the widest class) and
+D_other (two of different classes; the mean),
+
+    q = (D_other - D) / (D_other - D_same)
+
+estimates how many pairs of its images are of one class. Of the classes that would explain it, the largest has a share
+of (1 + sqrt(2 q - 1)) / 2, or of q below one half.
 
 The estimate is the mean of the probabilities of its images; what a person has said counts as right. It is as sure as
 a look at WORTH of its images would make it: probabilities that are right on the whole are not so in every category.
@@ -13,15 +23,55 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from holotype.categories.found import Category
+from holotype.results.discovery import Category
 
-WORTH = 2.9
+MIN_IMAGES = 5
+"""Labelled images that a class needs, and images that a category needs, for its width to be measured."""
+APART_RATIO = 0.25
+"""Where D_other is not larger than D_same by this share of itself, widths say nothing."""
+
+
+def largest_share(u: np.ndarray, category: np.ndarray, target: np.ndarray, k: int) -> np.ndarray:
+    """(K,) estimated share of the largest class in each category: 1 where it is no wider than a class may be.
+
+    u: (N, D) unit features of the frozen backbone. category: (N,) below k, -1 = in none. target: (N,) class that an
+    image is labelled with, -1 = none. Categories with labelled images count as narrow: their labels say what they are.
+    """
+    share = np.ones(k)
+    mean, width, n = category_spread(u, target, k)
+    classes = np.flatnonzero(n >= MIN_IMAGES)
+    if len(classes) < 2:
+        return share
+    apart = ((mean[classes, None] - mean[classes]) ** 2).sum(axis=-1)
+    apart += (width[classes, None] + width[classes]) / 2
+    other, same = float(apart[np.triu_indices(len(classes), 1)].mean()), float(width[classes].max())
+    if other - same < APART_RATIO * other:
+        return share
+    _, wide, images = category_spread(u, category, k)
+    new = (images >= MIN_IMAGES) & (n == 0)
+    q = np.clip((other - wide[new]) / (other - same), 0.0, 1.0)
+    share[new] = np.where(q < 0.5, q, (1 + np.sqrt(np.maximum(2 * q - 1, 0))) / 2)
+    return share
+
+
+def category_spread(u: np.ndarray, group: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean (K, D) of each group, mean squared distance (K,) of two of its images, and its size (K,); -1 = in none."""
+    n = np.bincount(group[group >= 0], minlength=k)
+    mean, square = np.zeros((k, u.shape[1])), np.zeros(k)
+    for c in np.flatnonzero(n):
+        rows = u[group == c].astype(np.float64)
+        mean[c] = rows.mean(axis=0)
+        square[c] = ((rows - mean[c]) ** 2).sum()
+    return mean, 2 * square / np.maximum(n - 1, 1), n
+
+
+PRIOR_WEIGHT = 2.9
 """Images one would have to look at to know as much as the estimate knows."""
-INSIDE = 0.8
+COVERAGE = 0.8
 """Share of the categories whose true purity the interval should hold."""
-UNIFORM, FAIRLY = 0.9, 0.7
+UNIFORM_PRIOR, FAIRLY_PURE = 0.9, 0.7
 """Purity from which a category is called uniform, and fairly uniform; below it is mixed."""
-WANTED, SURE = 0.9, 0.95
+WANTED_PURITY, SURE_LEVEL = 0.9, 0.95
 """The spot check: how sure one can be that more than this share is right."""
 
 
@@ -34,7 +84,7 @@ class Purity:
     high: float
 
 
-def estimate(probability: np.ndarray, told: np.ndarray) -> Purity:
+def estimate_purity(probability: np.ndarray, told: np.ndarray) -> Purity:
     """probability: (n,) of the images of a category; told: (n,) bool, those of which a person has said what they show.
 
     NaN where nothing is known of any image.
@@ -47,30 +97,38 @@ def estimate(probability: np.ndarray, told: np.ndarray) -> Purity:
     if open_share == 0:
         return Purity(1.0, 1.0, 1.0)
     of_open = (share - (1 - open_share)) / open_share
-    low, high = (1 - open_share + open_share * end for end in interval(of_open))
+    low, high = (1 - open_share + open_share * end for end in purity_interval(of_open))
     return Purity(share, min(low, share), max(high, share))
 
 
-def interval(share: float) -> tuple[float, float]:
+def purity_interval(share: float) -> tuple[float, float]:
     """Where the truth lies with INSIDE certainty if `share` is the mean of a Beta distribution worth WORTH looks."""
     from scipy.stats import beta  # takes a while to import
 
     share = min(max(share, 1e-3), 1 - 1e-3)
-    ends = beta.ppf([(1 - INSIDE) / 2, (1 + INSIDE) / 2], share * WORTH, (1 - share) * WORTH)
+    ends = beta.ppf(
+        [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2], share * PRIOR_WEIGHT, (1 - share) * PRIOR_WEIGHT
+    )
     return float(ends[0]), float(ends[1])
 
 
-def in_words(purity: float) -> str:
+def purity_text(purity: float) -> str:
     """What a category is called; the words mean the same in every run. "" where nothing is known."""
     if not math.isfinite(purity):
         return ""
-    return "uniform" if purity >= UNIFORM else "fairly uniform" if purity >= FAIRLY else "a mixed group"
+    return (
+        "uniform"
+        if purity >= UNIFORM_PRIOR
+        else "fairly uniform"
+        if purity >= FAIRLY_PURE
+        else "a mixed group"
+    )
 
 
 # -- the spot check -----------------------------------------------------------------------------------
 
 
-def look_at(n: int, wanted: float = WANTED, sure: float = SURE) -> int:
+def sample_size_hint(n: int, wanted: float = WANTED_PURITY, sure: float = SURE_LEVEL) -> int:
     """How many of n images to look at, drawn blindly: if all are right, one can be `sure` that more than the `wanted`
     share of the n is. Exact (hypergeometric): 29 of very many, all of nine."""
     wrong = n - math.floor(wanted * n + 1e-9)
@@ -82,7 +140,7 @@ def look_at(n: int, wanted: float = WANTED, sure: float = SURE) -> int:
     return looked
 
 
-def at_least(n: int, looked: int, wrong: int, sure: float = SURE) -> float:
+def lower_bound(n: int, looked: int, wrong: int, sure: float = SURE_LEVEL) -> float:
     """Share of n images that one can be `sure` is right at least, after `wrong` of `looked` were not. Exact."""
     if not 0 <= wrong <= looked <= n or not n:
         return math.nan
@@ -99,26 +157,24 @@ def at_least(n: int, looked: int, wrong: int, sure: float = SURE) -> float:
     return 1 - low / n
 
 
-def draw(paths: Iterable[str], n: int, seed: int = 0) -> list[str]:
+def draw_check_sample(paths: Iterable[str], n: int, seed: int = 0) -> list[str]:
     """n of the images, drawn at random: a spot check of the typical ones would say nothing of the others."""
     every = sorted(paths)
     rows = np.random.default_rng(seed).permutation(len(every))[:n]
     return [every[row] for row in rows]
 
 
-def told(category: Category) -> str:
+def purity_known(category: Category) -> str:
     """The purity of a category and how to check it, in two sentences; "" where nothing is known."""
     if not math.isfinite(category.purity):
         return ""
     share, low, high = (round(100 * v) for v in (category.purity, category.purity_low, category.purity_high))
-    return (
-        f"About {share} % of its images are right ({low} to {high} %). {check_in_words(category.n)}".strip()
-    )
+    return f"About {share} % of its images are right ({low} to {high} %). {check_text(category.n)}".strip()
 
 
-def check_in_words(n: int) -> str:
+def check_text(n: int) -> str:
     """The spot check of a category of n images as a sentence."""
-    looked = look_at(n)
+    looked = sample_size_hint(n)
     if not looked:
         return ""
     if looked == n:
@@ -138,5 +194,5 @@ def set_purity(
         if id in rows:
             rows[id].append(row)
     for category in categories:
-        found = estimate(probability[rows[category.id]], told[rows[category.id]])
+        found = estimate_purity(probability[rows[category.id]], told[rows[category.id]])
         category.purity, category.purity_low, category.purity_high = found.share, found.low, found.high

@@ -1,27 +1,65 @@
-"""How a discovery stands while edits are applied to it, and what each of the five actions does to it.
+"""Apply edits to a discovery: rename, merge, move, reject, confirm.
 
 A new category without images is asleep: nobody sees it and its name is free, but its id still means it, so that an
 image may come back. What is asleep at the end is left out of the discovery and remembered in facts.edits.
+
+Pure, and safe to repeat: facts.edits of a discovery says which edits it has dealt with. Where two edits
+contradict each other the later one counts, and both are told; what cannot be applied is told and stays in the log.
+The report does the same in the browser (report/corrections.js); tests/categories/golden_edits.json binds the two.
 """
 
 from __future__ import annotations
 
 import copy
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
-from holotype.categories.edits import ACTIONS, Edit, stripped
-from holotype.categories.exemplars import join, refresh, unmeasured
-from holotype.categories.facts import Edited
-from holotype.categories.found import Category, Discovery
-from holotype.categories.purity import set_purity
-from holotype.categories.wording import call_anew, renamed_note
+from holotype.results.describe import rename_in_texts, renamed_categories, renamed_note
+from holotype.results.discovery import Category, Discovery, EditState
+from holotype.results.edits import ACTIONS, Edit, log_locked, read_log, run_ids, stripped
+from holotype.results.purity import set_purity
 
-MOVED, CONFIRMED, REJECTED = "moved by hand", "confirmed by hand", "rejected"
+MOST_EXEMPLARS = 12
+"""How many of the most typical images a corrected category keeps to show itself."""
+
+
+def merge_exemplars(target: Category, source: Category) -> None:
+    """Let `target` speak for both: exemplars in turn, the signature weighted by the numbers of images."""
+    pairs = [path for pair in zip(target.exemplars, source.exemplars, strict=False) for path in pair]
+    rest = [*target.exemplars, *source.exemplars]
+    target.exemplars = list(dict.fromkeys([*pairs, *rest]))[:MOST_EXEMPLARS]
+    target.borderline = list(dict.fromkeys([*target.borderline, *source.borderline]))
+    if source.n and target.kind == "novel" and len(target.signature) == len(source.signature):
+        weight = np.array([target.n, source.n], dtype=float)
+        both = np.array([target.signature, source.signature], dtype=float)
+        target.signature = [float(v) for v in (weight @ both) / weight.sum()]
+        target.words = f"{target.words} (before {source.name} was merged into it)" if target.words else ""
+    clear_measures(target)
+    target.n += source.n
+
+
+def clear_measures(category: Category) -> None:
+    """What was measured on other images than it has now is not known of it any more."""
+    category.cohesion = category.separation = category.together = float("nan")
+    category.comes_back = 0
+
+
+def refresh_exemplars(category: Category, members: set[str], typicality: Mapping[str, float]) -> None:
+    """Images that left a category do not speak for it any more; where none is left to do so, the most typical do."""
+    category.borderline = [path for path in category.borderline if path in members]
+    stayed = [path for path in category.exemplars if path in members]
+    category.exemplars = (
+        stayed or sorted(members, key=lambda path: (-typicality[path], path))[:MOST_EXEMPLARS]
+    )
+
+
+MOVED_NOTE, CONFIRMED_NOTE, REJECTED_NOTE = "moved by hand", "confirmed by hand", "rejected"
 """What the note of an image says after an edit; the next round reads it (discovery/constraints.py)."""
-FOLLOWS = "its label follows from a merge"
+FOLLOWS_NOTE = "its label follows from a merge"
 """Of a typical image of a part, which stands for the others: nobody has said what this one shows."""
 
 
@@ -29,7 +67,7 @@ class CannotApply(Exception):
     """Why an edit is left alone: the end of a sentence that begins with what it wanted."""
 
 
-class Standing:
+class EditSession:
     """Columns of the images as lists, categories by id. Merged and rejected categories are no longer among them."""
 
     def __init__(self, discovery: Discovery) -> None:
@@ -77,9 +115,9 @@ class Standing:
     def awake(self, word: str) -> Category | None:
         """The category that people see under this id, or into which it was merged, or which has this name."""
         category = self.categories.get(self.end(word))
-        if category is not None and is_awake(category):
+        if category is not None and is_visible(category):
             return category
-        return next((c for c in self.categories.values() if c.name == word and is_awake(c)), None)
+        return next((c for c in self.categories.values() if c.name == word and is_visible(c)), None)
 
     def end(self, id: str) -> str:
         """The id of what a category has been merged into, by way of others if need be."""
@@ -152,7 +190,7 @@ class Standing:
         self.merged[source.id] = target.id
         if source.n:
             self.wake(target)
-        join(target, source)
+        merge_exemplars(target, source)
         self.id = [target.id if id == source.id else id for id in self.id]
         self.touched.add(target.id)
         return ""
@@ -164,7 +202,7 @@ class Standing:
         category = self.target(edit.value) or self.create(name)
         remark = self.elsewhere(edit, row)
         before = self.confirmed.get(edit.image)
-        self.put(row, category, MOVED)
+        self.put(row, category, MOVED_NOTE)
         if before is not None and self.find(before) is category:
             self.confirmed[edit.image] = category.id
             return remark
@@ -174,14 +212,14 @@ class Standing:
         if edit.image:
             row = self.index(edit)
             remark = self.elsewhere(edit, row)
-            self.put(row, None, REJECTED)
+            self.put(row, None, REJECTED_NOTE)
             return self.withdraw(row) or remark
         category = self.existing(edit.category)
         if category.kind == "known":
             raise CannotApply("a known class stays; reject its images instead")
         rows = [row for row, id in enumerate(self.id) if id == category.id]
         for row in rows:
-            self.put(row, None, REJECTED)
+            self.put(row, None, REJECTED_NOTE)
         withdrawn = sum(bool(self.withdraw(row)) for row in rows)
         del self.categories[category.id]
         self.rejected.append(category.id)
@@ -197,7 +235,7 @@ class Standing:
         value = category.id if category is not None else label
         before, self.confirmed[edit.image] = self.confirmed.get(edit.image), value
         if category is not None:
-            self.put(row, category, CONFIRMED)
+            self.put(row, category, CONFIRMED_NOTE)
         if before is not None and before != value:
             return f"the image had been confirmed as {self.called(before)} before; the later one counts"
         if (given := self.label_given[row]) and given not in (label, value):
@@ -216,17 +254,17 @@ class Standing:
             self.wake(category)
             category.n += 1
         id = category.id if category is not None else ""
-        if note in (MOVED, CONFIRMED):
+        if note in (MOVED_NOTE, CONFIRMED_NOTE):
             self.came_from.setdefault(self.path[row], self.id[row])
         self.touched |= {self.id[row], id}
         if self.id[row] != id:
             for one in filter(None, (self.categories.get(self.id[row]), category)):
-                unmeasured(one)
+                clear_measures(one)
         self.id[row], self.note[row], self.doubtful[row] = id, note, False
 
     def wake(self, category: Category) -> None:
         """Before images come to a category that was asleep: somebody else may have its name by now."""
-        if is_awake(category):
+        if is_visible(category):
             return
         numbered = (f"{category.id} ({number})" for number in range(2, len(self.categories) + 3))
         category.name = next(n for n in (category.name, category.id, *numbered) if self.awake(n) is None)
@@ -250,17 +288,17 @@ class Standing:
 
     def result(self) -> Discovery:
         """Everything put together."""
-        kept = [category for category in self.categories.values() if is_awake(category)]
+        kept = [category for category in self.categories.values() if is_visible(category)]
         by_id = {category.id: category for category in kept}
         members: dict[str, set[str]] = {id: set() for id in self.touched}
         for path, id in zip(self.path, self.id, strict=True):
             if id in members:
                 members[id].add(path)
         typicality = dict(zip(self.path, self.given.images["typicality"].fillna(0), strict=True))
-        call_anew(kept, self.given.categories)
+        rename_in_texts(kept, self.given.categories)
         for category in kept:
             if category.id in members:
-                refresh(category, members[category.id], typicality)
+                refresh_exemplars(category, members[category.id], typicality)
             if category.nearest and category.nearest not in by_id:
                 nearest = self.awake(category.nearest)
                 category.nearest = nearest.id if nearest is not None and nearest is not category else ""
@@ -273,18 +311,18 @@ class Standing:
         images["doubtful"] = self.doubtful
         if self.given.facts.calibration_curve:
             said = zip(self.label_given, self.note, strict=True)
-            told = [bool(label) or note in (MOVED, CONFIRMED) for label, note in said]
+            told = [bool(label) or note in (MOVED_NOTE, CONFIRMED_NOTE) for label, note in said]
             changed = [category for category in kept if category.id in self.touched]
             set_purity(changed, self.id, images["probability"].to_numpy(float), np.array(told, dtype=bool))
         facts = replace(self.given.facts, edits=self.edited())
         return replace(self.given, images=images, categories=kept, facts=facts)
 
-    def edited(self) -> Edited:
+    def edited(self) -> EditState:
         """What later edits must know of these; nothing where there were none."""
-        asleep = [category for category in self.categories.values() if not is_awake(category)]
+        asleep = [category for category in self.categories.values() if not is_visible(category)]
         if not self.applied and not self.refused:
             return self.given.facts.edits
-        return Edited(
+        return EditState(
             applied=tuple(self.applied),
             refused=tuple(self.refused),
             merged=self.merged,
@@ -295,6 +333,85 @@ class Standing:
         )
 
 
-def is_awake(category: Category) -> bool:
+def is_visible(category: Category) -> bool:
     """Do people see it? A known class always; a new category while there are images in it."""
     return category.n > 0 or category.kind == "known"
+
+
+@dataclass
+class AppliedEdits:
+    """What came of applying edits."""
+
+    discovery: Discovery
+    """As corrected. facts.edits says which edits it holds, and what was merged, rejected and confirmed."""
+    confirmed: dict[str, str] = field(default_factory=dict)
+    """Path to the id of the category, or to the label, that was confirmed."""
+    problems: list[str] = field(default_factory=list)
+    """A sentence for each edit that could not be applied, or that another one contradicts."""
+    left: list[str] = field(default_factory=list)
+    """Those of them that say why an edit could not be applied."""
+    count: int = 0
+    """Edits that were applied this time."""
+    refused: list[int] = field(default_factory=list)
+    """Positions, in the edits given, of those that could not be applied."""
+
+
+def apply_edits(discovery: Discovery, edits: Sequence[Edit]) -> AppliedEdits:
+    """The discovery as corrected by the edits in their order, each only once; the given one is not changed."""
+    standing = EditSession(discovery)
+    earlier = set(discovery.facts.earlier_runs)
+    foreign = _from_other_runs(discovery, edits)
+    outcome = AppliedEdits(discovery, problems=list(foreign), left=list(foreign))
+    for position, edit in enumerate(edits):
+        if edit.run_id in earlier or standing.knows(edit):
+            continue
+        if edit.run_id != discovery.run_id:
+            outcome.refused.append(position)
+            continue
+        try:
+            remark = standing.apply(edit)
+        except CannotApply as reason:
+            outcome.refused.append(position)
+            outcome.left.append(f"{edit_text(edit)} was not applied: {reason}.")
+            outcome.problems.append(outcome.left[-1])
+            continue
+        outcome.count += 1
+        if remark:
+            outcome.problems.append(f"{edit_text(edit)} was applied, but {remark}.")
+    outcome.confirmed = standing.labels()
+    outcome.discovery = standing.result()
+    return outcome
+
+
+def apply_log(folder: Path, names: Mapping[str, str] | None = None) -> AppliedEdits:
+    """Apply the log of a run folder to what its last round found, and save the outcome in the folder.
+
+    What a round found lies untouched in rounds/N; without that, the discovery in the folder is corrected further.
+    names: by id, those that edits of the rounds before have given.
+    """
+    with log_locked(folder):  # else the outcome of an older log could be written over that of a newer one
+        found = Discovery.load(folder)
+        kept = folder / "rounds" / str(found.facts.round)
+        if run_ids(kept)[:1] == [found.run_id]:
+            found = renamed_categories(Discovery.load(kept), names or {})
+        outcome = apply_edits(found, read_log(folder))
+        if outcome.count or outcome.refused:
+            outcome.discovery.save(folder)
+    return outcome
+
+
+def edit_text(edit: Edit) -> str:
+    """An edit as the beginning of a sentence."""
+    what = f"{edit.action.capitalize()} of {edit.image or edit.category!r}"
+    joint = {"rename": "to", "merge": "into", "move": "to", "confirm": "as"}.get(edit.action)
+    return f"{what} {joint} {edit.value!r}" if joint else what
+
+
+def _from_other_runs(discovery: Discovery, edits: Sequence[Edit]) -> list[str]:
+    """A sentence for every run unheard of."""
+    own = {discovery.run_id, *discovery.facts.earlier_runs}
+    foreign = Counter(edit.run_id for edit in edits if edit.run_id not in own)
+    return [
+        f"{n} {'edit' if n == 1 else 'edits'} of run {run!r} cannot be applied: there is no such run here."
+        for run, n in foreign.items()
+    ]

@@ -1,4 +1,6 @@
-"""What a run found: one row per image, one entry per category. Relations, report, edits and assign share it.
+"""Discovery: the result of a run, one row per image and one entry per category, on disk and in memory.
+
+Scores are no part of it: they say what only the truth can say, and stand in scores.json alone.
 
 On disk (docs/formats.md): `assignments.parquet` and `assignments.csv` hold the images, `discovery.json` the rest.
 """
@@ -13,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from holotype.categories.facts import Facts
 from holotype.data.csv import FORMULA
 from holotype.errors import InputError
 from holotype.utils.atomic import atomic_write, write_text
@@ -24,18 +25,112 @@ from holotype.utils.serialization import (
     from_dict,
     read_json,
     read_parquet_table,
+    to_dict,
     write_parquet,
 )
 from holotype.utils.text import suggest_path
 
-if TYPE_CHECKING:  # pandas takes half a second to import
+if TYPE_CHECKING:
     import pandas as pd
 
-FORMAT = 2
+
+@dataclass(frozen=True)
+class EditState:
+    """What edits have done to a discovery; empty before the first."""
+
+    applied: tuple[str, ...] = ()
+    """Digests of the edits that it holds."""
+    refused: tuple[str, ...] = ()
+    """Digests of those that could not be applied."""
+    merged: dict[str, str] = field(default_factory=dict)
+    """Id of a category that is gone to the id of the one that it joined."""
+    rejected: tuple[str, ...] = ()
+    """Ids of the categories that were rejected."""
+    asleep: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Id of a category that lost its images to its name and suggested name, should one come back."""
+    confirmed: dict[str, str] = field(default_factory=dict)
+    """Path of an image to the id of the category, or to the label, that was confirmed."""
+    came_from: dict[str, str] = field(default_factory=dict)
+    """Path of an image that was moved or confirmed to the id of the category that the run had put it in, "" = none."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """How a run was made. What does not apply is empty."""
+
+    title: str = ""
+    """Name of the collection."""
+    root: str = ""
+    """Folder of the images."""
+    earlier_roots: tuple[str, ...] = ()
+    """Folders that the images lay in before they were moved."""
+    method: str = ""
+    k: int = 0
+    """Categories that were trained for, known and novel; some may have stayed empty."""
+    in_use: int = 0
+    """Those of them that hold an image, before any edit; 0 where nobody has counted."""
+    seed: int = 0
+    steps: int = 0
+    """Training steps."""
+    epochs: int = 0
+    batch_size: int = 0
+    mode: str = ""
+    """exact, or cached 4+2."""
+    trained_on: int = 0
+    """Images that were trained on; the others were placed afterwards."""
+    round: int = 0
+    """Of a discovery, from 1; 0 for a run of holotype train."""
+    earlier_runs: tuple[str, ...] = ()
+    """Run ids of the rounds before."""
+    confirmed_labels: int = 0
+    """Labels that edits have given: of confirmed and moved images, and of the parts of merged categories."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """By step."""
+    calibration: str = ""
+    """What the probabilities of the images were learned from, or why they are none, in a sentence; "" = they are the
+    method's own scores."""
+    calibration_curve: tuple[tuple[float, float], ...] = ()
+    """The score of an image that comes later and the probability that goes with it, rising."""
+    trainings: tuple[int, ...] = ()
+    """Seeds of the trainings that have placed the images together; `seed` is that of the one whose model is kept. Empty
+    where there was one training."""
+    methods: tuple[str, ...] = ()
+    """Methods that they took in turn; `method` is that of the one whose model is kept."""
+    agreement: tuple[float, ...] = ()
+    """Share of the images that each of them places where all together do."""
+    sizes: str = ""
+    """Whether categories of equal or of different sizes were expected, and why, in a sentence."""
+    choice_of_backbone: str = ""
+    """Why this one, in a sentence."""
+    provenance: dict[str, Any] = field(default_factory=dict)
+    """What provenance.json says: versions, hardware, backbone, table."""
+    edits: EditState = field(default_factory=EditState)
+
+    @property
+    def training_size(self) -> str:
+        """How many categories were trained for, and how many are in use where some stayed empty."""
+        return f"trained with {self.k}" + (f", {self.in_use} in use" if 0 < self.in_use < self.k else "")
+
+    @property
+    def backbone(self) -> Mapping[str, Any]:
+        """name, digest and caveat."""
+        found = self.provenance.get("backbone", {})
+        return found if isinstance(found, Mapping) else {}
+
+    def as_dict(self) -> dict[str, Any]:
+        return to_dict(self)
+
+    @classmethod
+    def from_dict(cls, content: Any) -> RunFacts:
+        """Raises NotPlain, which says what is missing or of another type."""
+        return from_dict(cls, content)
+
+
+DISCOVERY_FORMAT = 2
 """Raised when a file of an older version can no longer be read."""
-FILE = "discovery.json"
+DISCOVERY_FILE = "discovery.json"
 ASSIGNMENTS = "assignments.parquet"
-COLUMNS = (
+IMAGE_TABLE_COLUMNS = (
     *("path", "label", "category", "kind", "probability", "known_score", "typicality", "doubtful", "x", "y"),
     *("category_id", "problem", "note"),
 )
@@ -115,7 +210,7 @@ class Discovery:
     categories: list[Category]
     count: dict[str, Any] | None = None
     """How many categories: CountEstimate as a dictionary, None where --k was given."""
-    facts: Facts = field(default_factory=Facts)
+    facts: RunFacts = field(default_factory=RunFacts)
     """How it was made, and what people have corrected since."""
 
     def category(self, id: str) -> Category:
@@ -136,31 +231,33 @@ class Discovery:
 
     def save(self, folder: Path) -> None:
         """Write it; a kill at any moment leaves whole files."""
-        frame = self.images[[*COLUMNS, *(name for name in OPTIONAL if name in self.images.columns)]]
+        frame = self.images[
+            [*IMAGE_TABLE_COLUMNS, *(name for name in OPTIONAL if name in self.images.columns)]
+        ]
         # the parquet file, which is read again, comes second: where it is there, the one for people is as new
         atomic_write(folder / "assignments.csv", lambda beside: write_csv(frame, TEXTS, beside))
         _write_images(folder / ASSIGNMENTS, frame)
         content = {
-            "format": FORMAT,
+            "format": DISCOVERY_FORMAT,
             "run_id": self.run_id,
             "known": list(self.known),
             "categories": [dataclasses.asdict(category) for category in self.categories],
             "count": self.count,
             "facts": self.facts.as_dict(),
         }
-        write_text(folder / FILE, dump_json(content))
+        write_text(folder / DISCOVERY_FILE, dump_json(content))
 
     @classmethod
     def load(cls, folder: Path) -> Discovery:
         """Read what `save` wrote."""
-        path = folder / FILE
+        path = folder / DISCOVERY_FILE
         if not path.is_file():
-            raise InputError(_why_not(folder))
+            raise InputError(_read_error(folder))
         try:
             content = read_json(path)
             version = content.pop("format")
-            if version == FORMAT:
-                told = from_dict(_Told, content)
+            if version == DISCOVERY_FORMAT:
+                told = from_dict(_DiscoveryFile, content)
                 return cls(
                     told.run_id, told.known, _read_images(folder), told.categories, told.count, told.facts
                 )
@@ -172,20 +269,20 @@ class Discovery:
                 "them from a copy, or make the run again in another folder."
             ) from error
         raise InputError(
-            f"{path} was written by another version (format {version}, not {FORMAT}); make the run again in another "
+            f"{path} was written by another version (format {version}, not {DISCOVERY_FORMAT}); make the run again in another "
             "folder."
         )
 
 
 @dataclass(frozen=True)
-class _Told:
+class _DiscoveryFile:
     """The content of discovery.json, but for its version."""
 
     run_id: str
     known: tuple[str, ...]
     categories: list[Category]
     count: dict[str, Any] | None
-    facts: Facts
+    facts: RunFacts
 
 
 def _write_images(file: Path, frame: pd.DataFrame) -> None:
@@ -199,21 +296,21 @@ def _read_images(folder: Path) -> pd.DataFrame:
 
     read_parquet_table(folder / ASSIGNMENTS)  # raises where something has changed it
     images = pd.read_parquet(folder / ASSIGNMENTS)
-    absent = [name for name in COLUMNS if name not in images.columns]
+    absent = [name for name in IMAGE_TABLE_COLUMNS if name not in images.columns]
     if absent:
         raise SchemaError(f"assignments.parquet has no column {absent[0]}")
     return images
 
 
-def _why_not(folder: Path) -> str:
+def _read_error(folder: Path) -> str:
     if not folder.is_dir():
         return f"There is no folder {folder}{suggest_path(folder)}; give the folder of a run."
     if (folder / "identity.json").is_file():
         return (
-            f"The run in {folder} is not finished (no {FILE}); run its command again, "
+            f"The run in {folder} is not finished (no {DISCOVERY_FILE}); run its command again, "
             "with another --out if that does not help."
         )
-    return f"{folder} holds no run (no {FILE}); make one with holotype discover or holotype train."
+    return f"{folder} holds no run (no {DISCOVERY_FILE}); make one with holotype discover or holotype train."
 
 
 def load(folder: Path | str) -> Discovery:
@@ -221,7 +318,7 @@ def load(folder: Path | str) -> Discovery:
     return Discovery.load(Path(folder))
 
 
-UNNAMED = re.compile(r"new-[0-9]+")
+UNNAMED_PATTERN = re.compile(r"new-[0-9]+")
 """A new category that nobody has given a name."""
 
 
@@ -242,11 +339,11 @@ def category_name(index: int, known: tuple[str, ...], k: int, used: Iterable[str
     return f"new-{free[index - len(known)]:0{max(2, len(str(highest)))}d}"
 
 
-def used_before(folder: Path) -> set[str]:
+def used_ids(folder: Path) -> set[str]:
     """Ids and names of the categories of all rounds in a run folder, as found and as corrected: no other category gets
     one of them. Nothing of what cannot be read; whoever goes on with that round says so."""
     words: set[str] = set()
-    for pattern in (f"*/{FILE}", f"*/corrected/{FILE}"):
+    for pattern in (f"*/{DISCOVERY_FILE}", f"*/corrected/{DISCOVERY_FILE}"):
         for file in (folder / "rounds").glob(pattern):
             try:
                 told = read_json(file)["categories"]
@@ -254,3 +351,15 @@ def used_before(folder: Path) -> set[str]:
             except (OSError, ValueError, KeyError, TypeError):
                 continue
     return words
+
+
+def weighted_sizes(images: pd.DataFrame) -> dict[str, int]:
+    """Images of the collection by the id of their category, an estimate; empty where the images are no sample.
+
+    images: of a Discovery. Those in no category are left out.
+    """
+    if "weight" not in images.columns:
+        return {}
+    placed = images["category_id"].fillna("")
+    total = images["weight"].groupby(placed).sum()
+    return {str(id): round(float(n)) for id, n in total.items() if id}

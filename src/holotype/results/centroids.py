@@ -1,4 +1,4 @@
-"""The centres of the categories, how far their images scatter, and with that: does a new image fit at all?
+"""Centroids of the categories, their scatter, and the Mahalanobis test of a new image.
 
 A new image *fits nothing* if it lies further from every centre than 99 % of the images that the categories were made
 of lie from the nearest one. Far is measured in units of the scatter within categories (Mahalanobis),
@@ -21,20 +21,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-FAR = 0.01
+FAR_QUANTILE = 0.01
 """Share of the images at hand that lie further from all centres than the limit."""
-SHRINK = 0.3
+COVARIANCE_SHRINKAGE = 0.3
 """Least weight of the identity in S; with few images N of many dimensions D it is D / (N + D)."""
 SMALLEST = 1e-6
 """Least variance of a direction, for images that are all the same."""
 STEPS = np.linspace(0, 1, 101)
 """Shares at which the cosines of a category are kept, for the typicality of new images."""
-CHUNK = 8192
+CENTROID_CHUNK = 8192
 """Images looked at together: a million of them are never copied at once."""
 
 
 @dataclass
-class Centres:
+class Centroids:
     """K categories in D dimensions; those without an image have n = 0 and a mean of zeros."""
 
     mean: np.ndarray
@@ -49,7 +49,7 @@ class Centres:
     """() float32: images with a larger d fit nothing; infinite where no category has two images."""
 
     @classmethod
-    def measure(cls, features: np.ndarray, category: np.ndarray, k: int) -> Centres:
+    def measure(cls, features: np.ndarray, category: np.ndarray, k: int) -> Centroids:
         """features (N, D), category (N,) below k; images with -1 or with NaN do not count."""
         mean, n = _means(features, category, k)
         centre, dim = unit_rows(mean), features.shape[1]
@@ -65,7 +65,7 @@ class Centres:
         found = cls(mean, n, cosine, whiten, np.array(np.inf, dtype=np.float32))
         spread = [found.distance(u, c)[n[c] > 1] for u, c in _chunks(features, category)]
         if sum(len(part) for part in spread):
-            found.limit = np.array(np.quantile(np.concatenate(spread), 1 - FAR), dtype=np.float32)
+            found.limit = np.array(np.quantile(np.concatenate(spread), 1 - FAR_QUANTILE), dtype=np.float32)
         return found
 
     def distance(self, u: np.ndarray, part_of: np.ndarray | None = None) -> np.ndarray:
@@ -112,7 +112,7 @@ def _means(features: np.ndarray, category: np.ndarray, k: int) -> tuple[np.ndarr
 def _whiten(scatter: np.ndarray, n: int) -> np.ndarray:
     """W of the sum of squares (D, D) of n images."""
     dim = len(scatter)
-    covariance, weight = scatter / max(n, 1), max(SHRINK, dim / (n + dim))
+    covariance, weight = scatter / max(n, 1), max(COVARIANCE_SHRINKAGE, dim / (n + dim))
     variance = max(float(np.trace(covariance)) / dim, SMALLEST)
     shrunk = (1 - weight) * covariance + weight * variance * np.eye(dim)
     return np.linalg.cholesky(np.linalg.inv(shrunk)).astype(np.float32)
@@ -120,8 +120,11 @@ def _whiten(scatter: np.ndarray, n: int) -> np.ndarray:
 
 def _chunks(features: np.ndarray, category: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Unit features and categories of the images that were placed, a chunk at a time."""
-    for first in range(0, len(features), CHUNK):
-        rows, c = features[first : first + CHUNK], np.asarray(category[first : first + CHUNK])
+    for first in range(0, len(features), CENTROID_CHUNK):
+        rows, c = (
+            features[first : first + CENTROID_CHUNK],
+            np.asarray(category[first : first + CENTROID_CHUNK]),
+        )
         placed = (c >= 0) & np.isfinite(rows).all(axis=1)
         yield unit_rows(rows[placed]), c[placed].astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""Which categories of a round are those of the round before: by the images that they share."""
+"""Match the categories of two rounds by the images they share."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-SAME = 0.5
+SAME_SHARE = 0.5
 """Images that two categories of successive rounds must share (of those in either) to be called the same."""
 
 Earlier = TypeVar("Earlier", bound="Hashable")
 Later = TypeVar("Later", bound="Hashable")
 
 
-def match(earlier: Mapping[Earlier, set[str]], later: Mapping[Later, set[str]]) -> dict[Later, Earlier]:
+def match_categories(
+    earlier: Mapping[Earlier, set[str]], later: Mapping[Later, set[str]]
+) -> dict[Later, Earlier]:
     """The categories that stayed, by their later key. Both: key to the paths of its images.
 
     Of all pairings the one with the largest overlap in sum is taken (Hungarian method); a pair counts where it shares
@@ -30,7 +32,7 @@ def match(earlier: Mapping[Earlier, set[str]], later: Mapping[Later, set[str]]) 
     from scipy.optimize import linear_sum_assignment
 
     pairs = zip(*linear_sum_assignment(overlap, maximize=True), strict=True)
-    return {new[j]: old[i] for i, j in pairs if overlap[i, j] > SAME}
+    return {new[j]: old[i] for i, j in pairs if overlap[i, j] > SAME_SHARE}
 
 
 def _shared(one: set[str], other: set[str]) -> float:

@@ -13,7 +13,7 @@ from holotype.utils.atomic import write_bytes
 
 FEATURES = "features.npy"
 """(N, D) float16 of every image after training; NaN for those that cannot be read."""
-MARK = b"holotype"
+CHECKSUM_MARK = b"holotype"
 """Between the array and the checksum of both; NumPy reads no further than the array."""
 
 log = logging.getLogger(__name__)
@@ -24,21 +24,21 @@ def write_features(folder: Path, features: np.ndarray) -> None:
     content = io.BytesIO()
     np.save(content, features.astype(np.float16))
     own = content.getvalue()
-    write_bytes(folder / FEATURES, own + MARK + zlib.crc32(own).to_bytes(4, "little"))
+    write_bytes(folder / FEATURES, own + CHECKSUM_MARK + zlib.crc32(own).to_bytes(4, "little"))
 
 
 def read_features(folder: Path, n: int) -> np.ndarray | None:
     """(n, D) float16 of the n images of a run; None where they were not kept, are of something else, or were damaged,
     which is said."""
-    features = whole_features(folder / FEATURES)
+    features = checked_features(folder / FEATURES)
     return features if features is not None and features.ndim == 2 and len(features) == n else None
 
 
-def whole_features(file: Path) -> np.ndarray | None:
+def checked_features(file: Path) -> np.ndarray | None:
     """What the file holds; None where there is none, or it was damaged, which is said."""
     try:
         features: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
-        whole = _is_whole(file, features)
+        whole = _is_complete_file(file, features)
     except FileNotFoundError:
         return None
     except Exception:  # NumPy takes the header for Python: damage ends in errors of many kinds
@@ -51,9 +51,9 @@ def whole_features(file: Path) -> np.ndarray | None:
     return features if whole else None
 
 
-def _is_whole(file: Path, features: np.ndarray) -> bool:
+def _is_complete_file(file: Path, features: np.ndarray) -> bool:
     with file.open("rb") as stream:
         content = memoryview(stream.read())
     start = getattr(features, "offset", 0)
     own, tail = content[: start + features.nbytes], bytes(content[start + features.nbytes :])
-    return tail == MARK + zlib.crc32(own).to_bytes(4, "little")
+    return tail == CHECKSUM_MARK + zlib.crc32(own).to_bytes(4, "little")

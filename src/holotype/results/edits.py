@@ -1,4 +1,4 @@
-"""Corrections that a person made: one `Edit` each, read from `edits.csv` and kept in an append-only log.
+"""Edits: corrections that a person made, read from CSV and kept in an append-only log.
 
 An edit speaks of category ids, which never change within a run. `corrections.py` applies them. The format and
 what each action means: docs/formats.md. The report reads and writes the same files (report/csv.js).
@@ -22,11 +22,11 @@ from holotype.errors import InputError
 from holotype.utils.atomic import write_text
 from holotype.utils.locks import wait_for_lock
 
-LOG = "edits.csv"
+EDIT_LOG = "edits.csv"
 """The log in a run folder. Lines are added and never changed."""
-FORMAT = 1
+LOG_FORMAT = 1
 """Raised when a column changes its meaning. It stands in a column of its own; a file without it is of format 1."""
-COLUMNS = ("run_id", "time", "action", "image", "category", "value")
+EDIT_COLUMNS = ("run_id", "time", "action", "image", "category", "value")
 SURPLUS = "more cells than columns"
 ACTIONS = ("rename", "merge", "move", "reject", "confirm")
 BLANK_ENDS = re.compile(r"\A[\s\ufeff]+|[\s\ufeff]+\Z")
@@ -70,13 +70,15 @@ def read_edits(path: Path | str) -> list[Edit]:
     head = text.split("\n", 1)[0]
     delimiter = ";" if head.count(";") > head.count(",") else ","
     rows = csv.DictReader(io.StringIO(text, newline=""), restkey=SURPLUS, delimiter=delimiter)
-    missing = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
+    missing = [name for name in EDIT_COLUMNS if name not in (rows.fieldnames or ())]
     if missing:
         raise InputError(
-            f"{path} has no column {missing[0]!r}; an edits file has the columns {', '.join(COLUMNS)}."
+            f"{path} has no column {missing[0]!r}; an edits file has the columns {', '.join(EDIT_COLUMNS)}."
         )
     try:
-        return [_edit(row, path, rows.line_num) for row in rows if any(row.get(name) for name in COLUMNS)]
+        return [
+            _edit(row, path, rows.line_num) for row in rows if any(row.get(name) for name in EDIT_COLUMNS)
+        ]
     except csv.Error as error:
         raise InputError(f"{path}, line {rows.line_num}, is not CSV ({error}); export it again.") from error
 
@@ -87,12 +89,12 @@ def _edit(row: dict[str, str | None], path: Path, line: int) -> Edit:
             f"{path}, line {line}, has more cells than columns; put a text with a comma in quotation marks."
         )
     version = stripped(row.get("format") or "")
-    if version not in ("", str(FORMAT)):
+    if version not in ("", str(LOG_FORMAT)):
         raise InputError(
-            f"{path}, line {line}, is of format {version!r}, and this version of Holotype reads format {FORMAT}; "
+            f"{path}, line {line}, is of format {version!r}, and this version of Holotype reads format {LOG_FORMAT}; "
             "export the edits from a report that this version has built."
         )
-    edit = Edit(*(unescape_formula(row[name] or "") for name in COLUMNS))
+    edit = Edit(*(unescape_formula(row[name] or "") for name in EDIT_COLUMNS))
     if edit.action not in ACTIONS:
         raise InputError(
             f"{path}, line {line}: there is no action {edit.action!r}; the actions are {', '.join(ACTIONS)}."
@@ -105,10 +107,10 @@ def stripped(text: str) -> str:
     return BLANK_ENDS.sub("", text)
 
 
-def to_csv(edits: Iterable[Edit]) -> str:
+def edits_csv(edits: Iterable[Edit]) -> str:
     """The edits as the text of a CSV file."""
-    rows = [[*COLUMNS, "format"]]
-    return csv_text(rows + [[*map(escape_formula, astuple(edit)), str(FORMAT)] for edit in edits])
+    rows = [[*EDIT_COLUMNS, "format"]]
+    return csv_text(rows + [[*map(escape_formula, astuple(edit)), str(LOG_FORMAT)] for edit in edits])
 
 
 # -- the log of a run folder ------------------------------------------------------------------------------
@@ -116,7 +118,7 @@ def to_csv(edits: Iterable[Edit]) -> str:
 
 def read_log(folder: Path) -> list[Edit]:
     """The edits that a run folder has accepted so far, oldest first."""
-    return read_edits(folder / LOG) if (folder / LOG).is_file() else []
+    return read_edits(folder / EDIT_LOG) if (folder / EDIT_LOG).is_file() else []
 
 
 def append_edits(folder: Path, edits: Sequence[Edit]) -> list[Edit]:
@@ -124,12 +126,12 @@ def append_edits(folder: Path, edits: Sequence[Edit]) -> list[Edit]:
     check_run(folder, edits)
     with log_locked(folder):
         log = read_log(folder)
-        if new := not_held(log, edits):
-            write_text(folder / LOG, to_csv([*log, *new]))
+        if new := new_edits(log, edits):
+            write_text(folder / EDIT_LOG, edits_csv([*log, *new]))
     return new
 
 
-def not_held(log: Sequence[Edit], edits: Sequence[Edit]) -> list[Edit]:
+def new_edits(log: Sequence[Edit], edits: Sequence[Edit]) -> list[Edit]:
     """Those that a log does not hold yet."""
     held = set(log)
     return [edit for edit in dict.fromkeys(edits) if edit not in held]
@@ -152,7 +154,7 @@ def log_locked(folder: Path) -> Iterator[None]:
         raise InputError(
             f"The log of edits in {folder} cannot be written; name a run folder that can be written to."
         )
-    with wait_for_lock(folder / LOG, "the log of edits"):
+    with wait_for_lock(folder / EDIT_LOG, "the log of edits"):
         yield
 
 

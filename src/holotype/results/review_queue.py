@@ -1,4 +1,4 @@
-"""The questions whose answers are worth most, in the order to ask them: `queue.csv` of a run folder.
+"""Review queue: the questions whose answers are worth most, in order.
 
 First the surest image of each new category that nobody has said anything about: its answer names the whole category.
 Then the least sure images, at most two of a category, none nearly like another one that is asked about: their answers
@@ -15,20 +15,20 @@ from pathlib import Path
 
 import numpy as np
 
-from holotype.categories.features import read_features
-from holotype.categories.found import Discovery, load, write_csv
-from holotype.categories.standing import CONFIRMED, MOVED, REJECTED
+from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE
+from holotype.results.discovery import Discovery, load, write_csv
+from holotype.results.features import read_features
 from holotype.utils.atomic import atomic_write
 
-FILE = "queue.csv"
-LENGTH = 40
+QUEUE_FILE = "queue.csv"
+QUEUE_LENGTH = 40
 """Questions of a queue, those about whole categories not counted."""
-EACH = 2
+PER_CATEGORY = 2
 """Questions about doubtful images of one category, at most."""
-ALIKE = 0.95
+SIMILAR = 0.95
 """Cosine from which two images are so alike that one answer serves both."""
-SUREST, LEAST = "surest of a new category", "least sure"
-COLUMNS = ("number", "path", "category", "category_id", "probability", "why", "question")
+SUREST_SHARE, MIN_GAIN = "surest of a new category", "least sure"
+QUEUE_COLUMNS = ("number", "path", "category", "category_id", "probability", "why", "question")
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,14 @@ class Question:
 
     @property
     def words(self) -> str:
-        if self.why == SUREST:
+        if self.why == SUREST_SHARE:
             return f"What is this? {self.category} is made of images like it."
         return f"Is this {self.category}? If not, what is it?"
 
 
-def questions(discovery: Discovery, features: np.ndarray | None = None, most: int = LENGTH) -> list[Question]:
+def questions(
+    discovery: Discovery, features: np.ndarray | None = None, most: int = QUEUE_LENGTH
+) -> list[Question]:
     """What to ask people about a discovery; the answers that help most come first.
 
     features: (N, D) of every image, to leave out what is nearly alike; None = not known.
@@ -60,14 +62,14 @@ def questions(discovery: Discovery, features: np.ndarray | None = None, most: in
     first: list[int] = []
     for id in pool.unnamed():
         first += pool.surest(id, first)
-    asked = Asked(features, first, pool.group)
+    asked = QueueState(features, first, pool.group)
     count: Counter[str] = Counter()
     for row in pool.least_sure():
         if len(asked.rows) - len(first) >= most:
             break
-        if count[pool.id[row]] < EACH and asked.add(row):
+        if count[pool.id[row]] < PER_CATEGORY and asked.add(row):
             count[pool.id[row]] += 1
-    why = [*[SUREST] * len(first), *[LEAST] * (len(asked.rows) - len(first))]
+    why = [*[SUREST_SHARE] * len(first), *[MIN_GAIN] * (len(asked.rows) - len(first))]
     name = {category.id: category.name for category in discovery.categories}
     return [
         Question(pool.path[row], pool.id[row], name[pool.id[row]], float(pool.probability[row]), reason)
@@ -85,10 +87,10 @@ class _Pool:
         self.probability = images["probability"].to_numpy(float)
         self.typicality = images["typicality"].fillna(0).to_numpy(float)
         note, label = images["note"].fillna(""), images["label"].fillna("")
-        self.told = ((label != "") | note.isin((MOVED, CONFIRMED, REJECTED))).to_numpy(bool)
+        self.told = ((label != "") | note.isin((MOVED_NOTE, CONFIRMED_NOTE, REJECTED_NOTE))).to_numpy(bool)
         self.group = images["group"].fillna("").to_numpy(object) if "group" in images.columns else None
         if self.group is not None:
-            answered = (label != "") | note.isin((MOVED, CONFIRMED))
+            answered = (label != "") | note.isin((MOVED_NOTE, CONFIRMED_NOTE))
             bursts = set(self.group[answered.to_numpy(bool)]) - {""}
             self.told = self.told | np.array([group in bursts for group in self.group], dtype=bool)
         there = [category.id for category in discovery.categories]
@@ -115,7 +117,7 @@ class _Pool:
         return rows[np.argsort(self.probability[rows], kind="stable")]
 
 
-class Asked:
+class QueueState:
     """Rows that are asked about, no two of them nearly alike."""
 
     def __init__(
@@ -130,7 +132,7 @@ class Asked:
         if self.group is not None and self.group[row] in {self.group[other] for other in self.rows} - {""}:
             return False
         own = self._unit(row)
-        if row in self.rows or any(float(own @ other) >= ALIKE for other in self.seen):
+        if row in self.rows or any(float(own @ other) >= SIMILAR for other in self.seen):
             return False
         self.rows.append(int(row))
         self.seen.append(own)
@@ -155,8 +157,8 @@ def write_queue(folder: Path | str, discovery: Discovery | None = None) -> Path:
             (number, q.path, q.category, q.category_id, round(q.probability, 4), q.why, q.words)
             for number, q in enumerate(asked, start=1)
         ],
-        columns=list(COLUMNS),
+        columns=list(QUEUE_COLUMNS),
     )
     texts = ("path", "category", "category_id", "question")
-    atomic_write(folder / FILE, lambda beside: write_csv(frame, texts, beside))
-    return folder / FILE
+    atomic_write(folder / QUEUE_FILE, lambda beside: write_csv(frame, texts, beside))
+    return folder / QUEUE_FILE

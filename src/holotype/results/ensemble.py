@@ -1,4 +1,4 @@
-"""What several trainings of the same collection agree on, and which categories come back in each of them.
+"""Ensemble several trainings: match their partitions, vote, pool with the LDA, measure stability.
 
 Trainings differ in their seed alone. Known classes are the same in all of them; new categories have no names, so that
 they are matched first: of all pairings, the one in which most images lie together (Hungarian method). Then every image
@@ -10,22 +10,35 @@ whose winning votes sum to most.
 
 One training carries the model, for images that come later: the one that agrees with the outcome on most images. The
 indices of the outcome are its own. A second opinion may move images afterwards (weighing.py).
+
+Trainings share their mistakes: they see the same views through the same block. The second opinion looks at the features
+of the frozen backbone, and errs elsewhere. So an image lies in the category c for which
+
+    (v_c + f) (p_c + f)
+
+is largest, v_c being the share of the votes that c has and p_c what the opinion says of it. With f, which is FLOOR,
+neither of the two can rule a category out, and what all trainings agree on stays. The opinion then learns anew from
+where the images lie, ROUNDS times. docs/stability.md has the figures.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from holotype.categories.matching import SAME
+from holotype.results.discovery import Category, Discovery
+from holotype.results.lda import FLOOR, LDA_CHUNK, CrossFitLDA, softmax
+from holotype.results.match_rounds import SAME_SHARE
 
-ROUNDS = 10
+CONSENSUS_ROUNDS = 10
 """Of matching and voting from one start, at most; two or three are mostly enough."""
-LEAST = 1e-6
+MIN_MATCH = 1e-6
 """Weight of a vote without any certainty: it still decides between nothing and something."""
 
 
@@ -40,7 +53,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class Consensus:
     """What trainings come to together."""
 
     carrier: int
@@ -58,20 +71,20 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class Votes:
+class VoteShares:
     """For the images of a collection, of which trainings may have seen some only."""
 
-    together: Agreement
+    together: Consensus
     k: int
     at: np.ndarray
     """(N,) row of each image among those that were trained on, -1 = nobody has voted."""
 
     @classmethod
-    def of(cls, together: Agreement, k: int) -> Votes:
+    def of(cls, together: Consensus, k: int) -> VoteShares:
         """Of a collection that was trained on as a whole."""
         return cls(together, k, np.arange(len(together.category)))
 
-    def spread(self, rows: np.ndarray, n: int) -> Votes:
+    def spread(self, rows: np.ndarray, n: int) -> VoteShares:
         """The same among n images, where `rows` are those that were trained on."""
         at = np.full(n, -1)
         at[rows] = self.at
@@ -82,15 +95,15 @@ class Votes:
         rows, trainings, weight = self.at[images], self.together.trainings, self.together.weight
         cast = _votes(list(trainings[:, rows]), list(weight[:, rows]), self.k)
         total = np.where(rows >= 0, cast.sum(axis=1), np.nan)
-        return np.asarray(cast / np.maximum(total, LEAST)[:, None])
+        return np.asarray(cast / np.maximum(total, MIN_MATCH)[:, None])
 
 
-def agree(trainings: Sequence[Training], n_known: int, k: int) -> Agreement:
+def vote_consensus(trainings: Sequence[Training], n_known: int, k: int) -> Consensus:
     """The outcome of several trainings. k: categories of each, known ones included."""
     given = [np.asarray(one.category, dtype=np.int64) for one in trainings]
-    weight = [np.maximum(np.nan_to_num(one.probability), LEAST) for one in trainings]
-    names = _settle(given, weight, n_known, k)
-    named = [rename(one, name, k) for one, name in zip(given, names, strict=True)]
+    weight = [np.maximum(np.nan_to_num(one.probability), MIN_MATCH) for one in trainings]
+    names = _iterate(given, weight, n_known, k)
+    named = [rename_to_match(one, name, k) for one, name in zip(given, names, strict=True)]
     votes = _votes(named, weight, k)
     placed = votes.sum(axis=1) > 0
     outcome = np.where(placed, votes.argmax(axis=1), -1)
@@ -98,12 +111,12 @@ def agree(trainings: Sequence[Training], n_known: int, k: int) -> Agreement:
     carrier = int(agreed.argmax())
     # index of the outcome -> index of the carrier
     back = np.empty(k, dtype=np.int64)
-    back[match(votes, given[carrier], weight[carrier], n_known)] = np.arange(k)
-    return Agreement(
+    back[match_partitions(votes, given[carrier], weight[carrier], n_known)] = np.arange(k)
+    return Consensus(
         carrier,
-        rename(outcome, back, k),
-        np.where(placed, votes.max(axis=1) / np.maximum(votes.sum(axis=1), LEAST), np.nan),
-        np.stack([rename(one, back, k) for one in named]),
+        rename_to_match(outcome, back, k),
+        np.where(placed, votes.max(axis=1) / np.maximum(votes.sum(axis=1), MIN_MATCH), np.nan),
+        np.stack([rename_to_match(one, back, k) for one in named]),
         np.stack(weight),
         agreed,
     )
@@ -112,30 +125,30 @@ def agree(trainings: Sequence[Training], n_known: int, k: int) -> Agreement:
 # -- matching and voting in turns -------------------------------------------------------------------------
 
 
-def _settle(
+def _iterate(
     given: Sequence[np.ndarray], weight: Sequence[np.ndarray], n_known: int, k: int
 ) -> list[np.ndarray]:
     """For each training the (k,) names of its categories, from the start whose winning votes sum to most."""
     best: list[np.ndarray] = []
     most, passed = -np.inf, set[bytes]()
-    for start in _starts(given, n_known, k):
-        end = _follow(given[start], given, weight, n_known, k, passed)
+    for start in _initial_partitions(given, n_known, k):
+        end = _align(given[start], given, weight, n_known, k, passed)
         if end is not None and end[1] > most:
             best, most = end
     return best
 
 
-def _starts(given: Sequence[np.ndarray], n_known: int, k: int) -> list[int]:
+def _initial_partitions(given: Sequence[np.ndarray], n_known: int, k: int) -> list[int]:
     """Every training; first the one that is nearest to all others, which equal sums leave as the start."""
     common = np.zeros((len(given), len(given)), dtype=np.int64)
     for a, one in enumerate(given):
         for b, other in enumerate(given[: a + 1]):
-            common[a, b] = common[b, a] = _matched(one, other, n_known, k)
+            common[a, b] = common[b, a] = _matched_share(one, other, n_known, k)
     nearest = int(common.sum(axis=1).argmax())
     return [nearest, *(each for each in range(len(given)) if each != nearest)]
 
 
-def _follow(
+def _align(
     start: np.ndarray,
     given: Sequence[np.ndarray],
     weight: Sequence[np.ndarray],
@@ -151,16 +164,18 @@ def _follow(
     votes, own = _votes([start], [np.ones(len(start))], k), list[bytes]()
     outcome: np.ndarray | None = None
     names: list[np.ndarray] = []
-    for _ in range(ROUNDS):
-        cast = Cast.of(votes)
-        names = [_match(cast, one, w, n_known) for one, w in zip(given, weight, strict=True)]
-        own.append(_digest(names))
+    for _ in range(CONSENSUS_ROUNDS):
+        cast = SparseVotes.of(votes)
+        names = [_hungarian(cast, one, w, n_known) for one, w in zip(given, weight, strict=True)]
+        own.append(_partition_digest(names))
         if own[-1] in passed:
             names = []
             break
         # the old votes go first: they are as many as images times k
         del votes
-        votes = _votes([rename(one, name, k) for one, name in zip(given, names, strict=True)], weight, k)
+        votes = _votes(
+            [rename_to_match(one, name, k) for one, name in zip(given, names, strict=True)], weight, k
+        )
         before, outcome = outcome, votes.argmax(axis=1)
         if before is not None and (outcome == before).all():
             break
@@ -168,7 +183,7 @@ def _follow(
     return (names, float(votes.max(axis=1).sum(dtype=np.float64))) if names else None
 
 
-def _digest(names: Sequence[np.ndarray]) -> bytes:
+def _partition_digest(names: Sequence[np.ndarray]) -> bytes:
     """Of the names of all trainings, by the counting of the first: whatever the start, the same for equal votes."""
     first = np.argsort(names[0])
     return hashlib.sha256(np.stack([first[name] for name in names]).tobytes()).digest()
@@ -177,15 +192,17 @@ def _digest(names: Sequence[np.ndarray]) -> bytes:
 # -- matching ---------------------------------------------------------------------------------------------
 
 
-def match(votes: np.ndarray, category: np.ndarray, weight: np.ndarray | float, n_known: int) -> np.ndarray:
+def match_partitions(
+    votes: np.ndarray, category: np.ndarray, weight: np.ndarray | float, n_known: int
+) -> np.ndarray:
     """(k,) for each category of a training the column of `votes` (N, k) that it is; known classes are themselves.
 
     category: (N,), -1 = placed nowhere. weight: (N,) how much each image counts.
     """
-    return _match(Cast.of(votes), category, np.broadcast_to(weight, category.shape), n_known)
+    return _hungarian(SparseVotes.of(votes), category, np.broadcast_to(weight, category.shape), n_known)
 
 
-def rename(category: np.ndarray, named: np.ndarray, k: int) -> np.ndarray:
+def rename_to_match(category: np.ndarray, named: np.ndarray, k: int) -> np.ndarray:
     """(N,) categories under other indices; -1 stays. named: (k,) of `match`."""
     assert len(named) == k
     return np.append(named, -1)[category]
@@ -210,7 +227,7 @@ def _votes(named: Sequence[np.ndarray], weight: Sequence[np.ndarray], k: int) ->
     return votes
 
 
-class Cast(NamedTuple):
+class SparseVotes(NamedTuple):
     """The votes that are not zero, few of N x k: an image has one from each training at most."""
 
     image: np.ndarray
@@ -219,13 +236,13 @@ class Cast(NamedTuple):
     k: int
 
     @classmethod
-    def of(cls, votes: np.ndarray) -> Cast:
+    def of(cls, votes: np.ndarray) -> SparseVotes:
         flat, k = votes.ravel(), votes.shape[1]
         cells = np.flatnonzero(flat)
         return cls(*np.divmod(cells, k), flat[cells], k)
 
 
-def _match(cast: Cast, category: np.ndarray, weight: np.ndarray, n_known: int) -> np.ndarray:
+def _hungarian(cast: SparseVotes, category: np.ndarray, weight: np.ndarray, n_known: int) -> np.ndarray:
     """`match`, where the votes were sought out already."""
     k = cast.k
     # a row for those that are placed nowhere comes first, and goes
@@ -234,7 +251,7 @@ def _match(cast: Cast, category: np.ndarray, weight: np.ndarray, n_known: int) -
     return _pair(together.reshape(k + 1, k)[1:], n_known)
 
 
-def _matched(one: np.ndarray, other: np.ndarray, n_known: int, k: int) -> int:
+def _matched_share(one: np.ndarray, other: np.ndarray, n_known: int, k: int) -> int:
     """Images that two trainings place in the same category once the categories are matched."""
     both = (one >= 0) & (other >= 0)
     together = np.bincount(one[both] * k + other[both], minlength=k * k).reshape(k, k)
@@ -245,7 +262,7 @@ def _matched(one: np.ndarray, other: np.ndarray, n_known: int, k: int) -> int:
 
 
 @dataclass(frozen=True)
-class Return:
+class Stability:
     """How a category fares in the trainings."""
 
     times: int
@@ -254,7 +271,7 @@ class Return:
     """Share of its images that stay in one category of a training, in the mean over the trainings."""
 
 
-def returns(category: np.ndarray, trainings: np.ndarray, k: int) -> list[Return]:
+def category_stability(category: np.ndarray, trainings: np.ndarray, k: int) -> list[Stability]:
     """For each of the k categories. category: (N,), trainings: (S, N); -1 = placed nowhere, or left out, since a label
     holds the image whatever the seed."""
     times, together = np.zeros(k, dtype=int), np.zeros(k)
@@ -264,9 +281,102 @@ def returns(category: np.ndarray, trainings: np.ndarray, k: int) -> list[Return]
         common = np.zeros((k, k))
         np.add.at(common, (category[both], one[both]), 1)
         either = size[:, None] + np.bincount(one[both], minlength=k)[None, :] - common
-        times += (common / np.maximum(either, 1)).max(axis=1) > SAME
+        times += (common / np.maximum(either, 1)).max(axis=1) > SAME_SHARE
         together += common.max(axis=1) / np.maximum(size, 1)
     return [
-        Return(int(times[c]), float(together[c] / len(trainings)) if size[c] else float("nan"))
+        Stability(int(times[c]), float(together[c] / len(trainings)) if size[c] else float("nan"))
         for c in range(k)
     ]
+
+
+HALF_SHARE = 0.5
+"""Share of the trainings in which a category must be found to be one that comes back."""
+MAX_CATEGORIES_NAMED = 6
+"""Categories that a sentence names."""
+ONE = "One training, so there is no vote; --seeds changes it."
+
+
+def stability_text(category: Category, trainings: int) -> str:
+    """Of one category; "" where there was one training, or edits have changed it since."""
+    if trainings < 2 or not math.isfinite(category.together):
+        return ""
+    return (
+        f"Comes back in {category.comes_back} of {trainings} trainings; {round(100 * category.together)} % of its "
+        "unlabelled images stay together."
+    )
+
+
+def stability_by_id(category: Category, trainings: int) -> bool:
+    """Is it found in more than half of the trainings?"""
+    return category.comes_back > HALF_SHARE * trainings
+
+
+def methods_phrase(methods: Sequence[str]) -> str:
+    """rpc and uno in turn; rpc."""
+    return f"{', '.join(methods[:-1])} and {methods[-1]} in turn" if len(methods) > 1 else methods[0]
+
+
+def votes_in_words(trainings: int) -> str:
+    """How many trainings vote on where the images lie, and what changes that."""
+    return f"{trainings} trainings vote; --seeds changes it." if trainings > 1 else ONE
+
+
+def stability_summary(found: Discovery) -> list[str]:
+    """Sentences on the trainings of a discovery and on the categories that do not come back."""
+    facts = found.facts
+    n = len(facts.trainings)
+    if n < 2:
+        return [ONE] if facts.round else []
+    novel = [c for c in found.categories if c.kind == "novel" and math.isfinite(c.together)]
+    faint = sorted((c for c in novel if not stability_by_id(c, n)), key=lambda c: (c.comes_back, c.id))
+    best = facts.agreement[facts.trainings.index(facts.seed)] if facts.seed in facts.trainings else math.nan
+    turns = f"; {methods_phrase(facts.methods)}" if len(facts.methods) > 1 else ""
+    which = f"{facts.method} with seed {facts.seed}" if turns else f"the one with seed {facts.seed}"
+    lines = [
+        votes_in_words(n),
+        f"Images are placed where they agree (seeds {facts.trainings[0]} to {facts.trainings[-1]}{turns}). The model "
+        f"of {which}, which agrees on {round(100 * best)} % of these, is kept for new images.",
+    ]
+    if not novel:
+        return lines
+    every = sum(c.comes_back == n for c in novel)
+    lines.append(f"New categories that come back in every training: {every} of {len(novel)}.")
+    if faint:
+        named = ", ".join(f"{c.name} ({c.comes_back} of {n})" for c in faint[:MAX_CATEGORIES_NAMED])
+        more = f" and {len(faint) - MAX_CATEGORIES_NAMED} more" if len(faint) > MAX_CATEGORIES_NAMED else ""
+        lines.append(f"Not in more than half of them, so look twice: {named}{more}.")
+    return lines
+
+
+POOL_ROUNDS = 3
+
+
+def pool_with_lda(
+    together: Consensus, embedded: np.ndarray, target: np.ndarray, k: int, unit: np.ndarray | None = None
+) -> Consensus:
+    """What trainings come to once the second opinion has spoken. Images with a label, and the carrier, stay.
+
+    embedded: (N, D) features of the frozen backbone. target: (N,) index of the class that an image is labelled with,
+    -1 = none. unit: (N,) equal for the frames of one burst.
+    """
+    placed, votes = together.category >= 0, VoteShares.of(together, k)
+    target = np.where(placed, target, -1)
+    outcome, free = np.where(target >= 0, target, together.category), np.flatnonzero(placed & (target < 0))
+    for _ in range(POOL_ROUNDS):
+        opinion, before = CrossFitLDA(embedded, outcome, k, unit), outcome
+        opinion.form(target)
+        outcome = before.copy()
+        for part, scores in opinion.scores(free):
+            both = (votes.shares(part) + FLOOR) * (softmax(scores / opinion.heat) + FLOOR)
+            outcome[part] = both.argmax(axis=1)
+        if (outcome == before).all():
+            break
+    category, share = together.category.copy(), together.share.copy()
+    category[free] = outcome[free]
+    for first in range(0, len(free), LDA_CHUNK):
+        part = free[first : first + LDA_CHUNK]
+        share[part] = votes.shares(part)[np.arange(len(part)), category[part]]
+    agreed = together.agreed
+    if placed.any():
+        agreed = (together.trainings == category)[:, placed].mean(axis=1)
+    return dataclasses.replace(together, category=category, share=share, agreed=agreed)

@@ -1,1 +1,0 @@
-"""What was found, whoever found it: images with their categories, how these stand to each other, corrections."""

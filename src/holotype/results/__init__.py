@@ -1,0 +1,1 @@
+"""Results of a run: categories and images, ensembles, calibration, edits."""
