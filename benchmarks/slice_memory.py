@@ -67,15 +67,15 @@ def assign_noise(run: Path, source: Path, folder: Path) -> dict[str, object]:
     """`holotype assign` in slices, with noise in the network's place; run: a trained one."""
     from holotype.data.load import stream_paths
     from holotype.placing.slices import assign_job, assign_wanted
-    from holotype.runs.trained import Read
+    from holotype.runs.model_io import ModelReader
 
     job = assign_job(run, folder, "cpu")
     trained = job.model().trained
 
-    def read(paths: list[str]) -> Read:
+    def read(paths: list[str]) -> ModelReader:
         features = np.random.default_rng(0).standard_normal((len(paths), trained.backbone.dim))
         nothing = np.full(len(paths), "", dtype=object)
-        return Read(features.astype(np.float32), nothing, nothing)
+        return ModelReader(features.astype(np.float32), nothing, nothing)
 
     trained._read = read  # type: ignore[method-assign]  # the one place where images go through the network
     wanted = assign_wanted(job, str(source), lambda: stream_paths(source), EACH)

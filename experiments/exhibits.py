@@ -40,11 +40,10 @@ import numpy as np
 
 from harness import interval_of, one_sentence, read_record, short, table
 from holotype.errors import InputError
-from holotype.runs.record import Record
-from holotype.runs.records import Records
-from holotype.runs.study import pick_rows, read_study
-from holotype.runs.sweep import select
-from holotype.runs.tables import SCORES
+from holotype.runs.record import Record, Records
+from holotype.runs.study import read_study, select_rows_by_name
+from holotype.runs.sweep import select_records
+from holotype.runs.tables import SCORE_COLUMNS
 from holotype.utils.atomic import write_text
 from method_cards import card_page, methods_table
 from study_tables import KINDS, Choice, name_of, study_table
@@ -165,11 +164,11 @@ def scores_of(name: str, folder: Path, records: Sequence[Record]) -> Scored:
         if not row_name or not path.is_file():
             raise InputError(f"{one} names no row; write STUDY:ROW, with STUDY.yaml in {folder}.")
         study = read_study(path)
-        (row,) = pick_rows(study, [row_name])
+        (row,) = select_rows_by_name(study, [row_name])
         if len(row.datasets) > 1:
             raise InputError(f"{one} was run on several data sets, and pairs are of one.")
-        for record in select(study, row, name_of(row.datasets[0]), records):
-            values = [getattr(record.scores, score) for score in SCORES]
+        for record in select_records(study, row, name_of(row.datasets[0]), records):
+            values = [getattr(record.scores, score) for score in SCORE_COLUMNS]
             of_seed = np.array([math.nan if value is None else 100 * value for value in values])
             seed = record.identity.seed
             if not np.array_equal(found.setdefault(seed, of_seed), of_seed, equal_nan=True):
@@ -190,7 +189,7 @@ def pair_differences(rows: Sequence[Scored]) -> tuple[list[int], np.ndarray]:
 
 def pairs_line(seeds: Sequence[int], pairs: np.ndarray, left_out: int) -> str:
     cells = []
-    for score, column in zip(SCORES, pairs.T, strict=True):
+    for score, column in zip(SCORE_COLUMNS, pairs.T, strict=True):
         if not np.isnan(column).any():
             low, high = interval_of(column.tolist())
             cells.append(f"{score.title()} {column.mean():+.1f} ({low:.1f} to {high:.1f})")

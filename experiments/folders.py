@@ -81,9 +81,9 @@ from holotype.embeddings.extract import embed_table
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.results.ensemble import Training, vote_consensus
+from holotype.runs.build import RunData
 from holotype.runs.experiment import Experiment
-from holotype.runs.parts import Data
-from holotype.runs.prepared import Shelf
+from holotype.runs.resources import ResourceCache
 from holotype.utils.device import Device, pick_device
 from stability import STEPS
 
@@ -103,7 +103,7 @@ def measure(
     table = dataclasses.replace(of.table, truth=None)
     with tempfile.TemporaryDirectory() as folder:
         experiment = dataclasses.replace(experiment, out=folder, progress=False)
-        shelf = Shelf(data=Data(table, of.k), backbone=backbone)
+        shelf = ResourceCache(data=RunData(table, of.k), backbone=backbone)
         _, said = train_side_by_side([experiment], range(seeds), shelf)
     seconds = time.monotonic() - started
     category = np.stack([one.category.numpy() for one in said])

@@ -53,9 +53,9 @@ from holotype.methods.registry import allow_code
 from holotype.models.backbone import load_backbone
 from holotype.results.calibration import calibrate
 from holotype.results.features import read_features
+from holotype.runs.model_io import load_model
+from holotype.runs.predict import predict
 from holotype.runs.provenance import commit, hardware
-from holotype.runs.said import predict
-from holotype.runs.trained import load_trained
 from holotype.utils.atomic import write_text
 from holotype.utils.device import Device, cpu_count
 
@@ -204,7 +204,7 @@ def discovered(case: Case, work: Path, device: str = "cpu") -> Found:
     one = {"seed": case.seed, "seeds": 1, "long_tail": "no"}
     config = DiscoverConfig(k=case.k, steps=STEPS, backbone="embedded", device=device, **one)
     discover_table(case.table, config, folder, progress=False)
-    trained = load_trained(folder, "cpu")
+    trained = load_model(folder, "cpu")
     features = read_features(folder, len(case.table))
     assert features is not None  # a discovery keeps them
     features = np.asarray(features, np.float32)

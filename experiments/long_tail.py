@@ -22,12 +22,12 @@ import numpy as np
 from harness import choose_classes, thin
 from holotype.data.datasets.registry import load_benchmark
 from holotype.data.gcd_split import gcd_split
-from holotype.runs.folder import PER_CLASS, read_per_class
-from holotype.runs.parts import Data
-from holotype.runs.prepared import Shelf
+from holotype.runs.build import RunData
 from holotype.runs.record import Record
+from holotype.runs.resolve import resolve
+from holotype.runs.resources import ResourceCache
 from holotype.runs.run import run_experiment
-from holotype.runs.settings import resolve
+from holotype.runs.run_folder import PER_CLASS_FILE, read_per_class
 
 TARGETS = ("uniform", "estimated")
 """Values of method.memax_target that are compared."""
@@ -54,7 +54,7 @@ class Tail:
 
 
 def run(
-    data: Data, shelf: Shelf, method: str, changes: dict[str, Any], steps: int
+    data: RunData, shelf: ResourceCache, method: str, changes: dict[str, Any], steps: int
 ) -> tuple[Record, list[dict[str, Any]]]:
     """One run on the embedded backbone and the token cache, and what became of each class.
 
@@ -73,7 +73,7 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         experiment.out = str(Path(folder) / "run")
         record = run_experiment(experiment, shelf)
-        return record, read_per_class(experiment.folder / PER_CLASS)
+        return record, read_per_class(experiment.folder / PER_CLASS_FILE)
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -100,8 +100,8 @@ def main(words: Sequence[str] | None = None) -> None:
     names = choose_classes(table, tail.classes, seed=0)
     for collection in given.collection:
         thinned = thin(table, names, tail.sizes() if collection == "tail" else tail.balanced(), seed=0)
-        data = Data(thinned, tail.classes)
-        shelf = Shelf(data=data)
+        data = RunData(thinned, tail.classes)
+        shelf = ResourceCache(data=data)
         for seed, weight, target in product(given.seed, given.weight, given.target):
             changes = {"seed": seed, "method.memax_weight": weight, "method.memax_target": target}
             record, classes = run(data, shelf, given.method, changes, given.steps)

@@ -1,6 +1,6 @@
 """The card of a method as Markdown, for docs/methods/NAME.md, and the table of all methods, for docs/methods.md.
 
-What it computes, its settings, presets and differences are read from the method (runs/cards.py), what was measured from
+What it computes, its settings, presets and differences are read from the method (runs/method_info.py), what was measured from
 experiments/results, what is printed from runs/published.json. None of that is written by hand. Why p differs from the
 published one is: it stands below the block, under the heading that `results_part` links to.
 """
@@ -15,12 +15,29 @@ from typing import Any
 
 from holotype.config.parse import value_text
 from holotype.methods import METHODS
-from holotype.runs.cards import About, about, printed_rows, recipe_title, stage_line, stage_names
-from holotype.runs.published import FLOOR, MARK, PublishedProgress, published_progress, read_published
-from holotype.runs.records import Records
+from holotype.runs.method_info import (
+    MethodInfo,
+    method_info,
+    published_rows,
+    recipe_title,
+    stage_line,
+    stage_names,
+)
+from holotype.runs.record import Records
 from holotype.runs.study import read_study
-from holotype.runs.sweep import select
-from holotype.runs.tables import SCORES, Row, make_row, mean_and_std, published_cells
+from holotype.runs.sweep import select_records
+from holotype.runs.tables import (
+    FLOOR,
+    FOOTNOTE_MARK,
+    SCORE_COLUMNS,
+    PublishedProgress,
+    Row,
+    make_row,
+    mean_and_std,
+    published_cells,
+    published_progress,
+    read_published,
+)
 from study_tables import (
     commits_of,
     ends_of,
@@ -48,7 +65,7 @@ def methods_table() -> str:
     head = ["Method", "Year", "What it does", "Drawing", "Stages", "Token cache", "CUDA graph"]
     body = []
     for name in METHODS:
-        found = about(name)
+        found = method_info(name)
         card = found.card
         assert card is not None  # tests/methods/test_find_method.py
         told = [f"[`{name}`](methods/{name}.md)", str(card.year), card.line]
@@ -60,7 +77,7 @@ def methods_table() -> str:
 
 def card_page(name: str, top: Path, results: Records) -> str:
     """All that is known of one method. top: the folder that holds experiments/."""
-    found = about(name)
+    found = method_info(name)
     parts = [*head(found), *works(name), *computes(found), *settings_part(found), *differs(found)]
     parts += with_note(["## Results", *results_part(name, top, results), "## Published", *published(name)])
     return "\n\n".join([*parts, "This page: `python experiments/exhibits.py`."])
@@ -76,7 +93,7 @@ def words(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 # -- what the method says of itself -------------------------------------------------------------------
 
 
-def head(found: About) -> Iterator[str]:
+def head(found: MethodInfo) -> Iterator[str]:
     if found.card:
         yield f"{found.card.paper}."
         yield found.card.line
@@ -93,7 +110,7 @@ def works(name: str) -> Iterator[str]:
     yield f"![How {name} works: from images to features, heads, losses and categories]({name}.svg)"
 
 
-def computes(found: About) -> Iterator[str]:
+def computes(found: MethodInfo) -> Iterator[str]:
     if found.computes:
         yield "## What it computes"
         yield f"```text\n{found.computes}\n```"
@@ -101,10 +118,10 @@ def computes(found: About) -> Iterator[str]:
 
 @cache
 def settings_index(name: str) -> set[tuple[str, str, str]]:
-    return {(row.key, row.value, row.help) for row in about(name).settings}
+    return {(row.key, row.value, row.help) for row in method_info(name).settings}
 
 
-def settings_part(found: About) -> Iterator[str]:
+def settings_part(found: MethodInfo) -> Iterator[str]:
     """Defaults with their help, then what data sets and presets change."""
     yield "## Settings"
     shared: dict[str, list[str]] = {}
@@ -146,7 +163,7 @@ def changes(title: str, values: Mapping[str, Mapping[str, Any]]) -> str:
     return words([title, "Settings"], [[", ".join(names), told] for told, names in groups.items()])
 
 
-def differs(found: About) -> Iterator[str]:
+def differs(found: MethodInfo) -> Iterator[str]:
     yield "## What differs from the publication"
     points = found.card.differs if found.card else ()
     if points:
@@ -184,8 +201,8 @@ def results_of(method: str, top: Path, results: Records) -> Iterator[Result]:
         study = read_study(path) if path.exists() else None
         for one in study.rows.values() if study else ():
             for dataset in map(name_of, one.datasets if one.method == method else ()):
-                if study and (made := select(study, one, dataset, records)):
-                    row, ends = make_row(made, one.name), {FLOOR, MARK} <= set(study.rows)
+                if study and (made := select_records(study, one, dataset, records)):
+                    row, ends = make_row(made, one.name), {FLOOR, FOOTNOTE_MARK} <= set(study.rows)
                     p = progress_of(row, ends_of(study, dataset, records)) if ends else None
                     printed = published_progress(method, printed_on(dataset)) if ends else None
                     yield Result(study.name, one.name, one.asks, row, p, printed)
@@ -211,7 +228,7 @@ def results_part(name: str, top: Path, results: Records) -> Iterator[str]:
 
 def cells(one: Result) -> list[str]:
     facts, p = one.row.facts, own_cell(one.p)
-    scores = [mean_and_std(one.row.scores[score]) for score in SCORES]
+    scores = [mean_and_std(one.row.scores[score]) for score in SCORE_COLUMNS]
     told = [facts["dataset"], f"{one.study} ({one.name})", one.asks, facts["mode"], str(facts["epochs"])]
     printed = published_cell(one.printed)
     return [*told, seeds(one.row.seeds), *scores, f"**{p}**" if one.apart else p, printed]
@@ -221,7 +238,7 @@ def cells(one: Result) -> list[str]:
 
 
 def published(name: str) -> Iterator[str]:
-    rows, content = printed_rows(name), read_published()
+    rows, content = published_rows(name), read_published()
     if not rows:
         yield "Nothing is printed of it in the table that the other methods are compared by."
         return

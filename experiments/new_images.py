@@ -70,8 +70,8 @@ from holotype.models.backbone import load_backbone
 from holotype.results.calibration import calibrate, calibration_curve, interpolate
 from holotype.results.features import read_features
 from holotype.results.lda import CrossFitLDA, softmax
-from holotype.runs.said import word_of
-from holotype.runs.trained import load_trained
+from holotype.runs.model_io import load_model
+from holotype.runs.predict import class_probabilities
 
 RECORD = RESULTS / "new-images.jsonl#new-images"
 STEPS, SEEDS = 300, 4
@@ -168,7 +168,7 @@ def discover(of: Collection, run: Path, embedded: np.ndarray, device: str) -> Ca
     how: dict[str, Any] = {"method": "rpc,uno", "backbone": "embedded", "long_tail": "no"}
     config = DiscoverConfig(k=of.k, steps=STEPS, seeds=SEEDS, device=device, **how)
     found = discover_table(table, config, run, progress=False)
-    model = load_trained(run, device)
+    model = load_model(run, device)
     index = {id: number for number, id in enumerate(model.ids)}
     places = found.images.set_index("path").category_id
     category = np.array([index[places[str(path)]] for path in table.path])
@@ -176,7 +176,7 @@ def discover(of: Collection, run: Path, embedded: np.ndarray, device: str) -> Ca
     assert features is not None  # a discovery keeps them
     assert list(found.images["path"]) == [str(path) for path in table.path]
     new = model.features([str(path) for path in of.table.path[later]]).features
-    words = (word_of(model.method, np.asarray(x, np.float32)) for x in (features, new))
+    words = (class_probabilities(model.method, np.asarray(x, np.float32)) for x in (features, new))
     return Case(of, there, later, category, *words, embedded)
 
 

@@ -82,8 +82,8 @@ from holotype.methods.simgcd import SHARE_MOMENTUM, SHARE_POWER, SimGCDConfig
 from holotype.models.backbone import load_backbone
 from holotype.models.token_cache import CacheViews
 from holotype.results.ensemble import Training, category_stability, vote_consensus
-from holotype.runs.parts import Data
-from holotype.runs.prepared import Shelf
+from holotype.runs.build import RunData
+from holotype.runs.resources import ResourceCache
 from holotype.training.build_token_cache import draw_view
 from holotype.training.encoder import Encoder
 from holotype.utils.device import Device, pick_device
@@ -219,7 +219,7 @@ def train_whole(
 ) -> list[np.ndarray]:
     """(N, k) probabilities of each, trained as a discovery on that device is."""
     network, table = BackboneConfig(BACKBONE), dataclasses.replace(of.table, truth=None)
-    shelf = Shelf(data=Data(table, of.k), backbone=load_backbone(network))
+    shelf = ResourceCache(data=RunData(table, of.k), backbone=load_backbone(network))
     experiment = plan_training("rpc", len(of.table), of.k, steps, pick_device(device), network)
     experiment.method.memax_target = "estimated" if long_tail else "uniform"
     with tempfile.TemporaryDirectory() as folder:

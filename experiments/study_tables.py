@@ -18,20 +18,23 @@ from harness import interval_of, table
 from holotype.data.datasets.registry import BENCHMARKS, EMBEDDED
 from holotype.data.load import collection_name
 from holotype.errors import InputError
-from holotype.runs.published import (
+from holotype.runs.record import Record, Records
+from holotype.runs.resolve import RECIPE_PARENT
+from holotype.runs.study import Study, StudyRow, read_study, select_rows_by_name
+from holotype.runs.sweep import select_records
+from holotype.runs.tables import (
     FLOOR,
-    MARK,
+    FOOTNOTE_MARK,
+    SCORE_COLUMNS,
     PublishedProgress,
+    Row,
     find_published,
-    progress,
+    make_row,
+    mean_and_std,
+    progress_to_simgcd,
+    published_cells,
     published_progress,
 )
-from holotype.runs.recipes import PART_OF
-from holotype.runs.record import Record
-from holotype.runs.records import Records
-from holotype.runs.study import Study, StudyRow, pick_rows, read_study
-from holotype.runs.sweep import select
-from holotype.runs.tables import SCORES, Row, make_row, mean_and_std, published_cells
 
 KINDS = ("study", "comparison", "progress", "ablation", "seeds", "each")
 PLAIN = ("study", "each", "progress")
@@ -104,14 +107,14 @@ HEAD = ("p", "p (published)")
 def ends_of(study: Study, dataset: str, records: Sequence[Record]) -> dict[str, Row]:
     """The runs of k-means and of SimGCD on a data set, with all seeds of their rows; as far as they were made."""
     found = {}
-    for name in (FLOOR, MARK):
+    for name in (FLOOR, FOOTNOTE_MARK):
         if name not in study.rows:
             raise InputError(
-                f"A table of kind=progress needs the rows {FLOOR} and {MARK}; {study.name} has {', '.join(study.rows)}."
+                f"A table of kind=progress needs the rows {FLOOR} and {FOOTNOTE_MARK}; {study.name} has {', '.join(study.rows)}."
             )
         row = study.rows[name]
         names = [collection_name(Path(one)) for one in row.datasets]
-        made = select(study, row, dataset, records) if dataset in names else []
+        made = select_records(study, row, dataset, records) if dataset in names else []
         if made:
             found[name] = make_row(made, name)
     return found
@@ -119,7 +122,7 @@ def ends_of(study: Study, dataset: str, records: Sequence[Record]) -> dict[str, 
 
 def printed_on(dataset: str) -> str:
     """The data set whose printed scores stand beside those of `dataset`: of a part, those of the whole."""
-    return PART_OF.get(dataset, dataset)
+    return RECIPE_PARENT.get(dataset, dataset)
 
 
 def progress_cells(row: Row, ends: dict[str, Row]) -> list[str]:
@@ -130,11 +133,11 @@ def progress_cells(row: Row, ends: dict[str, Row]) -> list[str]:
 
 def progress_of(row: Row, ends: dict[str, Row]) -> float | None:
     """Of mean scores; None where an end is missing, has another backbone, or SimGCD is not above k-means."""
-    rows = [row, *(ends[name] for name in (FLOOR, MARK) if name in ends)]
+    rows = [row, *(ends[name] for name in (FLOOR, FOOTNOTE_MARK) if name in ends)]
     alls = [one.scores["all"] for one in rows]
     if len(rows) < 3 or len({one.facts["backbone"] for one in rows}) > 1 or None in alls:
         return None
-    return progress(*(mean(values) for values in alls if values is not None))
+    return progress_to_simgcd(*(mean(values) for values in alls if values is not None))
 
 
 def own_cell(p: float | None) -> str:
@@ -156,7 +159,7 @@ def progress_notes(facts: Page) -> list[str]:
     printed = [published_progress(method, printed_on(dataset)) for method in methods]
     if not all(one is None or one.lawful for one in printed):
         told.append(rf"\* [cannot be right as printed]({facts.choice.reading}#published-scores).")
-    if absent := [name for name in (FLOOR, MARK) if name not in facts.ends]:
+    if absent := [name for name in (FLOOR, FOOTNOTE_MARK) if name not in facts.ends]:
         told.append(f"Without p of ours: no results of {' and '.join(absent)} here.")
     return told
 
@@ -293,7 +296,7 @@ def study_table(choice: Choice, top: Path, results: Records | None = None) -> st
 
 def choose(study: Study, wanted: Sequence[str] | None) -> list[StudyRow]:
     """The rows that are asked for, in the order of the file."""
-    return list(study.rows.values()) if wanted is None else pick_rows(study, wanted)
+    return list(study.rows.values()) if wanted is None else select_rows_by_name(study, wanted)
 
 
 def name_of(dataset: str) -> str:
@@ -304,7 +307,7 @@ def name_of(dataset: str) -> str:
 def page(study: Study, choice: Choice, rows: list[StudyRow], dataset: str, records: list[Record]) -> str:
     lines = []
     for row in rows:
-        if found := select(study, row, dataset, records):
+        if found := select_records(study, row, dataset, records):
             one = make_row(found, row.name)
             lines.append(Line(row, replace(one, published=printed(choice.kind, row, dataset))))
     reference = [] if choice.kind == "each" else reference_of(study, choice, dataset, records)
@@ -322,7 +325,7 @@ def reference_of(study: Study, choice: Choice, dataset: str, records: list[Recor
         return []
     if choice.seeds:
         row = replace(row, seeds=tuple(seed for group in choice.seeds for seed in group))
-    found = select(study, row, dataset, records)
+    found = select_records(study, row, dataset, records)
     return [make_row(found, row.name)] if found else []
 
 
@@ -335,7 +338,7 @@ def seeds_table(study: Study, choice: Choice, rows: list[StudyRow], records: lis
     lines, runs = [], []
     for group in choice.seeds:
         chosen = replace(choice, seeds=(group,))
-        found = select(study, replace(row, seeds=group), dataset, records)
+        found = select_records(study, replace(row, seeds=group), dataset, records)
         reference = reference_of(study, chosen, dataset, records)
         if not found or not reference:
             raise InputError(
@@ -343,7 +346,7 @@ def seeds_table(study: Study, choice: Choice, rows: list[StudyRow], records: lis
             )
         one, other = make_row(found, row.name), reference[0]
         runs += [one, other]
-        gains = [paired(one, other, score) for score in SCORES]
+        gains = [paired(one, other, score) for score in SCORE_COLUMNS]
         lines.append([f"{seeds(group)}", *(difference(g) for g in gains), *(interval(g) for g in gains)])
     head = [
         f"{row.name} minus {study.reference}, seeds (n)",
@@ -394,10 +397,10 @@ def cells(line: Line, facts: Page, columns: Sequence[str]) -> list[str]:
     told += [what_changes(line.row, facts.study.own[line.row.name])]
     told += [str(row.facts[key])[:8] if key == "config_hash" else str(row.facts[key]) for key in columns]
     spell = each if facts.choice.kind == "each" else mean_and_std
-    told += [seeds(row.seeds), *(spell(row.scores[score]) for score in SCORES)]
+    told += [seeds(row.seeds), *(spell(row.scores[score]) for score in SCORE_COLUMNS)]
     if facts.reference:
         other = None if is_reference else counterpart(row, facts.reference)
-        told += ["" if other is None else difference(paired(row, other, score)) for score in SCORES]
+        told += ["" if other is None else difference(paired(row, other, score)) for score in SCORE_COLUMNS]
     if facts.choice.kind not in PLAIN:
         told += published_cells(row.published)
     if facts.choice.kind == "progress":

@@ -9,9 +9,8 @@ from typing import Any
 
 from holotype.cli.bench import experiments_of, make_parser, read_studies
 from holotype.runs.experiment import Experiment
-from holotype.runs.identity import Identity, outline
-from holotype.runs.record import Made, Record, Scores
-from holotype.runs.records import Records
+from holotype.runs.identity import Identity, identity_outline
+from holotype.runs.record import Record, Records, RunMeta, Scores
 from holotype.runs.study import read_study
 from holotype.runs.sweep import resolve_row
 
@@ -47,7 +46,7 @@ def made_identity(experiment: Experiment, changes: Mapping[str, Any] | None = No
     data = {"data.table": "0" * 64, "data.k": 200, "backbone.digest": "f" * 64, "backbone.image_size": 128}
     told = {"seed": experiment.seed, "views": "off", "train.precision": "fp32", **data}
     tree: dict[str, Any] = {}
-    for key, value in (told | outline(experiment) | dict(changes or {})).items():
+    for key, value in (told | identity_outline(experiment) | dict(changes or {})).items():
         *parents, last = key.split(".")
         target = tree
         for parent in parents:
@@ -62,7 +61,7 @@ def made_record(identity: Identity, old: float, new: float, **made: Any) -> Reco
     facts = {"variant": "default", "mode": f"cached {identity.views}", "seconds": 1.0}
     facts |= {"mode": "exact"} if identity.views == "off" else {}
     facts |= {"epochs": identity.train.get("epochs", 0), "commit": "abc", "hardware": "1 x Card"}
-    return Record(identity, scores, None, Made(**facts | made))  # type: ignore[arg-type]
+    return Record(identity, scores, None, RunMeta(**facts | made))  # type: ignore[arg-type]
 
 
 def add_run(

@@ -12,11 +12,11 @@ from holotype.embeddings.extract import embed_table
 from holotype.models.backbone import load_backbone
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Category, Discovery, RunFacts
 from holotype.runs.experiment import Experiment
-from holotype.runs.outcome import Told
-from holotype.runs.prepared import Shelf
-from holotype.runs.run import Run, begin, finish
-from holotype.runs.settings import default_experiment
-from holotype.runs.trained import Read
+from holotype.runs.model_io import ModelReader
+from holotype.runs.predict import RoundContext
+from holotype.runs.resolve import default_experiment
+from holotype.runs.resources import ResourceCache
+from holotype.runs.run import Run, begin_run, finish_run
 from holotype.utils.device import Device
 
 RUN_ID = "small-1"
@@ -50,11 +50,17 @@ def train_small(
     experiment.device, experiment.progress = "cpu", False
     experiment.backbone.name = str(backbone)
     experiment.train.epochs, experiment.train.batch_size = epochs, 16
-    run = begin(experiment, Shelf())
+    run = begin_run(experiment, ResourceCache())
     assert isinstance(run, Run)
     embedded = frozen_features(run, folder / "embedded") if opinion else None
     prediction = run.loop.fit()
-    finish(run, prediction, 1.0, parallel=1, told=Told(RUN_ID, RunFacts(title="squares"), embedded=embedded))
+    finish_run(
+        run,
+        prediction,
+        1.0,
+        parallel=1,
+        told=RoundContext(RUN_ID, RunFacts(title="squares"), embedded=embedded),
+    )
     assert run.loop.features is not None
     return run, run.loop.features.numpy(), prediction.category.numpy()
 
@@ -65,10 +71,10 @@ def frozen_features(run: Run, folder: Path) -> np.ndarray:
     return embed_table(run.loop.table, backbone, Device.on("cpu"), folder).features
 
 
-def seen(features: np.ndarray, frozen: np.ndarray | None = None) -> Read:
+def seen(features: np.ndarray, frozen: np.ndarray | None = None) -> ModelReader:
     """Images by their features (n, D); NaN = it could not be read."""
     nothing = np.full(len(features), "", dtype=object)
-    return Read(np.asarray(features, np.float32), nothing, nothing, frozen)
+    return ModelReader(np.asarray(features, np.float32), nothing, nothing, frozen)
 
 
 def small_discovery(known: tuple[str, ...], ids: list[str], run_id: str = RUN_ID) -> Discovery:

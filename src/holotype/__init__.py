@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from holotype.results.discovery import load as load
     from holotype.results.review_queue import Question as Question
     from holotype.results.review_queue import questions as questions
-    from holotype.runs.api import train as train
-    from holotype.runs.bench import Sweep as Sweep
-    from holotype.runs.bench import bench as bench
     from holotype.runs.experiment import Experiment as Experiment
     from holotype.runs.record import Record as Record
+    from holotype.runs.resolve import default_experiment as default_experiment
+    from holotype.runs.resolve import resolve as resolve
     from holotype.runs.run import run_experiment as run_experiment
-    from holotype.runs.settings import default_experiment as default_experiment
-    from holotype.runs.settings import resolve as resolve
+    from holotype.runs.run import train as train
+    from holotype.runs.sweep import Sweep as Sweep
+    from holotype.runs.sweep import bench as bench
 
 _MODULES = {
     "results.discovery": ("Category", "Discovery", "load"),
@@ -48,12 +48,11 @@ _MODULES = {
     "discovery.workflow": ("discover",),
     "errors": ("InputError",),
     "methods": ("METHODS", "Batch", "Method", "Stage", "Task", "Views"),
-    "runs.api": ("train",),
-    "runs.bench": ("Sweep", "bench"),
+    "runs.sweep": ("Sweep", "bench"),
     "runs.experiment": ("Experiment",),
     "runs.record": ("Record",),
     "runs.run": ("run_experiment", "train"),
-    "runs.settings": ("default_experiment", "resolve"),
+    "runs.resolve": ("default_experiment", "resolve"),
 }
 """The same imports for run time (tests/test_public.py compares the two)."""
 

@@ -10,9 +10,9 @@ import pytest
 
 from holotype.methods.kmeans import KMeans
 from holotype.runs.experiment import Experiment
-from holotype.runs.planned import Planned, batches, plan_runs
-from holotype.runs.prepared import Shelf
-from holotype.runs.records import Records
+from holotype.runs.parallel import ScheduledRun, plan_runs, run_batches
+from holotype.runs.record import Records
+from holotype.runs.resources import ResourceCache
 from holotype.utils.serialization import read_json
 from tests.runs.test_bench import records_in
 from tests.runs.test_study import experiments
@@ -204,8 +204,8 @@ def test_of_several_studies_a_run_that_two_name_is_made_once(holotype, tiny, tmp
     assert_sentence(holotype("bench", "--study", one, one), "same name")
 
 
-def plan(runs: list[Experiment], folder: Path) -> list[Planned]:
-    return plan_runs(runs, Records(folder / "none"), folder, Shelf())
+def plan(runs: list[Experiment], folder: Path) -> list[ScheduledRun]:
+    return plan_runs(runs, Records(folder / "none"), folder, ResourceCache())
 
 
 def test_the_hash_knows_no_label(tiny, tmp_path) -> None:
@@ -235,7 +235,7 @@ def test_rows_with_equal_data_train_together_in_the_order_of_the_file(tiny, tmp_
     )
     planned = plan(experiments(tiny(rows)), tmp_path)
     found = [
-        [f"{run.experiment.label}{run.experiment.seed}" for run in b] for b in batches(planned, 6, print)
+        [f"{run.experiment.label}{run.experiment.seed}" for run in b] for b in run_batches(planned, 6, print)
     ]
     assert found == [["z0", "z1", "y0", "y1", "x0", "x1"], ["w0", "w1"]]
 

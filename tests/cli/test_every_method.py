@@ -15,7 +15,7 @@ from holotype.discovery.estimator import Discoverer
 from holotype.discovery.plan import CHEAPER
 from holotype.methods import METHODS
 from holotype.placing.export import TRACED, Exported, sample
-from holotype.runs.trained import load_trained
+from holotype.runs.model_io import load_model
 from tests.conftest import EACH
 
 from .test_bad_input import assert_sentence
@@ -69,7 +69,7 @@ def test_new_images_are_placed_as_in_training_alone_and_together(
     category = dict(zip(trained.path.map(lambda path: Path(path).name), trained.category_id, strict=True))
     assert len(placed) == 3 * EACH
     assert list(placed.category_id) == [category[Path(path).name] for path in placed.path]
-    model = load_trained(run, "cpu")
+    model = load_model(run, "cpu")
     one = squares_folder / "unlabelled" / Path(placed.path[0]).name
     alone = model.place(model.features([one]))
     assert list(alone.category_id) == [category[one.name]]
@@ -78,7 +78,7 @@ def test_new_images_are_placed_as_in_training_alone_and_together(
 @pytest.mark.parametrize("name", METHODS)
 def test_its_model_is_one_graph_from_pixels_to_logits(benched, name) -> None:
     """What export hands to ONNX, for any number of images."""
-    trained = load_trained(folder_of(benched, name), "cpu")
+    trained = load_model(folder_of(benched, name), "cpu")
     expected, size = sample(trained, 5, 0), trained.backbone.image_size
     example = torch.zeros(TRACED, 3, size, size, dtype=torch.uint8)
     batch = torch.export.Dim("batch", min=1)

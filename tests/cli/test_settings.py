@@ -13,7 +13,7 @@ from holotype.cli.settings import help_text, read_request, read_words
 from holotype.methods import METHODS
 from holotype.methods.registry import allow_code
 from holotype.runs.experiment import Experiment
-from holotype.runs.settings import default_experiment, settings
+from holotype.runs.resolve import default_experiment, setting_values
 from tests.made_study import asked_for
 
 
@@ -30,7 +30,7 @@ def test_help_lists_every_setting_in_two_columns(monkeypatch, method: str, colum
     monkeypatch.setenv("COLUMNS", str(columns))
     experiment = default_experiment(method, "cub")
     text = help_text(experiment)
-    keys = [key for key, _, _ in settings(experiment)]
+    keys = [key for key, _, _ in setting_values(experiment)]
     assert {"method_name", "dataset", "train.epochs", "backbone.name"} < set(keys)
     assert all(text.count(f"  --{key} VALUE") == 1 for key in keys)
     titles = [line for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]

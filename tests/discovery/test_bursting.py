@@ -96,7 +96,7 @@ def test_methods_that_draw_their_images_themselves() -> None:
 def test_a_discovery_of_bursts(photos: Path, tmp_path: Path, small, caplog, monkeypatch, method: str) -> None:
     caplog.set_level("INFO")
     counted, trained = [], []
-    estimate, start = estimate_k.estimate_count, several.begin
+    estimate, start = estimate_k.estimate_count, several.begin_run
 
     def counting(features, *given, **how):
         counted.append(len(features))
@@ -107,7 +107,7 @@ def test_a_discovery_of_bursts(photos: Path, tmp_path: Path, small, caplog, monk
         return trained[-1]
 
     monkeypatch.setattr(estimate_k, "estimate_count", counting)
-    monkeypatch.setattr(several, "begin", starting)
+    monkeypatch.setattr(several, "begin_run", starting)
     found = discover_table(
         load_table(photos), small(method=method, k="auto"), tmp_path / "run", progress=False
     )

@@ -15,7 +15,7 @@ from holotype.discovery.workflow import discover_table
 from holotype.methods import METHODS
 from holotype.placing.written import write_labels
 from holotype.results.apply_edits import FOLLOWS_NOTE
-from holotype.runs.trained import load_trained
+from holotype.runs.model_io import load_model
 from tests.discovery.made_round import edits_file
 from tests.training.stubs import STUBS
 
@@ -31,7 +31,7 @@ def test_a_class_that_cannot_be_read_receives_nothing(small, squares_folder, tmp
         found = discover_table(load_table(photos), small(method=method, k=5), run, progress=False)
         assert found.known == ("green", "red")
         assert "kite" not in {c.id for c in found.categories} | set(found.images.category_id)
-        assert "kite" not in load_trained(run, "cpu").ids
+        assert "kite" not in load_model(run, "cpu").ids
         told = (
             "The known class 'kite' takes no part in this round: none of its 2 labelled images can be read."
         )

@@ -8,8 +8,8 @@ import pytest
 from holotype.data.table import Table
 from holotype.discovery.plan import draw_sample, make_plan, pick_preset, pick_views, spread_epochs
 from holotype.methods import METHODS, Stage
-from holotype.runs.settings import default_experiment
-from holotype.runs.views import stages_of
+from holotype.runs.cache_policy import stages_of
+from holotype.runs.resolve import default_experiment
 
 
 def make_table(n_a: int, n_b: int, n_unlabelled: int) -> Table:

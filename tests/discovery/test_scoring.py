@@ -10,7 +10,7 @@ import pytest
 from holotype.data.load import load_table
 from holotype.discovery.workflow import discover_table
 from holotype.report.data import read_scores
-from holotype.runs.folder import PER_CLASS, RunFolder
+from holotype.runs.run_folder import PER_CLASS_FILE, RunFolder
 from tests.conftest import write_csv
 
 
@@ -46,7 +46,7 @@ def test_a_truth_that_comes_after_the_training_is_scored(
     assert (half.scores.n, whole.scores.n) == (24, 48)
     assert whole.scores == at_once.scores
     assert read_scores(run)["kmeans"]["all"] == at_once.scores.all
-    assert (run / "rounds" / "1" / PER_CLASS).is_file()
+    assert (run / "rounds" / "1" / PER_CLASS_FILE).is_file()
     discover_table(load_table(squares_folder, lists["none"]), config, run, progress=False)
     assert RunFolder(run).finished() == whole  # nobody has said that it was wrong
 

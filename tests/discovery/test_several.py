@@ -17,7 +17,7 @@ from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError, Stopped
 from holotype.placing.corrected import corrected
 from holotype.results.discovery import Discovery
-from holotype.runs.trained import load_trained
+from holotype.runs.model_io import load_model
 from tests.cli.test_bad_input import pressed
 
 
@@ -88,12 +88,12 @@ def test_methods_take_turns(three: Path) -> None:
     facts = Discovery.load(three).facts
     assert facts.methods == ("rpc", "uno")
     assert facts.method == {5: "rpc", 6: "uno", 7: "rpc"}[facts.seed]
-    assert load_trained(three, "cpu").method.__class__.__name__ == {"rpc": "RPC", "uno": "UNO"}[facts.method]
+    assert load_model(three, "cpu").method.__class__.__name__ == {"rpc": "RPC", "uno": "UNO"}[facts.method]
 
 
 def test_the_model_that_is_kept_counts_categories_as_the_outcome_does(three: Path) -> None:
     """New images are placed by it and the second opinion: most images of the run lie where these would place them."""
-    found, trained = Discovery.load(three), load_trained(three, "cpu")
+    found, trained = Discovery.load(three), load_model(three, "cpu")
     read = trained.features(found.images.path)
     said = corrected(three, trained).place(read)
     same = (said.category_id == found.images.category_id.to_numpy()).mean()

@@ -15,7 +15,7 @@ from holotype.discovery.rounds import round_folder
 from holotype.discovery.shared import SHARED, check_whole, share_round
 from holotype.errors import InputError
 from holotype.results.features import FEATURES, write_features
-from holotype.runs.folder import RunFolder
+from holotype.runs.run_folder import RunFolder
 from tests.torture.mutate import flipped
 
 

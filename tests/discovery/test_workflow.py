@@ -19,8 +19,8 @@ from holotype.discovery.workflow import discover, discover_table
 from holotype.errors import InputError, Stopped
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery
 from holotype.results.edits import Edit, edits_csv
-from holotype.runs.folder import RunFolder
-from holotype.runs.trained import load_trained
+from holotype.runs.model_io import load_model
+from holotype.runs.run_folder import RunFolder
 from holotype.utils.serialization import read_json
 from tests.cli.test_bad_input import pressed
 from tests.discovery.made_round import edits_file
@@ -64,9 +64,9 @@ def test_a_round_is_a_run_like_any_other(first_run: Path, squares_folder: Path) 
         "collection.parquet",
     }
     assert not list(own.glob("state*"))  # it is finished
-    found, model = Discovery.load(own), load_trained(own, "cpu")
+    found, model = Discovery.load(own), load_model(own, "cpu")
     assert model.run_id == found.run_id == Discovery.load(first_run).run_id
-    assert load_trained(first_run, "cpu").ids == model.ids
+    assert load_model(first_run, "cpu").ids == model.ids
     record = RunFolder(own).finished()
     assert record is not None
     told = (record.identity.method["name"], record.scores.n, record.identity.data["name"])

@@ -17,7 +17,7 @@ from holotype.report import data
 from holotype.results import discovery, edits
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery, EditState, RunFacts
 from holotype.results.edits import Edit, edits_csv, read_edits
-from holotype.runs import identity, record, sheet
+from holotype.runs import identity, model_io, record
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -83,9 +83,9 @@ def test_versions_and_keys_are_told() -> None:
     told = {name: row for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
     versions = {
         "discovery.json": discovery.DISCOVERY_FORMAT,
-        "model.json": sheet.FORMAT,
-        "identity.json": identity.FORMAT,
-        "scores.json": record.FORMAT,
+        "model.json": model_io.MODEL_FORMAT,
+        "identity.json": identity.IDENTITY_FORMAT,
+        "scores.json": record.RECORD_FORMAT,
         "edits.csv": edits.LOG_FORMAT,
         "embeddings/": extract.EMBEDDINGS_FORMAT,
         "report/": data.FORMAT,
@@ -97,8 +97,8 @@ def test_versions_and_keys_are_told() -> None:
     assert [name for name in (*facts, *parts) if name not in told] == []
     for key, kind in {
         "scores": record.Scores,
-        "placed": record.Placed,
-        "made": record.Made,
+        "placed": record.AssignedCounts,
+        "made": record.RunMeta,
         "edits": EditState,
     }.items():
         assert [one.name for one in fields(kind) if f"`{one.name}`" not in told[key][1]] == [], key

@@ -19,8 +19,8 @@ import pytest
 from holotype.cli import COMMANDS
 from holotype.data.datasets.registry import BENCHMARKS, read_dataset_info
 from holotype.methods import METHODS
-from holotype.runs.cards import about
-from holotype.runs.settings import resolve
+from holotype.runs.method_info import method_info
+from holotype.runs.resolve import resolve
 from tests.made_study import asked_for
 
 TOP = Path(__file__).resolve().parents[2]
@@ -114,7 +114,7 @@ def test_two_lines_try_every_method_without_data() -> None:
     ]
     named = [found[1].split(",") for found in tried if found]
     assert {one.partition("@")[0] for names in named for one in names} == set(METHODS)
-    on_images = {name for name in METHODS if about(name).cache in ("no", "stage 1")}
+    on_images = {name for name in METHODS if method_info(name).cache in ("no", "stage 1")}
     assert on_images in [{one.partition("@")[0] for one in names} for names in named]
 
 
@@ -214,7 +214,7 @@ def asked(tmp_path, monkeypatch, squares_folder, tiny_backbone_file) -> list[tup
         found.append((method, dataset, wanted.seed))
         return resolve(method, str(squares_folder / "squares.csv"), preset, {**(overrides or {}), **tiny})
 
-    monkeypatch.setattr("holotype.runs.api.resolve", resolve_small)
+    monkeypatch.setattr("holotype.runs.run.resolve", resolve_small)
     monkeypatch.setattr("holotype.runs.sweep.resolve", resolve_small)
     monkeypatch.chdir(tmp_path)
     return found

@@ -9,11 +9,10 @@ import pytest
 from tests.made_study import asked_for
 
 from holotype.data.load import collection_name
-from holotype.runs.identity import fits, outline
-from holotype.runs.record import Record
-from holotype.runs.records import Records
+from holotype.runs.identity import identity_matches, identity_outline
+from holotype.runs.record import Record, Records
 from holotype.runs.study import Study, StudyRow, read_study
-from holotype.runs.sweep import resolve_row, select
+from holotype.runs.sweep import resolve_row, select_records
 
 TOP = Path(__file__).parents[2]
 STUDIES = sorted((TOP / "experiments").glob("*.yaml"))
@@ -31,7 +30,7 @@ def records() -> list[Record]:
 
 def selected(study: Study, row: StudyRow, records: list[Record]) -> list[Record]:
     names = [collection_name(Path(dataset)) for dataset in row.datasets]
-    return [record for dataset in names for record in select(study, row, dataset, records)]
+    return [record for dataset in names for record in select_records(study, row, dataset, records)]
 
 
 @pytest.mark.parametrize("path", LIVE, ids=name)
@@ -88,10 +87,11 @@ def test_a_live_row_fits_records_of_one_hash(path: Path, records: list[Record]) 
     study = read_study(path)
     for row in study.rows.values():
         for dataset in row.datasets if row.record is None else ():
-            told = outline(resolve_row(study, row, dataset))
-            assert len({record.identity.hash for record in records if fits(record.identity, told)}) <= 1, (
-                row.name
-            )
+            told = identity_outline(resolve_row(study, row, dataset))
+            assert (
+                len({record.identity.hash for record in records if identity_matches(record.identity, told)})
+                <= 1
+            ), row.name
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=name)

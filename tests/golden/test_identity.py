@@ -10,9 +10,9 @@ import pytest
 
 from holotype.data.table import Table
 from holotype.models.token_cache import CacheViews
+from holotype.runs.build import RunData
 from holotype.runs.identity import identify
-from holotype.runs.parts import Data
-from holotype.runs.settings import resolve
+from holotype.runs.resolve import resolve
 
 from .product import METHODS, tiny_backbone
 
@@ -28,6 +28,6 @@ def test_default_settings_have_the_hashes_that_they_always_had(dataset: str, gol
     for method in METHODS:
         experiment = resolve(method, dataset)
         for views in (None, CacheViews(16, 8)):
-            identity = identify(experiment, Data(table, 4), backbone, views)
+            identity = identify(experiment, RunData(table, 4), backbone, views)
             found[f"{method} {views or 'exact'}"] = identity.hash
     assert golden("identity", dataset, found) == found

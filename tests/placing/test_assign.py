@@ -14,7 +14,7 @@ from PIL import Image
 from holotype.cli.assign import command
 from holotype.errors import InputError
 from holotype.placing.assign import COLUMNS, UNFIT, assign_images, default_output
-from holotype.runs.trained import load_trained
+from holotype.runs.model_io import load_model
 from holotype.utils.serialization import dump_json, read_json
 from small_run import small_discovery
 
@@ -48,7 +48,7 @@ def test_a_csv_with_every_image(run, images) -> None:
     assert set(rest.path) == {str(path) for path in images.rglob("*.png")}
     assert set(rest.kind) <= {"known", "novel"}
     assert sum(found.categories.values()) == 6
-    direct = load_trained(run, "cpu")
+    direct = load_model(run, "cpu")
     again = direct.place(direct.features(list(rest.path)))
     assert list(again.category_id) == list(rest.category_id)
 
@@ -67,7 +67,7 @@ def test_another_folder_of_the_same_name_has_an_answer_of_its_own(run, images, t
 
 
 def test_parquet_holds_the_same_in_several_parts(run, images, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("holotype.runs.trained.READ_AT_ONCE", 2)
+    monkeypatch.setattr("holotype.runs.model_io.READ_BATCH", 2)
     csv = pd.read_csv(
         assign_images(run, images, out=tmp_path / "a.csv", device="cpu").out, keep_default_na=False
     )
@@ -123,9 +123,9 @@ def test_one_image_and_a_table_of_paths(run, images, tmp_path) -> None:
 
 def test_a_stranger_fits_nothing(run, tmp_path, monkeypatch) -> None:
     """With the limits of a model that never saw such an image; how strange it must be is told in test_centres.py."""
-    trained = load_trained(run, "cpu")
+    trained = load_model(run, "cpu")
     trained.centres.limit = np.float32(0)  # nothing is near enough
-    monkeypatch.setattr("holotype.runs.trained.load_trained", lambda *_: trained)
+    monkeypatch.setattr("holotype.runs.model_io.load_model", lambda *_: trained)
     Image.new("RGB", (40, 40), (255, 0, 255)).save(tmp_path / "odd.png")
     found = assign_images(run, tmp_path / "odd.png", copy_to=tmp_path / "sorted", device="cpu")
     assert found.unfit == 1
@@ -136,7 +136,7 @@ def test_a_stranger_fits_nothing(run, tmp_path, monkeypatch) -> None:
 
 
 def test_the_file_and_the_folders_have_the_present_names(run, images, tmp_path) -> None:
-    trained = load_trained(run, "cpu")
+    trained = load_model(run, "cpu")
     found = small_discovery(trained.known, list(trained.ids), trained.run_id)
     for category in found.categories:
         category.name = f"=it's <{category.id}>/x"

@@ -17,7 +17,7 @@ from holotype.results.centroids import Centroids
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit
 from holotype.results.features import write_features
-from holotype.runs.trained import Read, Trained, load_trained
+from holotype.runs.model_io import ModelReader, TrainedModel, load_model
 from small_run import seen, small_discovery, train_small
 
 
@@ -31,7 +31,7 @@ def model(tmp_path_factory, squares_folder, tiny_backbone_file) -> Path:
 
 @pytest.fixture(scope="module")
 def features(model, squares_folder) -> np.ndarray:
-    return load_trained(model, "cpu").features(list(load_table(squares_folder / "squares.csv").path)).features
+    return load_model(model, "cpu").features(list(load_table(squares_folder / "squares.csv").path)).features
 
 
 @pytest.fixture
@@ -47,11 +47,11 @@ def run(model, features, tmp_path) -> Path:
 
 
 @pytest.fixture
-def trained(run) -> Trained:
-    return load_trained(run, "cpu")
+def trained(run) -> TrainedModel:
+    return load_model(run, "cpu")
 
 
-def edit(run: Path, trained: Trained, *rows: tuple[str, str, str, str]) -> Corrected:
+def edit(run: Path, trained: TrainedModel, *rows: tuple[str, str, str, str]) -> Corrected:
     """The model after edits (action, image, category, value) of the discovery in `run`."""
     found = Discovery.load(run)
     made = [Edit(found.run_id, f"t{i}", *row) for i, row in enumerate(rows)]
@@ -201,7 +201,7 @@ class Says:
     def __init__(self, *ids: str) -> None:
         self.ids = ids
 
-    def place(self, read: Read) -> pd.DataFrame:
+    def place(self, read: ModelReader) -> pd.DataFrame:
         assert len(read.features) == len(self.ids)
         return pd.DataFrame({"category_id": list(self.ids)}).assign(
             kind="novel", probability=0.9, known_score=0.1, typicality=0.5, fits=True

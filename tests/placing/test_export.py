@@ -20,7 +20,7 @@ from holotype.placing.corrected import corrected
 from holotype.placing.export import CHECKED, Exported, Parity, Sample, compare, export_onnx, facts, sample
 from holotype.results.apply_edits import apply_edits
 from holotype.results.edits import Edit
-from holotype.runs.trained import Trained, load_trained
+from holotype.runs.model_io import TrainedModel, load_model
 from small_run import RUN_ID, small_discovery, train_small
 
 
@@ -61,7 +61,7 @@ def test_onnx_places_images_as_torch_does(run, runtime, squares_folder, tmp_path
     session = runtime.InferenceSession(tmp_path / "model.onnx")
     paths = sorted(str(path) for path in squares_folder.rglob("*.png"))[:7]
     assert len(paths) not in CHECKED  # a batch of a size that the export never saw
-    trained = load_trained(run, "cpu")
+    trained = load_model(run, "cpu")
     read = trained.features(paths)
     placed = trained.place(read)
     # The squares are 40 x 40 and the network takes 32 x 32: shorter side to 36, then the middle.
@@ -94,7 +94,7 @@ def test_a_file_of_somebody_else_is_not_replaced(run, tmp_path, monkeypatch) -> 
 
 def test_the_names_of_today_are_told(run, tmp_path, caplog) -> None:
     """In the order of the logits: merged categories share a name, and a rejected one has none."""
-    trained = load_trained(run, "cpu")
+    trained = load_model(run, "cpu")
     found = small_discovery(trained.known, list(trained.ids), trained.run_id)
     one, two = trained.ids[2:4]
     rows = [("rename", "", "red", "crimson"), ("merge", "", one, "red"), ("reject", "", two, "")]
@@ -143,7 +143,7 @@ def by_the_other_head(method: DebGCD, features: Tensor) -> Prediction:
 class TorchSession:
     """Runs the graph that is exported, without ONNX."""
 
-    def __init__(self, trained: Trained) -> None:
+    def __init__(self, trained: TrainedModel) -> None:
         self.model = Exported(trained)
 
     @torch.no_grad()
@@ -152,7 +152,7 @@ class TorchSession:
 
 
 def test_the_graph_says_what_predict_says(run) -> None:
-    trained = load_trained(run, "cpu")
+    trained = load_model(run, "cpu")
     samples = [sample(trained, n, seed) for seed, n in enumerate((1, 8))]
     assert all(len(np.unique(one.images[i])) > 1 for one in samples for i in range(len(one.images)))
     parity = compare(samples, TorchSession(trained))
@@ -166,7 +166,7 @@ def test_a_graph_of_another_head_is_found_out(
     """The logits are those of the classifier, which a method need not place images by."""
     train_small(tmp_path, squares_folder, tiny_backbone_file, "debgcd", epochs=1)
     monkeypatch.setattr(DebGCD, "predict", by_the_other_head)
-    trained = load_trained(tmp_path, "cpu")
+    trained = load_model(tmp_path, "cpu")
     assert not compare([sample(trained, 8, 0)], TorchSession(trained)).sound
 
 

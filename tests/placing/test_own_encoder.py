@@ -17,13 +17,12 @@ from holotype.models.backbone import load_backbone
 from holotype.placing.assign import assign_images
 from holotype.placing.export import compare, export_onnx, sample
 from holotype.results.discovery import RunFacts
-from holotype.runs.later import opinion_of
-from holotype.runs.outcome import REST, Rest, Told, place_own, place_rest
-from holotype.runs.parts import Data
-from holotype.runs.prepared import Shelf
-from holotype.runs.run import Run, begin, finish
-from holotype.runs.settings import default_experiment
-from holotype.runs.trained import load_trained
+from holotype.runs.build import RunData
+from holotype.runs.model_io import load_model
+from holotype.runs.predict import REMAINDER_FILE, Remainder, RoundContext, assign_rest, assign_train, lda_of
+from holotype.runs.resolve import default_experiment
+from holotype.runs.resources import ResourceCache
+from holotype.runs.run import Run, begin_run, finish_run
 from holotype.training.encoder import Encoder
 from small_run import frozen_features
 from tests.placing.test_export import TorchSession
@@ -52,14 +51,16 @@ def trained_run(tmp_path_factory, squares_folder, tiny_backbone_file):
         experiment.out, experiment.backbone.name = str(folder), str(tiny_backbone_file)
         experiment.train.epochs, experiment.train.batch_size = 3, 16
         experiment.cache_views = "4+2"
-        run = begin(experiment, Shelf(data=Data(whole.take(HALF), 4)))
+        run = begin_run(experiment, ResourceCache(data=RunData(whole.take(HALF), 4)))
         assert isinstance(run, Run)
         prediction = run.loop.fit()
-        rest = Rest(whole, HALF, np.full(64, "", dtype=object))
-        own = place_own(run.loop, prediction, 4, run.prepared.images.note)
-        placed = place_rest(own, rest, run.loop, run.prepared.backbone, folder / REST, progress=False)
-        told = Told("own-1", RunFacts(title="squares"))
-        record = finish(run, prediction, 1.0, parallel=1, rest=rest, told=told)
+        rest = Remainder(whole, HALF, np.full(64, "", dtype=object))
+        own = assign_train(run.loop, prediction, 4, run.prepared.images.note)
+        placed = assign_rest(
+            own, rest, run.loop, run.prepared.backbone, folder / REMAINDER_FILE, progress=False
+        )
+        told = RoundContext("own-1", RunFacts(title="squares"))
+        record = finish_run(run, prediction, 1.0, parallel=1, rest=rest, told=told)
         yield folder, run, placed, record
 
 
@@ -76,7 +77,7 @@ def test_the_record_names_both_kinds_of_stages(trained_run) -> None:
 def test_images_that_were_not_trained_on_go_through_the_methods_own_encoder(trained_run) -> None:
     folder, run, placed, _ = trained_run
     others = np.setdiff1d(np.arange(64), HALF)
-    read = load_trained(folder, "cpu").features(list(placed.table.path))
+    read = load_model(folder, "cpu").features(list(placed.table.path))
     assert np.allclose(read.features[HALF], placed.features[HALF], atol=1e-4)
     assert np.allclose(read.features[others], placed.features[others], atol=1e-4)
     plain = run.loop.method.encoder(torch.zeros(1, 3, 32, 32)).detach().norm()
@@ -89,13 +90,13 @@ def test_new_images_are_placed_by_it(trained_run, squares_folder) -> None:
     folder, _, placed, _ = trained_run
     found = assign_images(folder, squares_folder, device="cpu")
     frame = pd.read_csv(found.out, keep_default_na=False).set_index("path")
-    trained = load_trained(folder, "cpu")
+    trained = load_model(folder, "cpu")
     expected = [trained.ids[c] for c in placed.said.category]
     assert (frame.loc[list(placed.table.path), "category_id"].to_numpy() == expected).mean() > 0.98
 
 
 def test_the_exported_graph_is_the_encoder(trained_run) -> None:
-    trained = load_trained(trained_run[0], "cpu")
+    trained = load_model(trained_run[0], "cpu")
     parity = compare([sample(trained, 5, 0)], TorchSession(trained))
     assert parity.sound
     assert parity.features < 1e-4
@@ -103,11 +104,11 @@ def test_the_exported_graph_is_the_encoder(trained_run) -> None:
 
 def test_an_opinion_beside_a_stage_on_images_has_tokens_of_its_own(trained_run, tmp_path) -> None:
     folder, run, placed, _ = trained_run
-    trained, embedded = load_trained(folder, "cpu"), frozen_features(run, tmp_path)
+    trained, embedded = load_model(folder, "cpu"), frozen_features(run, tmp_path)
     asked = dataclasses.replace(
         trained,
-        opinion=opinion_of(
-            place_own(run.loop, run.loop.predict(), 4, run.prepared.images.note), embedded
+        opinion=lda_of(
+            assign_train(run.loop, run.loop.predict(), 4, run.prepared.images.note), embedded
         ).kept(),
         frozen=Encoder(load_backbone(run.experiment.backbone), trained.compute),
     )

@@ -12,7 +12,7 @@ from PIL import Image
 
 import holotype.placing.slices as module
 from holotype.placing.assign import BOXES, COLUMNS, assign_images
-from holotype.runs.trained import load_trained
+from holotype.runs.model_io import load_model
 from holotype.utils.serialization import read_json
 from small_run import small_discovery
 
@@ -92,7 +92,7 @@ def test_a_job_can_be_sent_elsewhere(assign, run, images) -> None:
 
 def test_corrections_made_since_are_noticed(assign, run) -> None:
     assert assign("--slice", 3).code == 0
-    trained = load_trained(run, "cpu")
+    trained = load_model(run, "cpu")
     found = small_discovery(trained.known, list(trained.ids), trained.run_id)
     found.categories[0].name = "a new name"
     found.save(run)

@@ -3,9 +3,9 @@
 import pytest
 
 from holotype.errors import InputError
-from holotype.runs import api
-from holotype.runs.api import train
-from holotype.runs.settings import resolve
+from holotype.runs import run
+from holotype.runs.resolve import resolve
+from holotype.runs.run import train
 from holotype.utils.serialization import read_json
 
 
@@ -29,7 +29,7 @@ def test_a_run_from_python_is_that_of_the_command_line(
 
 
 def test_settings_arrive(monkeypatch):
-    monkeypatch.setattr(api, "run_experiment", lambda experiment: experiment)
+    monkeypatch.setattr(run, "run_experiment", lambda experiment: experiment)
     found = train("rpc", "fashion-sample", preset="reading", seed=3, settings={"method.lambda_2": 0.1})
     assert found == resolve("rpc", "fashion-sample", "reading", {"seed": 3, "method.lambda_2": 0.1})
 
@@ -52,7 +52,7 @@ def test_what_cannot_be_used(words, named, sentence):
 
 def test_a_device_that_is_not_there_is_refused_before_data_are_read(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr("holotype.runs.prepared.load_data", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr("holotype.runs.resources.load_data", lambda *_: pytest.fail("data were read"))
     with pytest.raises(InputError, match="--device cuda:1 is not to be had on this machine"):
         train("kmeans", "fashion-sample", device="cuda:1")
 

@@ -9,19 +9,18 @@ from typing import Any
 import pytest
 
 from holotype.errors import InputError
-from holotype.runs.bench import Sweep
-from holotype.runs.bench import bench as sweep
-from holotype.runs.planned import RunsFailed
-from holotype.runs.record import Record
-from holotype.runs.records import Records
-from holotype.runs.settings import resolve
-from holotype.runs.tables import APART, make_row
+from holotype.runs.parallel import RunsFailed
+from holotype.runs.record import Record, Records
+from holotype.runs.resolve import resolve
+from holotype.runs.sweep import Sweep
+from holotype.runs.sweep import bench as sweep
+from holotype.runs.tables import SEPARATE_COLUMNS, make_row
 from holotype.training.divergence import Restart
 from tests.made_study import made_identity, made_record
 
 SCORES = [f"{name}_{kind}" for name in ("all", "old", "new") for kind in ("mean", "std")]
 COLUMNS = [
-    *(*APART, "n", "seeds", *SCORES, "published_all", "published_old", "published_new"),
+    *(*SEPARATE_COLUMNS, "n", "seeds", *SCORES, "published_all", "published_old", "published_new"),
     *("published_lawful", "seconds", "commits", "hardware"),
 ]
 
@@ -209,7 +208,7 @@ def test_methods_on_data_sets_with_seeds(squares_folder, tiny_settings, tmp_path
     check_frame(first.to_frame(), {hash for hash, _ in records_in(Path("results"))})
     assert len(lines(first.to_markdown())) == 2
     assert not list(Path("results").glob("*.md"))  # who calls it gets the table, and writes it where he likes
-    monkeypatch.setattr("holotype.runs.planned.run_experiment", lambda *_: pytest.fail("it is done"))
+    monkeypatch.setattr("holotype.runs.parallel.run_experiment", lambda *_: pytest.fail("it is done"))
     again = sweep(**asked)
     assert again == first
     one = sweep(**asked | {"settings": tiny_settings | {"kmeans:train.epochs": 9}})
@@ -236,7 +235,7 @@ def test_a_study_in_memory_and_the_same_in_a_file(
     check_frame(first.to_frame(), {hash for hash, _ in records_in(Path("results"))})
     assert len(list(Path("runs/study").iterdir())) == 4
 
-    monkeypatch.setattr("holotype.runs.planned.run_experiment", lambda *_: pytest.fail("it is done"))
+    monkeypatch.setattr("holotype.runs.parallel.run_experiment", lambda *_: pytest.fail("it is done"))
     assert sweep(study, progress=False) == first
     Path("named.yaml").write_text(before)
     assert sweep("named.yaml", progress=False).to_csv() == first.to_csv()  # records lie beside the file

@@ -8,13 +8,13 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.methods import METHODS, Stage, find_method
-from holotype.runs.cards import (
-    about,
-    applies,
+from holotype.runs.method_info import (
     first_sentence,
-    listed,
-    printed_rows,
-    split_doc,
+    list_methods,
+    method_info,
+    published_rows,
+    recipe_applies,
+    split_docstring,
     stage_line,
     stage_names,
 )
@@ -64,7 +64,7 @@ def own(tmp_path, monkeypatch) -> str:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_can_be_told(name: str) -> None:
-    found = about(name)
+    found = method_info(name)
     assert found.card is METHODS[name].card
     assert found.computes
     assert ("L =" in found.computes) == (name != "kmeans")  # the equation
@@ -78,49 +78,51 @@ def test_every_method_can_be_told(name: str) -> None:
 
 
 def test_what_applies_in_which_stage() -> None:
-    told = {name: (stage_names(one), one.cache, one.capture) for name in METHODS if (one := about(name))}
+    told = {
+        name: (stage_names(one), one.cache, one.capture) for name in METHODS if (one := method_info(name))
+    }
     assert told.pop("kmeans") == ("none", "-", "-")
     assert told.pop("promptcal") == ("2: warm-up, affinity", "no", "yes")
     assert told.pop("sptnet") == ("2: simgcd, prompts", "stage 1", "stage 1")
     assert set(told.values()) == {("1: train", "yes", "yes")}
-    assert applies([True, False, True]) == "stages 1, 3"
-    assert applies([False, False]) == "no"
+    assert recipe_applies([True, False, True]) == "stages 1, 3"
+    assert recipe_applies([False, False]) == "no"
 
 
 def test_a_stage_in_words() -> None:
-    second = about("sptnet").stages[1]
+    second = method_info("sptnet").stages[1]
     assert stage_line(second, 20) == "prompts: 100 epochs, 2 weak views; from whole images; not captured"
-    assert "2 weak and 1 strong views; from tokens; captured" in stage_line(about("rpc").stages[0], 200)
+    assert "2 weak and 1 strong views; from tokens; captured" in stage_line(method_info("rpc").stages[0], 200)
     assert stage_line(Stage(epochs=7), 200).startswith("train: 7 epochs")
 
 
 def test_a_docstring_in_its_parts() -> None:
     doc = "Title: of it.\n\n    L = 0\n\nMore, that Differs not.\n\nDiffers, and why:\n  edges  are gone\nThe end."
-    assert split_doc(doc) == (
+    assert split_docstring(doc) == (
         "Title: of it",
         "    L = 0\n\nMore, that Differs not.",
         "Differs, and why:\n  edges  are gone\nThe end.",
     )
-    assert split_doc("Alone") == ("Alone", "", "")
+    assert split_docstring("Alone") == ("Alone", "", "")
     assert first_sentence("One of 3.5 things. And two.") == "One of 3.5 things."
     assert first_sentence("No stop") == "No stop"
 
 
 def test_presets_are_dotted_settings() -> None:
-    assert about("dccl").presets["as_run"] == {"method.edges": "none"}
+    assert method_info("dccl").presets["as_run"] == {"method.edges": "none"}
 
 
 def test_a_method_of_ones_own(own: str) -> None:
-    found = about(f"{own}:Mine")
+    found = method_info(f"{own}:Mine")
     assert (found.card, found.title, found.line) == (None, "Mine: a method", "Mine: a method")
     assert found.computes == "    L = 0"
     assert found.differs == "Differs: in everything."
     assert [(row.key, row.value, row.help) for row in found.settings] == [("method.width", "3", "How wide.")]
-    assert printed_rows(found.name) == []
+    assert published_rows(found.name) == []
 
 
 def test_card_and_recipes_are_not_inherited(own: str) -> None:
-    found = about(f"{own}:Built")
+    found = method_info(f"{own}:Built")
     assert find_method(f"{own}:Built").recipes  # SimGCD's
     assert (found.card, found.recipes) == (None, {})
 
@@ -135,7 +137,7 @@ def test_card_and_recipes_are_not_inherited(own: str) -> None:
 )
 def test_a_method_that_cannot_be_told(own: str, name: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
-        about(f"{own}:{name}")
+        method_info(f"{own}:{name}")
 
 
 def test_plug_ins_are_listed_and_a_broken_one_breaks_nothing(own: str, monkeypatch, tmp_path) -> None:
@@ -147,7 +149,7 @@ def test_plug_ins_are_listed_and_a_broken_one_breaks_nothing(own: str, monkeypat
         return [entry for entry in entries if name in (None, entry.name)]
 
     monkeypatch.setattr("holotype.methods.entry_points", installed)
-    found = listed()
+    found = list_methods()
     assert [one.name for one in found[: len(METHODS)]] == list(METHODS)
     gone, mine, raises = found[len(METHODS) :]
     assert mine.name == "mine"
@@ -156,8 +158,8 @@ def test_plug_ins_are_listed_and_a_broken_one_breaks_nothing(own: str, monkeypat
 
 
 def test_what_is_printed_of_a_method() -> None:
-    assert [row.dataset for row in printed_rows("dccl")] == [
+    assert [row.dataset for row in published_rows("dccl")] == [
         *("cub", "scars", "cifar10", "cifar100", "imagenet100"),
     ]
-    (cub, *_) = printed_rows("gcd")
+    (cub, *_) = published_rows("gcd")
     assert (cub.scores.all, round(cub.progress.p, 2)) == (51.3, 0.65)

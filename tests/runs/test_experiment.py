@@ -19,11 +19,11 @@ from holotype.data.load import load_table
 from holotype.data.table import Table
 from holotype.errors import InputError, Stopped
 from holotype.methods import METHODS
-from holotype.runs import parts as module
+from holotype.runs import build as module
+from holotype.runs.build import load_data
 from holotype.runs.experiment import Experiment
-from holotype.runs.parts import load_data
+from holotype.runs.resolve import default_experiment, resolve
 from holotype.runs.run import run_experiment
-from holotype.runs.settings import default_experiment, resolve
 from holotype.training.loop import Loop
 from holotype.utils.serialization import read_json
 from tests.cli.test_bad_input import pressed

@@ -17,11 +17,11 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import METHODS, find_method
 from holotype.models.token_cache import CacheViews
+from holotype.runs.build import RunData
+from holotype.runs.cache_policy import effective_views, stages_of
 from holotype.runs.experiment import Experiment
-from holotype.runs.identity import NO_PART, Identity, fits, identify, outline
-from holotype.runs.parts import Data
-from holotype.runs.settings import resolve
-from holotype.runs.views import drawn, stages_of
+from holotype.runs.identity import NOT_IN_IDENTITY, Identity, identify, identity_matches, identity_outline
+from holotype.runs.resolve import resolve
 from holotype.utils.memory import MemoryConfig
 from tests.training.conftest import tiny_backbone
 
@@ -48,7 +48,7 @@ def small_table(label: str = "a") -> Table:
 def identity_of(
     experiment: Experiment, table: Table | None = None, k: int = 4, views: CacheViews | None = None
 ) -> Identity:
-    return identify(experiment, Data(table or small_table(), k), BACKBONE, views)
+    return identify(experiment, RunData(table or small_table(), k), BACKBONE, views)
 
 
 def other(value: Any, hint: Any) -> Any:
@@ -86,7 +86,7 @@ def test_every_setting_of_every_method_is_part_of_the_hash(method: str, preset: 
     for name, value, hint in leaves(resolve(method, "cub", preset).method):
         changed = resolve(method, "cub", preset, {f"method.{name}": other(value, hint)})
         seen.add(identity_of(changed).hash)
-        assert outline(changed) != outline(resolve(method, "cub", preset)), name
+        assert identity_outline(changed) != identity_outline(resolve(method, "cub", preset)), name
     assert len(seen) == 1 + len(list(leaves(resolve(method, "cub", preset).method)))
 
 
@@ -102,29 +102,29 @@ def test_settings_of_training_are_part_of_the_hash_where_they_decide(method: str
             continue
         value = "fp64" if name == "precision" else other(value, hint)
         found = identity_of(resolve(method, "cub", overrides={f"train.{name}": value}))
-        decides = name == "precision" or (trains and name not in NO_PART)
+        decides = name == "precision" or (trains and name not in NOT_IN_IDENTITY)
         assert (found.hash != before.hash) == decides, name
         assert (found == before) == (not decides), name
-    assert set(NO_PART) == {"eval_every", "save_seconds", "eager"}
+    assert set(NOT_IN_IDENTITY) == {"eval_every", "save_seconds", "eager"}
 
 
 def test_the_identity_of_k_means_holds_no_training_and_no_views() -> None:
     experiment = resolve("kmeans", "cub", overrides={"cache_views": "16+8"})
-    found = identity_of(experiment, views=drawn(experiment, CacheViews(16, 8)))
+    found = identity_of(experiment, views=effective_views(experiment, CacheViews(16, 8)))
     assert set(found.train) == {"precision"}
     assert found.views == "off"
-    assert outline(experiment)["views"] == "off"
-    assert not [key for key in outline(experiment) if key.startswith("train.")]
+    assert identity_outline(experiment)["views"] == "off"
+    assert not [key for key in identity_outline(experiment) if key.startswith("train.")]
 
 
 @pytest.mark.parametrize("field", WHERE)
 @pytest.mark.parametrize("method", METHODS)
 def test_where_a_run_takes_place_is_left_out(method: str, field: str) -> None:
     experiment = resolve(method, "cub")
-    before, told = identity_of(experiment), outline(experiment)
+    before, told = identity_of(experiment), identity_outline(experiment)
     setattr(experiment, field, WHERE[field])
     assert identity_of(experiment) == before
-    assert outline(experiment) == told
+    assert identity_outline(experiment) == told
 
 
 def test_every_setting_of_an_experiment_has_its_place() -> None:
@@ -156,7 +156,7 @@ def test_data_network_and_categories_are_part_of_the_identity() -> None:
     two = resolve("simgcd", "cub", overrides={"backbone.train_blocks": 2})
     assert identity_of(two).hash != before.hash
     for change in ({"name": "other"}, {"digest": "0"}, {"image_size": 64}, {"changes": {"pool": "token"}}):
-        found = identify(experiment, Data(small_table(), 4), dataclasses.replace(BACKBONE, **change), None)
+        found = identify(experiment, RunData(small_table(), 4), dataclasses.replace(BACKBONE, **change), None)
         assert found.hash != before.hash, change
 
 
@@ -185,15 +185,15 @@ def test_the_hash_leaves_out_the_seed_and_nothing_else(method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_changed_algorithm_has_another_hash(method: str, monkeypatch) -> None:
     experiment = resolve(method, "cub")
-    before, told = identity_of(experiment), outline(experiment)
+    before, told = identity_of(experiment), identity_outline(experiment)
     with monkeypatch.context() as patch:
         patch.setattr(METHODS[method], "revision", METHODS[method].revision + 1)
         assert identity_of(experiment).hash != before.hash
-        assert not fits(before, outline(experiment) | {"data.name": "three"})
+        assert not identity_matches(before, identity_outline(experiment) | {"data.name": "three"})
     with monkeypatch.context() as patch:
         patch.setattr("holotype.runs.identity.ENGINE", before.engine + 1)
         assert identity_of(experiment).hash != before.hash
-        assert outline(experiment) != told
+        assert identity_outline(experiment) != told
     assert identity_of(experiment) == before
 
 
@@ -223,14 +223,14 @@ def test_another_token_cache_is_another_configuration() -> None:
 def test_only_views_that_are_drawn_count(method: str, found: str) -> None:
     """SimGCD draws no strong views: asked for 16+8 it is the run that 16+0 is."""
     asked = resolve(method, "cub", overrides={"cache_views": "16+8"})
-    views = drawn(asked, CacheViews.parse("16+8"))
-    assert (str(views) if views else "off") == found == outline(asked)["views"]
+    views = effective_views(asked, CacheViews.parse("16+8"))
+    assert (str(views) if views else "off") == found == identity_outline(asked)["views"]
     fewer = resolve(method, "cub", overrides={"cache_views": "16+0"})
     alike = identity_of(asked, views=views) == identity_of(
-        fewer, views=drawn(fewer, CacheViews.parse("16+0"))
+        fewer, views=effective_views(fewer, CacheViews.parse("16+0"))
     )
     assert alike == (method != "rpc")
-    assert drawn(asked, None) is None
+    assert effective_views(asked, None) is None
 
 
 def test_looking_at_a_method_draws_nothing_from_the_generator() -> None:

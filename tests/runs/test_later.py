@@ -11,14 +11,22 @@ import torch
 from holotype.data.load import load_table
 from holotype.methods import METHODS
 from holotype.results.lda import LinearHead, softmax
-from holotype.runs.discovered import with_opinion
-from holotype.runs.later import OwnWord, as_if_later, asks_opinion, opinion_of, weighed
-from holotype.runs.outcome import Rest, place_own, place_rest
-from holotype.runs.parts import Data
-from holotype.runs.prepared import Shelf
-from holotype.runs.run import begin
-from holotype.runs.said import predict
-from holotype.runs.settings import default_experiment
+from holotype.runs.assemble import add_lda_scores
+from holotype.runs.build import RunData
+from holotype.runs.predict import (
+    ModelScores,
+    Remainder,
+    assign_rest,
+    assign_train,
+    lda_of,
+    predict,
+    predict_as_new,
+    reassign,
+    uses_lda,
+)
+from holotype.runs.resolve import default_experiment
+from holotype.runs.resources import ResourceCache
+from holotype.runs.run import begin_run
 from tests.runs.test_outcome import many
 from tests.runs.test_said import Linear
 
@@ -29,16 +37,16 @@ def method() -> Linear:
 
 def test_a_method_that_trains_nothing_asks_for_no_second_opinion() -> None:
     task = method().task
-    assert asks_opinion(METHODS["simgcd"](METHODS["simgcd"].Config(), task))
-    assert not asks_opinion(METHODS["kmeans"](METHODS["kmeans"].Config(), task))
+    assert uses_lda(METHODS["simgcd"](METHODS["simgcd"].Config(), task))
+    assert not uses_lda(METHODS["kmeans"](METHODS["kmeans"].Config(), task))
 
 
 def test_an_image_is_judged_by_those_that_have_not_learned_from_it() -> None:
     given, embedded = many(labelled=24)
     features = np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32)
-    judged = with_opinion(dataclasses.replace(given, features=features, k=4), embedded)
+    judged = add_lda_scores(dataclasses.replace(given, features=features, k=4), embedded)
     opinion = judged.opinion.opinion
-    said = as_if_later(judged, method(), opinion)
+    said = predict_as_new(judged, method(), opinion)
     p = np.zeros((60, 4))
     for part, scores in opinion.scores(np.arange(60)):
         p[part] = softmax(scores / opinion.heat)
@@ -59,7 +67,7 @@ def test_without_an_opinion_it_is_the_word_of_the_model() -> None:
     placed = dataclasses.replace(
         given, features=features, k=4, said=dataclasses.replace(given.said, category=category)
     )
-    said, alone = as_if_later(placed, method(), None), predict(method(), features)
+    said, alone = predict_as_new(placed, method(), None), predict(method(), features)
     np.testing.assert_array_equal(said.category[:59], alone.category[:59])
     assert said.category[59] == -1
     assert np.isnan(said.probability[59])
@@ -67,8 +75,8 @@ def test_without_an_opinion_it_is_the_word_of_the_model() -> None:
 
 def test_the_opinion_of_later_images_is_that_of_those_that_are_placed() -> None:
     given, embedded = many(labelled=24)
-    kept = opinion_of(given, embedded).kept()
-    judged = with_opinion(given, embedded).opinion
+    kept = lda_of(given, embedded).kept()
+    judged = add_lda_scores(given, embedded).opinion
     np.testing.assert_allclose(kept.shares(embedded), judged.opinion.kept().shares(embedded))
     right = np.arange(60) < 55  # the last five lie wrong
     said = kept.shares(embedded).argmax(axis=1)
@@ -81,8 +89,8 @@ def test_the_images_of_one_training_lie_where_later_ones_would() -> None:
     given, embedded = many(labelled=24)
     features = np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32)
     placed = dataclasses.replace(given, features=features, k=4)
-    found = weighed(placed, method(), embedded)
-    said = as_if_later(placed, method(), opinion_of(placed, embedded))
+    found = reassign(placed, method(), embedded)
+    said = predict_as_new(placed, method(), lda_of(placed, embedded))
     fixed = given.fixed
     assert found.said.category.numpy()[~fixed].tolist() == said.category[~fixed].tolist()
     assert found.said.category.numpy()[fixed].tolist() == given.said.category.numpy()[fixed].tolist()
@@ -99,11 +107,11 @@ def test_what_one_training_says_counts_beside_the_opinion() -> None:
         def logits(self, features):
             return features
 
-    own = OwnWord(Sure(), sure.astype(np.float32))
-    torn = OwnWord(Sure(), np.zeros((60, 3), np.float32))
+    own = ModelScores(Sure(), sure.astype(np.float32))
+    torn = ModelScores(Sure(), np.zeros((60, 3), np.float32))
     assert own.shares(np.array([3, 4])) == pytest.approx(np.eye(3)[given.category[[3, 4]]])
     likely, unlikely = (
-        with_opinion(dataclasses.replace(given, votes=voice), embedded).opinion.probability
+        add_lda_scores(dataclasses.replace(given, votes=voice), embedded).opinion.probability
         for voice in (own, torn)
     )
     assert (likely[:55] > unlikely[:55]).all()
@@ -119,15 +127,15 @@ def test_images_beyond_the_sample_are_placed_by_both(
     experiment.k, experiment.device, experiment.progress = 4, "cpu", False
     experiment.out, experiment.backbone.name = str(tmp_path), str(tiny_backbone_file)
     experiment.train.epochs, experiment.train.batch_size, experiment.cache_views = 2, 16, "off"
-    run = begin(experiment, Shelf(data=Data(whole.take(rows), 4)))
-    own = place_own(run.loop, run.loop.fit(), 4, run.prepared.images.note)
-    rest = Rest(whole, rows, np.full(64, "", dtype=object))
+    run = begin_run(experiment, ResourceCache(data=RunData(whole.take(rows), 4)))
+    own = assign_train(run.loop, run.loop.fit(), 4, run.prepared.images.note)
+    rest = Remainder(whole, rows, np.full(64, "", dtype=object))
     dim = own.features.shape[1]
     sure = LinearHead(
         np.zeros(dim, np.float32), np.zeros((4, dim), np.float32), np.array([0, 0, 0, 40], np.float32)
     )
     given = (np.ones((64, dim), np.float32), sure) if asked else (None, None)
-    found = place_rest(own, rest, run.loop, run.prepared.backbone, tmp_path / "rest", False, *given)
+    found = assign_rest(own, rest, run.loop, run.prepared.backbone, tmp_path / "rest", False, *given)
     others = np.arange(1, 64, 2)
     assert rest.others.tolist() == others.tolist()
     said = run.loop.method.predict(torch.from_numpy(found.features[others]))

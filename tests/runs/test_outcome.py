@@ -15,24 +15,24 @@ from holotype.methods import Prediction
 from holotype.results.describe import Description
 from holotype.results.discovery import Discovery, RunFacts
 from holotype.results.ensemble import Training, VoteShares, vote_consensus
-from holotype.runs.discovered import make_frame, put_together, with_opinion
-from holotype.runs.outcome import (
-    REST,
-    Placed,
-    Rest,
-    Told,
-    carry_ids,
-    leave_out,
+from holotype.runs.assemble import add_lda_scores, build_discovery, image_frame
+from holotype.runs.build import RunData
+from holotype.runs.predict import (
+    REMAINDER_FILE,
+    Assignments,
+    Predictions,
+    Remainder,
+    RoundContext,
+    assign_rest,
+    assign_train,
+    carry_over_ids,
+    drop_rejected,
     name_categories,
-    one_category,
-    place_own,
-    place_rest,
+    single_category,
 )
-from holotype.runs.parts import Data
-from holotype.runs.prepared import Shelf
-from holotype.runs.run import Run, begin, finish
-from holotype.runs.said import Said
-from holotype.runs.settings import default_experiment
+from holotype.runs.resolve import default_experiment
+from holotype.runs.resources import ResourceCache
+from holotype.runs.run import Run, begin_run, finish_run
 from tests.discovery.made_round import PATHS, made_discovery
 
 
@@ -42,17 +42,17 @@ def small_table() -> Table:
     return Table(np.array([f"{i}.png" for i in range(6)], dtype=object), label, ("a", "b"), problem=problem)
 
 
-def describe_placed(given: Placed, ids: list[str], told: Told) -> Discovery:
+def describe_placed(given: Assignments, ids: list[str], told: RoundContext) -> Discovery:
     """As a run does, which says of later images what it says of these."""
-    said, judged = given.said, with_opinion(given, told.embedded)
-    later = Said(*(column.numpy() for column in (said.category, said.probability, said.known_score)))
-    return put_together(judged, ids, told, later if judged.opinion and judged.opinion.labelled else None)
+    said, judged = given.said, add_lda_scores(given, told.embedded)
+    later = Predictions(*(column.numpy() for column in (said.category, said.probability, said.known_score)))
+    return build_discovery(judged, ids, told, later if judged.opinion and judged.opinion.labelled else None)
 
 
-def placed(said: list[int]) -> Placed:
+def placed(said: list[int]) -> Assignments:
     numbers = torch.linspace(0, 1, 6)
     note = np.array(["", "", "first of 3 frames used", "", "", ""], dtype=object)
-    return Placed(small_table(), 3, np.eye(6, 4), Prediction(torch.tensor(said), numbers, numbers), note)
+    return Assignments(small_table(), 3, np.eye(6, 4), Prediction(torch.tensor(said), numbers, numbers), note)
 
 
 def test_new_categories_are_numbered_by_size_and_empty_ones_come_last() -> None:
@@ -63,7 +63,7 @@ def test_new_categories_are_numbered_by_size_and_empty_ones_come_last() -> None:
 
 def test_images_that_cannot_be_read_have_no_features_and_the_loop_keeps_its_own() -> None:
     loop = SimpleNamespace(features=torch.zeros(6, 2), table=small_table())
-    own = place_own(loop, placed([0, 1, 2, 2, 2, -1]).said, 3, np.full(6, "", dtype=object))
+    own = assign_train(loop, placed([0, 1, 2, 2, 2, -1]).said, 3, np.full(6, "", dtype=object))
     assert np.isnan(own.features).all(1).tolist() == [False] * 5 + [True]
     assert own.features.dtype == np.float32
     assert torch.equal(loop.features, torch.zeros(6, 2))
@@ -71,14 +71,14 @@ def test_images_that_cannot_be_read_have_no_features_and_the_loop_keeps_its_own(
 
 def test_a_run_that_found_nothing_says_so() -> None:
     """Labels do not count: they lie in their classes whatever the method says."""
-    assert one_category(placed([0, 1, 2, 2, 1, -1])) == ""
-    said = one_category(placed([0, 1, 2, 2, 2, -1]))
+    assert single_category(placed([0, 1, 2, 2, 1, -1])) == ""
+    said = single_category(placed([0, 1, 2, 2, 2, -1]))
     assert said.startswith("All 3 unlabelled images were put into one new category, so nothing was found")
     assert "--train.lr" in said
-    assert "All 3 unlabelled images were put into the known class b" in one_category(
+    assert "All 3 unlabelled images were put into the known class b" in single_category(
         placed([0, 0, 1, 1, 1, -1])
     )
-    assert one_category(placed([0, 1, 2, -1, -1, -1])) == ""  # of a single image there is nothing to say
+    assert single_category(placed([0, 1, 2, -1, -1, -1])) == ""  # of a single image there is nothing to say
 
 
 def test_ids_of_earlier_rounds_stay_or_are_left_alone() -> None:
@@ -95,7 +95,7 @@ def test_a_label_has_the_last_word_and_a_model_that_contradicts_it_is_told() -> 
     assert found.category.tolist() == [0, 1, 2, 0, 2, -1]
     assert found.probability[:2].tolist() == [1, 1]
     described = Description([], np.zeros(6), np.zeros(6, bool))
-    frame = make_frame(found, ["a", "b", "new-01"], described, {"new-01": "hats"})
+    frame = image_frame(found, ["a", "b", "new-01"], described, {"new-01": "hats"})
     assert frame.category.tolist() == ["a", "b", "new-01", "a", "new-01", ""]
     assert frame.kind.tolist() == ["known", "known", "novel", "known", "novel", ""]
     assert frame.doubtful.tolist() == [False, True, False, False, False, False]
@@ -105,7 +105,7 @@ def test_a_label_has_the_last_word_and_a_model_that_contradicts_it_is_told() -> 
 
 
 def test_people_s_names_are_in_the_table_and_in_the_words() -> None:
-    told = Told(
+    told = RoundContext(
         "r-2", RunFacts(round=2), {"best": 3}, names={"a": "aunts", "new-02": "hats", "new-09": "gone"}
     )
     found = describe_placed(placed([0, 1, 2, 0, 2, -1]), ["a", "b", "new-02"], told)
@@ -125,17 +125,17 @@ def test_rejected_images_are_in_no_category_and_no_problem() -> None:
     found = placed([0, 1, 2, 0, 2, -1])
     problem = found.table.problem.copy()
     out = np.array([False, True, True, False, False, True])
-    leave_out(found.said, problem, out)
+    drop_rejected(found.said, problem, out)
     left = dataclasses.replace(found, table=found.table.with_problems(problem))
     assert left.category.tolist() == [0, -1, -1, 0, 2, -1]
-    frame = describe_placed(left, ["a", "b", "new-01"], Told("r", RunFacts())).images
+    frame = describe_placed(left, ["a", "b", "new-01"], RoundContext("r", RunFacts())).images
     assert list(frame.category_id) == ["a", "", "", "a", "new-01", ""]
     assert list(frame.note) == ["", "rejected", "rejected", "", "", ""]
     assert list(frame.problem) == ["", "", "", "", "", "broken"]
     assert np.isfinite(left.features[:3]).all()  # should they come back, it is known what they look like
 
 
-def many(labelled: int) -> tuple[Placed, np.ndarray]:
+def many(labelled: int) -> tuple[Assignments, np.ndarray]:
     """Sixty images of three groups far apart; the method is sure of everything, and has put five in the wrong one."""
     random = np.random.default_rng(0)
     group = np.arange(60) % 3
@@ -148,12 +148,12 @@ def many(labelled: int) -> tuple[Placed, np.ndarray]:
     table = Table(np.array([f"{i}.png" for i in range(60)], dtype=object), label, ("a", "b"))
     sure = torch.full((60,), 0.99)
     note = np.full(60, "", dtype=object)
-    return Placed(table, 3, embedded, Prediction(torch.from_numpy(said), sure, sure), note), embedded
+    return Assignments(table, 3, embedded, Prediction(torch.from_numpy(said), sure, sure), note), embedded
 
 
 def test_a_second_opinion_finds_what_the_method_was_sure_of() -> None:
     given, embedded = many(labelled=24)
-    found = describe_placed(given, ["a", "b", "new-01"], Told("r", RunFacts(), embedded=embedded))
+    found = describe_placed(given, ["a", "b", "new-01"], RoundContext("r", RunFacts(), embedded=embedded))
     p, labelled = found.images.probability, (found.images.label != "").to_numpy()
     assert (p[labelled] == 1).all()
     assert p[55:].max() < 0.3 < 0.8 < p[:55][~labelled[:55]].mean()
@@ -174,7 +174,7 @@ def test_an_image_that_trainings_are_divided_about_is_less_likely_right(labelled
     divided = np.array([41, 42, 43])  # none of them has a label
     other = category.copy()
     other[divided] = (category[divided] + 1) % 3
-    every, told = np.arange(60), Told("r", RunFacts(), embedded=embedded)
+    every, told = np.arange(60), RoundContext("r", RunFacts(), embedded=embedded)
 
     def likely(*voices: np.ndarray, rows: np.ndarray) -> np.ndarray:
         each = [Training(one[rows], np.full(len(rows), 0.9)) for one in voices]
@@ -198,12 +198,12 @@ def test_an_image_that_trainings_are_divided_about_is_less_likely_right(labelled
 
 def test_too_few_labels_for_an_opinion_are_told_and_nothing_is_promised() -> None:
     given, embedded = many(labelled=6)
-    found = describe_placed(given, ["a", "b", "new-01"], Told("r", RunFacts(), embedded=embedded))
+    found = describe_placed(given, ["a", "b", "new-01"], RoundContext("r", RunFacts(), embedded=embedded))
     assert found.facts.calibration.startswith("There are too few labelled images")
     assert found.facts.calibration_curve == ()
     assert np.isnan([category.purity for category in found.categories]).all()
     # without frozen features it is the method's own score, and nobody says otherwise
-    plain = describe_placed(given, ["a", "b", "new-01"], Told("r", RunFacts()))
+    plain = describe_placed(given, ["a", "b", "new-01"], RoundContext("r", RunFacts()))
     assert plain.images.probability[59] == pytest.approx(0.99)
     assert plain.facts.calibration == ""
 
@@ -225,12 +225,12 @@ def test_a_run_on_a_sample_places_the_whole_collection(
     experiment.k, experiment.device, experiment.progress = 4, "cpu", False
     experiment.out, experiment.backbone.name = str(tmp_path), str(tiny_backbone_file)
     experiment.train.epochs, experiment.train.batch_size, experiment.cache_views = 2, 16, "off"
-    run = begin(experiment, Shelf(data=Data(whole.take(rows), 4)))
+    run = begin_run(experiment, ResourceCache(data=RunData(whole.take(rows), 4)))
     assert isinstance(run, Run)
     prediction = run.loop.fit()
-    rest = Rest(whole, rows, np.full(64, "", dtype=object))
-    own = place_own(run.loop, prediction, 4, run.prepared.images.note)
-    found = place_rest(own, rest, run.loop, run.prepared.backbone, tmp_path / REST, progress=False)
+    rest = Remainder(whole, rows, np.full(64, "", dtype=object))
+    own = assign_train(run.loop, prediction, 4, run.prepared.images.note)
+    found = assign_rest(own, rest, run.loop, run.prepared.backbone, tmp_path / REMAINDER_FILE, progress=False)
     assert np.array_equal(found.features[rows], own.features)
     assert np.isfinite(found.features[:63]).all()
     assert np.isnan(found.features[63]).all()
@@ -238,10 +238,10 @@ def test_a_run_on_a_sample_places_the_whole_collection(
     said = run.loop.method.predict(torch.from_numpy(found.features[others])).category
     assert found.said.category[others].tolist() == said.tolist()
     assert found.said.category[63] == -1
-    assert (tmp_path / REST).is_dir()
-    record = finish(run, prediction, 1.0, parallel=1, rest=rest)
+    assert (tmp_path / REMAINDER_FILE).is_dir()
+    record = finish_run(run, prediction, 1.0, parallel=1, rest=rest)
     assert record.scores.n == 47  # the whole collection is scored: 48 unlabelled images, one of them broken
-    assert not (tmp_path / REST).exists()  # the shards have done their work
+    assert not (tmp_path / REMAINDER_FILE).exists()  # the shards have done their work
 
 
 # -- names ----------------------------------------------------------------------------------------------
@@ -251,9 +251,9 @@ def first():
     return made_discovery("r-1", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
 
 
-def later(table: Table, category: list[int], k: int) -> Placed:
+def later(table: Table, category: list[int], k: int) -> Assignments:
     said = Prediction(torch.tensor(category), torch.zeros(len(table)), torch.zeros(len(table)))
-    return Placed(table, k, np.zeros((len(table), 2)), said, np.full(len(table), "", dtype=object))
+    return Assignments(table, k, np.zeros((len(table), 2)), said, np.full(len(table), "", dtype=object))
 
 
 def of_paths(label: list[str], known: tuple[str, ...]) -> Table:
@@ -262,13 +262,13 @@ def of_paths(label: list[str], known: tuple[str, ...]) -> Table:
 
 def test_ids_stay_with_the_images() -> None:
     table = of_paths([*"aaaa", *[""] * 8], ("a",))
-    assert carry_ids(later(table, [0, 0, 0, 0, 0, 2, 2, 2, 1, 1, 1, 1], 3), None) == {}
-    assert carry_ids(later(table, [0, 0, 0, 0, 0, 2, 2, 2, 1, 1, 1, 1], 3), first()) == {
+    assert carry_over_ids(later(table, [0, 0, 0, 0, 0, 2, 2, 2, 1, 1, 1, 1], 3), None) == {}
+    assert carry_over_ids(later(table, [0, 0, 0, 0, 0, 2, 2, 2, 1, 1, 1, 1], 3), first()) == {
         1: "new-02",
         2: "new-01",
     }
     # torn apart: neither part is the old one
-    assert carry_ids(later(table, [0, 0, 0, 0, 1, 1, 2, 2, 1, 1, 2, 2], 3), first()) == {}
+    assert carry_over_ids(later(table, [0, 0, 0, 0, 1, 1, 2, 2, 1, 1, 2, 2], 3), first()) == {}
 
 
 def test_ids_stay_where_many_images_arrive() -> None:
@@ -276,22 +276,22 @@ def test_ids_stay_where_many_images_arrive() -> None:
     paths = [*PATHS[:4], *PATHS[5:], *(f"new-{i}.png" for i in range(20))]
     table = Table(np.array(paths, dtype=object), np.array([*"aaaa", *[""] * 27], dtype=object), ("a",))
     said = [0] * 4 + [2] * 3 + [1] * 4 + [2] * 10 + [1] * 10
-    assert carry_ids(later(table, said, 3), first()) == {1: "new-02", 2: "new-01"}
+    assert carry_over_ids(later(table, said, 3), first()) == {1: "new-02", 2: "new-01"}
 
 
 def test_a_class_whose_labels_were_taken_away_hands_its_id_on_to_none() -> None:
     table = of_paths([""] * 12, ())
     said = later(table, [0] * 4 + [1] * 4 + [2] * 4, 3)
-    assert carry_ids(said, first()) == {0: "a", 1: "new-01", 2: "new-02"}
-    assert carry_ids(said, first(), frozenset({"a"})) == {1: "new-01", 2: "new-02"}
+    assert carry_over_ids(said, first()) == {0: "a", 1: "new-01", 2: "new-02"}
+    assert carry_over_ids(said, first(), frozenset({"a"})) == {1: "new-01", 2: "new-02"}
 
 
 def test_labels_go_first() -> None:
     """What has become a class is matched no more, and labelled images do not count in what is left."""
     table = of_paths([*"aaaa", *["new-01"] * 3, *[""] * 5], ("a", "new-01"))
-    assert carry_ids(later(table, [0] * 4 + [1] * 4 + [2] * 4, 3), first()) == {2: "new-02"}
+    assert carry_over_ids(later(table, [0] * 4 + [1] * 4 + [2] * 4, 3), first()) == {2: "new-02"}
     table = of_paths([*"aaaa", *["hat"] * 2, *[""] * 6], ("a", "hat"))
-    assert carry_ids(later(table, [0] * 4 + [1] * 2 + [2] * 2 + [3] * 4, 4), first()) == {
+    assert carry_over_ids(later(table, [0] * 4 + [1] * 2 + [2] * 2 + [3] * 4, 4), first()) == {
         2: "new-01",
         3: "new-02",
     }

@@ -14,11 +14,10 @@ import pytest
 from holotype.errors import InputError
 from holotype.methods.rpc import RPC
 from holotype.runs.experiment import Experiment
-from holotype.runs.planned import Planned, plan_runs, run_batch, run_planned
-from holotype.runs.prepared import Shelf
-from holotype.runs.record import Record
-from holotype.runs.records import Records
-from holotype.runs.settings import resolve
+from holotype.runs.parallel import ScheduledRun, plan_runs, run_batch, run_scheduled
+from holotype.runs.record import Record, Records
+from holotype.runs.resolve import resolve
+from holotype.runs.resources import ResourceCache
 from holotype.training.loop import Loop
 from holotype.utils.serialization import read_json
 
@@ -48,15 +47,15 @@ def tiny(squares_folder, tiny_backbone_file):
 def plan(tmp_path):
     """The plan of experiments, with records in `results` and in another folder."""
 
-    def make(*runs: Experiment, results: str = "results", reuse: str | None = None) -> list[Planned]:
+    def make(*runs: Experiment, results: str = "results", reuse: str | None = None) -> list[ScheduledRun]:
         elsewhere = Records(tmp_path / reuse) if reuse else None
-        return plan_runs(runs, Records(tmp_path / results), tmp_path / "runs", Shelf(), elsewhere)
+        return plan_runs(runs, Records(tmp_path / results), tmp_path / "runs", ResourceCache(), elsewhere)
 
     return make
 
 
-def run(planned: list[Planned]) -> dict[Any, Record]:
-    return run_planned(planned, lambda line: None, Shelf())
+def run(planned: list[ScheduledRun]) -> dict[Any, Record]:
+    return run_scheduled(planned, lambda line: None, ResourceCache())
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -88,7 +87,7 @@ def test_a_run_is_done_when_a_record_of_its_identity_is_there(tiny, plan, tmp_pa
 
 def test_a_record_of_elsewhere_counts_and_is_taken_over_once(tiny, plan, tmp_path: Path, monkeypatch) -> None:
     run(plan(tiny(), results="theirs"))
-    monkeypatch.setattr("holotype.runs.planned.run_experiment", lambda *_: pytest.fail("it is done"))
+    monkeypatch.setattr("holotype.runs.parallel.run_experiment", lambda *_: pytest.fail("it is done"))
     (again,) = plan(tiny(), reuse="theirs")
     assert again.done is not None
     assert again.done.made.variant == "default"
@@ -168,7 +167,7 @@ def test_planning_writes_nothing(
 ) -> None:
     run(plan(tiny(), results="theirs"))
     before = files(tmp_path), files(cache_home)
-    monkeypatch.setattr("holotype.runs.planned.rank", lambda: rank)
+    monkeypatch.setattr("holotype.runs.parallel.rank", lambda: rank)
     runs = [tiny(), tiny("rpc", cache_views="4+2"), tiny("simgcd", seed=3), tiny("debgcd")]
     planned = plan(*runs, reuse="theirs")
     assert [one.done is not None for one in planned] == [True, False, False, False]
@@ -271,7 +270,7 @@ def test_a_run_that_failed_keeps_nothing_in_memory(tiny, plan, monkeypatch, at_o
 
     monkeypatch.setattr(Loop, "__init__", noted)
     planned = plan(*(tiny("simgcd", seed=seed, train__lr=1e30) for seed in range(at_once)))
-    failed = run_batch(planned, Shelf())
+    failed = run_batch(planned, ResourceCache())
     assert ["the loss became" in str(error) for error in failed] == [True] * at_once
     gc.collect()
     assert not list(loops)

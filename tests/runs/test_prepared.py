@@ -10,11 +10,11 @@ import torch
 
 from holotype.errors import InputError
 from holotype.models.token_cache import CacheViews
-from holotype.runs import prepared as module
+from holotype.runs import resources as module
+from holotype.runs.build import build_method
 from holotype.runs.experiment import Experiment
-from holotype.runs.parts import make_method
-from holotype.runs.prepared import Prepared, Shelf, make_compute, sharing_key
-from holotype.runs.settings import default_experiment
+from holotype.runs.resolve import default_experiment
+from holotype.runs.resources import ResourceCache, RunResources, make_device, sharing_key
 from holotype.training import build_token_cache
 from holotype.utils.memory import Budget, MemoryConfig
 from tests.small_run import set_dotted
@@ -57,12 +57,12 @@ def counted(monkeypatch):
     return calls
 
 
-def get(shelf: Shelf, experiment: Experiment) -> Prepared:
-    return shelf.get(experiment, make_compute(experiment))
+def get(shelf: ResourceCache, experiment: Experiment) -> RunResources:
+    return shelf.get(experiment, make_device(experiment))
 
 
-def method_of(ready: Prepared, experiment: Experiment):
-    return make_method(experiment, ready.data, ready.backbone)
+def method_of(ready: RunResources, experiment: Experiment):
+    return build_method(experiment, ready.data, ready.backbone)
 
 
 # -- what is shared -------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_runs_share_where_nothing_that_is_shared_differs(tiny, setting, value, s
 
 
 def test_nothing_is_decoded_before_it_is_asked_for(tiny, counted):
-    shelf = Shelf()
+    shelf = ResourceCache()
     ready = get(shelf, tiny())
     assert counted == ["data", "backbone"]
     assert get(shelf, tiny("kmeans", seed=4)) is ready
@@ -102,7 +102,7 @@ def test_nothing_is_decoded_before_it_is_asked_for(tiny, counted):
 
 
 def test_only_the_last_is_kept(tiny, counted):
-    shelf = Shelf()
+    shelf = ResourceCache()
     first = get(shelf, tiny())
     assert get(shelf, tiny(k=5)) is not first
     assert get(shelf, tiny()) is not first
@@ -111,7 +111,7 @@ def test_only_the_last_is_kept(tiny, counted):
 
 def test_another_depth_takes_the_decoded_images_over(tiny, counted):
     """Two trained blocks instead of one: another trunk, other tokens, the same images."""
-    shelf = Shelf()
+    shelf = ResourceCache()
     first = get(shelf, tiny())
     images = first.images
     deeper = get(shelf, tiny(backbone__train_blocks=2))
@@ -124,7 +124,7 @@ def test_another_depth_takes_the_decoded_images_over(tiny, counted):
 
 
 def test_every_run_has_a_tail_of_its_own_on_the_trunk_of_all(tiny):
-    ready = get(Shelf(), tiny())
+    ready = get(ResourceCache(), tiny())
     one, other = ready.network(), ready.network()
     assert one.trunk is other.trunk is ready.backbone.trunk
     with torch.no_grad():
@@ -149,7 +149,7 @@ def test_every_run_has_a_tail_of_its_own_on_the_trunk_of_all(tiny):
 )
 def test_where_the_images_lie_is_said_in_a_line(tiny, caplog, settings, level, severity):
     caplog.set_level(logging.INFO, "holotype")
-    ready = get(Shelf(), tiny(**settings))
+    ready = get(ResourceCache(), tiny(**settings))
     assert ready.images.level == level
     ((name, message),) = [(r.levelname, r.getMessage()) for r in caplog.records]
     assert name == severity
@@ -169,7 +169,7 @@ def test_budgets_count_all_images_and_every_open_cache(tiny, monkeypatch):
     monkeypatch.setattr(module, "find_budget", find)
     monkeypatch.setattr(build_token_cache, "find_budget", find)
     experiment = tiny("rpc")
-    ready = get(Shelf(), experiment)
+    ready = get(ResourceCache(), experiment)
     ready.data.test = ready.data.table
     images, (_, held_out) = ready.images, ready.held_out
     method = method_of(ready, experiment)
@@ -181,7 +181,7 @@ def test_budgets_count_all_images_and_every_open_cache(tiny, monkeypatch):
 
 def test_a_disk_that_is_too_small_is_an_error(tiny):
     with pytest.raises(InputError, match="disk"):
-        _ = get(Shelf(), tiny(memory__host_gb=1e-5, memory__disk_gb=1e-5)).images
+        _ = get(ResourceCache(), tiny(memory__host_gb=1e-5, memory__disk_gb=1e-5)).images
 
 
 # -- the token cache ------------------------------------------------------------------------------------
@@ -190,26 +190,26 @@ def test_a_disk_that_is_too_small_is_an_error(tiny):
 def test_a_cache_is_built_once_for_all_seeds_and_methods(tiny, counted):
     """SimGCD comes first and draws no strong view; the cache holds those that RPC will need."""
     runs = [tiny("simgcd", cache_views="5+3"), tiny("rpc", cache_views="5+3"), tiny("kmeans")]
-    shelf = Shelf(runs)
+    shelf = ResourceCache(runs)
     ready = get(shelf, runs[0])
     caches = [ready.cache(CacheViews(5, 3), method_of(ready, run)) for run in runs[:2]]
     assert caches[0] is caches[1]
     assert caches[0].views == CacheViews(5, 3)
     assert counted.count("cache") == 1
     assert ready.taken().host >= caches[0].nbytes
-    alone = get(Shelf(), runs[0])
+    alone = get(ResourceCache(), runs[0])
     assert alone.cache(CacheViews(5, 3), method_of(alone, runs[0])).views == CacheViews(5, 0)
 
 
 def test_runs_that_ask_for_something_else_do_not_count(tiny):
-    shelf = Shelf([tiny("rpc", cache_views="off"), tiny("rpc", cache_views="6+3"), tiny("rpc", k=5)])
+    shelf = ResourceCache([tiny("rpc", cache_views="off"), tiny("rpc", cache_views="6+3"), tiny("rpc", k=5)])
     ready = get(shelf, tiny("simgcd", cache_views="5+3"))
     found = ready.cache(CacheViews(5, 3), method_of(ready, tiny()))
     assert found.views == CacheViews(5, 0)
 
 
 def test_a_resumed_run_takes_an_open_cache_of_its_views(tiny, counted):
-    ready = get(Shelf(), tiny("rpc"))
+    ready = get(ResourceCache(), tiny("rpc"))
     method = method_of(ready, tiny("rpc"))
     cache = ready.cache(CacheViews(5, 3), method)
     assert ready.cache(CacheViews(5, 3), method, fixed=CacheViews(5, 3)) is cache
@@ -229,7 +229,7 @@ def test_a_resumed_run_takes_an_open_cache_of_its_views(tiny, counted):
 
 def test_a_cache_without_strong_views_is_none_for_a_method_that_draws_them(tiny, counted):
     """Nobody said that RPC would come."""
-    ready = get(Shelf(), tiny())
+    ready = get(ResourceCache(), tiny())
     assert ready.cache(CacheViews(5, 3), method_of(ready, tiny())).views == CacheViews(5, 0)
     assert ready.cache(CacheViews(5, 3), method_of(ready, tiny("rpc"))).views == CacheViews(5, 3)
     assert counted.count("cache") == 2
@@ -238,7 +238,7 @@ def test_a_cache_without_strong_views_is_none_for_a_method_that_draws_them(tiny,
 def test_a_resumed_run_in_a_sweep_opens_the_cache_of_all(tiny, counted):
     """It was stopped; the same sweep goes on. What it drew from is a part of what the others need."""
     runs = [tiny("simgcd", cache_views="5+3"), tiny("rpc", cache_views="5+3")]
-    ready = get(Shelf(runs), runs[0])
+    ready = get(ResourceCache(runs), runs[0])
     resumed = ready.cache(CacheViews(5, 3), method_of(ready, runs[0]), fixed=CacheViews(5, 0))
     assert resumed.views == CacheViews(5, 3)
     assert ready.cache(CacheViews(5, 3), method_of(ready, runs[1])) is resumed
@@ -248,11 +248,11 @@ def test_a_resumed_run_in_a_sweep_opens_the_cache_of_all(tiny, counted):
 def test_a_small_budget_shrinks_the_views_of_a_fresh_run_only(tiny):
     """About 9 kB a view of all images: 20 weak and 10 strong ones do not fit 0.6 MB beside the images."""
     wanted, method = CacheViews(20, 10), "rpc"
-    free = get(Shelf(), tiny(method))
+    free = get(ResourceCache(), tiny(method))
     per_view = free.cache(CacheViews(4, 2), method_of(free, tiny(method))).nbytes / 7
     small = dataclasses.asdict(MemoryConfig()) | {"host_gb": 12 * per_view / 1e9}
     experiment = tiny(method, memory__host_gb=small["host_gb"], store="disk")
-    ready = get(Shelf(), experiment)
+    ready = get(ResourceCache(), experiment)
     shrunk = ready.cache(wanted, method_of(ready, experiment))
     assert (shrunk.level, shrunk.views.weak < 20) == ("host", True)
     fixed = ready.cache(wanted, method_of(ready, experiment), fixed=wanted)
@@ -265,10 +265,10 @@ def test_a_small_budget_shrinks_the_views_of_a_fresh_run_only(tiny):
 def test_data_and_backbone_can_be_given(tiny, counted):
     """A discovery has both already; the experiment is not asked for them."""
     experiment = tiny()
-    compute = make_compute(experiment)
-    first = Prepared(experiment, compute)
+    compute = make_device(experiment)
+    first = RunResources(experiment, compute)
     counted.clear()
-    shelf = Shelf(data=first.data, backbone=first.backbone)
+    shelf = ResourceCache(data=first.data, backbone=first.backbone)
     found = shelf.get(experiment, compute)
     assert (found.data, found.backbone) == (first.data, first.backbone)
     assert counted == []
@@ -277,21 +277,21 @@ def test_data_and_backbone_can_be_given(tiny, counted):
 def test_the_number_of_categories_can_be_estimated_for_any_method(tiny, caplog):
     caplog.set_level(logging.INFO)
     experiment = tiny(k="auto")
-    found = Prepared(experiment, make_compute(experiment))
+    found = RunResources(experiment, make_device(experiment))
     assert 2 <= found.data.k <= 32
     assert "categories" in caplog.text
-    assert make_method(experiment, found.data, found.backbone).task.k == found.data.k
+    assert build_method(experiment, found.data, found.backbone).task.k == found.data.k
     with pytest.raises(InputError, match="--k auto"):
-        Prepared(tiny(k=None), make_compute(experiment))
+        RunResources(tiny(k=None), make_device(experiment))
 
 
 def test_more_gpus_than_there_are_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(InputError, match="--devices 4 asks for more GPUs than the 2 here"):
-        make_compute(Experiment("simgcd", "cub", devices=4))
+        make_device(Experiment("simgcd", "cub", devices=4))
 
 
 @pytest.mark.parametrize(("name", "precision"), [("auto", "fp32"), ("fp64", "fp64"), ("bf16", "bf16")])
 def test_precision_on_the_cpu(tiny, name, precision):
-    assert make_compute(tiny(train__precision=name)).precision == precision
+    assert make_device(tiny(train__precision=name)).precision == precision

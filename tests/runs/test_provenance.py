@@ -17,7 +17,7 @@ import holotype
 from holotype.data.table import Table
 from holotype.models.backbone import Backbone
 from holotype.runs import provenance
-from holotype.runs.provenance import commit, describe, hardware
+from holotype.runs.provenance import commit, describe_provenance, hardware
 from holotype.utils.device import Device
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -54,7 +54,7 @@ def git(folder, *words: str) -> str:
     ],
 )
 def test_a_command_does_not_tell_whose_folders_it_was_given(word: str, told: str) -> None:
-    assert provenance.without_folders(word) == told
+    assert provenance.strip_folders(word) == told
 
 
 def test_the_commit_can_be_named(monkeypatch):
@@ -117,12 +117,14 @@ BACKBONE = Backbone(
 
 def facts(table: Table = TABLE, precision: str = "fp32") -> dict:
     compute = Device.on("cpu", precision)
-    return describe(BACKBONE, table, compute)
+    return describe_provenance(BACKBONE, table, compute)
 
 
 def test_pool_and_licence_are_told_where_there_is_something_to_tell():
     def of(**changes):
-        return describe(dataclasses.replace(BACKBONE, **changes), TABLE, Device.on("cpu"))["backbone"]
+        return describe_provenance(dataclasses.replace(BACKBONE, **changes), TABLE, Device.on("cpu"))[
+            "backbone"
+        ]
 
     told = of(changes={"pool": "token"}, licence="dinov3-license")
     assert (told["pool"], told["licence"]) == ("token", "dinov3-license")

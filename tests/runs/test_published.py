@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from holotype.methods import METHODS
-from holotype.runs.published import (
+from holotype.runs.tables import (
     ROUNDING,
     Published,
     find_published,
-    progress,
+    progress_to_simgcd,
     published_progress,
     read_published,
     share_old,
@@ -118,12 +118,12 @@ def test_the_overhead_is_as_printed() -> None:
 
 
 def test_progress_is_0_at_k_means_and_1_at_simgcd() -> None:
-    assert progress(40, 40, 60) == 0
-    assert progress(60, 40, 60) == 1
-    assert progress(65, 40, 60) == pytest.approx(1.25)
-    assert progress(35, 40, 60) == pytest.approx(-0.25)
-    assert progress(50, 60, 60) is None  # there is no way from one to the other
-    assert progress(50, 60, 40) is None
+    assert progress_to_simgcd(40, 40, 60) == 0
+    assert progress_to_simgcd(60, 40, 60) == 1
+    assert progress_to_simgcd(65, 40, 60) == pytest.approx(1.25)
+    assert progress_to_simgcd(35, 40, 60) == pytest.approx(-0.25)
+    assert progress_to_simgcd(50, 60, 60) is None  # there is no way from one to the other
+    assert progress_to_simgcd(50, 60, 40) is None
 
 
 def test_published_progress_on_cub() -> None:

@@ -13,8 +13,7 @@ from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.methods.rpc import RPC
 from holotype.runs.experiment import Experiment
-from holotype.runs.recipes import recipe
-from holotype.runs.settings import default_experiment, preset_settings
+from holotype.runs.resolve import default_experiment, preset_settings, recipe
 
 EPS = {
     "cifar10": 1,

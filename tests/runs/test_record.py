@@ -15,10 +15,18 @@ from holotype.data.image_store import ImageStore
 from holotype.data.load import load_table
 from holotype.data.table import Table
 from holotype.methods import Prediction
-from holotype.runs.prepared import Shelf
-from holotype.runs.record import Placed, Record, Scores, check_law, count_placed, score_held_out, score_table
-from holotype.runs.run import Run, begin, finish
-from holotype.runs.settings import resolve
+from holotype.runs.record import (
+    AssignedCounts,
+    Record,
+    Scores,
+    check_law,
+    count_assigned,
+    score_held_out,
+    score_table,
+)
+from holotype.runs.resolve import resolve
+from holotype.runs.resources import ResourceCache
+from holotype.runs.run import Run, begin_run, finish_run
 from holotype.training.views import evaluation_features
 from holotype.utils.serialization import read_json
 from tests.training.conftest import N_KNOWN
@@ -114,9 +122,9 @@ def made(squares_folder, tiny_backbone_file, tmp_path):
         overrides |= {"backbone.name": str(tiny_backbone_file), "train.batch_size": 16, "cache_views": "off"}
         overrides |= {"train.epochs": 1}
         overrides |= {key.replace("__", "."): value for key, value in settings.items()}
-        run = begin(resolve(method, str(dataset), overrides=overrides), Shelf())
+        run = begin_run(resolve(method, str(dataset), overrides=overrides), ResourceCache())
         assert isinstance(run, Run)
-        return finish(run, run.loop.fit(), 1.25, parallel=1)
+        return finish_run(run, run.loop.fit(), 1.25, parallel=1)
 
     return make
 
@@ -178,8 +186,8 @@ def test_where_the_unlabelled_images_went():
     columns = (np.array(x, dtype=object) for x in (path, label))
     table = Table(*columns, ("a", "b"), problem=np.array(problem, dtype=object))
     category = torch.tensor([0, 1, 0, 5, 5, -1, 2, -1])
-    found = count_placed(table, Prediction(category, torch.ones(8), torch.ones(8)))
-    assert found == Placed(known=2, novel=3, novel_categories=2, unreadable=1)
+    found = count_assigned(table, Prediction(category, torch.ones(8), torch.ones(8)))
+    assert found == AssignedCounts(known=2, novel=3, novel_categories=2, unreadable=1)
 
 
 def test_a_folder_without_truth_gives_a_record_without_scores(made, squares_folder):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from holotype.errors import InputError
-from holotype.runs.record import FORMAT, Made, Placed, Record, Scores, check_law
-from holotype.runs.settings import resolve
+from holotype.runs.record import RECORD_FORMAT, AssignedCounts, Record, RunMeta, Scores, check_law
+from holotype.runs.resolve import resolve
 from holotype.training.divergence import Restart
 from tests.made_study import made_identity, made_record
 
@@ -22,7 +22,7 @@ def whole() -> Record:
         made_identity(resolve("rpc", "cub")), 60, 50, captured={"train": True}, decode_seconds=2.5
     )
     scores = dataclasses.replace(record.scores, nmi=0.5, ari=0.25, auroc=0.75, known_accuracy=1)
-    return dataclasses.replace(record, scores=scores, test=scores, placed=Placed(1, 2, 3, 4))
+    return dataclasses.replace(record, scores=scores, test=scores, placed=AssignedCounts(1, 2, 3, 4))
 
 
 def test_a_record_survives_a_file():
@@ -30,10 +30,10 @@ def test_a_record_survives_a_file():
     for record in (whole(), nothing):
         content = json.loads(json.dumps(record.as_dict()))
         assert content == record.as_dict()
-        assert (content["format"], content["hash"]) == (FORMAT, record.identity.hash)
+        assert (content["format"], content["hash"]) == (RECORD_FORMAT, record.identity.hash)
         found = Record.from_dict(content, "scores.json")
         assert found == record
-        assert (type(found.scores), type(found.made)) == (Scores, Made)
+        assert (type(found.scores), type(found.made)) == (Scores, RunMeta)
 
 
 def test_an_older_record_tells_of_captures_in_the_last_stage_alone():
@@ -76,7 +76,11 @@ def copy_and_holder(path: tuple[str, ...]) -> tuple[dict, dict]:
 
 
 OPTIONAL = {
-    *(("made", field.name) for field in dataclasses.fields(Made) if field.default is not dataclasses.MISSING),
+    *(
+        ("made", field.name)
+        for field in dataclasses.fields(RunMeta)
+        if field.default is not dataclasses.MISSING
+    ),
     *(
         (part, field.name)
         for part in ("scores", "test")

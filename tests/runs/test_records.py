@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from holotype.errors import InputError
-from holotype.runs.record import Record
-from holotype.runs.records import Records, check_agree, read_record
-from holotype.runs.settings import resolve
+from holotype.runs.record import Record, Records, check_agree, read_record
+from holotype.runs.resolve import resolve
 from tests.made_study import made_identity, made_record
 
 TOP = Path(__file__).resolve().parents[2]

@@ -18,11 +18,11 @@ from holotype.errors import InputError, Stopped
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery
 from holotype.runs import run as module
 from holotype.runs.experiment import Experiment
+from holotype.runs.model_io import load_model
+from holotype.runs.parallel import run_together
+from holotype.runs.resolve import default_experiment
 from holotype.runs.run import run_experiment
-from holotype.runs.settings import default_experiment
 from holotype.runs.status import read_status
-from holotype.runs.together import run_together
-from holotype.runs.trained import load_trained
 from holotype.training.checkpoint import Checkpointer
 from holotype.utils.locks import lock_folder
 from tests.cli.test_bad_input import pressed
@@ -68,7 +68,7 @@ def test_a_trained_run_is_a_discovery_like_any_other(tiny, method) -> None:
     facts = found.facts
     assert (facts.method, facts.k, facts.seed, facts.round, facts.trained_on) == (method, 4, 0, 0, 64)
     assert facts.backbone["digest"] == facts.provenance["backbone"]["digest"]
-    model = load_trained(run, "cpu")
+    model = load_model(run, "cpu")
     assert model.run_id == found.run_id
     free = found.images[found.images.label == ""]
     placed = model.place(model.features(list(free.path)))
@@ -157,13 +157,13 @@ def test_a_state_of_another_run_is_not_gone_on_from(tiny, tmp_path, monkeypatch)
 
 
 def test_a_run_that_ends_with_one_category_says_so(tiny, monkeypatch, caplog) -> None:
-    place = module.place_own
+    place = module.assign_train
 
     def collapsed(loop, prediction, *rest):
         prediction.category[:] = 3
         return place(loop, prediction, *rest)
 
-    monkeypatch.setattr(module, "place_own", collapsed)
+    monkeypatch.setattr(module, "assign_train", collapsed)
     run_experiment(tiny("kmeans"))
     assert "unlabelled images were put into one new category, so nothing was found" in caplog.text
 
@@ -197,7 +197,7 @@ def test_a_kill_right_after_the_scores_leaves_nothing_behind(tiny, monkeypatch) 
     def dies(folder):
         raise Killed
 
-    monkeypatch.setattr(module, "tidy", dies)
+    monkeypatch.setattr(module, "clean_up", dies)
     with pytest.raises(Killed):
         run_experiment(tiny())
     monkeypatch.undo()

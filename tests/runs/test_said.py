@@ -9,8 +9,8 @@ from torch import Tensor
 
 from holotype.methods import Method, Prediction, Task
 from holotype.results.lda import LinearHead
-from holotype.runs import said as module
-from holotype.runs.said import has_logits, predict, predict_beside, predict_later, word_of
+from holotype.runs import predict as module
+from holotype.runs.predict import class_probabilities, has_logits, predict, predict_new, predict_with_lda
 
 K, DIM, N = 4, 6, 23
 
@@ -53,7 +53,7 @@ def test_both_have_half_of_the_word(at_once: int, monkeypatch) -> None:
     """Image by image against the formula, in parts and at once."""
     monkeypatch.setattr(module, "PREDICT_BATCH", at_once)
     method, x, frozen, judge = Linear(), features(), features()[::-1].copy(), opinion()
-    found = predict_later(method, x, frozen, judge)
+    found = predict_new(method, x, frozen, judge)
     alone = predict(method, x)
     for i in range(N):
         m = torch.from_numpy(x[i]) @ method.weight.T
@@ -70,13 +70,13 @@ def test_both_have_half_of_the_word(at_once: int, monkeypatch) -> None:
 def test_of_a_method_without_logits_the_category_that_it_names_counts() -> None:
     method, x = Nearest(), features()
     assert not has_logits(method)
-    alone, word = predict(method, x), word_of(method, x)
+    alone, word = predict(method, x), class_probabilities(method, x)
     assert (word[np.arange(N), alone.category] == np.float32(0.7)).all()
     assert (np.count_nonzero(word, axis=1) == 1).all()
-    torn = predict_beside(method, x, np.full((N, K), 0.25))
+    torn = predict_with_lda(method, x, np.full((N, K), 0.25))
     np.testing.assert_array_equal(torn.category, alone.category)
     other = (alone.category + 1) % K
-    moved = predict_beside(method, x, np.eye(K)[other])
+    moved = predict_with_lda(method, x, np.eye(K)[other])
     np.testing.assert_array_equal(moved.category, other)
     assert moved.probability == pytest.approx(0.5)
 
@@ -90,7 +90,7 @@ def test_a_category_that_only_the_method_names_counts_more_than_its_logits() -> 
             return Prediction((said.category + 1) % K, said.probability, said.known_score)
 
     x, nothing = features(), np.zeros((N, K))
-    alone, found = predict(Otherwise(), x), predict_beside(Otherwise(), x, nothing)
+    alone, found = predict(Otherwise(), x), predict_with_lda(Otherwise(), x, nothing)
     np.testing.assert_array_equal(found.category, alone.category)
     assert (found.category != predict(Linear(), x).category).all()
 
@@ -110,8 +110,8 @@ def test_a_method_that_holds_nothing_speaks_too() -> None:
 def test_no_image_is_no_trouble() -> None:
     for found in (
         predict(Linear(), features(0)),
-        predict_later(Linear(), features(0), features(0), opinion()),
-        predict_beside(Nearest(), features(0), np.empty((0, K))),
+        predict_new(Linear(), features(0), features(0), opinion()),
+        predict_with_lda(Nearest(), features(0), np.empty((0, K))),
     ):
         assert [len(column) for column in found] == [0, 0, 0]
 
@@ -120,10 +120,10 @@ def test_no_image_is_no_trouble() -> None:
 def test_images_that_cannot_be_read_or_are_not_asked_for_are_placed_nowhere(judge) -> None:
     x = features()
     x[3] = np.nan
-    found = predict_later(Linear(), x, features(), judge)
+    found = predict_new(Linear(), x, features(), judge)
     assert (found.category == -1).tolist() == [i == 3 for i in range(N)]
     assert np.isnan(found.probability).tolist() == [i == 3 for i in range(N)]
-    some = predict_later(Linear(), x, features(), judge, np.array([2, 3, 5]))
+    some = predict_new(Linear(), x, features(), judge, np.array([2, 3, 5]))
     assert np.flatnonzero(some.category >= 0).tolist() == [2, 5]
     assert some.category[[2, 5]].tolist() == found.category[[2, 5]].tolist()
     assert some.as_prediction().category.tolist() == some.category.tolist()
@@ -131,4 +131,4 @@ def test_images_that_cannot_be_read_or_are_not_asked_for_are_placed_nowhere(judg
 
 def test_an_opinion_without_frozen_features_is_a_mistake_of_ours() -> None:
     with pytest.raises(ValueError, match="frozen"):
-        predict_later(Linear(), features(), None, opinion())
+        predict_new(Linear(), features(), None, opinion())

@@ -13,7 +13,13 @@ from holotype.config.schema import BackboneConfig
 from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.methods.simgcd import SimGCD
-from holotype.runs.settings import default_experiment, describe, nearest, resolve, settings
+from holotype.runs.resolve import (
+    default_experiment,
+    describe_settings,
+    nearest_setting,
+    resolve,
+    setting_values,
+)
 
 EVERY = [(name, preset) for name, method in METHODS.items() for preset in method.presets]
 
@@ -102,7 +108,7 @@ def test_a_key_that_is_not_there_comes_with_the_one_that_was_meant(key: str, mea
 def test_a_key_like_no_other(key: str) -> None:
     with pytest.raises(InputError, match=r"is unknown; .* --help lists what there is\."):
         resolve("rpc", "cub", overrides={key: 1})
-    assert nearest("lr", ["seed"]) is None
+    assert nearest_setting("lr", ["seed"]) is None
 
 
 @pytest.mark.parametrize(
@@ -164,7 +170,7 @@ def test_a_method_without_settings(monkeypatch) -> None:
     )
     found = resolve("plain", "cub", overrides={"seed": 3, "method": {}})
     assert (found.seed, found.method) == (3, METHODS["plain"].Config())
-    assert {row.key for row in describe(found)} == {key for key, _, _ in settings(found)}
+    assert {row.key for row in describe_settings(found)} == {key for key, _, _ in setting_values(found)}
     with pytest.raises(InputError, match=r"'method\.lam' is unknown"):
         resolve("plain", "cub", overrides={"method.lam": 1})
 
@@ -193,7 +199,7 @@ def test_frozen_settings_lists_and_rules_of_ones_own(monkeypatch) -> None:
         resolve("wide", "x", overrides={"method.names": "[a, b, c]"})
     with pytest.raises(InputError, match=r"'method\.made' is unknown"):
         resolve("wide", "x", overrides={"method.made": 1})
-    (row,) = (row for row in describe(found) if row.key == "method.widths")
+    (row,) = (row for row in describe_settings(found) if row.key == "method.widths")
     assert (row.type, row.value) == ("a list [a whole number, ...]", "[3, 2, 1]")
     assert row.help == "Width of each layer, 100 % of which learn."
     assert row.group == "Settings of a method that somebody wrote"
@@ -205,8 +211,8 @@ def test_frozen_settings_lists_and_rules_of_ones_own(monkeypatch) -> None:
 @pytest.mark.parametrize(("method", "preset"), EVERY)
 def test_every_setting_has_a_sentence_of_help(method: str, preset: str) -> None:
     experiment = default_experiment(method, "cub", preset)
-    rows = describe(experiment)
-    assert {row.key for row in rows} == {key for key, _, _ in settings(experiment)}
+    rows = describe_settings(experiment)
+    assert {row.key for row in rows} == {key for key, _, _ in setting_values(experiment)}
     for row in rows:
         assert row.help.endswith(".") or row.help.endswith("(docs/long-tail.md)."), row
         assert len(row.help) > 10, row
@@ -215,7 +221,7 @@ def test_every_setting_has_a_sentence_of_help(method: str, preset: str) -> None:
 
 
 def test_help_tells_type_default_and_group() -> None:
-    rows = {row.key: row for row in describe(resolve("rpc", "cub"))}
+    rows = {row.key: row for row in describe_settings(resolve("rpc", "cub"))}
     assert rows["k"][1:3] == ("a whole number (at least 1), auto or null", "null")
     assert rows["method.debias.threshold"][1:3] == ("a number (from 0 to 1) or null", "null")
     assert rows["method.debias.threshold"].help.startswith("Smallest classifier probability")
@@ -262,7 +268,7 @@ def test_a_key_of_a_preset_that_does_not_exist_is_refused_with_the_nearest(
 @pytest.mark.parametrize("method", METHODS)
 def test_every_number_of_a_method_says_what_it_may_be(method) -> None:
     """A number without a range is one that nobody has thought about: 0, -1 and inf are refused where they are none."""
-    for row in describe(default_experiment(method, "images")):
+    for row in describe_settings(default_experiment(method, "images")):
         if "number" in row.type and row.key not in (
             "backbone.mean",
             "backbone.std",
@@ -287,7 +293,7 @@ HARMLESS = {
 @pytest.mark.parametrize("method", METHODS)
 def test_an_enormous_whole_number_is_refused_or_harmless(method: str) -> None:
     """A slip of the finger neither trains for years nor fills the memory."""
-    for key, _, hint in settings(default_experiment(method, "images")):
+    for key, _, hint in setting_values(default_experiment(method, "images")):
         if key not in HARMLESS and ("Annotated[int" in str(hint) or hint is int):
             with pytest.raises(InputError, match=f"{key} must be at most"):
                 resolve(method, "images", overrides={key: 2**31})

@@ -42,7 +42,7 @@ from holotype.config.types import (
 from holotype.errors import InputError
 from holotype.methods import METHODS, Method, find_method
 from holotype.runs.experiment import CacheViewsText, Experiment
-from holotype.runs.settings import default_experiment, read_settings, resolve, settings
+from holotype.runs.resolve import default_experiment, read_settings, resolve, setting_values
 
 EVERY = [(name, preset) for name, method in METHODS.items() for preset in method.presets]
 
@@ -96,7 +96,7 @@ def changes(experiment: Experiment) -> st.SearchStrategy[dict[str, Any]]:
     fixed = ["method_name", "dataset", "preset"]
     if find_method(experiment.method_name).stages is not Method.stages:
         fixed.append("train.warmup")  # may be refused where stages have a pace of their own
-    each = {key: values(hint) for key, _, hint in settings(experiment) if key not in fixed}
+    each = {key: values(hint) for key, _, hint in setting_values(experiment) if key not in fixed}
     return st.fixed_dictionaries({}, optional=each)
 
 
@@ -106,9 +106,9 @@ def changes(experiment: Experiment) -> st.SearchStrategy[dict[str, Any]]:
 def test_text_and_files_give_back_every_setting(method: str, preset: str, data, tmp_path_factory) -> None:
     asked = data.draw(changes(default_experiment(method, "cub", preset)))
     found = resolve(method, "cub", preset, asked)
-    got = {key: value for key, value, _ in settings(found)}
+    got = {key: value for key, value, _ in setting_values(found)}
     assert {key: got[key] for key in asked} == asked
-    text = {key: value_text(value) for key, value, _ in settings(found)}
+    text = {key: value_text(value) for key, value, _ in setting_values(found)}
     assert resolve(method, "cub", preset, text) == found
     file = tmp_path_factory.getbasetemp() / "config.yaml"
     file.write_text(write_yaml(found.as_dict()), encoding="utf-8")

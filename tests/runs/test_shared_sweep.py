@@ -11,10 +11,10 @@ import pytest
 from holotype.clustering import estimate_k
 from holotype.data.labels import write_sample_file
 from holotype.data.load import load_table
-from holotype.runs.planned import Planned, batches
-from holotype.runs.prepared import Shelf
-from holotype.runs.records import Records
-from holotype.runs.settings import resolve
+from holotype.runs.parallel import ScheduledRun, run_batches
+from holotype.runs.record import Records
+from holotype.runs.resolve import resolve
+from holotype.runs.resources import ResourceCache
 from tests.cli.test_bad_input import pressed
 
 from .test_bench import bench as bench  # the fixture: the command on coloured squares
@@ -55,7 +55,7 @@ def test_every_backbone_counts_categories_for_itself(tiny, counted, monkeypatch)
 
     real = estimate_k.estimate_count
     monkeypatch.setattr(estimate_k, "estimate_count", estimate)
-    shelf = Shelf()
+    shelf = ResourceCache()
     first, second = (get(shelf, tiny(k="auto", backbone__train_blocks=blocks)) for blocks in (1, 2))
     assert (first.data.k, second.data.k) == (4, 5)
     assert second.images is first.images
@@ -80,7 +80,7 @@ def test_the_weights_of_a_sample_count_where_categories_are_counted(
 
     real = estimate_k.estimate_count
     monkeypatch.setattr(estimate_k, "estimate_count", estimate)
-    get(Shelf(), tiny(k="auto", dataset=str(tmp_path / "some.parquet")))
+    get(ResourceCache(), tiny(k="auto", dataset=str(tmp_path / "some.parquet")))
     assert np.array_equal(seen[0], weight)
 
 
@@ -137,10 +137,11 @@ def test_runs_that_cannot_share_the_device_run_by_themselves() -> None:
     made += [resolve("tests.training.stubs:OwnEncoder", "cub")]
     made += [resolve("simgcd", "cub", overrides={"train.matmul": "highest"})]
     planned = [
-        Planned(experiment, ("", n), f"run {n}", Records("none"), None) for n, experiment in enumerate(made)
+        ScheduledRun(experiment, ("", n), f"run {n}", Records("none"), None)
+        for n, experiment in enumerate(made)
     ]
     said: list[str] = []
-    found = [[run.name for run in batch] for batch in batches(planned, 4, said.append)]
+    found = [[run.name for run in batch] for batch in run_batches(planned, 4, said.append)]
     assert found == [
         ["run 7"],
         ["run 0", "run 1", "run 2", "run 3"],
@@ -152,6 +153,6 @@ def test_runs_that_cannot_share_the_device_run_by_themselves() -> None:
         "run 7 runs by itself: tests.training.stubs:OwnEncoder takes images instead of tokens",
         "run 6 runs by itself: it takes 2 processes",
     ]
-    one_by_one = [[run.name for run in batch] for batch in batches(planned, 1, said.append)]
+    one_by_one = [[run.name for run in batch] for batch in run_batches(planned, 1, said.append)]
     assert one_by_one == [[run.name] for run in planned]
     assert len(said) == 2

@@ -10,9 +10,9 @@ import pytest
 from holotype.config.schema import BackboneConfig
 from holotype.errors import InputError
 from holotype.methods import Task
-from holotype.runs.sheet import FILE, WEIGHTS, Sheet
+from holotype.runs.model_io import MODEL_CONFIG_FILE, MODEL_WEIGHTS_FILE, ModelConfig
 
-MADE = Sheet(
+MADE = ModelConfig(
     "r-1", ("a", "b"), ("a", "b", "new-01"), "rpc", {"tau": 0.1}, Task(2, 3, 8, 10, 4),
     BackboneConfig("embedded", image_size=32), "d", False, "w",
 )  # fmt: skip
@@ -20,19 +20,19 @@ MADE = Sheet(
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    (tmp_path / FILE).write_text(json.dumps(MADE.as_dict()))
-    (tmp_path / WEIGHTS).write_bytes(b"")
+    (tmp_path / MODEL_CONFIG_FILE).write_text(json.dumps(MADE.as_dict()))
+    (tmp_path / MODEL_WEIGHTS_FILE).write_bytes(b"")
     return tmp_path
 
 
 def test_it_comes_back_as_it_was(run: Path) -> None:
-    assert Sheet.read(run) == MADE
-    assert Sheet.from_dict(MADE.as_dict()) == MADE
+    assert ModelConfig.read(run) == MADE
+    assert ModelConfig.from_dict(MADE.as_dict()) == MADE
 
 
 def test_the_licence_of_the_backbone_goes_with_the_model(run: Path) -> None:
-    (run / FILE).write_text(json.dumps(MADE.as_dict() | {"licence": "dinov3-license"}))
-    assert Sheet.read(run).licence == "dinov3-license"
+    (run / MODEL_CONFIG_FILE).write_text(json.dumps(MADE.as_dict() | {"licence": "dinov3-license"}))
+    assert ModelConfig.read(run).licence == "dinov3-license"
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def test_the_licence_of_the_backbone_goes_with_the_model(run: Path) -> None:
     ],
 )
 def test_what_is_not_a_sheet_is_one_sentence(run: Path, change: dict, says: str) -> None:
-    (run / FILE).write_text(json.dumps(MADE.as_dict() | change))
+    (run / MODEL_CONFIG_FILE).write_text(json.dumps(MADE.as_dict() | change))
     with pytest.raises(InputError, match=says) as told:
-        Sheet.read(run)
+        ModelConfig.read(run)
     assert "in another folder" in str(told.value)
     assert "\n" not in str(told.value)
 
@@ -56,20 +56,20 @@ def test_what_is_not_a_sheet_is_one_sentence(run: Path, change: dict, says: str)
 def test_a_missing_key_is_told(run: Path) -> None:
     content = MADE.as_dict()
     del content["digest"]
-    (run / FILE).write_text(json.dumps(content))
+    (run / MODEL_CONFIG_FILE).write_text(json.dumps(content))
     with pytest.raises(InputError, match="digest is missing"):
-        Sheet.read(run)
+        ModelConfig.read(run)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "3", "{}"])
 def test_damage_is_one_sentence(run: Path, content: str) -> None:
-    (run / FILE).write_text(content)
+    (run / MODEL_CONFIG_FILE).write_text(content)
     with pytest.raises(InputError, match=r"model\.json cannot be read"):
-        Sheet.read(run)
+        ModelConfig.read(run)
 
 
 def test_a_folder_without_a_model_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="There is no folder"):
-        Sheet.read(tmp_path / "absent")
+        ModelConfig.read(tmp_path / "absent")
     with pytest.raises(InputError, match="holds no trained model"):
-        Sheet.read(tmp_path)
+        ModelConfig.read(tmp_path)

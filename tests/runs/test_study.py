@@ -9,7 +9,7 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.runs.experiment import Experiment
-from holotype.runs.study import ELSEWHERE, Study, StudyRow, make_study, pick_rows, read_study
+from holotype.runs.study import KEYS_OF_ROWS, Study, StudyRow, build_study, read_study, select_rows_by_name
 from tests.made_study import asked_for
 
 TOP = Path(__file__).resolve().parents[2]
@@ -100,12 +100,12 @@ def test_a_study_in_memory_is_the_study_in_a_file(written) -> None:
     content = yaml.safe_load(PARTS)
     content["settings"]["train.lr"] = content["rows"]["no-new"]["settings"]["train.lr"] = 0.001
     before = repr(content)
-    made, read = make_study(content, "parts"), read_study(written(PARTS))
+    made, read = build_study(content, "parts"), read_study(written(PARTS))
     assert made.name == read.name == "parts"
     assert (made.rows["simgcd"], made.question, made.own) == (read.rows["simgcd"], read.question, read.own)
     assert repr(content) == before
     with pytest.raises(InputError, match=r"^parts has no rows"):
-        make_study({"question": "Q?"}, "parts")
+        build_study({"question": "Q?"}, "parts")
 
 
 def test_a_row_may_name_its_records(written) -> None:
@@ -119,9 +119,9 @@ def test_a_row_may_name_its_records(written) -> None:
 
 def test_rows_are_picked_in_the_order_of_the_file(written) -> None:
     study = read_study(written(PARTS))
-    assert [row.name for row in pick_rows(study, ["reading", "simgcd"])] == ["simgcd", "reading"]
+    assert [row.name for row in select_rows_by_name(study, ["reading", "simgcd"])] == ["simgcd", "reading"]
     with pytest.raises(InputError, match="no row 'rpc'; its rows are simgcd, no-new, reading"):
-        pick_rows(study, ["simgcd", "rpc"])
+        select_rows_by_name(study, ["simgcd", "rpc"])
 
 
 def test_the_study_in_the_documents_can_be_run(written) -> None:
@@ -178,7 +178,7 @@ ROW = "rows: {a: {method: rpc}}\n"
         (SMALL + "settings: 3\n" + ROW, ("settings = 3", "train.epochs: 100")),
         (SMALL + "settings: {train: {epochs: 3}}\n" + ROW, ("group train", "train.epochs: 100")),
         (SMALL + "settings: {k: 2024-01-01}\n" + ROW, ("k = ", "quotes")),
-        *((SMALL + f"settings: {{{key}: x}}\n" + ROW, (key, place)) for key, place in ELSEWHERE.items()),
+        *((SMALL + f"settings: {{{key}: x}}\n" + ROW, (key, place)) for key, place in KEYS_OF_ROWS.items()),
     ],
 )
 def test_a_file_that_is_no_study(written, text: str, words: tuple[str, ...]) -> None:

@@ -13,11 +13,11 @@ from holotype.errors import InputError, Stopped
 from holotype.models.backbone import load_backbone
 from holotype.models.token_cache import CacheViews
 from holotype.runs.experiment import Experiment
-from holotype.runs.prepared import Shelf
+from holotype.runs.parallel import name_runs, run_together
 from holotype.runs.record import Record
-from holotype.runs.run import VIEWS, run_experiment
-from holotype.runs.settings import default_experiment
-from holotype.runs.together import name_runs, run_together
+from holotype.runs.resolve import default_experiment
+from holotype.runs.resources import ResourceCache
+from holotype.runs.run import VIEWS_KEY, run_experiment
 from holotype.training.loop import Loop
 from tests.cli.test_bad_input import pressed
 from tests.small_run import set_dotted
@@ -58,7 +58,9 @@ def without_clocks(record: Record) -> Record:
 def test_runs_made_together_are_the_runs_made_alone(tiny):
     """SimGCD draws no strong views; that RPC beside it does makes no other run of it."""
     plans = [("kmeans", 0), ("simgcd", 0), ("simgcd", 1), ("rpc", 0)]
-    together = run_together([tiny(method, f"{method}{seed}", seed=seed) for method, seed in plans], Shelf())
+    together = run_together(
+        [tiny(method, f"{method}{seed}", seed=seed) for method, seed in plans], ResourceCache()
+    )
     assert {record.made.parallel for record in together} == {4}
     for (method, seed), record in zip(plans, together, strict=True):
         alone = run_experiment(tiny(method, f"alone-{method}{seed}", seed=seed))
@@ -97,7 +99,7 @@ def test_nothing_is_written_through_a_link_in_a_run_folder(tiny, tmp_path):
     elsewhere.mkdir()
     folder.mkdir()
     (folder / "rest").symlink_to(elsewhere, target_is_directory=True)
-    refused, made = run_together([tiny("kmeans", "linked"), tiny("kmeans", "plain", seed=1)], Shelf())
+    refused, made = run_together([tiny("kmeans", "linked"), tiny("kmeans", "plain", seed=1)], ResourceCache())
     assert "linked/rest is a link to another folder" in str(refused)
     assert isinstance(made, Record)
 
@@ -158,7 +160,7 @@ def test_the_record_says_which_views_were_drawn(tiny):
     assert (cached.identity.views, exact.identity.views) == ("4+2", "off")
     assert cached.identity.hash != exact.identity.hash
     assert exact.made.cache_seconds == 0
-    assert VIEWS.read(tiny("rpc", "cached").folder / "cache.json") == {"views": "4+2"}
+    assert VIEWS_KEY.read(tiny("rpc", "cached").folder / "cache.json") == {"views": "4+2"}
     assert not (tiny("rpc", "exact").folder / "cache.json").exists()
     facts = json.loads((tiny("rpc", "cached").folder / "provenance.json").read_text())
     assert facts["images"].startswith("64 images, ")

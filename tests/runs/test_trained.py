@@ -18,8 +18,7 @@ from safetensors.torch import load_file, save_file
 from holotype.data.image_store import ImageStore
 from holotype.errors import InputError
 from holotype.methods import METHODS
-from holotype.runs.sheet import FILE, WEIGHTS
-from holotype.runs.trained import load_trained
+from holotype.runs.model_io import MODEL_CONFIG_FILE, MODEL_WEIGHTS_FILE, load_model
 from holotype.utils.serialization import dump_json, from_dict, read_json
 from small_run import RUN_ID, frozen_features, seen, train_small
 
@@ -39,7 +38,7 @@ def copied(trained, tmp_path) -> Path:
 
 def test_it_says_what_it_said_before(trained) -> None:
     folder, run, features, category = trained
-    model = load_trained(folder, "cpu")
+    model = load_model(folder, "cpu")
     assert (model.run_id, model.known, model.ids[:2]) == (RUN_ID, ("green", "red"), ("green", "red"))
     read = model.features(list(run.loop.table.path))
     assert np.allclose(read.features, features, atol=2e-2)  # the token cache keeps half precision
@@ -56,7 +55,7 @@ def test_it_says_what_it_said_before(trained) -> None:
 
 def test_any_number_of_images_takes_the_same_memory(trained, monkeypatch) -> None:
     """Of the parts of a stream, none that was read stays in memory."""
-    model, paths = load_trained(trained[0], "cpu"), list(trained[1].loop.table.path)
+    model, paths = load_model(trained[0], "cpu"), list(trained[1].loop.table.path)
     stores: weakref.WeakSet[ImageStore] = weakref.WeakSet()
     decode = ImageStore.decode
 
@@ -65,7 +64,7 @@ def test_any_number_of_images_takes_the_same_memory(trained, monkeypatch) -> Non
         return store
 
     monkeypatch.setattr(ImageStore, "decode", noted)
-    monkeypatch.setattr("holotype.runs.trained.READ_AT_ONCE", 8)
+    monkeypatch.setattr("holotype.runs.model_io.READ_BATCH", 8)
     gc.disable()
     try:
         assert [len(stores) for _ in model.stream(paths)] == [0] * (len(paths) // 8)
@@ -76,13 +75,13 @@ def test_any_number_of_images_takes_the_same_memory(trained, monkeypatch) -> Non
 def test_loading_leaves_the_generator_alone(trained) -> None:
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    load_trained(trained[0], "cpu")
+    load_model(trained[0], "cpu")
     assert torch.equal(before, torch.get_rng_state())
 
 
 def test_paths_pictures_and_arrays_are_one(trained) -> None:
     folder, run, _, _ = trained
-    model = load_trained(folder, "cpu")
+    model = load_model(folder, "cpu")
     paths = list(run.loop.table.path[:3])
     pictures = [Image.open(path).convert("RGB") for path in paths]
     arrays = np.stack([np.asarray(picture) for picture in pictures])
@@ -94,10 +93,10 @@ def test_paths_pictures_and_arrays_are_one(trained) -> None:
 
 def test_an_image_that_cannot_be_read_is_placed_nowhere(trained, tmp_path, monkeypatch) -> None:
     folder, run, _, _ = trained
-    monkeypatch.setattr("holotype.runs.trained.READ_AT_ONCE", 2)  # several parts
+    monkeypatch.setattr("holotype.runs.model_io.READ_BATCH", 2)  # several parts
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"nothing")
-    model = load_trained(folder, "cpu")
+    model = load_model(folder, "cpu")
     read = model.features(
         [run.loop.table.path[0], str(broken), run.loop.table.path[1], tmp_path / "absent.png"]
     )
@@ -112,7 +111,7 @@ def test_an_image_that_cannot_be_read_is_placed_nowhere(trained, tmp_path, monke
 @pytest.mark.parametrize("method", ["kmeans", "simgcd"])
 def test_other_methods(method, tmp_path, squares_folder, tiny_backbone_file) -> None:
     _, features, category = train_small(tmp_path, squares_folder, tiny_backbone_file, method, epochs=1)
-    model = load_trained(tmp_path, "cpu")
+    model = load_model(tmp_path, "cpu")
     placed = model.place(seen(features))
     assert list(placed.category_id) == [model.ids[c] for c in category]
 
@@ -128,7 +127,7 @@ def with_opinion(tmp_path_factory, squares_folder, tiny_backbone_file):
 
 def test_a_second_opinion_looks_at_the_backbone_as_it_was(with_opinion) -> None:
     folder, run, features, _ = with_opinion
-    model, paths = load_trained(folder, "cpu"), list(run.loop.table.path)
+    model, paths = load_model(folder, "cpu"), list(run.loop.table.path)
     read = model.features(paths)
     frozen = frozen_features(run, folder / "embedded")
     assert np.allclose(read.frozen, frozen, atol=1e-4)
@@ -139,7 +138,7 @@ def test_a_second_opinion_looks_at_the_backbone_as_it_was(with_opinion) -> None:
 
 def test_images_lie_where_the_mean_of_both_is_largest(with_opinion) -> None:
     folder, run, _, _ = with_opinion
-    model = load_trained(folder, "cpu")
+    model = load_model(folder, "cpu")
     read = model.features(list(run.loop.table.path))
     m = model.method.logits(torch.from_numpy(read.features)).softmax(-1).detach().numpy()
     q = (m + model.opinion.shares(read.frozen)) / 2
@@ -152,16 +151,18 @@ def test_images_lie_where_the_mean_of_both_is_largest(with_opinion) -> None:
 
 def test_a_model_without_a_second_opinion_places_alone(with_opinion, tmp_path) -> None:
     folder, run, _, _ = with_opinion
-    for file in (FILE, WEIGHTS):
+    for file in (MODEL_CONFIG_FILE, MODEL_WEIGHTS_FILE):
         shutil.copy(folder / file, tmp_path / file)
     stored = {
-        name: one for name, one in load_file(tmp_path / WEIGHTS).items() if not name.startswith("opinion.")
+        name: one
+        for name, one in load_file(tmp_path / MODEL_WEIGHTS_FILE).items()
+        if not name.startswith("opinion.")
     }
-    save_file(stored, tmp_path / WEIGHTS)
-    sheet = read_json(tmp_path / FILE)
-    digest = hashlib.sha256((tmp_path / WEIGHTS).read_bytes()).hexdigest()
-    (tmp_path / FILE).write_text(dump_json(sheet | {"weights": digest}))
-    model = load_trained(tmp_path, "cpu")
+    save_file(stored, tmp_path / MODEL_WEIGHTS_FILE)
+    sheet = read_json(tmp_path / MODEL_CONFIG_FILE)
+    digest = hashlib.sha256((tmp_path / MODEL_WEIGHTS_FILE).read_bytes()).hexdigest()
+    (tmp_path / MODEL_CONFIG_FILE).write_text(dump_json(sheet | {"weights": digest}))
+    model = load_model(tmp_path, "cpu")
     read = model.features(list(run.loop.table.path))
     assert model.opinion is read.frozen is None
     said = model.method.predict(torch.from_numpy(read.features))
@@ -182,9 +183,9 @@ def test_settings_within_settings_come_back() -> None:
 
 def test_a_folder_without_a_model_is_one_sentence(tmp_path) -> None:
     with pytest.raises(InputError, match="There is no folder"):
-        load_trained(tmp_path / "absent")
+        load_model(tmp_path / "absent")
     with pytest.raises(InputError, match="holds no trained model"):
-        load_trained(tmp_path)
+        load_model(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -197,44 +198,44 @@ def test_a_folder_without_a_model_is_one_sentence(tmp_path) -> None:
     ],
 )
 def test_a_model_of_something_else_is_one_sentence(copied, change, says) -> None:
-    sheet = read_json(copied / FILE)
-    (copied / FILE).write_text(json.dumps({**sheet, **change}))
+    sheet = read_json(copied / MODEL_CONFIG_FILE)
+    (copied / MODEL_CONFIG_FILE).write_text(json.dumps({**sheet, **change}))
     with pytest.raises(InputError, match=says):
-        load_trained(copied, "cpu")
+        load_model(copied, "cpu")
 
 
 def test_damaged_files_are_one_sentence(copied) -> None:
-    (copied / WEIGHTS).write_bytes(b"half")
+    (copied / MODEL_WEIGHTS_FILE).write_bytes(b"half")
     with pytest.raises(InputError, match="cannot be read"):
-        load_trained(copied, "cpu")
-    (copied / FILE).write_text("{")
+        load_model(copied, "cpu")
+    (copied / MODEL_CONFIG_FILE).write_text("{")
     with pytest.raises(InputError, match="cannot be read"):
-        load_trained(copied, "cpu")
-    (copied / FILE).write_text("[]")
+        load_model(copied, "cpu")
+    (copied / MODEL_CONFIG_FILE).write_text("[]")
     with pytest.raises(InputError, match="cannot be read"):
-        load_trained(copied, "cpu")
+        load_model(copied, "cpu")
 
 
 def test_a_backbone_that_is_gone_is_one_sentence(copied) -> None:
-    sheet = read_json(copied / FILE)
+    sheet = read_json(copied / MODEL_CONFIG_FILE)
     sheet["backbone"]["name"] = str(copied / "gone.safetensors")
-    (copied / FILE).write_text(json.dumps(sheet))
+    (copied / MODEL_CONFIG_FILE).write_text(json.dumps(sheet))
     with pytest.raises(InputError, match="There is no backbone file"):
-        load_trained(copied, "cpu")
+        load_model(copied, "cpu")
 
 
 def test_a_backbone_that_was_carried_along_lies_beside_the_model(trained, copied, tiny_backbone_file) -> None:
     """On another machine its path is another one; its content is compared as ever."""
     there = trained[0].parent / "elsewhere" / "tiny.safetensors"
-    sheet = read_json(copied / FILE)
+    sheet = read_json(copied / MODEL_CONFIG_FILE)
     sheet["backbone"]["name"] = str(there)
-    (copied / FILE).write_text(json.dumps(sheet))
+    (copied / MODEL_CONFIG_FILE).write_text(json.dumps(sheet))
     with pytest.raises(InputError, match=f"a copy of it into {copied}"):
-        load_trained(copied)
+        load_model(copied)
     shutil.copy(tiny_backbone_file, copied / "tiny.safetensors")
     grey = np.full((1, 32, 32), 128, dtype=np.uint8)
-    found, before = (load_trained(folder).features(grey).features for folder in (copied, trained[0]))
+    found, before = (load_model(folder).features(grey).features for folder in (copied, trained[0]))
     np.testing.assert_array_equal(found, before)
     (copied / "tiny.safetensors").write_bytes((copied / "tiny.safetensors").read_bytes() + b" ")
     with pytest.raises(InputError):
-        load_trained(copied)
+        load_model(copied)

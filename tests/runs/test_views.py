@@ -8,11 +8,18 @@ import torch
 from holotype.errors import InputError
 from holotype.methods import METHODS, Task, Views, find_method
 from holotype.models.token_cache import CacheViews
-from holotype.runs import views as module
-from holotype.runs.parts import check_fits
-from holotype.runs.prepared import Prepared
-from holotype.runs.settings import default_experiment
-from holotype.runs.views import drawn, holds, tell_partial, views_needed, wanted_views, without_unusable_cache
+from holotype.runs import cache_policy as module
+from holotype.runs.build import check_fits
+from holotype.runs.cache_policy import (
+    cache_covers,
+    drop_unusable_cache,
+    effective_views,
+    log_partial_cache,
+    requested_views,
+    views_needed,
+)
+from holotype.runs.resolve import default_experiment
+from holotype.runs.resources import RunResources
 from holotype.utils.device import Device
 from tests.training.stubs import STUBS
 
@@ -60,7 +67,7 @@ def test_views_needed_are_the_most_of_all_stages_and_methods(names, most):
 def test_a_run_asks_for_a_cache_where_it_can_use_one(tiny, method, asked, views):
     experiment = tiny(method, cache_views=asked)
     state = torch.get_rng_state()
-    assert wanted_views(experiment) == views
+    assert requested_views(experiment) == views
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -69,22 +76,22 @@ def test_cached_views_that_no_stage_can_use_are_refused_and_the_stages_named(tin
     monkeypatch.setitem(METHODS, "both", STUBS["tokens then images"])
     says = "pictures cannot use cached views: its stage train takes images, not tokens; use --cache-views off"
     with pytest.raises(InputError, match=says):
-        wanted_views(tiny("pictures", cache_views="4+2"))
-    assert wanted_views(tiny("pictures", cache_views="auto")) is None
-    assert wanted_views(tiny("pictures", cache_views="off")) is None
-    assert wanted_views(tiny("both", cache_views="4+2")) == CacheViews(4, 2)
-    assert drawn(tiny("both"), CacheViews(4, 2)) == CacheViews(4, 0)
+        requested_views(tiny("pictures", cache_views="4+2"))
+    assert requested_views(tiny("pictures", cache_views="auto")) is None
+    assert requested_views(tiny("pictures", cache_views="off")) is None
+    assert requested_views(tiny("both", cache_views="4+2")) == CacheViews(4, 2)
+    assert effective_views(tiny("both"), CacheViews(4, 2)) == CacheViews(4, 0)
 
 
 def test_on_a_gpu_auto_is_exact(tiny, monkeypatch):
     monkeypatch.setattr(module, "pick_device", lambda name: "cuda")
-    assert wanted_views(tiny()) is None
-    assert wanted_views(tiny(cache_views="4+2")) == CacheViews(4, 2)
+    assert requested_views(tiny()) is None
+    assert requested_views(tiny(cache_views="4+2")) == CacheViews(4, 2)
 
 
 def test_a_cache_that_cannot_be_read_is_refused(tiny):
     with pytest.raises(InputError, match="16"):
-        wanted_views(tiny(cache_views="16"))
+        requested_views(tiny(cache_views="16"))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +105,7 @@ def test_a_cache_that_cannot_be_read_is_refused(tiny):
     ],
 )
 def test_a_cache_holds_the_views_of_a_run(cache, drawn_from, same):
-    assert holds(CacheViews.parse(cache), CacheViews.parse(drawn_from)) == same
+    assert cache_covers(CacheViews.parse(cache), CacheViews.parse(drawn_from)) == same
 
 
 @pytest.mark.parametrize("read", [float, lambda one: one.numpy(), lambda one: one.tolist(), bool, str])
@@ -113,10 +120,10 @@ def test_a_method_that_reads_its_weights_while_it_is_built_has_stages_too(tiny, 
         self.first = read(self.classifier.v.detach().flatten()[0])
 
     monkeypatch.setattr(SimGCD, "__init__", reading)
-    monkeypatch.setattr("holotype.runs.views._methods", {})
+    monkeypatch.setattr("holotype.runs.cache_policy._methods_of", {})
     experiment = tiny("simgcd", cache_views="4+2")
-    assert wanted_views(experiment) == CacheViews(4, 2)
-    prepared = Prepared(experiment, Device.on("cpu"))
+    assert requested_views(experiment) == CacheViews(4, 2)
+    prepared = RunResources(experiment, Device.on("cpu"))
     assert check_fits(experiment, prepared.data, prepared.backbone) == []
 
 
@@ -132,11 +139,11 @@ def test_a_method_that_reads_its_weights_while_it_is_built_has_stages_too(tiny, 
 )
 def test_a_sweep_leaves_the_cache_out_where_no_stage_can_use_it(tiny, method, asked, taken):
     experiment = tiny(method, cache_views=asked)
-    assert without_unusable_cache(experiment).cache_views == taken
+    assert drop_unusable_cache(experiment).cache_views == taken
     assert experiment.cache_views == asked  # the one that was given stays as it is
 
 
 def test_which_stages_draw_from_the_cache_is_told_where_they_differ():
-    told = {name: tell_partial(methods(name)[0].stages(), name) for name in METHODS}
+    told = {name: log_partial_cache(methods(name)[0].stages(), name) for name in METHODS}
     assert told.pop("sptnet") == "Of sptnet, simgcd draws from the token cache, and prompts takes images."
     assert not any(told.values())

@@ -72,9 +72,9 @@ def _go_on(world: World, run: Path) -> None:
 
 def _model(run: Path) -> None:
     from holotype.placing.corrected import corrected
-    from holotype.runs.trained import load_trained
+    from holotype.runs.model_io import load_model
 
-    corrected(run, load_trained(run, "cpu"))
+    corrected(run, load_model(run, "cpu"))
 
 
 def _embeddings(world: World, run: Path) -> None:
@@ -105,9 +105,9 @@ def _report(run: Path) -> None:
 def _training(own: Path) -> None:
     from holotype.models.token_cache import CacheViews
     from holotype.report.data import read_scores
-    from holotype.runs.folder import IDENTITY, RunFolder, read_per_class
     from holotype.runs.identity import Identity
-    from holotype.runs.settings import read_settings
+    from holotype.runs.resolve import read_settings
+    from holotype.runs.run_folder import IDENTITY_FILE, RunFolder, read_per_class
     from holotype.training.checkpoint import MetricsLog
 
     folder = RunFolder(own)
@@ -117,8 +117,8 @@ def _training(own: Path) -> None:
         stored = folder.read_json("cache.json")
         with contextlib.suppress(TypeError, KeyError):  # as take_cache does, which makes a sentence of it
             CacheViews.parse(stored["views"])
-    if (own / IDENTITY).is_file():
-        Identity.from_dict(folder.read_json(IDENTITY), own / IDENTITY)
+    if (own / IDENTITY_FILE).is_file():
+        Identity.from_dict(folder.read_json(IDENTITY_FILE), own / IDENTITY_FILE)
     if (own / "config.yaml").is_file():
         read_settings(own / "config.yaml")
     if (own / "per_class.csv").is_file():

@@ -75,9 +75,9 @@ def _flags(command: str) -> list[str]:
     import re
 
     if command == "train":
-        from holotype.runs.settings import default_experiment, settings
+        from holotype.runs.resolve import default_experiment, setting_values
 
-        keys = [key for key, _, _ in settings(default_experiment("simgcd", "images"))]
+        keys = [key for key, _, _ in setting_values(default_experiment("simgcd", "images"))]
         return [
             *(f"--{key}" for key in keys),
             "--config",
@@ -175,11 +175,11 @@ WORDS = Campaign("words", "odd command lines", _lines, _line, kind="command line
 def _numbers(world: World, seed: int) -> Iterator[Case]:
     """Every number among the settings, with every number that is odd, in an order of chance."""
     from holotype.methods import METHODS
-    from holotype.runs.settings import default_experiment, settings
+    from holotype.runs.resolve import default_experiment, setting_values
 
     dice, cases = random.Random(f"values {seed}"), []
     for method in METHODS:
-        for key, value, _ in settings(default_experiment(method, "images")):
+        for key, value, _ in setting_values(default_experiment(method, "images")):
             numeric = isinstance(value, int | float) and not isinstance(value, bool)
             own = key.startswith("method.") or method in SHARED
             if own and (numeric or key in ("k", "train.epochs", "seed")):

@@ -14,18 +14,18 @@ from holotype.runs.study import Study, read_study
 
 if TYPE_CHECKING:
     from holotype.runs.experiment import Experiment
-    from holotype.runs.sweep import Ask, Change
+    from holotype.runs.sweep import SettingChange, SweepRequest
 
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     check_given(given)
     studies = read_studies(given)
-    from holotype.runs.bench import everything, sweep_of, write_tables
-    from holotype.runs.records import Records
+    from holotype.runs.record import Records
+    from holotype.runs.sweep import all_records, plan_sweep, write_tables
 
     if not studies:
-        table = everything(Records(given.results or "results"))
+        table = all_records(Records(given.results or "results"))
         say(write_tables(Path(given.results or "results"), "table", table), end="")
         return 0
     if given.table_only:
@@ -34,7 +34,7 @@ def command(argv: Sequence[str]) -> int:
         return 0
     made, failure = run(given, studies)
     for study, planned, found in made:
-        sweep = sweep_of(planned, found)
+        sweep = plan_sweep(planned, found)
         if speaks() and sweep.rows:
             folder, name = places(study, given)[0], study.name if given.study else "table"
             say(write_tables(folder, name, sweep), end="", flush=True)
@@ -57,7 +57,7 @@ def read_studies(given: argparse.Namespace) -> list[Study]:
 
 def places(study: Study, given: argparse.Namespace) -> tuple[Path, Path]:
     """The folders of records and of runs."""
-    from holotype.runs.bench import default_out, default_results
+    from holotype.runs.sweep import default_out, default_results
 
     label = bool(given.study)
     out = Path(given.out, study.name) if given.out and len(given.study) > 1 else given.out
@@ -81,11 +81,11 @@ def check_given(given: argparse.Namespace) -> None:
         raise InputError(f"--reuse {given.reuse} is not a folder; name the one in which results lie.")
 
 
-def ask_of(given: argparse.Namespace, study: Study) -> Ask:
+def ask_of(given: argparse.Namespace, study: Study) -> SweepRequest:
     """Which part of a study is run, and how."""
-    from holotype.runs.sweep import Ask
+    from holotype.runs.sweep import SweepRequest
 
-    return Ask(
+    return SweepRequest(
         rows=_list(given.rows) if given.rows is not None else None,
         seeds=_seeds(given.seeds) if given.seeds is not None else None,
         changes=[read_change(entry, list(study.rows) if given.study else []) for entry in given.set],
@@ -104,20 +104,20 @@ def experiments_of(study: Study, given: argparse.Namespace) -> list[Experiment]:
 
 def run(given: argparse.Namespace, studies: Sequence[Study]):  # type: ignore[no-untyped-def]
     """Plan all studies, make the runs, and return each study with its plan and its records; and which runs failed."""
-    from holotype.runs.planned import RunsFailed, plan_runs, run_planned
-    from holotype.runs.prepared import Shelf
-    from holotype.runs.records import Records
-    from holotype.runs.sweep import chosen_rows
+    from holotype.runs.parallel import RunsFailed, plan_runs, run_scheduled
+    from holotype.runs.record import Records
+    from holotype.runs.resources import ResourceCache
+    from holotype.runs.sweep import selected_rows
 
     made = {study.name: experiments_of(study, given) for study in studies}
     for study in studies:
         if study.question:
             _say(f"{study.name}: {study.question}")
-            for row in chosen_rows(study, ask_of(given, study)):
+            for row in selected_rows(study, ask_of(given, study)):
                 _say(f"  {row.name}{': ' if row.asks else ''}{row.asks}")
     if without := exact_though_asked(made, given):
         _say(f"{', '.join(without)} cannot use cached views, since all stages take images: exact mode.")
-    shelf, plans = Shelf(), {}
+    shelf, plans = ResourceCache(), {}
     stores: dict[Path, Records] = {}
     elsewhere = Records(given.reuse) if given.reuse else None
     for study in studies:
@@ -129,7 +129,7 @@ def run(given: argparse.Namespace, studies: Sequence[Study]):  # type: ignore[no
     every = [run for planned in plans.values() for run in planned]
     failure = None
     try:
-        found = run_planned(every, _say, shelf, parallel=given.parallel)
+        found = run_scheduled(every, _say, shelf, parallel=given.parallel)
     except RunsFailed as error:
         found, failure = error.found, error
     return [(study, plans[study.name], found) for study in studies], failure
@@ -144,7 +144,7 @@ def exact_though_asked(made: Mapping[str, Sequence[Experiment]], given: argparse
 
 def is_slow(made: Mapping[str, Sequence[Experiment]], given: argparse.Namespace) -> bool:
     """Whether something trains in exact mode on a CPU that could use cached views, and nobody has said `off`."""
-    from holotype.runs.views import views_of
+    from holotype.runs.cache_policy import views_of
     from holotype.utils.device import pick_device
 
     exact = [e for runs in made.values() for e in runs if e.cache_views == "off"]
@@ -156,19 +156,18 @@ def is_slow(made: Mapping[str, Sequence[Experiment]], given: argparse.Namespace)
 def recorded(study: Study, given: argparse.Namespace) -> str:
     """The table of a study from the records that are there."""
     from holotype.data.load import collection_name
-    from holotype.runs.bench import Sweep, write_tables
-    from holotype.runs.records import Records
-    from holotype.runs.sweep import changes_by_row, chosen_rows, select
+    from holotype.runs.record import Records
+    from holotype.runs.sweep import Sweep, changes_by_row, select_records, selected_rows, write_tables
     from holotype.runs.tables import make_row
 
     folder, ask = places(study, given)[0], ask_of(given, study)
     every, rows, records = list(Records(folder).by_key.values()), [], []
-    chosen = chosen_rows(study, ask)
+    chosen = selected_rows(study, ask)
     changes = changes_by_row(ask.changes, chosen, study if given.study else None)
     for dataset in dict.fromkeys(dataset for row in chosen for dataset in row.datasets):
         for row in (row for row in chosen if dataset in row.datasets):
             name = collection_name(dataset)
-            if found := select(study, row, name, every, ask, changes[row.name]):
+            if found := select_records(study, row, name, every, ask, changes[row.name]):
                 rows.append(make_row(found, row.name if given.study else row.preset))
                 records += found
     if not rows:
@@ -178,9 +177,9 @@ def recorded(study: Study, given: argparse.Namespace) -> str:
     return write_tables(folder, study.name if given.study else "table", Sweep(rows, records))
 
 
-def read_change(entry: str, names: Sequence[str]) -> Change:
+def read_change(entry: str, names: Sequence[str]) -> SettingChange:
     """An entry of --set. names: of rows, which may hold an = themselves."""
-    from holotype.runs.sweep import Change
+    from holotype.runs.sweep import SettingChange
 
     head, colon, rest = entry.partition(":")
     where, setting = (head, rest) if colon and head in names else ("", entry)
@@ -189,7 +188,7 @@ def read_change(entry: str, names: Sequence[str]) -> Change:
         where, _, name = name.rpartition(":")
     if not equals or not name:
         raise InputError(f"--set {entry} is not of the form SETTING=VALUE or WHERE:SETTING=VALUE.")
-    return Change(name.replace("-", "_"), value, where)
+    return SettingChange(name.replace("-", "_"), value, where)
 
 
 def _list(text: str) -> list[str]:

@@ -108,7 +108,7 @@ def train_entry(words: str) -> Entry:
     """`holotype train` has no parser of argparse: its flags are the settings of every method."""
     from holotype.data.datasets.registry import BENCHMARKS
     from holotype.methods import METHODS
-    from holotype.runs.settings import default_experiment, describe, settings
+    from holotype.runs.resolve import default_experiment, describe_settings, setting_values
 
     flags = {
         "help": Flag("--help", "show the settings of METHOD", False),
@@ -122,8 +122,8 @@ def train_entry(words: str) -> Entry:
     known["--preset"] = tuple(presets)
     for method in METHODS:
         experiment = default_experiment(method, next(iter(BENCHMARKS)), "default")
-        told = {row.key: row.help for row in describe(experiment)}
-        for key, _, hint in settings(experiment):
+        told = {row.key: row.help for row in describe_settings(experiment)}
+        for key, _, hint in setting_values(experiment):
             choices = known.get(f"--{key}") or tuple(literals(hint))
             flags.setdefault(key, Flag(f"--{key}", " ".join(told.get(key, "").split()), True, choices))
     flags.setdefault("preset", Flag("--preset", "variant of the method", True, known["--preset"]))

@@ -87,9 +87,9 @@ def check_apart(out: Path, folder: Path, *, overwrite: bool) -> None:
     overwrite: it may hold a cut.
     """
     from holotype.results.edits import EDIT_LOG
-    from holotype.runs.folder import IDENTITY
+    from holotype.runs.run_folder import IDENTITY_FILE
 
-    if out.resolve() == folder.resolve() or (out / IDENTITY).exists():
+    if out.resolve() == folder.resolve() or (out / IDENTITY_FILE).exists():
         raise InputError(f"{out} holds a run; choose another folder with --out.")
     if (out / EDIT_LOG).exists():
         raise InputError(

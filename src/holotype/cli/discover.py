@@ -216,7 +216,7 @@ def summary(found: Discovery, folder: Path) -> str:
     from holotype.results.describe import burst_events, burst_text
     from holotype.results.discovery import weighted_sizes
     from holotype.results.ensemble import stability_summary as returning
-    from holotype.runs.folder import RunFolder
+    from holotype.runs.run_folder import RunFolder
 
     images, facts, whole = found.images, found.facts, weighted_sizes(found.images)
     unread = int((images.problem != "").sum())

@@ -12,7 +12,7 @@ from holotype.cli.words import Parser, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holotype.runs.cards import About
+    from holotype.runs.method_info import MethodInfo
 
 HEAD = ("method", "year", "stages", "cache", "graph", "what it does")
 BELOW = (
@@ -23,9 +23,9 @@ BELOW = (
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    from holotype.runs.cards import about
+    from holotype.runs.method_info import method_info
 
-    say(listing() if given.name is None else card_text(about(given.name)))
+    say(listing() if given.name is None else card_text(method_info(given.name)))
     return 0
 
 
@@ -46,21 +46,21 @@ def make_parser() -> Parser:
 
 def listing() -> str:
     """A line for each method, those of installed packages last."""
-    from holotype.runs.cards import About, listed
+    from holotype.runs.method_info import MethodInfo, list_methods
 
-    found = listed()
-    rows = [HEAD, *(line(one) for one in found if isinstance(one, About))]
+    found = list_methods()
+    rows = [HEAD, *(line(one) for one in found if isinstance(one, MethodInfo))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD) - 1)]
     lines = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
         for row in rows
     ]
-    broken = [str(one) for one in found if not isinstance(one, About)]
+    broken = [str(one) for one in found if not isinstance(one, MethodInfo)]
     return "\n".join([*lines, *broken, "", *textwrap.wrap(BELOW, width())])
 
 
-def line(found: About) -> tuple[str, ...]:
-    from holotype.runs.cards import stage_names
+def line(found: MethodInfo) -> tuple[str, ...]:
+    from holotype.runs.method_info import stage_names
 
     year = str(found.card.year) if found.card else ""
     return found.name, year, stage_names(found), found.cache, found.capture, found.line
@@ -74,7 +74,7 @@ def width() -> int:
 # -- one card -----------------------------------------------------------------------------------------
 
 
-def card_text(found: About) -> str:
+def card_text(found: MethodInfo) -> str:
     """Everything that is known of a method without running it."""
     parts = [head(found), training(found)]
     parts += [section("What it computes", found.computes)] if found.computes else []
@@ -88,7 +88,7 @@ def card_text(found: About) -> str:
     return "\n\n".join([*parts, section("Published", published(found.name)), last(found)])
 
 
-def head(found: About) -> str:
+def head(found: MethodInfo) -> str:
     if found.card is None:
         return "\n".join([f"{found.name}: {found.title}" if found.title else found.name, "It has no card."])
     card = found.card
@@ -97,8 +97,8 @@ def head(found: About) -> str:
     )
 
 
-def training(found: About) -> str:
-    from holotype.runs.cards import stage_line
+def training(found: MethodInfo) -> str:
+    from holotype.runs.method_info import stage_line
 
     if not found.stages:
         return "Nothing is trained: it clusters the features as they are."
@@ -111,7 +111,7 @@ def section(title: str, text: str) -> str:
     return f"{title}\n{textwrap.indent(text, '  ')}"
 
 
-def settings(found: About) -> str:
+def settings(found: MethodInfo) -> str:
     lines: list[str] = []
     for row in found.settings:
         lines.append(f"{row.key} = {row.value}    [{row.type}]")
@@ -125,13 +125,13 @@ def by_name(values: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _named(name: str, own: Mapping[str, Any]) -> Iterator[str]:
     from holotype.config.parse import value_text
-    from holotype.runs.cards import recipe_title
+    from holotype.runs.method_info import recipe_title
 
     told = ", ".join(f"{key} = {value_text(value)}" for key, value in own.items())
     yield from wrapped(f"{recipe_title(name)}: {told}")
 
 
-def differs(found: About) -> str:
+def differs(found: MethodInfo) -> str:
     lines = [one for point in (found.card.differs if found.card else ()) for one in bullet(point)]
     return "\n".join(
         [*lines, *(["", found.differs] if found.differs and lines else [found.differs])]
@@ -145,10 +145,10 @@ def bullet(text: str) -> list[str]:
 
 def published(name: str) -> str:
     """A line for each data set; a star where the numbers cannot be right."""
-    from holotype.runs.cards import printed_rows
-    from holotype.runs.published import read_published
+    from holotype.runs.method_info import published_rows
+    from holotype.runs.tables import read_published
 
-    rows, content = printed_rows(name), read_published()
+    rows, content = published_rows(name), read_published()
     if not rows:
         return "Nothing is printed of it in the table that the other methods are compared by."
     lines = [f"{'':<12}{'All':>6}{'Old':>6}{'New':>6}{'p':>7}"]
@@ -168,7 +168,7 @@ def star(lawful: bool) -> str:
     return " " if lawful else "*"
 
 
-def last(found: About) -> str:
+def last(found: MethodInfo) -> str:
     """Where more is."""
     from holotype.methods import METHODS
 

@@ -1,6 +1,6 @@
 """Words of `holotype train` -> Experiment, and the help that lists its settings.
 
-METHOD, DATASET, --preset and --config are taken off; every other flag is a setting, which runs/settings.py checks.
+METHOD, DATASET, --preset and --config are taken off; every other flag is a setting, which runs/resolve.py checks.
 Nothing heavy is imported before the words make sense.
 """
 
@@ -84,12 +84,14 @@ class Request:
 
     def resolve(self) -> Experiment:
         """Defaults of method, data set and preset, then the files, then the flags."""
-        from holotype.runs.settings import default_experiment, nearest, resolve, settings
+        from holotype.runs.resolve import default_experiment, nearest_setting, resolve, setting_values
 
-        known = [key for key, _, _ in settings(default_experiment(self.method, self.dataset, self.preset))]
+        known = [
+            key for key, _, _ in setting_values(default_experiment(self.method, self.dataset, self.preset))
+        ]
         for flag in self.flags:
             if flag not in known:
-                meant = nearest(flag.lstrip("-"), known)
+                meant = nearest_setting(flag.lstrip("-"), known)
                 hint = (
                     f"did you mean --{meant}?"
                     if meant
@@ -141,7 +143,7 @@ def _read_files(files: Sequence[Path], method: str | None) -> dict[str, Any]:
     content: dict[str, Any] = {}
     if files:
         from holotype.config.parse import flatten
-        from holotype.runs.settings import read_settings
+        from holotype.runs.resolve import read_settings
 
         for file in files:
             content |= flatten(read_settings(file, method or content.get("method_name")))
@@ -150,7 +152,7 @@ def _read_files(files: Sequence[Path], method: str | None) -> dict[str, Any]:
 
 def help_text(experiment: Experiment) -> str:
     """Every setting with its type and its default, group by group; as wide as the terminal."""
-    from holotype.runs.settings import describe
+    from holotype.runs.resolve import describe_settings
 
     parser = argparse.ArgumentParser(
         prog="holotype train",
@@ -176,7 +178,7 @@ def help_text(experiment: Experiment) -> str:
         help="Import the method that a --config file of somebody else's names as package.module:Class.",
     )
     groups: dict[str, Any] = {}
-    for row in describe(experiment):
+    for row in describe_settings(experiment):
         if row.group not in groups:
             groups[row.group] = parser.add_argument_group(row.group)
         text = f"{row.help} [{row.type}; default {row.value}]".strip()

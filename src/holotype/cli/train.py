@@ -45,7 +45,7 @@ def _help(words: Words) -> str:
     if len(words.places) == 1 and not words.has("--config"):
         words.places.append("DATASET")
     request = read_request(words)
-    from holotype.runs.settings import default_experiment
+    from holotype.runs.resolve import default_experiment
 
     return help_text(default_experiment(request.method, request.dataset, request.preset))
 

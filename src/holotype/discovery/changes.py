@@ -1,6 +1,6 @@
 """What became of the categories of the round before: `changes.csv` in the folder of a round, and a few sentences.
 
-A category is kept where its id is there again (runs/outcome.py says when). Where it is not, or where another category
+A category is kept where its id is there again (runs/predict.py says when). Where it is not, or where another category
 has taken more than a quarter of its images, those that have its images are named.
 """
 

@@ -25,8 +25,8 @@ from holotype.embeddings.extract import backbone_facts
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
 from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
-from holotype.runs.folder import IDENTITY, RunFolder
-from holotype.runs.parts import Data
+from holotype.runs.build import RunData
+from holotype.runs.run_folder import IDENTITY_FILE, RunFolder
 from holotype.utils.device import pick_device
 from holotype.utils.serialization import SchemaError, from_dict, read_json, to_dict
 
@@ -113,14 +113,14 @@ def claim(
         embedded.check_network(backbone_facts(chosen.backbone))
     log.info(chosen.words)
     content = {"format": FORMAT, "backbone": to_dict(chosen.config), "choice_of_backbone": chosen.words}
-    RunFolder(folder).write_json(IDENTITY, content)
+    RunFolder(folder).write_json(IDENTITY_FILE, content)
     return config.with_network(chosen.config), chosen
 
 
 def reload_backbone(folder: Path, config: DiscoverConfig) -> Chosen:
     """Load the backbone of a discovery that goes on, with the sentence of when it was chosen."""
     chosen = choose_backbone(config.network, pick_device(config.device))
-    words = str(RunFolder(folder).read_json(IDENTITY).get("choice_of_backbone", ""))
+    words = str(RunFolder(folder).read_json(IDENTITY_FILE).get("choice_of_backbone", ""))
     log.info(words)
     return replace(chosen, words=words)
 
@@ -128,7 +128,7 @@ def reload_backbone(folder: Path, config: DiscoverConfig) -> Chosen:
 def begun_network(folder: Path, wanted: BackboneConfig) -> BackboneConfig | None:
     """The backbone that the discovery in a folder was begun with, None where there is none; InputError where another
     one is wanted, or where the folder holds something else."""
-    begun = RunFolder(folder).read_json(IDENTITY) if (folder / IDENTITY).is_file() else {}
+    begun = RunFolder(folder).read_json(IDENTITY_FILE) if (folder / IDENTITY_FILE).is_file() else {}
     if begun and (not isinstance(begun, dict) or begun.get("format") != FORMAT):
         raise InputError(
             f"{folder} holds a run of another kind or version (no discovery of format {FORMAT}); "
@@ -140,7 +140,7 @@ def begun_network(folder: Path, wanted: BackboneConfig) -> BackboneConfig | None
 def check_method(table: Table, config: DiscoverConfig, chosen: Chosen) -> None:
     """Refuse what cannot be trained before anything is written; a k that is estimated is looked at then."""
     k = max(len(table.known) + 1 if config.k == "auto" else config.k, len(table.known))
-    fitting(methods_of(config), Data(table, k), chosen.backbone)
+    fitting(methods_of(config), RunData(table, k), chosen.backbone)
 
 
 def check_network(folder: Path, wanted: BackboneConfig, begun: BackboneConfig) -> BackboneConfig:
@@ -162,5 +162,5 @@ def read_network(folder: Path, identity: dict[str, Any]) -> BackboneConfig:
         return from_dict(BackboneConfig, identity.get("backbone"))
     except SchemaError as problem:
         raise InputError(
-            f"{folder / IDENTITY} cannot be read (backbone: {problem}); choose another folder with --out."
+            f"{folder / IDENTITY_FILE} cannot be read (backbone: {problem}); choose another folder with --out."
         ) from problem

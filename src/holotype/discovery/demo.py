@@ -32,8 +32,8 @@ from holotype.methods import Images, Task, find_method
 from holotype.models.backbone import load_backbone
 from holotype.report import build_report
 from holotype.results.discovery import Discovery
-from holotype.runs.folder import SCORES, RunFolder
-from holotype.runs.record import headline
+from holotype.runs.record import headline_scores
+from holotype.runs.run_folder import SCORES_FILE, RunFolder
 from holotype.training.encoder import to_device_images
 from holotype.utils.atomic import atomic_folder, write_text
 from holotype.utils.device import Device
@@ -71,8 +71,8 @@ def write_scores(run: Path, scores: dict[str, dict[str, Any]]) -> None:
     """Put what the truth says into scores.json of the run, and k-means beside it."""
     folder = RunFolder(run)
     compared = {key: scores["kmeans"][key] for key in ("all", "old", "new")}
-    own = {"scores": headline(scores["rpc"]), "compared": {"kmeans": compared}}
-    folder.write_json(SCORES, folder.read_json(SCORES) | own)
+    own = {"scores": headline_scores(scores["rpc"]), "compared": {"kmeans": compared}}
+    folder.write_json(SCORES_FILE, folder.read_json(SCORES_FILE) | own)
 
 
 def write_sample(split: Table, out: Path) -> Table:

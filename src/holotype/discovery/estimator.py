@@ -35,7 +35,7 @@ from holotype.utils.serialization import FileSchema
 
 if TYPE_CHECKING:
     from holotype.placing.corrected import Corrected
-    from holotype.runs.trained import Trained
+    from holotype.runs.model_io import TrainedModel
 
 FILE = "estimator.json"
 """Beside a saved model: the parameters of the estimator."""
@@ -204,10 +204,10 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
             )
 
     @cached_property
-    def _trained(self) -> Trained:
-        from holotype.runs.trained import load_trained
+    def _trained(self) -> TrainedModel:
+        from holotype.runs.model_io import load_model
 
-        return load_trained(self.run_folder_, self.device)
+        return load_model(self.run_folder_, self.device)
 
     @cached_property
     def _corrected(self) -> Corrected:
@@ -216,7 +216,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         return corrected(self.run_folder_, self._model)
 
     @property
-    def _model(self) -> Trained:
+    def _model(self) -> TrainedModel:
         self._check_fitted()
         return self._trained
 

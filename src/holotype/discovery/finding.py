@@ -31,14 +31,13 @@ from holotype.results.apply_edits import FOLLOWS_NOTE
 from holotype.results.describe import LABELLED as OF_BURST
 from holotype.results.discovery import RunFacts
 from holotype.results.ensemble import methods_phrase
+from holotype.runs.build import RunData
+from holotype.runs.cache_policy import drop_unusable_cache, stages_of
 from holotype.runs.experiment import Experiment
-from holotype.runs.outcome import Rest, Told
-from holotype.runs.parts import Data
-from holotype.runs.prepared import Shelf
-from holotype.runs.run import finish
-from holotype.runs.settings import default_experiment
-from holotype.runs.trainings import seeds_in_words
-from holotype.runs.views import stages_of, without_unusable_cache
+from holotype.runs.predict import Remainder, RoundContext, seeds_text
+from holotype.runs.resolve import default_experiment
+from holotype.runs.resources import ResourceCache
+from holotype.runs.run import finish_run
 from holotype.utils.device import Device, pick_device
 
 FEWEST = 8
@@ -148,7 +147,7 @@ def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEsti
         counted = count.as_dict() if count else None
         run_id = f"{uuid.uuid4().hex[:12]}-{round.number}"
         given = round.given.names, round.taken, embedded.features
-        told = Told(
+        told = RoundContext(
             run_id,
             about,
             counted,
@@ -158,16 +157,16 @@ def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEsti
             columns=round.columns,
             trainings=trained.trainings,
         )
-        rest = Rest(table, rows, embedded.note, round.out)
+        rest = Remainder(table, rows, embedded.note, round.out)
         seconds, several = trained.run.loop.seconds(), trained.trainings
         parallel = len(several.seeds) if several else 1
-        finish(trained.run, trained.prediction, seconds, parallel=parallel, rest=rest, told=told)
+        finish_run(trained.run, trained.prediction, seconds, parallel=parallel, rest=rest, told=told)
         clear(round.own)
 
 
 def train_round(round: Round, sample: Table, k: int, embedded: np.ndarray) -> Outcome:
     """Train on the images of the sample, with one seed or several. embedded: their features of the frozen backbone."""
-    data, backbone, asked = Data(sample, k), round.chosen.backbone, methods_of(round.config)
+    data, backbone, asked = RunData(sample, k), round.chosen.backbone, methods_of(round.config)
     methods, remarks = fitting(asked, data, backbone, long_tail=round.long_tail)
     seeds = round.seeds
     if len(seeds) > 1 or asked[0] not in methods:  # else who does not take part would have had no turn
@@ -177,11 +176,11 @@ def train_round(round: Round, sample: Table, k: int, embedded: np.ndarray) -> Ou
     if len(seeds) > 1:
         turns = f", {methods_phrase(methods)}" if len(methods) > 1 else ""
         log.info(
-            f"{len(seeds)} trainings with the seeds {seeds_in_words(seeds)}{turns}, side by side; images are placed "
+            f"{len(seeds)} trainings with the seeds {seeds_text(seeds)}{turns}, side by side; images are placed "
             "where they agree (--seeds changes how many)."
         )
     experiments = [make_experiment(round, sample, k, method) for method in methods]
-    return train(experiments, seeds, Shelf(data=data, backbone=backbone), sample, k, embedded)
+    return train(experiments, seeds, ResourceCache(data=data, backbone=backbone), sample, k, embedded)
 
 
 def make_experiment(round: Round, sample: Table, k: int, method: str) -> Experiment:
@@ -209,4 +208,4 @@ def plan_training(
     experiment.backbone, experiment.cache_views = network, plan.cache_views
     epochs = spread_epochs(plan.epochs, stages_of(experiment))
     experiment.train.epochs, experiment.train.batch_size = epochs, plan.batch_size
-    return without_unusable_cache(experiment)
+    return drop_unusable_cache(experiment)

@@ -19,8 +19,8 @@ from holotype.models.heads import Projector
 from holotype.models.speed import fastest_pass
 from holotype.models.token_cache import CacheViews
 from holotype.results.ensemble import votes_in_words
-from holotype.runs.settings import default_experiment
-from holotype.runs.views import drawn, stages_of
+from holotype.runs.cache_policy import effective_views, stages_of
+from holotype.runs.resolve import default_experiment
 from holotype.training.encoder import Encoder
 from holotype.utils.device import Device
 
@@ -115,7 +115,9 @@ class Work:
         stages = stages_of(experiment)
         if not stages:
             return cls(n * pace.reading, 0.0)
-        views = drawn(experiment, None if plan.cache_views == "off" else CacheViews.parse(plan.cache_views))
+        views = effective_views(
+            experiment, None if plan.cache_views == "off" else CacheViews.parse(plan.cache_views)
+        )
         filling = n * views.entries * pace.trunk if views else 0.0
         of_view = [_of_view(stage.needs == "images", views is not None, pace) for stage in stages]
         of_image = sum(

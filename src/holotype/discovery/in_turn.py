@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from holotype.discovery.sizes import expects_sizes
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone
-from holotype.runs.parts import Data, check_fits
-from holotype.runs.settings import default_experiment
+from holotype.runs.build import RunData, check_fits
+from holotype.runs.resolve import default_experiment
 
 
 def fitting(
-    methods: Sequence[str], data: Data, backbone: Backbone, *, long_tail: bool = False
+    methods: Sequence[str], data: RunData, backbone: Backbone, *, long_tail: bool = False
 ) -> tuple[tuple[str, ...], list[str]]:
     """The methods that can train on the data, and a sentence on each of the others.
 
@@ -29,7 +29,7 @@ def fitting(
     return able, [f"{method} does not take part. {reason}" for method, reason in reasons.items() if reason]
 
 
-def _reason(method: str, data: Data, backbone: Backbone, long_tail: bool) -> InputError | None:
+def _reason(method: str, data: RunData, backbone: Backbone, long_tail: bool) -> InputError | None:
     """Why it cannot train on the data; None if it can."""
     if long_tail and not expects_sizes(method):
         return InputError("It expects categories of equal size, and those here differ.")

@@ -31,7 +31,7 @@ from holotype.results.describe import renamed_categories
 from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, append_edits, new_edits, read_edits, read_log
-from holotype.runs.folder import SCORES
+from holotype.runs.run_folder import SCORES_FILE
 from holotype.utils.atomic import OWN_SUFFIX
 
 LABELS = "labels.json"
@@ -59,7 +59,7 @@ def begun_rounds(folder: Path) -> list[int]:
 
 def finished_rounds(folder: Path) -> list[int]:
     """Numbers of the rounds that have come to their end."""
-    return [n for n in begun_rounds(folder) if (round_folder(folder, n) / SCORES).is_file()]
+    return [n for n in begun_rounds(folder) if (round_folder(folder, n) / SCORES_FILE).is_file()]
 
 
 def corrected_rounds(folder: Path) -> list[Path]:

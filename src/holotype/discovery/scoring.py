@@ -10,9 +10,9 @@ import numpy as np
 from holotype.clustering.metrics import has_truth, score
 from holotype.data.table import Table
 from holotype.results.discovery import Discovery
-from holotype.runs.folder import SCORES, RunFolder
-from holotype.runs.record import Scores, headline
-from holotype.runs.sheet import Sheet
+from holotype.runs.model_io import ModelConfig
+from holotype.runs.record import Scores, headline_scores
+from holotype.runs.run_folder import SCORES_FILE, RunFolder
 
 
 def score_round(own: Path, table: Table) -> None:
@@ -20,7 +20,7 @@ def score_round(own: Path, table: Table) -> None:
     record = RunFolder(own).finished()
     if record is None or not has_truth(table):
         return
-    found, index = Discovery.load(own), {id: i for i, id in enumerate(Sheet.read(own).ids)}
+    found, index = Discovery.load(own), {id: i for i, id in enumerate(ModelConfig.read(own).ids)}
     images = found.images.set_index("path")
     table = table.take(np.isin(table.path, images.index))
     images = images.loc[table.path]
@@ -32,6 +32,6 @@ def score_round(own: Path, table: Table) -> None:
         problem=np.where(id == "", "in no category", ""),
     )
     scores = score(judged, [index.get(one, -1) for one in id], images["known_score"])
-    if (now := Scores(**headline(scores))) != record.scores:
+    if (now := Scores(**headline_scores(scores))) != record.scores:
         RunFolder(own).write_per_class(scores["per_class"])
-        RunFolder(own).write_json(SCORES, dataclasses.replace(record, scores=now).as_dict())
+        RunFolder(own).write_json(SCORES_FILE, dataclasses.replace(record, scores=now).as_dict())

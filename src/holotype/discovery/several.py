@@ -29,13 +29,13 @@ from holotype.discovery.plan import methods_of, resolved
 from holotype.discovery.rounds import begun_rounds, round_folder
 from holotype.errors import InputError, Stopped
 from holotype.methods import Prediction
+from holotype.runs.cache_policy import stages_of
 from holotype.runs.experiment import Experiment
-from holotype.runs.folder import IDENTITY, RunFolder
-from holotype.runs.prepared import Shelf
-from holotype.runs.run import CACHE, Run, begin
-from holotype.runs.settings import default_experiment
-from holotype.runs.trainings import Trainings
-from holotype.runs.views import stages_of
+from holotype.runs.predict import EnsembleRuns
+from holotype.runs.resolve import default_experiment
+from holotype.runs.resources import ResourceCache
+from holotype.runs.run import CACHE_KEY, Run, begin_run
+from holotype.runs.run_folder import IDENTITY_FILE, RunFolder
 from holotype.training.interleave import train_in_turns
 from holotype.utils.atomic import write_text
 from holotype.utils.device import pick_device
@@ -112,14 +112,14 @@ class Outcome:
     run: Run
     """The training that carries the model, in the folder of the round."""
     prediction: Prediction
-    trainings: Trainings | None
+    trainings: EnsembleRuns | None
     """None where there was one."""
 
 
 def train(
     experiments: Sequence[Experiment],
     seeds: Sequence[int],
-    shelf: Shelf,
+    shelf: ResourceCache,
     table: Table,
     k: int,
     embedded: np.ndarray,
@@ -127,19 +127,19 @@ def train(
     """Train with each of the seeds. experiments: of the round, one a method; their folder is its own. table: the
     images. embedded: (N, D) their features of the frozen backbone."""
     if len(seeds) == 1:
-        run = begin(dataclasses.replace(experiments[0], seed=seeds[0]), shelf)
+        run = begin_run(dataclasses.replace(experiments[0], seed=seeds[0]), shelf)
         assert isinstance(run, Run)  # a finished round is not run again
         return Outcome(run, run.loop.fit(), None)
     own = experiments[0].folder
     runs, said = train_side_by_side(experiments, seeds, shelf)
     methods = tuple(experiment.method_name for experiment in experiments)
-    trainings = Trainings.of(seeds, said, table, k, methods, embedded)
+    trainings = EnsembleRuns.of(seeds, said, table, k, methods, embedded)
     carrier = runs[trainings.together.carrier]
     return Outcome(give_home(carrier, own), trainings.prediction(said), trainings)
 
 
 def train_side_by_side(
-    experiments: Sequence[Experiment], seeds: Sequence[int], shelf: Shelf
+    experiments: Sequence[Experiment], seeds: Sequence[int], shelf: ResourceCache
 ) -> tuple[list[Run], list[Prediction]]:
     """The trainings with each of the seeds, and what they say of the images."""
     each = [
@@ -149,7 +149,7 @@ def train_side_by_side(
     shelf.planned = each
     runs: list[Run] = []
     for one in each:
-        run = begin(one, shelf, keep_caches=bool(runs))
+        run = begin_run(one, shelf, keep_caches=bool(runs))
         assert isinstance(run, Run)  # only the round is ever finished
         runs.append(run)
     ends = train_in_turns({f"seed {run.experiment.seed}": run.loop for run in runs}, fewer="--seeds")
@@ -162,10 +162,10 @@ def give_home(run: Run, own: Path) -> Run:
     """The run in the folder of its round, with what it has written on its way."""
     folder = RunFolder(own)
     experiment = dataclasses.replace(run.experiment, out=str(own))
-    folder.write_json(IDENTITY, run.identity.as_dict())
+    folder.write_json(IDENTITY_FILE, run.identity.as_dict())
     folder.write_config(experiment.as_dict())
     folder.write_json("provenance.json", run.facts)
-    for name in (CACHE, METRICS):
+    for name in (CACHE_KEY, METRICS):
         if (run.folder.path / name).is_file():
             shutil.copyfile(run.folder.path / name, own / name)
     return dataclasses.replace(run, experiment=experiment, folder=folder)

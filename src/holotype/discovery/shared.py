@@ -10,12 +10,12 @@ from holotype.discovery.rounds import round_folder
 from holotype.errors import InputError
 from holotype.models.weights_io import weights_digest
 from holotype.results.features import FEATURES, checked_features
-from holotype.runs.folder import SCORES, RunFolder
-from holotype.runs.sheet import FILE as MODEL
-from holotype.runs.sheet import WEIGHTS
+from holotype.runs.model_io import MODEL_CONFIG_FILE as MODEL
+from holotype.runs.model_io import MODEL_WEIGHTS_FILE
+from holotype.runs.run_folder import SCORES_FILE, RunFolder
 from holotype.utils.atomic import atomic_write
 
-SHARED = (WEIGHTS, MODEL, FEATURES, "provenance.json", SCORES)
+SHARED = (MODEL_WEIGHTS_FILE, MODEL, FEATURES, "provenance.json", SCORES_FILE)
 """What the run folder has of its last round."""
 
 
@@ -36,8 +36,8 @@ def share_round(folder: Path, number: int) -> None:
 
 def check_whole(own: Path) -> None:
     """Raise InputError where scores or model of a round were changed since they were written."""
-    told = {name: RunFolder(own).read_json(name) for name in (SCORES, MODEL) if (own / name).is_file()}
-    model, weights = told.get(MODEL), own / WEIGHTS
+    told = {name: RunFolder(own).read_json(name) for name in (SCORES_FILE, MODEL) if (own / name).is_file()}
+    model, weights = told.get(MODEL), own / MODEL_WEIGHTS_FILE
     wanted = model.get("weights") if isinstance(model, dict) else None
     if wanted and weights.is_file() and weights_digest(weights) != wanted:
         raise InputError(

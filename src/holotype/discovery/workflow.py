@@ -47,9 +47,9 @@ from holotype.report import build_report
 from holotype.report.points import with_map
 from holotype.results.discovery import Discovery
 from holotype.results.review_queue import write_queue
-from holotype.runs.folder import RunFolder
-from holotype.runs.parts import check_k
-from holotype.runs.run import tidy
+from holotype.runs.build import check_k
+from holotype.runs.run import clean_up
+from holotype.runs.run_folder import RunFolder
 from holotype.utils.atomic import clean_partial_tree, refuse_links
 from holotype.utils.heartbeat import running_heartbeat
 from holotype.utils.locks import lock_folder
@@ -137,7 +137,7 @@ def discover_table(
             run_round(dataclasses.replace(round, embedded=embedded))
         elif now.last:
             # a command that was killed at the end of its round has left what only an unfinished one needs
-            tidy(RunFolder(round_folder(folder, now.last)))
+            clean_up(RunFolder(round_folder(folder, now.last)))
             clear(round_folder(folder, now.last))
             score_round(round_folder(folder, now.last), now.table)
         return write_result(folder, progress)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from holotype.placing.corrected import Corrected
-    from holotype.runs.trained import Read
+    from holotype.runs.model_io import ModelReader
 
 BOXES = ("file", "box")
 """Further columns, where some of the images are boxes: the picture, and x, y, w, h as shares of it."""
@@ -95,14 +95,14 @@ def assign_images(
     load_table.
     """
     from holotype.placing.corrected import corrected
-    from holotype.runs.trained import load_trained
+    from holotype.runs.model_io import load_model
 
     refuse_links(Path(run))
     if out is not None:
         refuse_existing(Path(out), overwrite)
     if copy_to is not None:
         check_replaceable(copy_to, overwrite)
-    trained = load_trained(run, device)
+    trained = load_model(run, device)
     paths = image_paths(images, boxes=boxes, box_confidence=box_confidence, skip_missing=skip_missing)
     named, out = out is not None, Path(out) if out else default_output(Path(run), str(images), paths)
     sink = _sink(out, boxed=any(split_box(path)[1] for path in paths))
@@ -153,7 +153,7 @@ def _lists_any(file: Path, paths: set[str]) -> bool:
         return False
 
 
-def placed(model: Corrected, paths: Sequence[str], part: Read) -> pd.DataFrame:
+def placed(model: Corrected, paths: Sequence[str], part: ModelReader) -> pd.DataFrame:
     """The rows (COLUMNS) of some images."""
     frame = model.place(part)
     frame["path"], frame["problem"] = list(paths), list(part.problem)

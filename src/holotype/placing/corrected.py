@@ -21,8 +21,8 @@ from holotype.results.centroids import Centroids, unit_rows
 from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
 from holotype.results.discovery import Discovery
 from holotype.results.features import read_features
-from holotype.runs.said import predict
-from holotype.runs.trained import Read, Trained
+from holotype.runs.model_io import ModelReader, TrainedModel
+from holotype.runs.predict import predict
 
 if TYPE_CHECKING:  # pandas takes half a second to import
     import pandas as pd
@@ -47,7 +47,7 @@ NOTES = (MOVED_NOTE, CONFIRMED_NOTE, REJECTED_NOTE)
 class Corrected:
     """A trained model, and how its categories stand now."""
 
-    trained: Trained
+    trained: TrainedModel
     end: dict[str, str]
     """Id of a category of the model to that of the one it is now; "" = rejected."""
     called: dict[str, Called]
@@ -72,7 +72,7 @@ class Corrected:
         """Names of the categories that the model knows nothing of."""
         return [called.name for id, called in self.called.items() if id not in self.trained.ids]
 
-    def place(self, read: Read) -> pd.DataFrame:
+    def place(self, read: ModelReader) -> pd.DataFrame:
         """category_id, category, kind, probability, known_score, typicality, fits; "" and NaN for images that could not
         be read. An image in no category fits nothing."""
         frame = self.trained.place(read)
@@ -109,7 +109,7 @@ class Corrected:
             frame[column] = spread
 
 
-def corrected(run: Path, trained: Trained) -> Corrected:
+def corrected(run: Path, trained: TrainedModel) -> Corrected:
     """The model of a run folder with what discovery.json there says of its categories, else as it was trained."""
     end = {id: id for id in trained.ids}
     called = {id: Called(id, "known" if id in trained.known else "novel") for id in trained.ids}

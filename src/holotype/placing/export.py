@@ -27,8 +27,8 @@ from holotype.data.image_store import CROP_FRACTION
 from holotype.errors import InputError
 from holotype.models.licences import licence_terms
 from holotype.placing.corrected import Corrected, corrected
-from holotype.runs.said import has_logits
-from holotype.runs.trained import Trained, load_trained
+from holotype.runs.model_io import TrainedModel, load_model
+from holotype.runs.predict import has_logits
 from holotype.utils.atomic import refuse_existing, write_output
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
@@ -82,7 +82,7 @@ class Exported(nn.Module):
     slope: Tensor
     offset: Tensor
 
-    def __init__(self, trained: Trained) -> None:
+    def __init__(self, trained: TrainedModel) -> None:
         super().__init__()
         backbone, self.stage = trained.backbone, trained.encoder.last
         self.trunk, self.tail, self.method = backbone.trunk, backbone.tail, trained.method
@@ -121,7 +121,7 @@ def export_onnx(run: Path, file: Path, *, overwrite: bool = False) -> Parity:
     if file.suffix.lower() != ".onnx":
         raise InputError(f"The model is written as .onnx, not as {file.name!r}.")
     refuse_existing(file, overwrite)
-    trained = load_trained(run, "cpu")
+    trained = load_model(run, "cpu")
     if not has_logits(trained.method):
         raise InputError(
             f"{type(trained.method).__name__} has no logits, by which an exported model would place images."
@@ -221,7 +221,7 @@ def facts(model: Corrected) -> dict[str, str]:
 
 
 @torch.no_grad()
-def sample(trained: Trained, n: int, seed: int) -> Sample:
+def sample(trained: TrainedModel, n: int, seed: int) -> Sample:
     """n images, noise and coarse patches in turn, as the trained model itself places them."""
     size, rng = trained.backbone.image_size, np.random.default_rng(seed)
     noise = rng.integers(0, 256, (n, 3, size, size), dtype=np.uint8)

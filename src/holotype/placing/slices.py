@@ -23,7 +23,7 @@ from holotype.methods.registry import allow_code
 from holotype.placing.assign import BOXES, COLUMNS, Assigned, placed, schema_of
 from holotype.placing.corrected import Corrected, corrected
 from holotype.results.discovery import Discovery
-from holotype.runs.trained import load_trained
+from holotype.runs.model_io import load_model
 from holotype.utils.atomic import refuse_links
 from holotype.utils.serialization import TABLE_MARK, read_parquet_table, write_parquet
 
@@ -100,7 +100,7 @@ class AssignSlice:
         key = (self.run, self.digest, self.device)
         if key not in _models:
             with allow_code(self.allows_code):
-                loaded = corrected(Path(self.run), load_trained(self.run, self.device))
+                loaded = corrected(Path(self.run), load_model(self.run, self.device))
             if model_digest(Path(self.run), loaded) != self.digest:
                 raise InputError(
                     f"The model or the corrections of {self.run} have changed since the command began."
@@ -135,7 +135,7 @@ def _kept(file: Path, paths: Sequence[str], stamp: str) -> pa.Table | None:
 def assign_job(run: Path, folder: Path, device: str, *, here: str | None = None) -> AssignSlice:
     """The job, with the model loaded in this process. here: the device of this process, where others do the slices."""
     refuse_links(run)
-    loaded = corrected(run, load_trained(run, here or device))
+    loaded = corrected(run, load_model(run, here or device))
     digest, run_id = model_digest(run, loaded), loaded.trained.run_id
     job = AssignSlice(str(run.resolve()), str(folder.resolve()), digest, device, run_id)
     _models.clear()
@@ -167,9 +167,9 @@ def model_digest(run: Path, model: Corrected) -> str:
 
 
 def _weights(run: Path) -> bytes:
-    from holotype.runs.sheet import Sheet
+    from holotype.runs.model_io import ModelConfig
 
-    return Sheet.read(run).weights.encode()
+    return ModelConfig.read(run).weights.encode()
 
 
 def _digest(*content: bytes) -> str:

@@ -52,8 +52,8 @@ def kept_features(folder: Path, found: Discovery, device: str, progress: bool) -
 
 def compute_features(folder: Path, found: Discovery, device: str, progress: bool) -> np.ndarray:
     """(N, D) float32 from the trained model; NaN for images that cannot be read (any more)."""
-    from holotype.runs.trained import load_trained
+    from holotype.runs.model_io import load_model
 
-    trained = load_trained(folder, device).alone()
+    trained = load_model(folder, device).alone()
     parts = [part.features for part in trained.stream([str(path) for path in found.images["path"]], progress)]
     return np.concatenate(parts) if parts else np.empty((0, trained.backbone.dim), np.float32)

@@ -86,7 +86,7 @@ LDA_CHUNK = 8192
 
 
 class Scorer(Protocol):
-    """Whoever else has a say: the votes of several trainings (agreement.py), or what one says (runs/later.py)."""
+    """Whoever else has a say: the votes of several trainings (agreement.py), or what one says (runs/predict.py)."""
 
     def shares(self, images: np.ndarray) -> np.ndarray:
         """(n, K) what they say of some images; NaN = nothing."""

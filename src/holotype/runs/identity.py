@@ -23,15 +23,15 @@ from holotype.errors import InputError
 from holotype.methods import find_method
 from holotype.models.backbone import Backbone, expected_pool
 from holotype.models.token_cache import CacheViews
+from holotype.runs.build import RunData
+from holotype.runs.cache_policy import effective_views, stages_of
 from holotype.runs.experiment import Experiment
-from holotype.runs.parts import Data
-from holotype.runs.views import drawn, stages_of
 
-FORMAT = 1
+IDENTITY_FORMAT = 1
 """Of the file identity.json and of identities inside records."""
 ENGINE = 2
 """Raised when loop, samplers, views, token cache or schedules draw or compute otherwise than before."""
-NO_PART = ("eval_every", "save_seconds", "eager")
+NOT_IN_IDENTITY = ("eval_every", "save_seconds", "eager")
 """Settings of training that do not change the weights."""
 
 
@@ -69,16 +69,16 @@ class Identity:
         return f"{self.hash}-s{self.seed}"
 
     def as_dict(self) -> dict[str, Any]:
-        return {"format": FORMAT, **dataclasses.asdict(self)}
+        return {"format": IDENTITY_FORMAT, **dataclasses.asdict(self)}
 
     @classmethod
     def from_dict(cls, content: Any, where: Path | str) -> Identity:
         """What `as_dict` gave; where: the file, for the sentence."""
         kinds = {"seed": int, "engine": int, "views": str}
         names = [field.name for field in dataclasses.fields(cls)]
-        if isinstance(content, Mapping) and content.get("format", FORMAT) != FORMAT:
+        if isinstance(content, Mapping) and content.get("format", IDENTITY_FORMAT) != IDENTITY_FORMAT:
             raise InputError(
-                f"{where} was written by another version (format {content['format']}, not {FORMAT}); use that version, "
+                f"{where} was written by another version (format {content['format']}, not {IDENTITY_FORMAT}); use that version, "
                 "or choose another --out to start anew."
             )
         # type() and not isinstance: `true` is no seed
@@ -107,7 +107,7 @@ class Identity:
                 )
 
 
-def identify(experiment: Experiment, data: Data, backbone: Backbone, views: CacheViews | None) -> Identity:
+def identify(experiment: Experiment, data: RunData, backbone: Backbone, views: CacheViews | None) -> Identity:
     """views: those of the token cache that the run draws from, None in exact mode."""
     return Identity(
         seed=experiment.seed,
@@ -131,7 +131,7 @@ def _method(experiment: Experiment) -> dict[str, Any]:
     told = {
         "name": experiment.method_name,
         "revision": kind.revision,
-        "settings": plain_tree(_told(experiment.method)),
+        "settings": plain_tree(_shown(experiment.method)),
     }
     return told | ({"code": kind.code_digest} if kind.code_digest else {})
 
@@ -140,10 +140,10 @@ def _train(experiment: Experiment) -> dict[str, Any]:
     """Without the precision, which depends on the device; nothing where the method does not train."""
     if not stages_of(experiment):
         return {}
-    return plain_tree(_told(experiment.train, (*NO_PART, "precision")))
+    return plain_tree(_shown(experiment.train, (*NOT_IN_IDENTITY, "precision")))
 
 
-def _told(settings: Any, left_out: tuple[str, ...] = ()) -> dict[str, Any]:
+def _shown(settings: Any, left_out: tuple[str, ...] = ()) -> dict[str, Any]:
     """The settings of a dataclass by name, those of dataclasses inside it too.
 
     Without a setting that came later and has the value that held before there was it, which its field names: runs of
@@ -154,14 +154,14 @@ def _told(settings: Any, left_out: tuple[str, ...] = ()) -> dict[str, Any]:
         value = getattr(settings, one.name)
         at_rest = "before" in one.metadata and one.metadata["before"] == value
         if one.name not in left_out and not at_rest:
-            told[one.name] = _told(value) if dataclasses.is_dataclass(value) else value
+            told[one.name] = _shown(value) if dataclasses.is_dataclass(value) else value
     return told
 
 
 # -- what can be said before data and network are there --------------------------------------------------
 
 
-def outline(experiment: Experiment) -> dict[str, Any]:
+def identity_outline(experiment: Experiment) -> dict[str, Any]:
     """The dotted parts of an identity that the settings alone decide; `fits` finds records by them.
 
     Left out: digests, and what the device or the data set decides.
@@ -178,7 +178,7 @@ def outline(experiment: Experiment) -> dict[str, Any]:
     told |= {f"backbone.{key}": value for key, value in expected_pool(own).items()}
     if experiment.cache_views != "auto":
         exact = experiment.cache_views == "off"
-        views = drawn(experiment, None if exact else CacheViews.parse(experiment.cache_views))
+        views = effective_views(experiment, None if exact else CacheViews.parse(experiment.cache_views))
         told["views"] = str(views) if views else "off"
     if isinstance(experiment.k, int):
         told["data.k"] = experiment.k
@@ -191,7 +191,7 @@ def outline(experiment: Experiment) -> dict[str, Any]:
     return told
 
 
-def fits(identity: Identity, told: Mapping[str, Any]) -> bool:
+def identity_matches(identity: Identity, told: Mapping[str, Any]) -> bool:
     """Whether a run is one that an outline asks for. Settings that either has alone make it another."""
     held = identity.parts
     if any(held.get(key) != value for key, value in told.items()):  # most of many records end here

@@ -24,14 +24,14 @@ from holotype.utils.distributed import world_size
 PACKAGES = ("torch", "torchvision", "timm", "numpy", "scipy", "scikit-learn", "pillow", "safetensors")
 
 
-def describe(backbone: Backbone, table: Table, compute: Device) -> dict[str, Any]:
+def describe_provenance(backbone: Backbone, table: Table, compute: Device) -> dict[str, Any]:
     """The facts that stand beside every score."""
     return {
         "holotype": holotype.__version__,
         "commit": commit(),
-        "command": " ".join(["holotype", *map(without_folders, sys.argv[1:])]),
+        "command": " ".join(["holotype", *map(strip_folders, sys.argv[1:])]),
         "python": platform.python_version(),
-        "versions": dict(versions()),
+        "versions": dict(package_versions()),
         "hardware": hardware(compute.device, world_size()),
         "processes": world_size(),
         "precision": compute.precision,
@@ -41,7 +41,7 @@ def describe(backbone: Backbone, table: Table, compute: Device) -> dict[str, Any
             "digest": backbone.digest,
             "caveat": backbone.caveat,
             **backbone.changes,
-            **licensed(backbone),
+            **licence_notes(backbone),
         },
         "table": {
             "name": table.name,
@@ -54,12 +54,12 @@ def describe(backbone: Backbone, table: Table, compute: Device) -> dict[str, Any
 
 
 @cache
-def versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     """Of the packages that numbers depend on. Each is looked for on the disk."""
     return {name: version(name) for name in PACKAGES}
 
 
-def licensed(backbone: Backbone) -> dict[str, str]:
+def licence_notes(backbone: Backbone) -> dict[str, str]:
     """The licence of the weights, and what somebody must know of it where it is not a free one."""
     found = (
         {"licence": backbone.licence, "terms": licence_terms(backbone.licence)} if backbone.licence else {}
@@ -67,7 +67,7 @@ def licensed(backbone: Backbone) -> dict[str, str]:
     return {key: value for key, value in found.items() if value}
 
 
-def without_folders(word: str) -> str:
+def strip_folders(word: str) -> str:
     """A word of a command line with the last part of an absolute path alone: provenance is handed on, and folders name
     their owners. What repeats a run is config.yaml."""
     flag, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)

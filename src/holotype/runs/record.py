@@ -1,10 +1,18 @@
-"""The record of a run: what was run (its identity), what came out (scores), how and where it was made."""
+"""Record of a run: identity, scores, provenance; and the folder of records.
+
+RESULTS/*.jsonl may hold more of them, one on each line: records that are kept for good.
+
+RESULTS/classes/HASH-sSEED.json says how many images of each class were right, RESULTS/classes/table-DIGEST.json which
+classes these are; no table here needs them.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +20,7 @@ import numpy as np
 import torch
 
 from holotype.clustering.metrics import SCORES, has_truth, score
+from holotype.config.parse import flatten
 from holotype.data.image_store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError
@@ -22,9 +31,10 @@ from holotype.training.divergence import Restart
 from holotype.training.encoder import to_device_images
 from holotype.training.loop import Loop
 from holotype.training.views import FreshViews, table_features
-from holotype.utils.serialization import SchemaError, from_dict
+from holotype.utils.atomic import write_text
+from holotype.utils.serialization import CorruptFile, SchemaError, dump_json, from_dict, read_json
 
-FORMAT = 2
+RECORD_FORMAT = 2
 """Raised when a record of an older version can no longer be read. 1 was a flat object without an identity."""
 
 
@@ -46,7 +56,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Placed:
+class AssignedCounts:
     """Where the unlabelled images went."""
 
     known: int
@@ -56,7 +66,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Made:
+class RunMeta:
     """How, where and from which code a run was made: nothing that decides its result."""
 
     variant: str
@@ -86,9 +96,9 @@ class Record:
     identity: Identity
     scores: Scores
     """Of the unlabelled training images after the last epoch."""
-    placed: Placed | None
+    placed: AssignedCounts | None
     """None in records of before this was counted."""
-    made: Made
+    made: RunMeta
     test: Scores | None = None
     """Of the official test split, where the data set has one here."""
     restarts: tuple[Restart, ...] = ()
@@ -101,7 +111,7 @@ class Record:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain; a run that was never restarted does not speak of restarts."""
-        told = {"format": FORMAT, "hash": self.identity.hash, **dataclasses.asdict(self)}
+        told = {"format": RECORD_FORMAT, "hash": self.identity.hash, **dataclasses.asdict(self)}
         restarts = list(told.pop("restarts"))
         return told | ({"restarts": restarts} if restarts else {})
 
@@ -110,13 +120,13 @@ class Record:
         """What `as_dict` gave, checked; where: the file, for the sentence."""
         if not isinstance(content, Mapping) or "format" not in content:
             raise InputError(f"{where} is no record of a run; delete it or run it again.")
-        if content["format"] != FORMAT:
+        if content["format"] != RECORD_FORMAT:
             raise InputError(
-                f"{where} is a record of another version (format {content['format']}, not {FORMAT}); run it again."
+                f"{where} is a record of another version (format {content['format']}, not {RECORD_FORMAT}); run it again."
             )
-        known = [field.name for field in dataclasses.fields(_Told)]
+        known = [field.name for field in dataclasses.fields(_RecordFile)]
         try:
-            told = from_dict(_Told, {key: content[key] for key in known if key in content}, every=False)
+            told = from_dict(_RecordFile, {key: content[key] for key in known if key in content}, every=False)
         except SchemaError as error:
             raise InputError(f"{where} is no whole record of a run ({error}); run it again.") from error
         identity = Identity.from_dict(told.identity, where)
@@ -133,13 +143,13 @@ class Record:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _RecordFile:
     """A record as its file has it: the identity has sentences of its own."""
 
     identity: dict[str, Any]
     scores: Scores
-    placed: Placed | None
-    made: Made
+    placed: AssignedCounts | None
+    made: RunMeta
     test: Scores | None = None
     restarts: tuple[Restart, ...] = ()
 
@@ -168,16 +178,16 @@ def score_table(table: Table, prediction: Prediction) -> dict[str, Any]:
     return score(table, prediction.category.numpy(), prediction.known_score.numpy())
 
 
-def headline(scores: Mapping[str, Any]) -> dict[str, Any]:
+def headline_scores(scores: Mapping[str, Any]) -> dict[str, Any]:
     """The scores without the rows of classes."""
     return {key: value for key, value in scores.items() if key != "per_class"}
 
 
-def count_placed(table: Table, prediction: Prediction) -> Placed:
+def count_assigned(table: Table, prediction: Prediction) -> AssignedCounts:
     category = prediction.category.numpy()[~table.labelled & (table.problem != REJECTED_NOTE)]
     n_known = len(table.known)
     novel = category[category >= n_known]
-    return Placed(
+    return AssignedCounts(
         known=int(((category >= 0) & (category < n_known)).sum()),
         novel=len(novel),
         novel_categories=len(np.unique(novel)),
@@ -192,4 +202,89 @@ def score_held_out(loop: Loop, test: Table, store: ImageStore) -> Scores:
     with torch.no_grad():
         placed = to_device_images(loop.method, table_features(source, rows, len(test)), rows)
     source.close()
-    return Scores(**headline(score_table(test, placed)))
+    return Scores(**headline_scores(score_table(test, placed)))
+
+
+RUNS_FOLDER, CLASSES_FOLDER = "runs", "classes"
+CLASSES_FORMAT = 1
+Key = tuple[str, int]
+"""Hash and seed."""
+
+
+class Records:
+    """The records in a folder of results; read when they are first asked for."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+
+    @cached_property
+    def by_key(self) -> dict[Key, Record]:
+        found = {
+            record.key: record for path in sorted(self.folder.glob("*.jsonl")) for record in read_lines(path)
+        }
+        for path in sorted((self.folder / RUNS_FOLDER).glob("*.json")):
+            record = read_record(path)
+            if path.stem != record.identity.name:
+                raise InputError(
+                    f"{path} holds the record of run {record.identity.name}; give it that name, or delete it."
+                )
+            found[record.key] = record
+        return found
+
+    def path(self, key: Key) -> Path:
+        return self.folder / RUNS_FOLDER / f"{key[0]}-s{key[1]}.json"
+
+    def add(self, record: Record, per_class: Sequence[Mapping[str, Any]] = ()) -> Path:
+        """Write a record; one of the same run that says something else is refused."""
+        check_agree(
+            self.by_key.get(record.key), record, f"The record of {record.identity.name} in {self.folder}"
+        )
+        path = self.path(record.key)
+        if per_class:  # first: a run whose record is there is not looked at again
+            self._add_classes(record, per_class)
+        write_text(path, dump_json(record.as_dict()))
+        self.by_key[record.key] = record
+        return path
+
+    def _add_classes(self, record: Record, rows: Sequence[Mapping[str, Any]]) -> None:
+        """The classes stand once in the file of their table, what became of them in the file of the run."""
+        table, folder = str(record.identity.data["table"]), self.folder / CLASSES_FOLDER
+        files = {f"table-{table[:16]}": ("class", "kind", "n"), record.identity.name: ("correct", "category")}
+        for name, columns in files.items():
+            content = {"format": CLASSES_FORMAT, "table": table} | {
+                key: [row[key] for row in rows] for key in columns
+            }
+            write_text(folder / f"{name}.json", dump_json(content, indent=None))
+
+
+def read_lines(path: Path) -> list[Record]:
+    """Return the records of a JSON-lines file; lines that hold something else are passed over."""
+    try:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is no JSON lines that can be read ({error}); delete it.") from error
+    return [Record.from_dict(line, path) for line in lines if isinstance(line, dict) and "identity" in line]
+
+
+def read_record(path: Path) -> Record:
+    try:
+        content = read_json(path)
+    except (OSError, CorruptFile) as error:
+        raise InputError(
+            f"{path} is not a record that can be read ({error}); delete it or run it again."
+        ) from error
+    return Record.from_dict(content, path)
+
+
+def check_agree(one: Record | None, other: Record | None, what: str) -> None:
+    """Raise InputError where two records of one run have different scores."""
+    if one is None or other is None:
+        return
+    mine, theirs = (flatten({"scores": record.as_dict()["scores"]}) for record in (one, other))
+    apart = [key for key in mine if mine[key] != theirs[key]]
+    if apart:
+        raise InputError(
+            f"{what} contradicts another record of the same settings and seed ({apart[0]} {mine[apart[0]]} and "
+            f"{theirs[apart[0]]}; commits {one.made.commit or 'unknown'} and {other.made.commit or 'unknown'}): one of "
+            "them comes from other code whose revision was not raised; find out which, and delete it."
+        )

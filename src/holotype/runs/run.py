@@ -1,45 +1,59 @@
-"""A run from its settings to its scores: `begin`, train, `finish`. Every run goes this way, discoveries too."""
+"""Run an experiment from its settings to its scores: begin, train, finish; `holotype.train`."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import shutil
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from holotype.clustering.metrics import has_truth
+from holotype.data.datasets.registry import check_dataset
 from holotype.errors import InputError
 from holotype.methods import Method, Prediction
 from holotype.models.token_cache import CacheViews, TokenCache
 from holotype.results.centroids import Centroids
 from holotype.results.discovery import RunFacts
 from holotype.results.features import write_features
-from holotype.runs.discovered import put_together, with_opinion
+from holotype.runs.assemble import add_lda_scores, build_discovery
+from holotype.runs.build import build_method, check_fits
+from holotype.runs.cache_policy import effective_views, log_partial_cache, requested_views, views_needed
 from holotype.runs.experiment import Experiment
-from holotype.runs.folder import IDENTITY, SCORES, RunFolder
 from holotype.runs.identity import Identity, identify
-from holotype.runs.later import as_if_later, asks_opinion, place_all
-from holotype.runs.outcome import (
-    REST,
-    Placed,
-    Rest,
-    Told,
-    carry_ids,
+from holotype.runs.model_io import save_model
+from holotype.runs.predict import (
+    REMAINDER_FILE,
+    Assignments,
+    Remainder,
+    RoundContext,
+    assign_all,
+    assign_train,
+    carry_over_ids,
     name_categories,
-    one_category,
-    place_own,
+    predict_as_new,
+    single_category,
+    uses_lda,
 )
-from holotype.runs.parts import check_fits, make_method
-from holotype.runs.prepared import Prepared, Shelf, make_compute
-from holotype.runs.provenance import describe
-from holotype.runs.record import Made, Record, Scores, count_placed, headline, score_held_out, score_table
-from holotype.runs.trained import save_trained
-from holotype.runs.views import drawn, tell_partial, views_needed, wanted_views
+from holotype.runs.provenance import describe_provenance
+from holotype.runs.record import (
+    Record,
+    RunMeta,
+    Scores,
+    count_assigned,
+    headline_scores,
+    score_held_out,
+    score_table,
+)
+from holotype.runs.resolve import resolve
+from holotype.runs.resources import ResourceCache, RunResources, make_device
+from holotype.runs.run_folder import IDENTITY_FILE, SCORES_FILE, RunFolder
 from holotype.training.batches import training_rows
 from holotype.training.checkpoint import clear_checkpoint
 from holotype.training.loop import Loop
@@ -50,9 +64,9 @@ from holotype.utils.heartbeat import running_heartbeat, update_heartbeat
 from holotype.utils.locks import lock_folder
 from holotype.utils.serialization import FileSchema
 
-CACHE = "cache.json"
+CACHE_KEY = "cache.json"
 """Names the views that a run trains on, so that a resumed run takes the same."""
-VIEWS = FileSchema(1, "restore it from a copy, or choose another --out")
+VIEWS_KEY = FileSchema(1, "restore it from a copy, or choose another --out")
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +76,7 @@ class Run:
     """A run that is ready to train."""
 
     experiment: Experiment
-    prepared: Prepared
+    prepared: RunResources
     folder: RunFolder
     identity: Identity
     facts: dict[str, Any]
@@ -73,7 +87,7 @@ class Run:
     started: float = field(default_factory=time.monotonic)
 
 
-def run_experiment(experiment: Experiment, shelf: Shelf | None = None) -> Record:
+def run_experiment(experiment: Experiment, shelf: ResourceCache | None = None) -> Record:
     """Train (or continue, or find finished), score, write the run folder; returns the record of the run.
 
     shelf: keeps what the run is made of for the next one on the same data.
@@ -83,56 +97,56 @@ def run_experiment(experiment: Experiment, shelf: Shelf | None = None) -> Record
         refuse_links(experiment.folder)
         clean_partial_tree(experiment.folder)
         with running_heartbeat(experiment.folder):
-            found = begin(experiment, shelf or Shelf())
+            found = begin_run(experiment, shelf or ResourceCache())
             if not isinstance(found, Run):
                 return found
             found.started = started
             prediction = found.loop.fit()
-            return finish(found, prediction, found.loop.seconds(), parallel=1)
+            return finish_run(found, prediction, found.loop.seconds(), parallel=1)
 
 
-def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) -> Run | Record:
+def begin_run(experiment: Experiment, shelf: ResourceCache, *, keep_caches: bool = False) -> Run | Record:
     """Everything up to the first step, or the record of a run that is finished.
 
     keep_caches: whether another run trains on the caches that are open.
     """
     torch.set_float32_matmul_precision(experiment.train.matmul)
-    compute = make_compute(experiment)
+    compute = make_device(experiment)
     prepared = shelf.get(experiment, compute)
     folder = RunFolder(experiment.folder)
     said = check_fits(experiment, prepared.data, prepared.backbone)
-    wanted = wanted_views(experiment)
-    identity = identify(experiment, prepared.data, prepared.backbone, drawn(experiment, wanted))
+    wanted = requested_views(experiment)
+    identity = identify(experiment, prepared.data, prepared.backbone, effective_views(experiment, wanted))
     folder.claim(identity)
     if record := folder.finished():
         if rank() == 0:
-            tidy(folder)  # a kill may have come right after the scores
+            clean_up(folder)  # a kill may have come right after the scores
         return record
     for sentence in said:
         log.info(sentence)
     if rank() == 0:
         update_heartbeat(folder.path, phase="preparing")
     images = prepared.images
-    facts = describe(prepared.backbone, prepared.data.table, compute) | {"images": prepared.placed}
+    facts = describe_provenance(prepared.backbone, prepared.data.table, compute) | {"images": prepared.placed}
     torch.manual_seed(experiment.seed)
-    method = make_method(experiment, prepared.data, prepared.backbone)
+    method = build_method(experiment, prepared.data, prepared.backbone)
     # before the folder is claimed, so that it takes the run with the setting that the refusal advises
     training_rows(prepared.data.table, experiment.train, method.stages())
     if rank() == 0:
-        folder.write_json(IDENTITY, identity.as_dict())
+        folder.write_json(IDENTITY_FILE, identity.as_dict())
         folder.write_config(experiment.as_dict())
         folder.write_json("provenance.json", facts)
     if not keep_caches:
         prepared.release()
     if wanted is None and experiment.cache_views not in ("auto", "off"):
         log.info(f"{experiment.method_name} does not train on tokens, so it runs without the token cache.")
-    if wanted and (partial := tell_partial(method.stages(), experiment.method_name)):
+    if wanted and (partial := log_partial_cache(method.stages(), experiment.method_name)):
         log.info(partial)
     cache, views = take_cache(prepared, folder, wanted, method) if wanted else (None, None)
     table = prepared.data.table
 
     def score_now(prediction: Prediction) -> dict[str, Any]:
-        return headline(score_table(table, prediction))
+        return headline_scores(score_table(table, prediction))
 
     loop = Loop(
         experiment.train,
@@ -152,7 +166,7 @@ def begin(experiment: Experiment, shelf: Shelf, *, keep_caches: bool = False) ->
 
 
 def take_cache(
-    prepared: Prepared, folder: RunFolder, wanted: CacheViews, method: Method
+    prepared: RunResources, folder: RunFolder, wanted: CacheViews, method: Method
 ) -> tuple[TokenCache, CacheViews]:
     """The cache of a run, and the views it draws from, which are written down.
 
@@ -160,29 +174,29 @@ def take_cache(
     they are not counted for a method that draws none, so that it is the same run alone and in a sweep.
     """
     fixed = None
-    file = folder.path / CACHE
+    file = folder.path / CACHE_KEY
     if file.exists():
-        told = VIEWS.read(file).get("views")
+        told = VIEWS_KEY.read(file).get("views")
         try:
             fixed = CacheViews.parse(str(told))
         except InputError as error:
-            raise VIEWS.broken(file, "it does not say which views the run was trained on") from error
+            raise VIEWS_KEY.broken(file, "it does not say which views the run was trained on") from error
     cache = prepared.cache(wanted, method, fixed)
     needs = views_needed([method])
     views = cache.views if needs and needs.strong else CacheViews(cache.views.weak, 0)
     if fixed is None and rank() == 0:
-        VIEWS.write(file, {"views": str(views)})
+        VIEWS_KEY.write(file, {"views": str(views)})
     return cache, views
 
 
-def finish(
+def finish_run(
     run: Run,
     prediction: Prediction,
     seconds: float,
     parallel: int,
     *,
-    rest: Rest | None = None,
-    told: Told | None = None,
+    rest: Remainder | None = None,
+    told: RoundContext | None = None,
 ) -> Record:
     """Place and describe every image, score, and write what the run leaves behind; scores.json comes last.
 
@@ -192,53 +206,55 @@ def finish(
     prepared, folder, loop = run.prepared, run.folder, run.loop
     started = time.monotonic()
     update_heartbeat(folder.path, phase="placing")
-    placed = place_own(loop, prediction, prepared.data.k, prepared.images.note)
-    shards, progress = folder.path / REST, run.experiment.progress
-    placed = place_all(placed, loop, prepared.backbone, rest, told, shards, progress)
-    if (alike := one_category(placed)) and rank() == 0:
+    placed = assign_train(loop, prediction, prepared.data.k, prepared.images.note)
+    shards, progress = folder.path / REMAINDER_FILE, run.experiment.progress
+    placed = assign_all(placed, loop, prepared.backbone, rest, told, shards, progress)
+    if (alike := single_category(placed)) and rank() == 0:
         log.warning(alike)
     scores = score_table(placed.table, placed.said)
     test = score_held_out(loop, *prepared.held_out) if prepared.held_out is not None else None
     if rank() == 0:
-        told = told or Told(uuid.uuid4().hex[:12], RunFacts(title=placed.table.name, root=placed.table.root))
-        write_outcome(run, placed, told, {"training": seconds, "placing": time.monotonic() - started})
+        told = told or RoundContext(
+            uuid.uuid4().hex[:12], RunFacts(title=placed.table.name, root=placed.table.root)
+        )
+        write_results(run, placed, told, {"training": seconds, "placing": time.monotonic() - started})
     record = Record(
         # fewer views than asked for, where memory was short, are another run
         identity=dataclasses.replace(run.identity, views=str(run.views) if run.views else "off"),
-        scores=Scores(**headline(scores)),
-        placed=count_placed(placed.table, placed.said),
-        made=describe_making(run, seconds, parallel),
+        scores=Scores(**headline_scores(scores)),
+        placed=count_assigned(placed.table, placed.said),
+        made=describe_run(run, seconds, parallel),
         test=test,
         restarts=tuple(loop.guard.restarts),
     )
     if rank() == 0:
         if scores["per_class"]:
             folder.write_per_class(scores["per_class"])
-        folder.write_json(SCORES, record.as_dict())
-        tidy(folder)
+        folder.write_json(SCORES_FILE, record.as_dict())
+        clean_up(folder)
     return record
 
 
-def tidy(folder: RunFolder) -> None:
+def clean_up(folder: RunFolder) -> None:
     """Remove what a run needs to go on: one that is finished does not, and its state is twice its model."""
-    shutil.rmtree(folder.path / REST, ignore_errors=True)
+    shutil.rmtree(folder.path / REMAINDER_FILE, ignore_errors=True)
     clear_checkpoint(folder.path)
     (folder.path / HEARTBEAT).unlink(missing_ok=True)  # of a process that was killed
 
 
-def write_outcome(run: Run, placed: Placed, told: Told, seconds: dict[str, float]) -> None:
+def write_results(run: Run, placed: Assignments, told: RoundContext, seconds: dict[str, float]) -> None:
     """Model, categories and assignments. seconds: by step, so far."""
     started, folder, loop = time.monotonic(), run.folder.path, run.loop
-    carried = carry_ids(placed, told.before, told.withdrawn)
+    carried = carry_over_ids(placed, told.before, told.withdrawn)
     ids = name_categories(placed.category, placed.table.known, placed.k, carried, told.taken)
     centres = Centroids.measure(placed.features, placed.category, placed.k)
-    placed = with_opinion(placed, told.embedded)
+    placed = add_lda_scores(placed, told.embedded)
     judged = placed.opinion
-    opinion = judged.opinion if judged and asks_opinion(loop.method) else None
-    later = as_if_later(placed, loop.method, opinion) if judged and judged.labelled else None
-    found = put_together(placed, ids, told, later)
+    opinion = judged.opinion if judged and uses_lda(loop.method) else None
+    later = predict_as_new(placed, loop.method, opinion) if judged and judged.labelled else None
+    found = build_discovery(placed, ids, told, later)
     seconds["describing"] = time.monotonic() - started
-    made = describe_making(run, seconds["training"], 1)
+    made = describe_run(run, seconds["training"], 1)
     about = dataclasses.replace(
         found.facts,
         method=run.experiment.method_name,
@@ -254,7 +270,7 @@ def write_outcome(run: Run, placed: Placed, told: Told, seconds: dict[str, float
         | {s: round(n, 1) for s, n in seconds.items() if s not in told.about.seconds},
         provenance=run.facts,
     )
-    save_trained(
+    save_model(
         folder,
         experiment=run.experiment,
         backbone=run.prepared.backbone,
@@ -271,10 +287,10 @@ def write_outcome(run: Run, placed: Placed, told: Told, seconds: dict[str, float
     dataclasses.replace(found, facts=about).save(folder)
 
 
-def describe_making(run: Run, seconds: float, parallel: int) -> Made:
+def describe_run(run: Run, seconds: float, parallel: int) -> RunMeta:
     """seconds: of training. parallel: runs that trained at once."""
     loop = run.loop
-    return Made(
+    return RunMeta(
         variant=run.experiment.variant,
         mode=loop.sources.mode(run.experiment.train.epochs, f"cached {run.views}"),
         epochs=sum(loop.epochs(stage) for stage in loop.stages),
@@ -288,3 +304,34 @@ def describe_making(run: Run, seconds: float, parallel: int) -> Made:
         cache_seconds=round(run.cache.seconds, 1) if run.cache else 0.0,
         wall_seconds=round(time.monotonic() - run.started, 1),
     )
+
+
+def train(
+    method: str,
+    dataset: str | os.PathLike[str],
+    *,
+    preset: str = "default",
+    settings: Mapping[str, Any] | None = None,
+    **named: Any,
+) -> Record:
+    """Train a method on a data set and score it; returns the record of the run, which is also in its scores.json.
+
+    method: a name from `holotype methods`, or one of your own as package.module:Class.
+    dataset: the name of a benchmark, or the path of a folder of images or of a CSV or Parquet file.
+    preset: named settings of the method.
+    settings: whatever has a dot in its name, as in {"train.epochs": 20, "method.lambda_2": 0.1}.
+    named: the settings without a dot: root, labels, k, seed, out, device, devices, progress, store, cache_views, label.
+        `holotype train METHOD DATASET --help` lists all of them, and `holotype.Experiment` holds them.
+
+    A run that is found in the folder `out` is continued, and one that is finished is not trained again. Raises
+    InputError, with one sentence, for whatever cannot be used.
+    """
+    if settings is not None and not isinstance(settings, Mapping):
+        raise InputError(f"settings is {settings!r}; give them by name, as in {{'train.epochs': 20}}.")
+    overrides = {key.replace("-", "_"): value for key, value in (settings or {}).items()}
+    if twice := overrides.keys() & named.keys():
+        raise InputError(f"{min(twice)} is given twice, by name and in `settings`; leave one out.")
+    where = os.fspath(dataset)
+    experiment = resolve(method, where, preset, overrides | named)
+    check_dataset(where)
+    return run_experiment(experiment)

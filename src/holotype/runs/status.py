@@ -18,9 +18,9 @@ from holotype.utils.text import suggest_path
 
 State = Literal["running", "stopped", "failed", "dead", "finished", "begun"]
 """dead: it neither ended nor lives. begun: nobody works on it, and nobody can say why not."""
-IDENTITY, SCORES, STATE = "identity.json", "scores.json", "state.json"
-ROUNDS = "rounds"
-SCORED = ("all", "old", "new")
+IDENTITY_NAME, SCORES_NAME, STATE_NAME = "identity.json", "scores.json", "state.json"
+ROUNDS_NAME = "rounds"
+SCORED_NAME = ("all", "old", "new")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,10 @@ def read_status(folder: Path) -> list[Status]:
 
 def is_run(folder: Path) -> bool:
     """Is it that of a run or of a discovery, or about to be?"""
-    return any((folder / name).exists() for name in (IDENTITY, SCORES)) or read_lock_info(folder) is not None
+    return (
+        any((folder / name).exists() for name in (IDENTITY_NAME, SCORES_NAME))
+        or read_lock_info(folder) is not None
+    )
 
 
 def _runs_in(folder: Path, deep: int = 2) -> Iterator[Path]:
@@ -95,33 +98,33 @@ def status_of(folder: Path) -> Status:
     """Of one run or discovery."""
     kind: Literal["run", "discovery"] = "discovery" if _is_discovery(folder) else "run"
     beat, holder = read_beat(folder), read_lock_info(folder)
-    done = max((int(n.name) for n in _rounds(folder) if (n / SCORES).is_file()), default=0)
+    done = max((int(n.name) for n in _rounds(folder) if (n / SCORES_NAME).is_file()), default=0)
     known = Status(str(folder), kind, "begun", round=done, last_save=_last_save(folder))
-    if beat is not None and holder is not None and _follows(holder, beat):
+    if beat is not None and holder is not None and _is_followed(holder, beat):
         beat = None
     lives = holder is not None and is_alive(holder.pid, holder.host, time=beat.time if beat else holder.time)
     if beat is not None:
-        told = _of_beat(known, beat)
+        told = _from_heartbeat(known, beat)
         if told.alive and not is_alive(beat.pid, beat.host, beat.born, beat.time):
             told = dataclasses.replace(told, state="dead")
-        if told.alive or kind == "discovery" or not (folder / SCORES).is_file():
+        if told.alive or kind == "discovery" or not (folder / SCORES_NAME).is_file():
             return told
     if lives and holder is not None:
-        return _of_holder(known, holder)
-    if (folder / SCORES).is_file():
-        return _finished(known, folder / SCORES)
+        return _from_lock(known, holder)
+    if (folder / SCORES_NAME).is_file():
+        return _finished(known, folder / SCORES_NAME)
     if holder is not None:
-        return dataclasses.replace(_of_holder(known, holder), state="dead")
+        return dataclasses.replace(_from_lock(known, holder), state="dead")
     return known
 
 
-def _follows(holder: LockInfo, beat: Beat) -> bool:
+def _is_followed(holder: LockInfo, beat: Beat) -> bool:
     """Has a process that lives taken the folder after the one that left the beat?"""
     same = (holder.pid, holder.host) == (beat.pid, beat.host)
     return not same and is_alive(holder.pid, holder.host, time=holder.time)
 
 
-def _of_beat(known: Status, beat: Beat) -> Status:
+def _from_heartbeat(known: Status, beat: Beat) -> Status:
     state: State = "running"
     if beat.ended:
         state = "stopped" if beat.ended == "stopped" else "failed"
@@ -132,7 +135,7 @@ def _of_beat(known: Status, beat: Beat) -> Status:
     )
 
 
-def _of_holder(known: Status, holder: LockInfo) -> Status:
+def _from_lock(known: Status, holder: LockInfo) -> Status:
     """Somebody has the folder and has not said a word yet."""
     return dataclasses.replace(
         known,
@@ -148,24 +151,24 @@ def _of_holder(known: Status, holder: LockInfo) -> Status:
 def _finished(known: Status, file: Path) -> Status:
     try:
         own = read_json(file)["scores"]
-        scores = {name: float(own[name]) for name in SCORED if own.get(name) is not None}
+        scores = {name: float(own[name]) for name in SCORED_NAME if own.get(name) is not None}
     except (OSError, CorruptFile, KeyError, TypeError, ValueError, AttributeError):
         return dataclasses.replace(known, words=f"{file} cannot be read")
     return dataclasses.replace(known, state="finished", last_sign=_changed(file), scores=scores)
 
 
 def _is_discovery(folder: Path) -> bool:
-    if (folder / ROUNDS).is_dir():
+    if (folder / ROUNDS_NAME).is_dir():
         return True
     try:
-        content = read_json(folder / IDENTITY)
+        content = read_json(folder / IDENTITY_NAME)
         return "method" not in content and "backbone" in content
     except (OSError, CorruptFile, TypeError):
         return False
 
 
 def _rounds(folder: Path) -> list[Path]:
-    there = (folder / ROUNDS).iterdir() if (folder / ROUNDS).is_dir() else ()
+    there = (folder / ROUNDS_NAME).iterdir() if (folder / ROUNDS_NAME).is_dir() else ()
     return [path for path in there if path.is_dir() and path.name.isdecimal()]
 
 
@@ -174,7 +177,7 @@ def _last_save(folder: Path) -> str:
     times = []
     for place in (folder, *_rounds(folder)):
         with contextlib.suppress(FileNotFoundError):  # a run that ends removes its own
-            times.append(_changed(place / STATE))
+            times.append(_changed(place / STATE_NAME))
     return max(times, default="")
 
 

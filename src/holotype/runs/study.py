@@ -20,7 +20,7 @@ from holotype.utils.text import suggest, suggest_path
 
 STUDY_KEYS = ("question", "commit", "datasets", "seeds", "cache_views", "reference", "settings", "rows")
 ROW_KEYS = ("method", "preset", "asks", "settings", "datasets", "seeds", "record")
-ELSEWHERE = {
+KEYS_OF_ROWS = {
     "method_name": "the key `method` of a row",
     "preset": "the key `preset` of a row",
     "label": "the name of the row",
@@ -77,10 +77,10 @@ class Study:
 
 def read_study(path: Path) -> Study:
     """Read a study file; raises InputError where its shape is not that of a study."""
-    return make_study(_load(path), path)
+    return build_study(_load(path), path)
 
 
-def make_study(content: Mapping[str, Any], path: Path | str) -> Study:
+def build_study(content: Mapping[str, Any], path: Path | str) -> Study:
     """A study of what stands in its file, or would. path: the file, or a name."""
     content, path, place = dict(content), Path(path), str(path)
     _check_keys(content, STUDY_KEYS, place)
@@ -103,7 +103,7 @@ def make_study(content: Mapping[str, Any], path: Path | str) -> Study:
     return Study(path, _text(content, "question", place), cache_views, reference, made, commit, own)
 
 
-def pick_rows(study: Study, names: Sequence[str]) -> list[StudyRow]:
+def select_rows_by_name(study: Study, names: Sequence[str]) -> list[StudyRow]:
     """Some rows of a study, in the order of the file."""
     for name in names:
         if name not in study.rows:
@@ -181,8 +181,8 @@ def _settings(content: dict[str, Any], place: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in given.items():
         key = str(name).replace("-", "_")
-        if key in ELSEWHERE:
-            raise InputError(f"{place} has {name} under settings; its place is {ELSEWHERE[key]}.")
+        if key in KEYS_OF_ROWS:
+            raise InputError(f"{place} has {name} under settings; its place is {KEYS_OF_ROWS[key]}.")
         if isinstance(value, dict):
             raise InputError(
                 f"{place} has the group {name} under settings; write each setting by its whole name, as in "

@@ -1,29 +1,38 @@
-"""What a sweep runs: the rows of a study as experiments, and the records that are theirs.
+"""Sweeps: methods x data sets x seeds, or the rows of a study; each run once.
 
 A study selects its records by what its rows resolve to, not by names: one that several studies ask for exists once.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from holotype.data.csv import unescape_formula
 from holotype.data.datasets.registry import check_dataset
 from holotype.data.load import collection_name
 from holotype.errors import InputError
+from holotype.runs.cache_policy import drop_unusable_cache
 from holotype.runs.experiment import Experiment
-from holotype.runs.identity import fits, outline
-from holotype.runs.record import Record
-from holotype.runs.settings import resolve
-from holotype.runs.study import ELSEWHERE, Study, StudyRow, pick_rows
-from holotype.runs.views import without_unusable_cache
+from holotype.runs.identity import identity_matches, identity_outline
+from holotype.runs.parallel import ScheduledRun, plan_runs, run_scheduled
+from holotype.runs.record import Key, Record, Records
+from holotype.runs.resolve import resolve
+from holotype.runs.resources import ResourceCache
+from holotype.runs.study import KEYS_OF_ROWS, Study, StudyRow, build_study, read_study, select_rows_by_name
+from holotype.runs.tables import COLUMN_TEXTS, Row, make_row, summarise, table_csv, table_markdown
+from holotype.utils.atomic import write_text
 from holotype.utils.text import suggest
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
-class Change:
+class SettingChange:
     """A setting on top of what a study says."""
 
     setting: str
@@ -36,12 +45,12 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Ask:
+class SweepRequest:
     """Which part of a study is run, and how."""
 
     rows: Sequence[str] | None = None
     seeds: Sequence[int] | None = None
-    changes: Sequence[Change] = ()
+    changes: Sequence[SettingChange] = ()
     cache_views: str | None = None
     root: str | None = None
     progress: bool = True
@@ -57,9 +66,9 @@ def flags_study(methods: Sequence[str], datasets: Sequence[str], seeds: Sequence
     return Study(Path("bench"), "", "off", None, rows, None, own)
 
 
-def chosen_rows(study: Study, ask: Ask) -> list[StudyRow]:
+def selected_rows(study: Study, ask: SweepRequest) -> list[StudyRow]:
     """The rows that are asked for, with the seeds that are asked for."""
-    rows = list(study.rows.values()) if ask.rows is None else pick_rows(study, ask.rows)
+    rows = list(study.rows.values()) if ask.rows is None else select_rows_by_name(study, ask.rows)
     if not rows:
         raise InputError(f"--rows names no row; the rows of {study.name} are {', '.join(study.rows)}.")
     if ask.seeds is None:
@@ -70,12 +79,12 @@ def chosen_rows(study: Study, ask: Ask) -> list[StudyRow]:
     return [replace(row, seeds=seeds) for row in rows]
 
 
-def experiments(study: Study, ask: Ask, *, label: bool = True) -> list[Experiment]:
+def experiments(study: Study, ask: SweepRequest, *, label: bool = True) -> list[Experiment]:
     """Every row on each of its data sets with each of its seeds, settings checked.
 
     label: whether the row's name is to stand in tables.
     """
-    rows = [row for row in chosen_rows(study, ask) if can_run(row, study, ask)]
+    rows = [row for row in selected_rows(study, ask) if can_run(row, study, ask)]
     changes = changes_by_row(ask.changes, rows, study if label else None)
     made = []
     for dataset in dict.fromkeys(dataset for row in rows for dataset in row.datasets):
@@ -87,7 +96,7 @@ def experiments(study: Study, ask: Ask, *, label: bool = True) -> list[Experimen
     return made
 
 
-def can_run(row: StudyRow, study: Study, ask: Ask) -> bool:
+def can_run(row: StudyRow, study: Study, ask: SweepRequest) -> bool:
     """A row that names its records belongs to another version; it is passed over, and refused if it was asked for."""
     if row.record is not None and ask.rows is not None:
         at = f" (it belongs to commit {study.commit})" if study.commit else ""
@@ -102,17 +111,17 @@ def resolve_row(
     study: Study,
     row: StudyRow,
     dataset: str,
-    ask: Ask | None = None,
+    ask: SweepRequest | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> Experiment:
     """A row on one data set, with its first seed."""
-    ask = ask or Ask()
+    ask = ask or SweepRequest()
     overrides = {**row.settings, **(changes or {}), "cache_views": ask.cache_views or study.cache_views}
     overrides |= {"seed": row.seeds[0]} | ({} if ask.progress else {"progress": False})
     overrides |= {"root": ask.root} if ask.root else {}
     try:
         check_dataset(dataset)
-        return without_unusable_cache(resolve(row.method, dataset, row.preset, overrides))
+        return drop_unusable_cache(resolve(row.method, dataset, row.preset, overrides))
     except InputError as error:
         if not study.question:  # made of flags: there is no row to name
             raise
@@ -123,15 +132,15 @@ def resolve_row(
 
 
 def changes_by_row(
-    changes: Sequence[Change], rows: Sequence[StudyRow], study: Study | None
+    changes: Sequence[SettingChange], rows: Sequence[StudyRow], study: Study | None
 ) -> dict[str, dict[str, Any]]:
     """The changes that concern each row; later ones win."""
     found: dict[str, dict[str, Any]] = {row.name: {} for row in rows}
     names = list(study.rows) if study else []
     for change in changes:
-        if change.setting in ELSEWHERE:
+        if change.setting in KEYS_OF_ROWS:
             raise InputError(f"--set {change} is not possible; holotype bench --help lists the flag for it.")
-        concerned = [row for row in rows if _concerns(change.where, row, names)]
+        concerned = [row for row in rows if _applies_to(change.where, row, names)]
         near = suggest(change.where, [word for row in rows for word in (row.name, row.method)])
         if not concerned and study:
             raise InputError(
@@ -147,7 +156,7 @@ def changes_by_row(
     return found
 
 
-def _concerns(where: str, row: StudyRow, names: Sequence[str]) -> bool:
+def _applies_to(where: str, row: StudyRow, names: Sequence[str]) -> bool:
     """Where a row is called like a method, its name means the row alone."""
     if where in names:
         return where == row.name
@@ -157,12 +166,12 @@ def _concerns(where: str, row: StudyRow, names: Sequence[str]) -> bool:
 # -- records --------------------------------------------------------------------------------------------
 
 
-def select(
+def select_records(
     study: Study,
     row: StudyRow,
     dataset: str,
     records: Iterable[Record],
-    ask: Ask | None = None,
+    ask: SweepRequest | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> list[Record]:
     """The records of a row on one data set (as records call it), by seed; conflicting ones are refused."""
@@ -170,8 +179,8 @@ def select(
         found = [r for r in records if r.identity.hash == row.record and r.identity.data["name"] == dataset]
     else:
         named = next(name for name in row.datasets if dataset in (name, collection_name(name)))
-        told = outline(resolve_row(study, row, named, ask, changes))
-        found = [record for record in records if fits(record.identity, told)]
+        told = identity_outline(resolve_row(study, row, named, ask, changes))
+        found = [record for record in records if identity_matches(record.identity, told)]
     found = sorted(
         (r for r in found if r.identity.seed in row.seeds), key=lambda record: record.identity.seed
     )
@@ -179,12 +188,144 @@ def select(
         one, other = found[0], next(r for r in found if r.identity.hash != found[0].identity.hash)
         raise InputError(
             f"The row {row.name} of {study.name} has records of two kinds, {one.identity.name} and "
-            f"{other.identity.name}, which differ in {difference(one, other)}; move those of one kind away."
+            f"{other.identity.name}, which differ in {setting_difference(one, other)}; move those of one kind away."
         )
     return found
 
 
-def difference(one: Record, other: Record) -> str:
+def setting_difference(one: Record, other: Record) -> str:
     """The first part of two identities that is not the same."""
     mine, theirs = one.identity.parts, other.identity.parts
     return next(key for key in (mine | theirs) if key != "seed" and mine.get(key) != theirs.get(key))
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The result of a sweep."""
+
+    rows: list[Row]
+    """One for each configuration and data set, in the order in which they were asked for."""
+    records: list[Record]
+
+    def to_markdown(self) -> str:
+        """The table for people."""
+        return table_markdown(self.rows)
+
+    def to_csv(self) -> str:
+        """The table for programs, numbers unrounded."""
+        return table_csv(self.rows)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The same as a frame of pandas."""
+        import io
+
+        import pandas as pd
+
+        frame = pd.read_csv(
+            io.StringIO(self.to_csv()),
+            dtype=dict.fromkeys(COLUMN_TEXTS, str),
+            keep_default_na=False,
+            na_values=[""],
+        )
+        return frame.assign(
+            **{name: frame[name].map(unescape_formula, na_action="ignore") for name in COLUMN_TEXTS}
+        )
+
+
+def bench(
+    study: Path | str | Mapping[str, Any] | None = None,
+    *,
+    methods: Sequence[str] = (),
+    datasets: Sequence[str | os.PathLike[str]] = (),
+    seeds: Sequence[int] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    rows: Sequence[str] | None = None,
+    root: Path | str | None = None,
+    cache_views: str | None = None,
+    parallel: int = 1,
+    results: Path | str | None = None,
+    out: Path | str | None = None,
+    progress: bool = True,
+) -> Sweep:
+    """Run methods on data sets with several seeds, or the rows of a study; a run that is recorded is not run again.
+
+    study: a study file, or what would stand in one. Without it: methods (each with its preset or not, as in
+    rpc@reading), datasets, seeds. settings: dotted settings of `holotype train` for all rows, or for one with
+    ROW:SETTING. results: folder of records (default: results, or results beside the study file); out: of run folders.
+    If runs fail, the others are still made and recorded; then RunsFailed, an InputError, names the failed ones.
+    """
+    made, label = _study(study, methods, datasets, seeds)
+    changes = [_apply_change(key, value) for key, value in (settings or {}).items()]
+    ask = SweepRequest(rows, seeds, changes, cache_views, str(root) if root else None, progress)
+    records = Records(results or default_results(made, label))
+    shelf = ResourceCache()
+    planned = plan_runs(
+        experiments(made, ask, label=label), records, Path(out or default_out(made, label)), shelf
+    )
+    return plan_sweep(planned, run_scheduled(planned, lambda line: None, shelf, parallel=parallel))
+
+
+def _study(
+    study: Path | str | Mapping[str, Any] | None,
+    methods: Sequence[str],
+    datasets: Sequence[str | os.PathLike[str]],
+    seeds: Sequence[int] | None,
+) -> tuple[Study, bool]:
+    """The study, and whether it has names of its own for its rows."""
+    for name, given in {"methods": methods, "datasets": datasets, "seeds": seeds or ()}.items():
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise InputError(f"bench takes a list of {name}, not {given!r}; put it into brackets.")
+    if study is None:
+        if not methods or not datasets:
+            raise InputError("bench needs methods and datasets, or a study.")
+        return flags_study(methods, [os.fspath(one) for one in datasets], tuple(seeds or (0,))), False
+    if methods or datasets:
+        raise InputError("bench takes a study, or methods and datasets; leave out one of them.")
+    return (
+        (build_study(study, "study"), True) if isinstance(study, Mapping) else (read_study(Path(study)), True)
+    )
+
+
+def _apply_change(key: str, value: Any) -> SettingChange:
+    """key: SETTING, or WHERE:SETTING."""
+    where, _, setting = key.rpartition(":")
+    return SettingChange(setting.replace("-", "_"), value, where)
+
+
+def default_results(study: Study, label: bool) -> Path:
+    """Beside the study file; `results` where there is none."""
+    return study.file.parent / "results" if label and study.file.suffix else Path("results")
+
+
+def default_out(study: Study, label: bool) -> Path:
+    return Path("runs") / study.name if label else Path("runs")
+
+
+# -- tables ---------------------------------------------------------------------------------------------
+
+
+def plan_sweep(planned: Sequence[ScheduledRun], found: Mapping[Key, Record]) -> Sweep:
+    """The rows of planned runs. found: their records, by the keys of the plan; those that failed have none."""
+    named: dict[tuple[str, str], list[Record]] = {}
+    for run in sorted((run for run in planned if run.key in found), key=lambda run: run.asked):
+        record = found[run.key]
+        named.setdefault((run.experiment.variant, record.identity.hash), []).append(record)
+    rows = [make_row(records, variant) for (variant, _), records in named.items()]
+    return Sweep(rows, [record for records in named.values() for record in records])
+
+
+def write_tables(folder: Path, name: str, sweep: Sweep) -> str:
+    """NAME.md and NAME.csv in a folder of results; returns the Markdown."""
+    write_text(folder / f"{name}.md", sweep.to_markdown())
+    write_text(folder / f"{name}.csv", sweep.to_csv())
+    return sweep.to_markdown()
+
+
+def all_records(records: Records) -> Sweep:
+    """All records of a folder of results."""
+    found = list(records.by_key.values())
+    if not found:
+        raise InputError(
+            f"There is no record in {records.folder}; run holotype bench first, or name its folder with --results."
+        )
+    return Sweep(summarise(found), found)

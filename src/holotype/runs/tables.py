@@ -1,4 +1,8 @@
-"""Tables of records: one row for each configuration, mean and deviation over its seeds.
+"""Tables of records: mean and deviation over seeds, beside published scores.
+
+With one assignment over all images, All = r Old + (1 - r) New, where r is the share of known-class images
+among the unlabelled ones. Three numbers rounded to one decimal can miss it by 0.1 at most; published
+numbers that miss it by more are marked wherever they are shown.
 
 Only runs that differ in nothing but the seed are averaged. Published numbers stand in columns of their
 own, marked where they cannot be right.
@@ -6,20 +10,120 @@ own, marked where they cannot be right.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 from holotype.data.csv import csv_text, escape_formula
 from holotype.models.weights_io import backbone_caveat
-from holotype.runs.published import Published, find_published, read_published
 from holotype.runs.record import Record
 
-APART = ("dataset", "method", "variant", "mode", "epochs", "backbone", "train_blocks", "config_hash")
+ROUNDING = 0.1
+"""All carries up to 0.05, and the weighted mean of Old and New up to 0.05 more."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """One cell triple of a printed table, in per cent."""
+
+    all: float
+    old: float
+    new: float
+    share_old: float
+    """r of the data set."""
+
+    @property
+    def implied(self) -> float:
+        """What All must be, given Old and New."""
+        return self.share_old * self.old + (1 - self.share_old) * self.new
+
+    @property
+    def lawful(self) -> bool:
+        return abs(self.all - self.implied) <= ROUNDING + 1e-9
+
+
+@cache
+def read_published() -> dict[str, Any]:
+    """The content of published.json."""
+    content: dict[str, Any] = json.loads(
+        Path(__file__).with_name("published.json").read_text(encoding="utf-8")
+    )
+    return content
+
+
+def share_old(dataset: str) -> float:
+    """r: the share of known-class images among the unlabelled training images of a benchmark."""
+    counts = read_published()["share_old"][dataset]
+    return float(counts["old"] / counts["unlabelled"])
+
+
+def find_published(method: str, dataset: str, table: str = "main") -> Published | None:
+    """The printed scores of a method (or of an ablation's row), None where nothing is printed."""
+    cells = read_published()[table]["cells"].get(dataset, {}).get(method)
+    if cells is None:
+        return None
+    printed_all, old, new = cells
+    return Published(printed_all, old, new, share_old(dataset))
+
+
+FLOOR, FOOTNOTE_MARK = "kmeans", "simgcd"
+"""The two methods between which progress is measured."""
+
+
+def progress_to_simgcd(value: float, floor: float, mark: float) -> float | None:
+    """p = (All - k-means) / (SimGCD - k-means): 0 at k-means, 1 at SimGCD; None where SimGCD is not above k-means.
+
+    It compares methods across backbones, where per cent cannot be compared.
+    """
+    return (value - floor) / (mark - floor) if mark > floor else None
+
+
+@dataclass(frozen=True)
+class PublishedProgress:
+    """p of printed numbers."""
+
+    p: float
+    lawful: bool
+    """Whether all three rows that it is made of obey the law."""
+
+
+def published_progress(method: str, dataset: str) -> PublishedProgress | None:
+    """p of the printed All; None where one of the three is not printed."""
+    rows = [find_published(name, dataset) for name in (method, FLOOR, FOOTNOTE_MARK)]
+    found = [row for row in rows if row is not None]
+    if len(found) < len(rows):
+        return None
+    p = progress_to_simgcd(*(row.all for row in found))
+    return None if p is None else PublishedProgress(p, all(row.lawful for row in found))
+
+
+SEPARATE_COLUMNS = (
+    "dataset",
+    "method",
+    "variant",
+    "mode",
+    "epochs",
+    "backbone",
+    "train_blocks",
+    "config_hash",
+)
 """Facts of a row. Runs of different hashes are never averaged."""
-SCORES = ("all", "old", "new")
-TEXTS = ("dataset", "method", "variant", "mode", "backbone", "config_hash", "seeds", "commits", "hardware")
+SCORE_COLUMNS = ("all", "old", "new")
+COLUMN_TEXTS = (
+    "dataset",
+    "method",
+    "variant",
+    "mode",
+    "backbone",
+    "config_hash",
+    "seeds",
+    "commits",
+    "hardware",
+)
 """Columns of the table for programs that are no numbers, though a hash may look like one."""
 
 
@@ -41,7 +145,7 @@ class Row:
     """What must be known of the backbone; "" for most."""
 
 
-def facts(record: Record, name: str | None = None) -> dict[str, Any]:
+def row_facts(record: Record, name: str | None = None) -> dict[str, Any]:
     """What a table says of a run. name: of its row, where it has one; else what it was called when it was made."""
     identity, made = record.identity, record.made
     return {
@@ -67,15 +171,15 @@ def summarise(records: Iterable[Record]) -> list[Row]:
 def _place(row: Row) -> tuple[Any, ...]:
     order, method = list(read_published()["methods"]), row.facts["method"]
     rank = order.index(method) if method in order else len(order)
-    return (row.facts["dataset"], rank, *(str(row.facts[key]) for key in APART))
+    return (row.facts["dataset"], rank, *(str(row.facts[key]) for key in SEPARATE_COLUMNS))
 
 
 def make_row(records: Sequence[Record], name: str | None = None) -> Row:
     """Runs that differ in nothing but the seed. name: what the row is called."""
     group = sorted(records, key=lambda record: record.identity.seed)
-    told = facts(group[0], name)
+    told = row_facts(group[0], name)
     scores: dict[str, list[float] | None] = {}
-    for kind in SCORES:
+    for kind in SCORE_COLUMNS:
         values = [getattr(record.scores, kind) for record in group]
         scores[kind] = [100 * value for value in values if value is not None] or None
     return Row(
@@ -97,7 +201,7 @@ def mean_and_std(values: list[float] | None) -> str:
     return f"{mean(values):.1f} ± {stdev(values):.1f}" if len(values) > 1 else f"{mean(values):.1f}"
 
 
-def to_markdown(rows: Sequence[Row]) -> str:
+def table_markdown(rows: Sequence[Row]) -> str:
     """The table for people."""
     header = [
         "Data set",
@@ -117,7 +221,7 @@ def to_markdown(rows: Sequence[Row]) -> str:
     for row in rows:
         names = ("dataset", "method", "variant", "backbone", "train_blocks", "epochs", "mode")
         cells = [str(row.facts[key]) for key in names] + [str(len(row.seeds))]
-        cells += [mean_and_std(row.scores[name]) for name in SCORES] + published_cells(row.published)
+        cells += [mean_and_std(row.scores[name]) for name in SCORE_COLUMNS] + published_cells(row.published)
         lines.append(_cells([*cells, row.facts["config_hash"][:8]]))
     return "\n".join([*lines, "", *footnotes(rows)]) + "\n"
 
@@ -154,17 +258,27 @@ def _cells(cells: list[str]) -> str:
     return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
-def to_csv(rows: Sequence[Row]) -> str:
+def table_csv(rows: Sequence[Row]) -> str:
     """The table for programs, numbers unrounded."""
-    names = [f"{name}_{kind}" for name in SCORES for kind in ("mean", "std")]
-    printed = [f"published_{name}" for name in SCORES]
-    head = [*APART, "n", "seeds", *names, *printed, "published_lawful", "seconds", "commits", "hardware"]
+    names = [f"{name}_{kind}" for name in SCORE_COLUMNS for kind in ("mean", "std")]
+    printed = [f"published_{name}" for name in SCORE_COLUMNS]
+    head = [
+        *SEPARATE_COLUMNS,
+        "n",
+        "seeds",
+        *names,
+        *printed,
+        "published_lawful",
+        "seconds",
+        "commits",
+        "hardware",
+    ]
     lines: list[list[Any]] = [head]
     for row in rows:
-        facts = [row.facts[key] for key in APART]
+        facts = [row.facts[key] for key in SEPARATE_COLUMNS]
         cells: list[Any] = [escape_formula(cell) if isinstance(cell, str) else cell for cell in facts]
         cells += [len(row.seeds), " ".join(map(str, row.seeds))]
-        for name in SCORES:
+        for name in SCORE_COLUMNS:
             values = row.scores[name]
             cells += ["" if values is None else mean(values)]
             cells += [stdev(values) if values is not None and len(values) > 1 else ""]

@@ -1,4 +1,4 @@
-"""From names to an experiment: the defaults, the data set's recipe, the method's preset, and what somebody asks for.
+"""Resolve names to an experiment: defaults, recipe of the data set, preset, overrides.
 
 A setting is called by its dotted key: `seed`, `train.epochs`, `method.new.sharpen`. Dashes may stand for underscores.
 """
@@ -16,10 +16,21 @@ from holotype.config.parse import CastError, cast, describe_type, field_docs, fi
 from holotype.errors import InputError
 from holotype.methods import Method, check_code_allowed, find_method
 from holotype.runs.experiment import Experiment
-from holotype.runs.recipes import recipe
 from holotype.utils.text import suggest, suggest_path
 
-WARMUP = "train.warmup"
+ANY_DATASET = "*"
+"""Key of what holds for all data sets."""
+RECIPE_PARENT = {"scars-8137": "scars", "cifar100-200": "cifar100"}
+"""Parts of a data set, which take its values."""
+
+
+def recipe(method_name: str, dataset: str) -> dict[str, Any]:
+    """Dotted settings of `method_name` on `dataset`; empty where the general defaults hold."""
+    own = vars(find_method(method_name)).get("recipes", {})  # not those of a method that it is built on
+    return {**own.get(ANY_DATASET, {}), **own.get(RECIPE_PARENT.get(dataset, dataset), {})}
+
+
+WARMUP_KEY = "train.warmup"
 
 
 def resolve(
@@ -46,19 +57,19 @@ def resolve(
     given = _check(recipe(method, dataset), experiment, f" in the recipe of {method} for {dataset}")
     given |= _check(preset_settings(kind, preset), experiment, f" in the preset {preset} of {method}")
     made: Experiment = _changed(experiment, given | asked)
-    usual = given.get(WARMUP, experiment.train.warmup)
-    if asked.get(WARMUP, usual) != usual and sets_its_pace(made):
+    usual = given.get(WARMUP_KEY, experiment.train.warmup)
+    if asked.get(WARMUP_KEY, usual) != usual and ignores_warmup(made):
         raise InputError(
-            f"{WARMUP} has no effect on {method}, whose learning rate follows a pace of its own; leave it out."
+            f"{WARMUP_KEY} has no effect on {method}, whose learning rate follows a pace of its own; leave it out."
         )
     return made
 
 
-def sets_its_pace(experiment: Experiment) -> bool:
+def ignores_warmup(experiment: Experiment) -> bool:
     """Whether every stage brings a pace of its own, so that the warm-up of training does nothing."""
     if find_method(experiment.method_name).stages is Method.stages:
         return False  # need not be built to know
-    from holotype.runs.views import stages_of
+    from holotype.runs.cache_policy import stages_of
 
     stages = stages_of(experiment)
     return bool(stages) and all(stage.paced for stage in stages)
@@ -96,16 +107,16 @@ def read_settings(file: Path, method: str | None = None) -> dict[str, Any]:
     return found
 
 
-def settings(target: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+def setting_values(target: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Dotted key, value and type hint of every setting of an experiment, or of another dataclass."""
     for name, value, hint in _fields(target):
         if _is_group(value):
-            yield from settings(value, f"{prefix}{name}.")
+            yield from setting_values(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value, hint
 
 
-class Described(NamedTuple):
+class SettingInfo(NamedTuple):
     """A setting as its help tells it."""
 
     key: str
@@ -119,16 +130,16 @@ class Described(NamedTuple):
     """Title of the group that it stands in."""
 
 
-def describe(experiment: Experiment) -> list[Described]:
+def describe_settings(experiment: Experiment) -> list[SettingInfo]:
     """Every setting, its own before those of its groups."""
     every = list(_describe(experiment, "", first_line(type(experiment))))
-    if not sets_its_pace(experiment):
+    if not ignores_warmup(experiment):
         return every
     inert = f"Has no effect: the learning rate of {experiment.method_name} follows a pace of its own."
-    return [row._replace(help=inert) if row.key == WARMUP else row for row in every]
+    return [row._replace(help=inert) if row.key == WARMUP_KEY else row for row in every]
 
 
-def nearest(key: str, known: Iterable[str]) -> str | None:
+def nearest_setting(key: str, known: Iterable[str]) -> str | None:
     """The key that was probably meant: of the same name in another group, or spelled alike."""
     known = list(known)
     same = [one for one in known if one.rpartition(".")[2] == key.rpartition(".")[2]]
@@ -141,7 +152,7 @@ def nearest(key: str, known: Iterable[str]) -> str | None:
 
 def _check(given: Mapping[Any, Any], experiment: Experiment, where: str = "") -> dict[str, Any]:
     """Dotted key -> typed value. where: ` in config.yaml`, for sentences about what is wrong."""
-    known = {key: hint for key, _, hint in settings(experiment)}
+    known = {key: hint for key, _, hint in setting_values(experiment)}
     groups = set(_groups(experiment))
     found = {}
 
@@ -149,7 +160,7 @@ def _check(given: Mapping[Any, Any], experiment: Experiment, where: str = "") ->
         for name, value in tree.items():
             key = prefix + str(name).replace("-", "_")
             if key in groups:
-                walk(_as_tree(value, f"{key}{where}"), f"{key}.")
+                walk(_to_tree(value, f"{key}{where}"), f"{key}.")
             elif key in known:
                 found[key] = _cast(value, known[key], f"{key}{where}")
             else:
@@ -159,7 +170,7 @@ def _check(given: Mapping[Any, Any], experiment: Experiment, where: str = "") ->
     return found
 
 
-def _as_tree(value: Any, called: str) -> Mapping[Any, Any]:
+def _to_tree(value: Any, called: str) -> Mapping[Any, Any]:
     if _is_group(value):
         return {name: one for name, one, _ in _fields(value)}
     if isinstance(value, Mapping):
@@ -175,7 +186,7 @@ def _cast(value: Any, hint: Any, called: str) -> Any:
 
 
 def _hint(key: str, known: Iterable[str]) -> str:
-    meant = nearest(key, known)
+    meant = nearest_setting(key, known)
     return f"did you mean {meant}?" if meant else "holotype train METHOD DATASET --help lists what there is."
 
 
@@ -245,13 +256,13 @@ def _changed(target: Any, values: Mapping[str, Any], prefix: str = "") -> Any:
         raise InputError(f"The settings {prefix}* do not go together: {error}.") from error
 
 
-def _describe(target: Any, prefix: str, title: str) -> Iterator[Described]:
+def _describe(target: Any, prefix: str, title: str) -> Iterator[SettingInfo]:
     docs, groups = field_docs(target.__class__), []
     for name, value, hint in _fields(target):
         key, doc = f"{prefix}{name}", docs.get(name, "")
         if _is_group(value):  # of a method, the class says more than the field of the experiment
             groups.append((value, f"{key}.", (first_line(type(value)) if key == "method" else doc) or key))
         else:
-            yield Described(key, describe_type(hint, rules=True), value_text(value), doc, title.rstrip("."))
+            yield SettingInfo(key, describe_type(hint, rules=True), value_text(value), doc, title.rstrip("."))
     for group in groups:
         yield from _describe(*group)

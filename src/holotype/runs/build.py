@@ -1,4 +1,4 @@
-"""What a run is made of, from its settings: the data, and the method that fits them."""
+"""Build what a run needs from its settings: the data, and the method that fits them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Data:
+class RunData:
     """What a run is trained and scored on."""
 
     table: Table
@@ -33,15 +33,15 @@ class Data:
     test: Table | None = None
 
 
-def load_data(experiment: Experiment) -> Data:
+def load_data(experiment: Experiment) -> RunData:
     """The table under the GCD protocol for a benchmark, or as it stands for a collection of one's own."""
     if experiment.dataset in BENCHMARKS:
         benchmark = load_benchmark(experiment.dataset, Path(experiment.root) if experiment.root else None)
         table = gcd_split(benchmark)
-        data = Data(table, len(benchmark.known) + len(benchmark.novel), held_out(benchmark))
+        data = RunData(table, len(benchmark.known) + len(benchmark.novel), held_out(benchmark))
     else:
         labels = Path(experiment.labels) if experiment.labels else None
-        data = Data(load_table(experiment.dataset, labels), 0)
+        data = RunData(load_table(experiment.dataset, labels), 0)
     check_trainable(data.table)
     if experiment.k == "auto":
         data.k = 0
@@ -67,7 +67,7 @@ def check_k(k: int, table: Table, name: str) -> None:
         raise InputError(f"--k {k} is more than the {len(table)} images of {name}; lower it.")
 
 
-def make_method(experiment: Experiment, data: Data, backbone: Backbone) -> Method:
+def build_method(experiment: Experiment, data: RunData, backbone: Backbone) -> Method:
     """The method with fresh heads, drawn from torch's generator."""
     table = data.table
     task = Task(
@@ -81,21 +81,21 @@ def make_method(experiment: Experiment, data: Data, backbone: Backbone) -> Metho
     return find_method(experiment.method_name)(experiment.method, task)
 
 
-def check_fits(experiment: Experiment, data: Data, backbone: Backbone) -> list[str]:
+def check_fits(experiment: Experiment, data: RunData, backbone: Backbone) -> list[str]:
     """Raise InputError where the method cannot be trained on the data, or with the network; before anything is
     computed. Returns what it has to say of its settings."""
 
     def build() -> list[str]:
-        method = make_method(experiment, data, backbone)
+        method = build_method(experiment, data, backbone)
         said = method.check()
         if type(method).build_encoder is not Method.build_encoder:
             method.build_encoder(Unregistered(backbone.trunk), copy.deepcopy(backbone.tail))
         return said
 
-    return made_lightly(build)
+    return build_on_meta(build)
 
 
-def made_lightly(build: Callable[[], T]) -> T:
+def build_on_meta(build: Callable[[], T]) -> T:
     """What `build` makes, without weights; with them where it reads some, as a method of somebody else may."""
     with torch.random.fork_rng(devices=[]):  # nobody's generator is to notice
         try:

@@ -1,4 +1,4 @@
-"""What can be said of a method without running it: the facts of its card, for the command line and for the documents.
+"""Facts of a method without running it, for the command line and the documents.
 
 All of it stands with the method: card, module docstring, settings and their docstrings, recipes, presets, stages.
 """
@@ -15,25 +15,30 @@ from typing import Any
 
 from holotype.errors import InputError
 from holotype.methods import METHODS, Card, Method, Stage, find_method, plugin_names
-from holotype.runs.published import (
+from holotype.runs.cache_policy import stages_of
+from holotype.runs.resolve import (
+    ANY_DATASET,
+    SettingInfo,
+    default_experiment,
+    describe_settings,
+    preset_settings,
+)
+from holotype.runs.tables import (
     Published,
     PublishedProgress,
     find_published,
     published_progress,
     read_published,
 )
-from holotype.runs.recipes import ALL
-from holotype.runs.settings import Described, default_experiment, describe, preset_settings
-from holotype.runs.views import stages_of
 
-NOWHERE = "DATASET"
+NOT_PUBLISHED = "DATASET"
 """A data set for which nobody has a recipe."""
 DIFFERS = re.compile(r"^Differs\b", re.MULTILINE)
 """Begins the part of a docstring that says what is not as published."""
 
 
 @dataclass(frozen=True)
-class About:
+class MethodInfo:
     """The facts of a method."""
 
     name: str
@@ -49,7 +54,7 @@ class About:
     stages: tuple[Stage, ...]
     epochs: int
     """Of training by default, all data sets' recipe included."""
-    settings: tuple[Described, ...]
+    settings: tuple[SettingInfo, ...]
     """Those of the method, by their keys `method.x`."""
     recipes: dict[str, dict[str, Any]]
     """Settings by data set; `*` for all of them."""
@@ -64,21 +69,21 @@ class About:
     @property
     def cache(self) -> str:
         """In which stages the token cache applies."""
-        return applies([stage.needs == "tokens" for stage in self.stages])
+        return recipe_applies([stage.needs == "tokens" for stage in self.stages])
 
     @property
     def capture(self) -> str:
         """In which stages steps are captured as a CUDA graph."""
-        return applies([stage.capturable for stage in self.stages])
+        return recipe_applies([stage.capturable for stage in self.stages])
 
 
-def about(name: str) -> About:
+def method_info(name: str) -> MethodInfo:
     """The facts of a method by its name; raises InputError for one that cannot be told."""
     kind = find_method(name)
     if not dataclasses.is_dataclass(getattr(kind, "Config", None)):
         raise InputError(f"The method {name} has no settings to tell: give it a dataclass as `Config`.")
     try:
-        experiment = default_experiment(name, NOWHERE)
+        experiment = default_experiment(name, NOT_PUBLISHED)
         stages = tuple(stages_of(experiment))
     except InputError:
         raise
@@ -86,8 +91,8 @@ def about(name: str) -> About:
         raise InputError(
             f"The method {name} cannot be built to be told about ({type(error).__name__}: {error}); mend it first."
         ) from error
-    title, computes, differs = split_doc(docstring(kind))
-    return About(
+    title, computes, differs = split_docstring(docstring(kind))
+    return MethodInfo(
         name=name,
         card=vars(kind).get("card"),  # not that of a method that it is built on
         computes=computes,
@@ -95,18 +100,18 @@ def about(name: str) -> About:
         title=title,
         stages=stages,
         epochs=experiment.train.epochs,
-        settings=tuple(row for row in describe(experiment) if row.key.startswith("method.")),
+        settings=tuple(row for row in describe_settings(experiment) if row.key.startswith("method.")),
         recipes=dict(vars(kind).get("recipes", {})),
         presets={preset: preset_settings(kind, preset) for preset in kind.presets},
     )
 
 
-def listed() -> list[About | InputError]:
+def list_methods() -> list[MethodInfo | InputError]:
     """The methods of the package, then those that installed packages bring; of one that is broken, the sentence."""
-    found: list[About | InputError] = [about(name) for name in METHODS]
+    found: list[MethodInfo | InputError] = [method_info(name) for name in METHODS]
     for name in plugin_names():
         try:
-            found.append(about(name))
+            found.append(method_info(name))
         except InputError as error:
             found.append(error)
         except Exception as error:  # importing somebody else's package may do anything
@@ -125,7 +130,7 @@ def docstring(kind: type[Method]) -> str:
     return inspect.cleandoc((module and module.__doc__) or vars(kind).get("__doc__") or "")
 
 
-def split_doc(doc: str) -> tuple[str, str, str]:
+def split_docstring(doc: str) -> tuple[str, str, str]:
     """First line, what is computed, and what differs."""
     title, _, rest = doc.partition("\n")
     begin = DIFFERS.search(rest)
@@ -141,7 +146,7 @@ def first_sentence(text: str) -> str:
 # -- in words -----------------------------------------------------------------------------------------
 
 
-def applies(stages: Sequence[bool]) -> str:
+def recipe_applies(stages: Sequence[bool]) -> str:
     """`yes`, `no`, `stage 1`; a dash where nothing is trained."""
     if not stages:
         return "-"
@@ -151,7 +156,7 @@ def applies(stages: Sequence[bool]) -> str:
     return f"stage{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
 
 
-def stage_names(found: About) -> str:
+def stage_names(found: MethodInfo) -> str:
     """`2: warm-up, affinity`; `none` where nothing is trained."""
     names = ", ".join(stage.name for stage in found.stages)
     return f"{len(found.stages)}: {names}" if found.stages else "none"
@@ -166,14 +171,14 @@ def stage_line(stage: Stage, epochs: int) -> str:
 
 
 def recipe_title(dataset: str) -> str:
-    return "all data sets" if dataset == ALL else dataset
+    return "all data sets" if dataset == ANY_DATASET else dataset
 
 
 # -- published ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Printed:
+class PublishedScores:
     """What is printed of a method on one data set."""
 
     dataset: str
@@ -181,11 +186,11 @@ class Printed:
     progress: PublishedProgress | None
 
 
-def printed_rows(name: str) -> list[Printed]:
+def published_rows(name: str) -> list[PublishedScores]:
     """In the order of the printed table; empty for a method that is not in it."""
     found = []
     for dataset in read_published()["main"]["cells"]:
         scores = find_published(name, dataset)
         if scores is not None:
-            found.append(Printed(dataset, scores, published_progress(name, dataset)))
+            found.append(PublishedScores(dataset, scores, published_progress(name, dataset)))
     return found

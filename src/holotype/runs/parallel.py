@@ -1,31 +1,122 @@
-"""From experiments to records: which runs are done, which are made now, one by one or several at once."""
+"""Schedule runs: which are done, which are due, several at once in one process.
+
+They share the images, the frozen trunk and the token cache (prepared.py) and take turns step by step
+(training/interleave.py).
+"""
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from holotype.errors import InputError
+from holotype.errors import InputError, Stopped
+from holotype.runs.build import check_fits
+from holotype.runs.cache_policy import effective_views, requested_views, stages_of
 from holotype.runs.experiment import Experiment
-from holotype.runs.folder import PER_CLASS, read_per_class
 from holotype.runs.identity import identify
-from holotype.runs.parts import check_fits
-from holotype.runs.prepared import Shelf, make_compute, sharing_key
-from holotype.runs.record import Record
-from holotype.runs.records import Key, Records, check_agree
-from holotype.runs.run import run_experiment
-from holotype.runs.together import call, run_together
-from holotype.runs.views import drawn, stages_of, wanted_views
+from holotype.runs.record import Key, Record, Records, check_agree
+from holotype.runs.resources import ResourceCache, make_device, sharing_key
+from holotype.runs.run import Run, begin_run, finish_run, run_experiment
+from holotype.runs.run_folder import PER_CLASS_FILE, read_per_class
+from holotype.training.interleave import train_in_turns
+from holotype.utils.atomic import clean_partial_tree, refuse_links
 from holotype.utils.distributed import rank
+from holotype.utils.heartbeat import running_heartbeat, update_heartbeat
+from holotype.utils.locks import lock_folder
 
-Say = Callable[[str], None]
+
+def run_together(
+    experiments: Sequence[Experiment], shelf: ResourceCache | None = None
+) -> list[Record | InputError]:
+    """Train, score and write several runs at once; of one that fails the error takes its place, and the others go on.
+
+    They must share data, backbone, device, precision and store, and use one process each.
+    """
+    with contextlib.ExitStack() as locks:
+        return _run_together(experiments, shelf or ResourceCache(), locks)
+
+
+def _run_together(
+    experiments: Sequence[Experiment], shelf: ResourceCache, locks: contextlib.ExitStack
+) -> list[Record | InputError]:
+    started = time.monotonic()
+    shelf.planned = [*shelf.planned, *(e for e in experiments if e not in shelf.planned)]
+    check_shared_data(experiments)
+    names = name_runs(experiments)
+    outcome: dict[str, Record | InputError] = {}
+    runs: dict[str, Run] = {}
+    for name, experiment in zip(names, experiments, strict=True):
+        try:
+            locks.enter_context(lock_folder(experiment.folder))
+            refuse_links(experiment.folder)
+            clean_partial_tree(experiment.folder)
+            locks.enter_context(running_heartbeat(experiment.folder))
+            found = begin_run(experiment, shelf, keep_caches=bool(runs))
+        except InputError as error:
+            outcome[name] = _failure(experiment, error)
+            continue
+        if isinstance(found, Run):
+            found.started, runs[name] = started, found
+        else:
+            outcome[name] = found
+    stopped: list[Stopped] = []
+    for name, end in train_in_turns({name: run.loop for name, run in runs.items()}).items():
+        if isinstance(end.outcome, Stopped):
+            stopped.append(Stopped(f"{name}: {end.outcome}", end.outcome.number))
+            continue
+        try:
+            outcome[name] = finish_run(runs[name], end.prediction(), end.seconds, parallel=len(runs))
+        except InputError as error:
+            outcome[name] = _failure(runs[name].experiment, error)
+    if stopped:
+        raise Stopped("; ".join(map(str, stopped)), stopped[0].number)
+    return [outcome[name] for name in names]
+
+
+def _failure(experiment: Experiment, error: InputError) -> InputError:
+    """Also in the heartbeat of the run: the others go on, and need the room."""
+    update_heartbeat(experiment.folder, ended="failed", words=str(error))
+    return error.alone()
+
+
+def check_shared_data(experiments: Sequence[Experiment]) -> None:
+    """Refuse runs that cannot train together."""
+    together = {(sharing_key(e), e.train.matmul) for e in experiments}
+    if len(experiments) > 1 and (len(together) > 1 or any(e.devices > 1 for e in experiments)):
+        raise InputError(
+            "Runs that train together must share data set, backbone, device, precision, store and memory, and use "
+            "one process each; run the others by themselves."
+        )
+    folders = [e.folder for e in experiments]
+    if twice := [folder for folder in folders if folders.count(folder) > 1]:
+        raise InputError(f"Two runs cannot train together in one folder, {twice[0]}; give each its --out.")
+
+
+def name_runs(experiments: Sequence[Experiment]) -> list[str]:
+    """What tells runs apart in a line: label, or else method and preset, and seed; or the folder where these are
+    the same."""
+    names = [f"{call_together(experiment)} s{experiment.seed}" for experiment in experiments]
+    if len(set(names)) < len(names):
+        return [str(experiment.folder) for experiment in experiments]
+    return names
+
+
+def call_together(experiment: Experiment) -> str:
+    """What a run is called, whatever its seed: its label, or else method and preset."""
+    preset = "" if experiment.preset == "default" else f"@{experiment.preset}"
+    return experiment.label or f"{experiment.method_name}{preset}"
+
+
+Log = Callable[[str], None]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Planned:
+class ScheduledRun:
     """A run to be made, or one that is done."""
 
     experiment: Experiment
@@ -53,21 +144,21 @@ def plan_runs(
     runs: Sequence[Experiment],
     records: Records,
     out: Path,
-    shelf: Shelf,
+    shelf: ResourceCache,
     elsewhere: Records | None = None,
-) -> list[Planned]:
+) -> list[ScheduledRun]:
     """Find out before anything is trained that all inputs are there, and which runs are done. Writes nothing.
 
     A run is done when `records`, or those `elsewhere`, hold one of its identity. The others get run folders in `out`.
     Runs that can share data stand together.
     """
-    planned: list[Planned] = []
-    first: dict[Key, Planned] = {}
+    planned: list[ScheduledRun] = []
+    first: dict[Key, ScheduledRun] = {}
     asked = {id(experiment): number for number, experiment in enumerate(runs)}
-    for group in groups(runs, sharing_key):
+    for group in run_groups(runs, sharing_key):
         for experiment in group:
-            ready = shelf.get(experiment, make_compute(experiment))
-            views = drawn(experiment, wanted_views(experiment))
+            ready = shelf.get(experiment, make_device(experiment))
+            views = effective_views(experiment, requested_views(experiment))
             identity = identify(experiment, ready.data, ready.backbone, views)
             key = (identity.hash, identity.seed)
             name = run_name(experiment, ready.data.table.name, key)
@@ -76,7 +167,7 @@ def plan_runs(
             check_agree(mine, theirs, f"The record of {name} in {records.folder}")
             if not (mine or theirs):
                 check_fits(experiment, ready.data, ready.backbone)
-            run = Planned(experiment, key, name, records, mine or theirs, asked[id(experiment)])
+            run = ScheduledRun(experiment, key, name, records, mine or theirs, asked[id(experiment)])
             check_distinct(first.setdefault(key, run), run)
             planned.append(run)
     return planned
@@ -88,18 +179,18 @@ def run_name(experiment: Experiment, dataset: str, key: Key) -> str:
     return f"{dataset}-{method}-{experiment.variant}-s{key[1]}-{key[0][:8]}"
 
 
-def check_distinct(one: Planned, other: Planned) -> None:
+def check_distinct(one: ScheduledRun, other: ScheduledRun) -> None:
     """Refuse two names for one run: the second row would be a copy of the first."""
     if one.name != other.name:
         raise InputError(
-            f"{call(one.experiment)} and {call(other.experiment)} are the same experiment on "
+            f"{call_together(one.experiment)} and {call_together(other.experiment)} are the same experiment on "
             f"{one.experiment.dataset} with seed {one.experiment.seed}: nothing that decides the result differs; "
             "leave one of them out."
         )
 
 
-def run_planned(
-    planned: Sequence[Planned], say: Say, shelf: Shelf, *, parallel: int = 1
+def run_scheduled(
+    planned: Sequence[ScheduledRun], say: Log, shelf: ResourceCache, *, parallel: int = 1
 ) -> dict[Key, Record]:
     """Make the runs that are not done, `parallel` at a time. One that fails does not keep the others from running: at
     the end RunsFailed names those that did, and has the records of the others.
@@ -110,19 +201,19 @@ def run_planned(
     if parallel < 1:
         raise InputError(f"--parallel must be at least 1, not {parallel}.")
     found: dict[Key, Record] = {}
-    same: dict[Key, list[tuple[str, Planned]]] = {}
+    same: dict[Key, list[tuple[str, ScheduledRun]]] = {}
     for number, run in enumerate(planned, start=1):
         place = f"[{number}/{len(planned)}] {run.name}"
         if run.done:
             say(f"{place}: done before, {run.records.path(run.key)}")
-            keep(run, run.done)
+            save_record(run, run.done)
             found[run.key] = run.done
         else:
             same.setdefault(run.key, []).append((place, run))
     open_runs = [runs[0][1] for runs in same.values()]
     shelf.planned = [run.experiment for run in open_runs]
     failed: dict[str, InputError] = {}
-    for batch in batches(open_runs, parallel, say):
+    for batch in run_batches(open_runs, parallel, say):
         if len(batch) > 1:
             say(f"{len(batch)} runs at once: {', '.join(run.name for run in batch)}")
         for made, outcome in zip(batch, run_batch(batch, shelf), strict=True):
@@ -131,7 +222,7 @@ def run_planned(
                     say(f"{place}: failed: {outcome}")
                     failed[run.name] = outcome
                     continue
-                keep(run, outcome)
+                save_record(run, outcome)
                 found[run.key] = outcome
                 say(f"{place}: All {_percent(outcome.scores.all)}, {outcome.made.seconds} s")
     if failed:
@@ -141,14 +232,14 @@ def run_planned(
     return found
 
 
-def keep(run: Planned, record: Record) -> None:
+def save_record(run: ScheduledRun, record: Record) -> None:
     """Put a record where it belongs, once, by the first process."""
     if rank() == 0 and record.key not in run.records.by_key:
-        classes = run.experiment.folder / PER_CLASS
+        classes = run.experiment.folder / PER_CLASS_FILE
         run.records.add(record, read_per_class(classes) if classes.is_file() else ())
 
 
-def run_batch(batch: Sequence[Planned], shelf: Shelf) -> list[Record | InputError]:
+def run_batch(batch: Sequence[ScheduledRun], shelf: ResourceCache) -> list[Record | InputError]:
     """The records of runs that are made at once, or what was wrong with them."""
     try:
         if len(batch) == 1:
@@ -158,15 +249,15 @@ def run_batch(batch: Sequence[Planned], shelf: Shelf) -> list[Record | InputErro
         return [error.alone()] * len(batch)  # the next ones need the room
 
 
-def batches(runs: Sequence[Planned], parallel: int, say: Say) -> Iterator[list[Planned]]:
+def run_batches(runs: Sequence[ScheduledRun], parallel: int, say: Log) -> Iterator[list[ScheduledRun]]:
     """Runs that can train together, at most `parallel` at a time; the others one by one, with a word why."""
     if parallel == 1:
         yield from ([run] for run in runs)
         return
-    for group in groups(runs, lambda run: f"{sharing_key(run.experiment)} {run.experiment.train.matmul}"):
+    for group in run_groups(runs, lambda run: f"{sharing_key(run.experiment)} {run.experiment.train.matmul}"):
         together = []
         for run in group:
-            if reason := why_alone(run.experiment):
+            if reason := reason_alone(run.experiment):
                 say(f"{run.name} runs by itself: {reason}")
                 yield [run]
             else:
@@ -175,7 +266,7 @@ def batches(runs: Sequence[Planned], parallel: int, say: Say) -> Iterator[list[P
             yield together[first : first + parallel]
 
 
-def why_alone(experiment: Experiment) -> str:
+def reason_alone(experiment: Experiment) -> str:
     """Why a run cannot share the device with others; "" if it can."""
     if experiment.devices > 1:
         return f"it takes {experiment.devices} processes"
@@ -184,7 +275,7 @@ def why_alone(experiment: Experiment) -> str:
     return ""
 
 
-def groups(items: Sequence[T], key: Callable[[T], str]) -> list[list[T]]:
+def run_groups(items: Sequence[T], key: Callable[[T], str]) -> list[list[T]]:
     """Items with the same key, in the order in which the keys first come up."""
     found: dict[str, list[T]] = {}
     for item in items:

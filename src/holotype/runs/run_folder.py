@@ -1,4 +1,4 @@
-"""The run folder: what every run leaves behind, and the check that a folder belongs to the run at hand.
+"""The run folder: the files that every run leaves behind.
 
 identity.json       all that decides the weights
 config.yaml         the resolved settings; `holotype train --config` repeats a run of train or bench with it alone
@@ -29,7 +29,7 @@ from holotype.runs.record import Record
 from holotype.utils.atomic import write_text
 from holotype.utils.serialization import CorruptFile, dump_json, read_json
 
-IDENTITY, SCORES, PER_CLASS = "identity.json", "scores.json", "per_class.csv"
+IDENTITY_FILE, SCORES_FILE, PER_CLASS_FILE = "identity.json", "scores.json", "per_class.csv"
 
 
 class RunFolder:
@@ -40,21 +40,22 @@ class RunFolder:
 
     def claim(self, identity: Identity) -> None:
         """Make sure that what is already in the folder is of the very run that `identity` describes."""
-        path = self.path / IDENTITY
+        path = self.path / IDENTITY_FILE
         if path.exists():
-            identity.check_same(Identity.from_dict(self.read_json(IDENTITY), path), self.path)
+            identity.check_same(Identity.from_dict(self.read_json(IDENTITY_FILE), path), self.path)
 
     def finished(self) -> Record | None:
         """The record of the run, if it came to its end."""
-        path = self.path / SCORES
-        return Record.from_dict(self.read_json(SCORES), path) if path.exists() else None
+        path = self.path / SCORES_FILE
+        return Record.from_dict(self.read_json(SCORES_FILE), path) if path.exists() else None
 
     def write_per_class(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Images, right ones and assigned category of each class, as a table."""
         columns = ("class", "kind", "n", "correct", "accuracy", "category")
         safe = [{**row, "class": escape_formula(str(row["class"]))} for row in rows]
         write_text(
-            self.path / PER_CLASS, csv_text([columns, *([row[name] for name in columns] for row in safe)])
+            self.path / PER_CLASS_FILE,
+            csv_text([columns, *([row[name] for name in columns] for row in safe)]),
         )
 
     def write_config(self, config: dict[str, Any]) -> None:

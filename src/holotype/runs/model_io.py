@@ -1,4 +1,4 @@
-"""A trained model as it lies in the folder of a run: all that is needed to place images it never saw.
+"""Save and load a trained model: weights, configuration, categories by index.
 
 model.safetensors   tail and method, the centres of the categories (centres.py), and the second opinion of a discovery
                     (kept_opinion.py)
@@ -27,28 +27,91 @@ from holotype.config.schema import BackboneConfig, resolved_backbone
 from holotype.data.arrays import ArrayImage, save_images
 from holotype.data.image_store import ImageStore
 from holotype.errors import InputError
-from holotype.methods import Method, check_code_allowed, find_method
+from holotype.methods import Method, Task, check_code_allowed, find_method
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.results.centroids import Centroids
 from holotype.results.lda import LinearHead
 from holotype.runs.experiment import Experiment
-from holotype.runs.said import Said, predict_later
-from holotype.runs.sheet import FILE, WEIGHTS, Sheet
+from holotype.runs.predict import Predictions, predict_new
 from holotype.training.encoder import Encoder
 from holotype.training.views import FreshViews
 from holotype.utils.atomic import TemporaryFolder, write_bytes, write_text
 from holotype.utils.console import progress_bar
 from holotype.utils.device import Device
-from holotype.utils.serialization import dump_json, from_dict
+from holotype.utils.serialization import dump_json, from_dict, read_json, to_dict
+from holotype.utils.text import suggest_path
 
-if TYPE_CHECKING:  # pandas takes half a second to import
+if TYPE_CHECKING:
     import pandas as pd
 
-READ_AT_ONCE = 512
+MODEL_FORMAT = 1
+"""Raised when a file of an older version can no longer be read."""
+MODEL_CONFIG_FILE, MODEL_WEIGHTS_FILE = "model.json", "model.safetensors"
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The content of model.json."""
+
+    run_id: str
+    known: tuple[str, ...]
+    ids: tuple[str, ...]
+    """Of the method's categories by index, all task.k of them."""
+    method_name: str
+    method: dict[str, Any]
+    """Settings of the method."""
+    task: Task
+    backbone: BackboneConfig
+    digest: str
+    """Of the backbone's weights."""
+    double: bool
+    """Whether it was trained in fp64."""
+    weights: str
+    """sha256 of model.safetensors; a kill between the two files leaves a pair that does not match."""
+    licence: str = ""
+    """Of the backbone's weights, which the trained ones come from."""
+    format: int = MODEL_FORMAT
+
+    def as_dict(self) -> dict[str, Any]:
+        return to_dict(self)
+
+    @classmethod
+    def from_dict(cls, content: Any) -> ModelConfig:
+        """Raises NotPlain, which says what is missing or of another type."""
+        return from_dict(cls, content)
+
+    @classmethod
+    def read(cls, folder: Path) -> ModelConfig:
+        """That of a run folder."""
+        path = folder / MODEL_CONFIG_FILE
+        if not folder.is_dir():
+            raise InputError(f"There is no folder {folder}{suggest_path(folder)}; give the folder of a run.")
+        if not path.is_file() or not (folder / MODEL_WEIGHTS_FILE).is_file():
+            raise InputError(
+                f"{folder} holds no trained model (no {MODEL_CONFIG_FILE} with {MODEL_WEIGHTS_FILE}); give the folder of a finished "
+                "holotype discover or holotype train."
+            )
+        try:
+            content = read_json(path)
+            version = content["format"]
+            if version == MODEL_FORMAT:
+                return cls.from_dict(content)
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            reason = str(error) if isinstance(error, ValueError) else repr(error)
+            raise InputError(
+                f"{path} cannot be read ({reason}); restore it from a copy, or make the run again in another folder."
+            ) from error
+        raise InputError(
+            f"{path} was written by another version (format {version}, not {MODEL_FORMAT}); make the run again in another "
+            "folder."
+        )
+
+
+READ_BATCH = 512
 """Images that are decoded and lie in memory at a time."""
 
 
-class Read(NamedTuple):
+class ModelReader(NamedTuple):
     """Images on their way through the network."""
 
     features: np.ndarray
@@ -62,7 +125,7 @@ class Read(NamedTuple):
 
 
 @dataclass
-class Trained:
+class TrainedModel:
     """A model that places images."""
 
     run_id: str
@@ -81,7 +144,7 @@ class Trained:
     frozen: Encoder | None = None
     """The backbone as it was, where there is an opinion, which looks through it."""
 
-    def features(self, images: Iterable[ArrayImage], progress: bool = False) -> Read:
+    def features(self, images: Iterable[ArrayImage], progress: bool = False) -> ModelReader:
         """Features of the centre crops of paths, PIL images or arrays (data/arrays.py)."""
         with TemporaryFolder() as folder:
             parts = list(self.stream(save_images(images, folder), progress)) or [self._read([])]
@@ -89,17 +152,17 @@ class Trained:
         features, problem, note = (
             np.concatenate(column) for column in zip(*(part[:3] for part in parts), strict=True)
         )
-        return Read(features, problem, note, np.concatenate(frozen) if frozen else None)
+        return ModelReader(features, problem, note, np.concatenate(frozen) if frozen else None)
 
-    def stream(self, paths: Sequence[str], progress: bool = False) -> Iterator[Read]:
+    def stream(self, paths: Sequence[str], progress: bool = False) -> Iterator[ModelReader]:
         """The same in parts of READ_AT_ONCE images, so that any number of images takes the same memory."""
         with progress_bar("Placing images", len(paths), progress) as advance:
-            for first in range(0, len(paths), READ_AT_ONCE):
-                part = self._read(list(paths[first : first + READ_AT_ONCE]))
+            for first in range(0, len(paths), READ_BATCH):
+                part = self._read(list(paths[first : first + READ_BATCH]))
                 yield part
                 advance(len(part.problem))
 
-    def _read(self, paths: list[str]) -> Read:
+    def _read(self, paths: list[str]) -> ModelReader:
         store = ImageStore.decode(paths, self.backbone.image_size, progress=False)
         features = np.full((len(paths), self.backbone.dim), np.nan, dtype=np.float32)
         frozen = features.copy() if self.frozen is not None else None
@@ -109,7 +172,7 @@ class Trained:
             features[rows.numpy()] = trained.float().cpu().numpy()
             if frozen is not None and as_it_was is not None:
                 frozen[rows.numpy()] = as_it_was.float().cpu().numpy()
-        return Read(features, store.problem, store.note, frozen)
+        return ModelReader(features, store.problem, store.note, frozen)
 
     @torch.no_grad()
     def look(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -123,15 +186,15 @@ class Trained:
         tokens = inputs if stage.needs == "tokens" else self.frozen.inputs(images)
         return features, self.frozen.embed(tokens)
 
-    def said(self, features: np.ndarray, frozen: np.ndarray | None) -> Said:
+    def said(self, features: np.ndarray, frozen: np.ndarray | None) -> Predictions:
         """What the model says of images, together with the second opinion where there is one."""
-        return predict_later(self.method, features, frozen, self.opinion)
+        return predict_new(self.method, features, frozen, self.opinion)
 
-    def alone(self) -> Trained:
+    def alone(self) -> TrainedModel:
         """Without the opinion, for whoever wants features and nothing else."""
         return dataclasses.replace(self, opinion=None, frozen=None)
 
-    def place(self, read: Read) -> pd.DataFrame:
+    def place(self, read: ModelReader) -> pd.DataFrame:
         """category_id, kind, probability, known_score, typicality, fits; "" and NaN for unread images.
 
         fits: False where an image fits nothing (centres.py states the rule); its category is still the best guess.
@@ -141,12 +204,12 @@ class Trained:
         category, typicality, fits = self.centres.judge(read.features[there], said.category[there])
         kind = np.where(category < len(self.known), "known", "novel")
         columns = {
-            "category_id": _spread(np.array(self.ids, dtype=object)[category], there, ""),
-            "kind": _spread(kind.astype(object), there, ""),
+            "category_id": _spread_rows(np.array(self.ids, dtype=object)[category], there, ""),
+            "kind": _spread_rows(kind.astype(object), there, ""),
             "probability": said.probability,
             "known_score": said.known_score,
-            "typicality": _spread(typicality, there, np.nan),
-            "fits": _spread(fits, there, False),
+            "typicality": _spread_rows(typicality, there, np.nan),
+            "fits": _spread_rows(fits, there, False),
         }
         import pandas as pd
 
@@ -156,7 +219,7 @@ class Trained:
 # -- on disk ------------------------------------------------------------------------------------------
 
 
-def save_trained(
+def save_model(
     folder: Path,
     *,
     experiment: Experiment,
@@ -178,7 +241,7 @@ def save_trained(
     weights = save(stored)
     config = resolved_backbone(experiment.backbone)
     name = backbone.name if config.name == "auto" else config.name
-    sheet = Sheet(
+    sheet = ModelConfig(
         run_id=run_id,
         known=tuple(known),
         ids=tuple(ids),
@@ -191,24 +254,24 @@ def save_trained(
         double=experiment.train.precision == "fp64",
         weights=hashlib.sha256(weights).hexdigest(),
     )
-    write_bytes(folder / WEIGHTS, weights)
-    write_text(folder / FILE, dump_json(sheet.as_dict()))
+    write_bytes(folder / MODEL_WEIGHTS_FILE, weights)
+    write_text(folder / MODEL_CONFIG_FILE, dump_json(sheet.as_dict()))
 
 
-def load_trained(folder: Path | str, device: str = "auto") -> Trained:
+def load_model(folder: Path | str, device: str = "auto") -> TrainedModel:
     """The model of a run folder, ready on `device`."""
     folder = Path(folder)
-    sheet = Sheet.read(folder)
+    sheet = ModelConfig.read(folder)
     try:
         tensors = _read_weights(folder, sheet.weights)
-        method_class = find_method(check_code_allowed(sheet.method_name, folder / FILE))
+        method_class = find_method(check_code_allowed(sheet.method_name, folder / MODEL_CONFIG_FILE))
         settings = from_dict(method_class.Config, sheet.method, every=False)
         with torch.random.fork_rng(devices=[]):  # fresh heads are drawn, and overwritten at once
             method = method_class(settings, sheet.task)
             backbone = _find_backbone(folder, sheet.backbone, sheet.digest)
             compute = Device.on(device, "fp64" if sheet.double else None)
             opinion = _from_tensors("opinion", LinearHead, tensors) if "opinion.slope" in tensors else None
-            frozen = _as_it_was(backbone, compute) if opinion else None
+            frozen = _restore_backbone(backbone, compute) if opinion else None
             encoder = Encoder(backbone, compute, method)
         method = method.to(compute.device, encoder.dtype)
         modules = nn.ModuleDict({"tail": encoder.module, "method": method})
@@ -223,7 +286,7 @@ def load_trained(folder: Path | str, device: str = "auto") -> Trained:
         ) from error
     modules.eval().requires_grad_(False)
     told = sheet.run_id, sheet.known, sheet.ids
-    return Trained(*told, backbone, method, centres, compute, encoder, opinion, frozen)
+    return TrainedModel(*told, backbone, method, centres, compute, encoder, opinion, frozen)
 
 
 def _as_tensors(name: str, arrays: Any) -> dict[str, Tensor]:
@@ -237,16 +300,16 @@ def _from_tensors(name: str, kind: Any, tensors: dict[str, Tensor]) -> Any:
     return kind(**{field.name: tensors[f"{name}.{field.name}"].numpy() for field in fields})
 
 
-def _as_it_was(backbone: Backbone, compute: Device) -> Encoder:
+def _restore_backbone(backbone: Backbone, compute: Device) -> Encoder:
     """The backbone with a tail of its own, before that of the run gets the trained weights."""
     tail = copy.deepcopy(backbone.tail).requires_grad_(False).eval()
     return Encoder(dataclasses.replace(backbone, tail=tail), compute)
 
 
 def _read_weights(folder: Path, digest: str) -> dict[str, Tensor]:
-    content = (folder / WEIGHTS).read_bytes()
+    content = (folder / MODEL_WEIGHTS_FILE).read_bytes()
     if hashlib.sha256(content).hexdigest() != digest:
-        raise ValueError(f"{WEIGHTS} is not the one that {FILE} was written with")
+        raise ValueError(f"{MODEL_WEIGHTS_FILE} is not the one that {MODEL_CONFIG_FILE} was written with")
     return dict(load(content))
 
 
@@ -268,7 +331,7 @@ def _find_backbone(folder: Path, config: BackboneConfig, digest: str) -> Backbon
     return backbone
 
 
-def _spread(values: np.ndarray, where: np.ndarray, nothing: Any) -> np.ndarray:
+def _spread_rows(values: np.ndarray, where: np.ndarray, nothing: Any) -> np.ndarray:
     """(n,) values of the rows `where` in a column that holds `nothing` elsewhere."""
     column = np.full(len(where), nothing, dtype=values.dtype)
     column[where] = values

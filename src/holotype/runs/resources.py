@@ -1,4 +1,4 @@
-"""What runs share: the table, the backbone, the decoded images, the token cache.
+"""Resources that runs share: table, backbone, decoded images, token cache.
 
 Each part is made when it is first asked for and kept while runs need the same, so that a sweep over methods and
 seeds decodes once and runs the frozen trunk once.
@@ -26,9 +26,9 @@ from holotype.methods import Method
 from holotype.methods.base import Views
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.models.token_cache import CacheViews, TokenCache
+from holotype.runs.build import RunData, load_data
+from holotype.runs.cache_policy import cache_covers, max_views, requested_views, views_needed, views_of
 from holotype.runs.experiment import Experiment
-from holotype.runs.parts import Data, load_data
-from holotype.runs.views import holds, most_views, views_needed, views_of, wanted_views
 from holotype.training.build_token_cache import open_cache
 from holotype.training.encoder import Encoder
 from holotype.training.views import FreshViews, table_features
@@ -40,10 +40,10 @@ from holotype.utils.memory import LEVELS, Budget, cache_folder, find_budget
 log = logging.getLogger(__name__)
 
 
-def make_compute(experiment: Experiment) -> Device:
+def make_device(experiment: Experiment) -> Device:
     """Where the run computes, once all its processes are there."""
     device, processes = pick_device(experiment.device), process_count(experiment.devices)
-    if device.startswith("cuda") and processes > torch.cuda.device_count() * _machines():
+    if device.startswith("cuda") and processes > torch.cuda.device_count() * _device_names():
         raise InputError(
             f"--devices {processes} asks for more GPUs than the {torch.cuda.device_count()} here; "
             "lower it, or use --device cpu."
@@ -54,7 +54,7 @@ def make_compute(experiment: Experiment) -> Device:
     return Device.on(device, experiment.precision)
 
 
-def _machines() -> int:
+def _device_names() -> int:
     """Machines that a launcher has spread the processes over."""
     processes, here = (int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     return max(1, processes // max(here, 1)) if "LOCAL_WORLD_SIZE" in os.environ else 1
@@ -73,7 +73,7 @@ def image_key(experiment: Experiment) -> str:
     return json.dumps([*data, *place, dataclasses.asdict(experiment.memory)], sort_keys=True)
 
 
-class Prepared:
+class RunResources:
     """A data set and a backbone, made ready for runs."""
 
     def __init__(
@@ -81,9 +81,9 @@ class Prepared:
         experiment: Experiment,
         compute: Device,
         planned: Sequence[Experiment] = (),
-        data: Data | None = None,
+        data: RunData | None = None,
         backbone: Backbone | None = None,
-        last: Prepared | None = None,
+        last: RunResources | None = None,
     ) -> None:
         """planned: the runs to come, this one or not; a cache is made to serve all of them.
 
@@ -122,7 +122,7 @@ class Prepared:
         store = self._decode(self.data.test)
         return self.data.test.with_problems(store.problem), store
 
-    def _inherit(self, other: Prepared) -> None:
+    def _inherit(self, other: RunResources) -> None:
         """Take over decoded images, where only the network differs. The number of categories stays one's own: where it
         is counted, each network counts for itself."""
         mine, theirs = ((p.image_key, p.backbone.image_size) for p in (self, other))
@@ -199,13 +199,13 @@ class Prepared:
             self._serve(wanted, max(others, key=lambda views: views.strong))
         for name, cache in self._caches.items():
             enough = cache.views.strong >= own.strong
-            if enough and (name == str(wanted) if fixed is None else holds(cache.views, fixed)):
+            if enough and (name == str(wanted) if fixed is None else cache_covers(cache.views, fixed)):
                 self._idle = [idle for idle in self._idle if idle != name]
                 return cache
         for idle in self._idle:
             del self._caches[idle]
         self._idle = []
-        needs = most_views([own, *others]) if fixed is None else own
+        needs = max_views([own, *others]) if fixed is None else own
         cache = self._open(fixed or wanted, needs or own, fixed is not None)
         self._caches[f"{wanted}" if fixed is None else f"{fixed} fixed"] = cache
         return cache
@@ -231,19 +231,19 @@ class Prepared:
         found = []
         for e in self.planned:
             needs = views_of(e) if sharing_key(e) == self.key else None
-            if needs and wanted_views(e) == wanted:
+            if needs and requested_views(e) == wanted:
                 found.append(needs)
         return found
 
 
-class Shelf:
+class ResourceCache:
     """Keeps what the last run was made of, for the next one. Only the last: images take memory."""
 
     def __init__(
         self,
         planned: Sequence[Experiment] = (),
         *,
-        data: Data | None = None,
+        data: RunData | None = None,
         backbone: Backbone | None = None,
     ) -> None:
         """planned: the runs to come, so that one cache serves all of them.
@@ -251,12 +251,12 @@ class Shelf:
         data, backbone: what every run here is made of, whatever its experiment says of them.
         """
         self.planned, self.data, self.backbone = planned, data, backbone
-        self._last: Prepared | None = None
+        self._last: RunResources | None = None
 
-    def get(self, experiment: Experiment, compute: Device) -> Prepared:
+    def get(self, experiment: Experiment, compute: Device) -> RunResources:
         """What `experiment` needs: what is there, or else anew."""
         if self._last is None or self._last.key != sharing_key(experiment):
-            self._last = Prepared(
+            self._last = RunResources(
                 experiment, compute, self.planned, self.data, self.backbone, last=self._last
             )
         self._last.compute, self._last.planned = compute, self.planned

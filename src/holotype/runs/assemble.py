@@ -1,4 +1,4 @@
-"""Categories, their relations and the table of images, put together from what a trained run says: a Discovery."""
+"""Assemble a Discovery from predictions: categories, relations, calibration, table of images."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from holotype.results.calibration import calibrate, calibration_curve
 from holotype.results.describe import MODEL_NOTE, Description, describe_categories, note_bursts
 from holotype.results.discovery import Discovery
 from holotype.results.purity import set_purity
-from holotype.runs.outcome import Placed, Told
-from holotype.runs.said import Said
+from holotype.runs.predict import Assignments, Predictions, RoundContext
 
-if TYPE_CHECKING:  # pandas takes half a second to import
+if TYPE_CHECKING:
     import pandas as pd
 
 
-def put_together(placed: Placed, ids: list[str], told: Told, later: Said | None = None) -> Discovery:
+def build_discovery(
+    placed: Assignments, ids: list[str], told: RoundContext, later: Predictions | None = None
+) -> Discovery:
     """Relations and the table of images. There is no map yet: it takes long, and only a report shows it.
 
     later: what would be said of each image if it came now, where that can be calibrated.
@@ -40,9 +41,9 @@ def put_together(placed: Placed, ids: list[str], told: Told, later: Said | None 
     )
     # known classes in their order, then new-01, new-02, ...: the largest first
     order = sorted(described.categories, key=lambda c: (c.kind == "novel", c.id if c.kind == "novel" else ""))
-    images = make_frame(placed, ids, described, told.names).assign(**told.columns)
+    images = image_frame(placed, ids, described, told.names).assign(**told.columns)
     if placed.opinion is not None:
-        points = learn_curve(placed, later, told.embedded) if later is not None else ()
+        points = fit_calibration(placed, later, told.embedded) if later is not None else ()
         about = dataclasses.replace(about, calibration=placed.opinion.words, calibration_curve=points)
         if placed.opinion.labelled:
             set_purity(order, list(images["category_id"]), placed.probability, placed.fixed)
@@ -52,7 +53,7 @@ def put_together(placed: Placed, ids: list[str], told: Told, later: Said | None 
     return Discovery(told.run_id, table.known, images, order, told.count, about).called(told.names)
 
 
-def with_opinion(placed: Placed, embedded: np.ndarray | None) -> Placed:
+def add_lda_scores(placed: Assignments, embedded: np.ndarray | None) -> Assignments:
     """With what the frozen features, and the votes of several trainings, say of every place. embedded: (N, D), None
     where nobody has them."""
     if embedded is None:
@@ -63,16 +64,18 @@ def with_opinion(placed: Placed, embedded: np.ndarray | None) -> Placed:
     return dataclasses.replace(placed, opinion=opinion)
 
 
-def learn_curve(placed: Placed, later: Said, embedded: np.ndarray | None) -> tuple[tuple[float, float], ...]:
+def fit_calibration(
+    placed: Assignments, later: Predictions, embedded: np.ndarray | None
+) -> tuple[tuple[float, float], ...]:
     """What scores are worth that images get which come later."""
     as_then = dataclasses.replace(placed, said=later.as_prediction(), votes=None)
-    opinion = with_opinion(as_then, embedded).opinion
+    opinion = add_lda_scores(as_then, embedded).opinion
     assert opinion is not None  # the one who calls has it
     return calibration_curve(np.where(placed.fixed, np.nan, later.probability), opinion.probability)
 
 
-def make_frame(
-    placed: Placed, ids: list[str], described: Description, names: Mapping[str, str]
+def image_frame(
+    placed: Assignments, ids: list[str], described: Description, names: Mapping[str, str]
 ) -> pd.DataFrame:
     """One row per image with the columns of a Discovery. names: of ids that people call otherwise."""
     table, category, disagrees = placed.table, placed.category, placed.disagrees

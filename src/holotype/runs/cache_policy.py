@@ -1,4 +1,4 @@
-"""Which views the token cache of a run must hold."""
+"""Cache policy: which views the token cache of a run must hold."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from holotype.methods import Method, Stage, Task, find_method
 from holotype.methods.base import Views
 from holotype.models.token_cache import CacheViews
+from holotype.runs.build import build_on_meta
 from holotype.runs.experiment import Experiment
-from holotype.runs.parts import made_lightly
 from holotype.training.views import check_cacheable
 from holotype.utils.device import pick_device
 
@@ -19,15 +19,15 @@ AUTO_VIEWS = CacheViews(4, 2)
 
 def views_needed(methods: Iterable[Method]) -> Views | None:
     """The most views that a step of these methods takes from tokens; None where none of them trains on tokens."""
-    return most_views(stage.views for method in methods for stage in on_tokens(method.stages()))
+    return max_views(stage.views for method in methods for stage in trains_on_tokens(method.stages()))
 
 
-def on_tokens(stages: Iterable[Stage]) -> list[Stage]:
+def trains_on_tokens(stages: Iterable[Stage]) -> list[Stage]:
     """Those that can draw from a token cache."""
     return [stage for stage in stages if stage.needs == "tokens"]
 
 
-def most_views(of: Iterable[Views]) -> Views | None:
+def max_views(of: Iterable[Views]) -> Views | None:
     """As many weak and strong views as the greediest of them takes; None of none."""
     views = list(of)
     if not views:
@@ -37,27 +37,27 @@ def most_views(of: Iterable[Views]) -> Views | None:
 
 def views_of(experiment: Experiment) -> Views | None:
     """`views_needed` of a run before it is made."""
-    return views_needed([outlined(experiment)])
+    return views_needed([toy_method(experiment)])
 
 
-def without_unusable_cache(experiment: Experiment) -> Experiment:
+def drop_unusable_cache(experiment: Experiment) -> Experiment:
     """The same in exact mode where views are asked for by number and every stage takes images: of a sweep over many
     methods, one that cannot use the cache runs without it."""
     stages = stages_of(experiment)
-    if experiment.cache_views not in ("auto", "off") and stages and not on_tokens(stages):
+    if experiment.cache_views not in ("auto", "off") and stages and not trains_on_tokens(stages):
         return dataclasses.replace(experiment, cache_views="off")
     return experiment
 
 
-def tell_partial(stages: Sequence[Stage], method: str) -> str:
+def log_partial_cache(stages: Sequence[Stage], method: str) -> str:
     """Which stages draw from the token cache and which do not; empty where all do."""
-    some, others = [s.name for s in on_tokens(stages)], [s.name for s in stages if s.needs == "images"]
+    some, others = [s.name for s in trains_on_tokens(stages)], [s.name for s in stages if s.needs == "images"]
     if not (some and others):
         return ""
     return f"Of {method}, {' and '.join(some)} draws from the token cache, and {' and '.join(others)} takes images."
 
 
-def wanted_views(experiment: Experiment) -> CacheViews | None:
+def requested_views(experiment: Experiment) -> CacheViews | None:
     """The token cache that a run asks for, None for exact mode. auto: 4+2 on a CPU, off elsewhere.
 
     Raises InputError where views are asked for by number and every stage takes images.
@@ -72,35 +72,35 @@ def wanted_views(experiment: Experiment) -> CacheViews | None:
     return CacheViews.parse(asked)
 
 
-_methods: dict[str, Method] = {}
+_methods_of: dict[str, Method] = {}
 
 
-def outlined(experiment: Experiment) -> Method:
+def toy_method(experiment: Experiment) -> Method:
     """The method on a toy task, whose stages and views are those of the real one.
 
     Its weights are not made, unless it reads some while it is built, as a method of somebody else may.
     """
     key = repr((experiment.method_name, experiment.method, experiment.train.epochs))
-    if key not in _methods:
+    if key not in _methods_of:
         task = Task(n_known=2, k=4, dim=8, n_images=16, n_labelled=4, epochs=experiment.train.epochs)
         method = find_method(experiment.method_name)
-        _methods[key] = made_lightly(lambda: method(experiment.method, task))
-    return _methods[key]
+        _methods_of[key] = build_on_meta(lambda: method(experiment.method, task))
+    return _methods_of[key]
 
 
 def stages_of(experiment: Experiment) -> list[Stage]:
     """The stages of a run before it is made."""
-    return outlined(experiment).stages()
+    return toy_method(experiment).stages()
 
 
-def drawn(experiment: Experiment, wanted: CacheViews | None) -> CacheViews | None:
+def effective_views(experiment: Experiment, wanted: CacheViews | None) -> CacheViews | None:
     """The views of a token cache that the run draws from: without strong ones where the method asks for none."""
-    stages = on_tokens(stages_of(experiment))
+    stages = trains_on_tokens(stages_of(experiment))
     if wanted is None or not stages:
         return None
     return wanted if any(stage.views.strong for stage in stages) else CacheViews(wanted.weak, 0)
 
 
-def holds(views: CacheViews, fixed: CacheViews) -> bool:
+def cache_covers(views: CacheViews, fixed: CacheViews) -> bool:
     """Whether a run that drew from `fixed` draws the same from `views`: without strong ones it never sees them."""
     return views.weak == fixed.weak and fixed.strong in (0, views.strong)
