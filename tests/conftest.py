@@ -109,11 +109,11 @@ def plain_maps() -> Iterator[int]:
 
     Gives how many images t-SNE needs otherwise.
     """
-    from holotype.categories import layout
+    from holotype.report import projection
 
-    published = layout.FEW
+    published = projection.FEW_IMAGES
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layout, "FEW", 1_000_000)
+        patch.setattr(projection, "FEW_IMAGES", 1_000_000)
         yield published
 
 
@@ -134,11 +134,11 @@ def published_heads(request: pytest.FixtureRequest, narrow_heads: int) -> Iterat
 @pytest.fixture(scope="module", autouse=True)
 def published_maps(request: pytest.FixtureRequest, plain_maps: int) -> Iterator[None]:
     """The published maps, for a file of tests that says PUBLISHED_MAPS = True, since it looks at them."""
-    from holotype.categories import layout
+    from holotype.report import projection
 
     with pytest.MonkeyPatch.context() as patch:
         if getattr(request.module, "PUBLISHED_MAPS", False):
-            patch.setattr(layout, "FEW", plain_maps)
+            patch.setattr(projection, "FEW_IMAGES", plain_maps)
         yield
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from holotype.report.data import choose, page_data
+from holotype.report.page_data import page_data, select_shown
 from holotype.results.apply_edits import AppliedEdits, apply_edits, apply_log
 from holotype.results.describe import describe_all
 from holotype.results.discovery import Discovery
@@ -255,7 +255,7 @@ def test_what_was_refused_is_not_tried_again(found, tmp_path):
     first.discovery.save(tmp_path)
     again = apply_edits(Discovery.load(tmp_path), [taken, free])
     assert (again.count, again.refused, again.discovery.category("new-01").name) == (0, [], "new-01")
-    page = page_data(first.discovery, choose(first.discovery), tmp_path, [taken, free], None)
+    page = page_data(first.discovery, select_shown(first.discovery), tmp_path, [taken, free], None)
     assert len(page["log"]) == 2
 
 

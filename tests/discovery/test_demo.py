@@ -9,7 +9,7 @@ from holotype.data.datasets.registry import load_benchmark
 from holotype.data.decode import read_image
 from holotype.data.gcd_split import gcd_split
 from holotype.discovery.demo import Demo, run_demo, table, write_sample
-from holotype.report.data import read_scores
+from holotype.report.page_data import read_scores
 from small_run import small_discovery
 
 PUBLISHED_MAPS = True

@@ -113,7 +113,7 @@ def test_the_same_command_goes_on_where_it_was_stopped(
     monkeypatch.setattr("holotype.embeddings.extract.embed_rows", lambda *_: pytest.fail("embedded again"))
     for module, name, step in (
         ("holotype.runs.run", "put_together", "placing"),
-        ("holotype.report.points", "layout", "the map"),
+        ("holotype.report.projection", "layout", "the map"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(f"{module}.{name}", stop)

@@ -13,7 +13,7 @@ import pytest
 
 from holotype.discovery import claim
 from holotype.embeddings import extract
-from holotype.report import data
+from holotype.report import page_data
 from holotype.results import discovery, edits
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery, EditState, RunFacts
 from holotype.results.edits import Edit, edits_csv, read_edits
@@ -88,7 +88,7 @@ def test_versions_and_keys_are_told() -> None:
         "scores.json": record.RECORD_FORMAT,
         "edits.csv": edits.LOG_FORMAT,
         "embeddings/": extract.EMBEDDINGS_FORMAT,
-        "report/": data.FORMAT,
+        "report/": page_data.PAGE_FORMAT,
     }
     assert {name: told[name][1] for name in versions} == {name: str(n) for name, n in versions.items()}
     assert f"as a whole: {claim.FORMAT}," in told["identity.json"][2]

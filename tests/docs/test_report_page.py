@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from holotype.report import build, data, neighbours
+from holotype.report import build, page_data
 from report.made import make_discovery
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "report.md"
@@ -32,12 +32,15 @@ def test_the_command_runs(tmp_path, monkeypatch, holotype) -> None:
 
 def test_its_numbers_are_those_of_the_code() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert neighbours.EACH == 12
-    assert f"more than {neighbours.ROOM // neighbours.EACH:,} images has shorter lists" in " ".join(
+    assert page_data.NEIGHBOURS_PER_IMAGE == 12
+    assert (
+        f"more than {page_data.MEMORY_BYTES // page_data.NEIGHBOURS_PER_IMAGE:,} images has shorter lists"
+        in " ".join(text.split())
+    )
+    assert f"more than {page_data.MEMORY_BYTES // page_data.MIN_NEIGHBOURS:,} has none" in " ".join(
         text.split()
     )
-    assert f"more than {neighbours.ROOM // neighbours.FEWEST:,} has none" in " ".join(text.split())
-    assert data.LIMIT == 20_000
+    assert page_data.MAX_SHOWN == 20_000
     script = (build.HERE / "print.js").read_text(encoding="utf-8")
     most = re.findall(r"^const MOST_PRINTED\w* = (\d+);", script, re.MULTILINE)
     assert [f"{most[0]} most typical pictures" in text, most[1] in text] == [True, True]

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from holotype.report.build import not_told
-from holotype.report.data import choose, page_data
-from holotype.report.mailed import Hider, hider, nameless
+from holotype.report.build import unreported_data
+from holotype.report.page_data import page_data, select_shown
+from holotype.report.redact import Redactor, build_redactor, redact_names_in_data
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit
 from report.javascript import run_javascript
@@ -31,11 +31,11 @@ def carry(
     stored: list[Edit],
     edits: tuple[Edit, ...] = (),
     log: tuple[Edit, ...] = (),
-    nameless_by: Hider | None = None,
+    nameless_by: Redactor | None = None,
 ) -> Any:
-    data = page_data(found, choose(found), Path("run"), list(log), None)
-    data["earlier_log"] = not_told(log, data["log"])
-    data = nameless(data, nameless_by) if nameless_by else data
+    data = page_data(found, select_shown(found), Path("run"), list(log), None)
+    data["earlier_log"] = unreported_data(log, data["log"])
+    data = redact_names_in_data(data, nameless_by) if nameless_by else data
     given = {
         "discovery": json.loads(json.dumps(data)),
         "stored": [dataclasses.asdict(edit) for edit in stored],
@@ -53,7 +53,7 @@ def test_edits_with_whole_paths_fit_a_page_that_tells_no_places(tmp_path):
         Edit(OLD, "t1", "confirm", one, "new-01", "new-01"),
         Edit(OLD, "t2", "confirm", "/x/gone.png", "", "y"),
     ]
-    hide = hider([str(path) for path in found.images["path"]], found.facts.root, tmp_path / "run")
+    hide = build_redactor([str(path) for path in found.images["path"]], found.facts.root, tmp_path / "run")
     take, left = carry(found, stored, nameless_by=hide)
     assert [edit.image for edit in take] == [hide.image(one)]
     assert take[0].image.startswith("my pictures/")
@@ -128,7 +128,7 @@ def test_a_short_name_of_an_image_that_is_gone_means_no_other_image(tmp_path):
     """The page calls images from their root: fox/one.png is not the one.png that lies there."""
     found = discovery(tmp_path)
     paths = [str(path) for path in found.images["path"]]
-    hide = hider(paths, found.facts.root, tmp_path / "run")
+    hide = build_redactor(paths, found.facts.root, tmp_path / "run")
     folder, _, one = hide.image(paths[0]).rpartition("/")
     assert folder
     hide = dataclasses.replace(hide, names={**hide.names, paths[0]: one})

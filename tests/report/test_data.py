@@ -14,13 +14,21 @@ import numpy as np
 import pytest
 
 from holotype.errors import InputError
-from holotype.report.data import Chosen, _absolute, _links, choose, link_to, page_data, read_scores
+from holotype.report.page_data import (
+    ShownImages,
+    _absolute,
+    _links,
+    link_to,
+    page_data,
+    read_scores,
+    select_shown,
+)
 from report.made import ODD, make_discovery, write_scores
 
 
 def test_images_are_numbered_category_by_category_most_typical_first(tmp_path):
     found = make_discovery(tmp_path, 90)
-    chosen = choose(found)
+    chosen = select_shown(found)
     assert sorted(chosen.rows) == list(range(90))
     frame = found.images.iloc[chosen.rows]
     ids = [category.id for category in found.categories]
@@ -32,7 +40,7 @@ def test_images_are_numbered_category_by_category_most_typical_first(tmp_path):
 
 def test_of_many_images_each_category_shows_its_share(tmp_path):
     found = make_discovery(tmp_path, 3000, files=10)
-    chosen = choose(found, limit=900)
+    chosen = select_shown(found, limit=900)
     assert 850 <= len(chosen.rows) <= 950
     shown = found.images.iloc[chosen.rows]
     sizes = shown["category_id"].value_counts()
@@ -47,7 +55,7 @@ def test_every_column_is_what_the_table_says(tmp_path):
     found = make_discovery(tmp_path, 40)
     found.images.loc[3, ["probability", "x"]] = math.nan
     found.images.loc[5, "problem"] = "is empty"
-    chosen = choose(found)
+    chosen = select_shown(found)
     data = page_data(found, chosen, tmp_path, [], None)
     json.dumps(data, allow_nan=False)
     images = data["images"]
@@ -66,7 +74,7 @@ def test_purity_has_words_that_mean_the_same_everywhere(tmp_path):
     found = make_discovery(tmp_path, 200)
     one, two = found.categories[:2]
     one.purity, one.purity_low, one.purity_high = 0.71, 0.5, 0.85
-    shown = page_data(found, choose(found), tmp_path, [], None)["categories"]
+    shown = page_data(found, select_shown(found), tmp_path, [], None)["categories"]
     assert shown[0]["purity"] == [0.71, 0.5, 0.85]
     assert shown[0]["uniform"] == "fairly uniform"
     assert shown[0]["check"].startswith("About 71 % of its images are right (50 to 85 %). Look at ")
@@ -79,7 +87,7 @@ def test_a_category_says_whether_it_comes_back(tmp_path):
     found.facts = replace(found.facts, trainings=(0, 1, 2, 3, 4))
     for category, times in zip(found.categories, (5, 2), strict=False):
         category.comes_back, category.together = times, 0.5
-    shown = page_data(found, choose(found), tmp_path, [], None)["categories"]
+    shown = page_data(found, select_shown(found), tmp_path, [], None)["categories"]
     assert shown[0]["returns"].startswith("Comes back in 5 of 5 trainings; 50 % ")
     assert [one["faint"] for one in shown[:3]] == [False, True, False]
     assert shown[2]["returns"] == ""  # nothing is known of it
@@ -88,21 +96,25 @@ def test_a_category_says_whether_it_comes_back(tmp_path):
 def test_probabilities_that_could_not_be_calibrated_are_a_caveat(tmp_path):
     found = make_discovery(tmp_path, 30)
     told = dataclasses.replace(found.facts, calibration="There are too few.")
-    facts = page_data(dataclasses.replace(found, facts=told), choose(found), tmp_path, [], None)["facts"]
+    facts = page_data(dataclasses.replace(found, facts=told), select_shown(found), tmp_path, [], None)[
+        "facts"
+    ]
     assert facts["caveat"] == "There are too few."
     told = dataclasses.replace(told, calibration="Calibrated.", calibration_curve=((0.0, 0.0),))
-    facts = page_data(dataclasses.replace(found, facts=told), choose(found), tmp_path, [], None)["facts"]
+    facts = page_data(dataclasses.replace(found, facts=told), select_shown(found), tmp_path, [], None)[
+        "facts"
+    ]
     assert facts["calibration"] == "Calibrated."
     assert not {"caveat", "calibration_curve"} & set(facts)
 
 
 def test_the_map_keeps_its_shape(tmp_path):
     found = make_discovery(tmp_path, 40)
-    images = page_data(found, choose(found), tmp_path, [], None)["images"]
+    images = page_data(found, select_shown(found), tmp_path, [], None)["images"]
     xy = np.array([images["x"], images["y"]], float)
     assert xy.min() >= 0
     assert xy.max() <= 10_000
-    before = found.images.iloc[choose(found).rows][["x", "y"]].to_numpy().T
+    before = found.images.iloc[select_shown(found).rows][["x", "y"]].to_numpy().T
     ratio = np.ptp(xy, axis=1) / np.ptp(before, axis=1)
     assert ratio[0] == pytest.approx(ratio[1], rel=1e-3)
 
@@ -111,7 +123,7 @@ def test_links_lead_to_the_files(tmp_path):
     found = make_discovery(tmp_path, 30)
     run = tmp_path / "runs" / "a b"
     run.mkdir(parents=True)
-    images = page_data(found, choose(found), run, [], None)["images"]
+    images = page_data(found, select_shown(found), run, [], None)["images"]
     for rest in images["path"]:
         address = images["link"] + "/".join(quote(part, safe="") for part in rest.split("/"))
         assert "#" not in address
@@ -127,7 +139,9 @@ def test_scores_come_from_the_scores_alone(tmp_path):
     """Those of the run and of what it is compared with; none where the truth is not known or the file is no record."""
     assert read_scores(tmp_path) == {}
     write_scores(tmp_path)
-    found = page_data(make_discovery(tmp_path, 20), choose(make_discovery(tmp_path, 20)), tmp_path, [], None)
+    found = page_data(
+        make_discovery(tmp_path, 20), select_shown(make_discovery(tmp_path, 20)), tmp_path, [], None
+    )
     scores = found["facts"]["scores"]
     assert (scores["rpc"]["all"], scores["kmeans"]["new"]) == (0.697, 0.51)
     assert found["facts"]["backbone"]["caveat"]
@@ -157,10 +171,10 @@ def test_images_without_a_file_have_no_link(tmp_path: Path) -> None:
     tar = tmp_path / "a.tar"
     tar.touch()
     files = [f"{tar}#1", "s3://bucket/photos/1.jpg?region=eu"]
-    links = _links(Chosen(np.arange(2), files, files), tmp_path)
+    links = _links(ShownImages(np.arange(2), files, files), tmp_path)
     assert (links["inside"], links["link"]) == ([0, 1], "")
     photo = str(tmp_path / "1.jpg")
-    links = _links(Chosen(np.arange(2), [photo, files[0]], [photo, files[0]]), tmp_path)
+    links = _links(ShownImages(np.arange(2), [photo, files[0]], [photo, files[0]]), tmp_path)
     assert links["inside"] == [1]
     assert links["link"] != ""
     assert _absolute("fox/1.jpg", "s3://bucket/photos?region=eu") == "s3://bucket/photos/fox/1.jpg?region=eu"

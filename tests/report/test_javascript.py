@@ -13,7 +13,7 @@ import pytest
 
 from categories.golden import CASES, NAMES, WORDS, case_edits, golden_discovery, outcome, random_edit
 from holotype.errors import InputError
-from holotype.report.data import choose, page_data
+from holotype.report.page_data import page_data, select_shown
 from holotype.results.apply_edits import apply_edits
 from holotype.results.describe import describe_all, suggest_names
 from holotype.results.discovery import Discovery
@@ -42,7 +42,7 @@ ODD = [
 
 def page(found: Discovery, log: list[Edit]) -> dict[str, Any]:
     """What the page of this discovery would know."""
-    return json.loads(json.dumps(page_data(found, choose(found), Path("run"), log, None)))
+    return json.loads(json.dumps(page_data(found, select_shown(found), Path("run"), log, None)))
 
 
 def rows(edits: list[Edit]) -> list[dict[str, str]]:
@@ -138,7 +138,7 @@ def test_words_suggested_names_and_notes_follow_categories_that_are_renamed():
 
 def test_images_that_the_page_does_not_show_are_counted(tmp_path):
     found = make_discovery(tmp_path, 300, files=10)
-    chosen = choose(found, limit=100)
+    chosen = select_shown(found, limit=100)
     shown = [
         path for path, row in zip(chosen.paths, chosen.rows, strict=True) if found.images.kind[row] == "novel"
     ]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holotype.report.data import choose, page_data
-from holotype.report.mailed import hider, mailed, short_names
+from holotype.report.page_data import page_data, select_shown
+from holotype.report.redact import build_redactor, redact_page, short_names
 from holotype.results.discovery import RunFacts
 from holotype.results.edits import Edit
 from report.made import make_discovery
@@ -40,7 +40,7 @@ def test_no_two_names_are_alike(monkeypatch):
     ],
 )
 def test_paths_in_sentences_are_cut(text, expected):
-    hide = hider(["/data/my photos/x.jpg"], "/data/my photos", Path("/data/run"))
+    hide = build_redactor(["/data/my photos/x.jpg"], "/data/my photos", Path("/data/run"))
     assert hide(text) == expected
 
 
@@ -59,12 +59,12 @@ def test_the_page_is_the_same_but_for_its_paths(tmp_path):
         found.facts, edits=dataclasses.replace(found.facts.edits, applied=(log[0].digest,))
     )
     data = {
-        **page_data(found, choose(found), run, log, None),
+        **page_data(found, select_shown(found), run, log, None),
         "earlier_log": [["r", "t", "move", "/gone/x.png", "", "y"]],
     }
     before = json.dumps(data)
-    hide = hider([str(path) for path in found.images.path], root, run)
-    sent = mailed(data, hide)
+    hide = build_redactor([str(path) for path in found.images.path], root, run)
+    sent = redact_page(data, hide)
     assert json.dumps(data) == before
     text = json.dumps(sent)
     for part in (str(tmp_path), "/gone", "/elsewhere"):
@@ -80,7 +80,7 @@ def test_the_page_is_the_same_but_for_its_paths(tmp_path):
 def test_no_store_is_named_in_what_is_mailed(tmp_path: Path) -> None:
     root, query = "s3://secret-bucket/photos", "endpoint_override=10.example.org:9000"
     paths = [f"{root}/fox/1.jpg?{query}", f"{root}/a.tar?{query}#key"]
-    hide = hider(paths, f"{root}?{query}", tmp_path)
+    hide = build_redactor(paths, f"{root}?{query}", tmp_path)
     assert [hide.image(path) for path in paths] == ["fox/1.jpg", "a.tar#key"]
     told = hide(f"{paths[0]} is damaged or cut off (x).")
     assert told == "1.jpg is damaged or cut off (x)."

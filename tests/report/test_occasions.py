@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from holotype.report import build_report
-from holotype.report.occasions import occasions
+from holotype.report.page_data import time_and_place
 from report.browser import Page
 from report.made import make_discovery
 
@@ -18,7 +18,7 @@ browser_only = pytest.mark.xdist_group("browser")
 
 
 def test_nothing_is_said_of_files_that_say_nothing() -> None:
-    assert occasions(pd.DataFrame({"path": ["a"]})) == {}
+    assert time_and_place(pd.DataFrame({"path": ["a"]})) == {}
 
 
 def test_what_is_known_and_what_is_not() -> None:
@@ -30,7 +30,7 @@ def test_what_is_known_and_what_is_not() -> None:
             "longitude": [-4.0, 3.0],
         }
     )
-    assert occasions(frame) == {
+    assert time_and_place(frame) == {
         "taken": ["2024-05-31T08:25:38", ""],
         "cameras": ["trap 2"],
         "camera": [-1, 0],

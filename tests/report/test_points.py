@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holotype.report import points
-from holotype.report.points import with_map
+from holotype.report import projection
+from holotype.report.projection import add_projection
 from holotype.results.discovery import Discovery
 from holotype.results.features import FEATURES, write_features
 from report.made import make_discovery
@@ -34,15 +34,15 @@ def run(trained: Path, tmp_path: Path) -> Path:
 def test_a_run_without_features_is_read_once_more(run, monkeypatch) -> None:
     assert Discovery.load(run).images.x.isna().all()
     assert not (run / FEATURES).exists()
-    found = with_map(run, device="cpu")
+    found = add_projection(run, device="cpu")
     xy = found.images[["x", "y"]].to_numpy()
     assert np.isfinite(xy).all()
     assert Discovery.load(run).images[["x", "y"]].equals(found.images[["x", "y"]])
     centre = {c.id: xy[found.images.category_id == c.id].mean(0) for c in found.categories}
     near = [min(centre, key=lambda id: np.linalg.norm(point - centre[id])) for point in xy]
     assert np.mean(np.array(near) == found.images.category_id) > 0.9  # what is alike lies together
-    monkeypatch.setattr(points, "layout", lambda *_, **__: pytest.fail("computed again"))
-    with_map(run)
+    monkeypatch.setattr(projection, "project_tsne", lambda *_, **__: pytest.fail("computed again"))
+    add_projection(run)
 
 
 def test_a_command_that_was_killed_before_the_map_was_saved_makes_the_same(
@@ -57,17 +57,21 @@ def test_a_command_that_was_killed_before_the_map_was_saved_makes_the_same(
     with monkeypatch.context() as patch:
         patch.setattr(Discovery, "save", killed)
         with pytest.raises(KeyboardInterrupt):
-            with_map(again, device="cpu")
+            add_projection(again, device="cpu")
     assert (again / FEATURES).exists()
     columns = ["x", "y"]
-    assert with_map(again, device="cpu").images[columns].equals(with_map(run, device="cpu").images[columns])
+    assert (
+        add_projection(again, device="cpu")
+        .images[columns]
+        .equals(add_projection(run, device="cpu").images[columns])
+    )
 
 
 def test_features_that_are_kept_are_taken(run, monkeypatch) -> None:
-    monkeypatch.setattr(points, "compute_features", lambda *_: pytest.fail("the model was run"))
+    monkeypatch.setattr(projection, "compute_features", lambda *_: pytest.fail("the model was run"))
     write_features(run, np.random.default_rng(0).normal(size=(64, 5)))
     before = Discovery.load(run)
-    after = with_map(run)
+    after = add_projection(run)
     assert np.isfinite(after.images.x).all()
     columns = [name for name in before.images.columns if name not in ("x", "y")]
     assert after.images[columns].equals(before.images[columns])
@@ -78,7 +82,7 @@ def test_images_that_are_gone_make_no_map(run, monkeypatch, caplog) -> None:
     found = Discovery.load(run)
     found.images["path"] = [f"gone/{i}.png" for i in range(64)]
     found.save(run)
-    assert with_map(run, device="cpu").images.x.isna().all()
+    assert add_projection(run, device="cpu").images.x.isna().all()
     assert "no map" in caplog.text
     assert not (run / FEATURES).exists()
 
@@ -87,5 +91,5 @@ def test_nothing_placed_needs_no_map(tmp_path) -> None:
     found = make_discovery(tmp_path, 20)
     images = found.images.assign(category="", category_id="", kind="", x=np.nan, y=np.nan)
     Discovery("r", (), images, []).save(tmp_path / "run")
-    with_map(tmp_path / "run")
+    add_projection(tmp_path / "run")
     assert not os.path.exists(tmp_path / "run" / FEATURES)

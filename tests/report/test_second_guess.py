@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from holotype.report.second_guess import second_guess
+from holotype.report.page_data import runner_up
 from report.made import make_discovery
 
 
@@ -15,8 +15,8 @@ def test_the_second_guess_is_the_nearest_other_centre(tmp_path):
     turn = np.array([angle[id] for id in found.images["category_id"]])
     features = np.stack([np.cos(turn), np.sin(turn)], axis=1).astype(np.float16)
     rows = np.arange(30)
-    guess = second_guess(found, rows, features)
+    guess = runner_up(found, rows, features)
     names = [found.categories[g].id for g in guess]
     expected = {"Sneaker": "new-01", "new-01": "Sneaker", "new-02": "new-01"}
     assert names == [expected[id] for id in found.images["category_id"]]
-    assert second_guess(found, rows, None) == [-1] * 30
+    assert runner_up(found, rows, None) == [-1] * 30

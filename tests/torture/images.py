@@ -116,7 +116,7 @@ def _check(world: World, case: Case) -> list[str]:
 def decoded(path: str, thumbnail: bool = True) -> list[str]:
     """Read an image as a run does, and as a report does; what is wrong with what came out."""
     from holotype.data.image_store import _decode_one
-    from holotype.report.thumbs import SIDE, _thumbnail
+    from holotype.report.thumbnails import SIDE, _thumbnail
 
     found = _decode_one(str(path), SHORT)
     if found.problem:

@@ -95,16 +95,16 @@ def _embeddings(world: World, run: Path) -> None:
 
 def _report(run: Path) -> None:
     """A zip is made of a report that was just built."""
-    from holotype.report.thumbs import make_thumbs
+    from holotype.report.thumbnails import make_thumbnails
     from holotype.results.discovery import Discovery
 
     paths = [str(path) for path in Discovery.load(run).images["path"]]
-    make_thumbs(paths, paths, run / "report" / "thumbs", False)
+    make_thumbnails(paths, paths, run / "report" / "thumbs", False)
 
 
 def _training(own: Path) -> None:
     from holotype.models.token_cache import CacheViews
-    from holotype.report.data import read_scores
+    from holotype.report.page_data import read_scores
     from holotype.runs.identity import Identity
     from holotype.runs.resolve import read_settings
     from holotype.runs.run_folder import IDENTITY_FILE, RunFolder, read_per_class

@@ -64,11 +64,11 @@ def command(argv: Sequence[str]) -> int:
 
 def tree_of(folder: Path, found: Discovery, device: str, progress: bool) -> Tree:
     """The tree that the run folder keeps; where edits have come since, it is made anew, and features.npy with it."""
-    from holotype.report.points import kept_features
+    from holotype.report.projection import stored_features
     from holotype.results.hierarchy import save_tree
 
     try:
-        features = kept_features(folder, found, device, progress)
+        features = stored_features(folder, found, device, progress)
     except InputError:
         if tree := save_tree(folder, found, None):
             return tree

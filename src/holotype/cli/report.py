@@ -20,7 +20,7 @@ def command(argv: Sequence[str]) -> int:
     from holotype.discovery.rounds import edits_at_home, how_many, play
     from holotype.placing.zipped import check_zip, write_zip
     from holotype.report import build_report
-    from holotype.report.points import with_map
+    from holotype.report.projection import add_projection
     from holotype.results.apply_edits import apply_log
     from holotype.results.discovery import Discovery
     from holotype.results.edits import EDIT_LOG, append_edits, read_edits
@@ -37,7 +37,7 @@ def command(argv: Sequence[str]) -> int:
         refuse_links(folder)
         clean_partial_tree(folder)
         settle(folder)
-        with_map(folder, device=given.device, progress=progress)
+        add_projection(folder, device=given.device, progress=progress)
         new = None
         if given.edits:
             edits = edits_at_home(folder, read_edits(given.edits))

@@ -21,7 +21,7 @@ from holotype.data.paths import absolute, relative
 from holotype.data.storage import is_address
 from holotype.discovery.collection import read_collection
 from holotype.discovery.given import read_given, write_given
-from holotype.report.mailed import short_names
+from holotype.report.redact import short_names
 from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
 from holotype.results.discovery import Category, Discovery
 from holotype.results.edits import EDIT_LOG, Edit, edits_csv, read_log

@@ -44,7 +44,7 @@ from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
 from holotype.methods import find_method
 from holotype.report import build_report
-from holotype.report.points import with_map
+from holotype.report.projection import add_projection
 from holotype.results.discovery import Discovery
 from holotype.results.review_queue import write_queue
 from holotype.runs.build import check_k
@@ -188,7 +188,7 @@ def write_result(folder: Path, progress: bool) -> Discovery:
     """Apply the log of edits to the last round, and write model, discovery, assignments and report."""
     number = last_round(folder)
     with Clock(folder).step("the map"):
-        with_map(round_folder(folder, number), progress=progress)
+        add_projection(round_folder(folder, number), progress=progress)
     applied, before = play(folder).applied, read_refused(folder)
     assert applied is not None  # a round has come to its end
     for problem in applied.problems:

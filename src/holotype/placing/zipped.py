@@ -17,9 +17,9 @@ import pandas as pd
 from holotype.data.boxes import split_box
 from holotype.errors import InputError
 from holotype.placing.written import BOM
-from holotype.report.build import read_data, script_of
-from holotype.report.mailed import PRIVATE, Hider, hider, mailed
-from holotype.report.thumbs import GRID, sheet_name
+from holotype.report.build import data_script, read_data
+from holotype.report.redact import PRIVATE_KEYS, Redactor, build_redactor, redact_page
+from holotype.report.thumbnails import GRID, sheet_name
 from holotype.results.describe import burst_counts
 from holotype.results.discovery import TEXTS, Discovery, write_csv
 from holotype.utils.atomic import refuse_existing, write_output
@@ -61,7 +61,7 @@ def write_zip(run: Path, file: Path, *, overwrite: bool = False) -> Zipped:
     """Zip the report that lies in a run folder; it has to be built before."""
     check_zip(file, overwrite)
     found = Discovery.load(run)
-    hide = hider([str(path) for path in found.images["path"]], found.facts.root, run)
+    hide = build_redactor([str(path) for path in found.images["path"]], found.facts.root, run)
     data = read_data(run)
     tables = dict(_tables(found, run, hide))
 
@@ -75,7 +75,7 @@ def write_zip(run: Path, file: Path, *, overwrite: bool = False) -> Zipped:
 
             put("README.txt", _readme(found, data["title"], tables).encode())
             put("report.html", (run / "report.html").read_bytes())
-            put("report/data.js", script_of(mailed(data, hide)).encode("ascii"))
+            put("report/data.js", data_script(redact_page(data, hide)).encode("ascii"))
             for name, content in tables.items():
                 put(name, content)
             cells = np.array(data["thumbs"]["cell"], dtype=int)
@@ -87,13 +87,13 @@ def write_zip(run: Path, file: Path, *, overwrite: bool = False) -> Zipped:
     return Zipped(file.stat().st_size, len(data["images"]["path"]), tuple(tables))
 
 
-def _tables(found: Discovery, run: Path, hide: Hider) -> Iterator[tuple[str, bytes]]:
+def _tables(found: Discovery, run: Path, hide: Redactor) -> Iterator[tuple[str, bytes]]:
     """Name and content of those that a reader can open, accents and all."""
     images = found.images.assign(
         path=[hide.image(str(path)) for path in found.images["path"]],
         problem=[hide(text) for text in found.images["problem"].fillna("").astype(str)],
     )
-    images = images.drop(columns=[name for name in PRIVATE if name in images])
+    images = images.drop(columns=[name for name in PRIVATE_KEYS if name in images])
     if "file" in images:
         images = images.assign(file=[split_box(path)[0] for path in images["path"]])
     if "group" in images:

@@ -17,10 +17,16 @@ from typing import Any
 import numpy as np
 
 from holotype import __version__
-from holotype.report.data import Chosen, choose, page_data, title, totals
-from holotype.report.mailed import hider, nameless
-from holotype.report.neighbours import alike
-from holotype.report.thumbs import CELL, GRID, Thumbs, make_thumbs
+from holotype.report.page_data import (
+    ShownImages,
+    nearest_images,
+    page_data,
+    page_title,
+    select_shown,
+    total_counts,
+)
+from holotype.report.redact import build_redactor, redact_names_in_data
+from holotype.report.thumbnails import CELL, GRID, Thumbnails, make_thumbnails
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, read_log
 from holotype.results.ensemble import stability_summary
@@ -58,31 +64,33 @@ def build_report(
     who its user is.
     """
     folder = Path(folder)
-    chosen = choose(discovery)
+    chosen = select_shown(discovery)
     thumbs = _thumbs(discovery, chosen, folder / "report" / "thumbs", progress)
     if features is None:
         features = read_features(folder, len(discovery.images))
     log = read_log(folder)
     data = page_data(discovery, chosen, folder, log, features)
-    data["images"]["alike"] = alike(chosen.rows, features, len(discovery.images))
-    data["earlier_log"] = not_told(log, data["log"])
+    data["images"]["alike"] = nearest_images(chosen.rows, features, len(discovery.images))
+    data["earlier_log"] = unreported_data(log, data["log"])
     data["stability"] = stability_summary(discovery)
-    data["around"] = around(discovery, folder, features)
+    data["around"] = page_around(discovery, folder, features)
     data["thumbs"] = {
         "folder": "report/thumbs/", "side": CELL, "grid": GRID,
         "cell": thumbs.cell.tolist(), "width": thumbs.width.tolist(), "height": thumbs.height.tolist(),
     }  # fmt: skip
     if not with_paths:
         root = discovery.facts.root
-        data = nameless(data, hider([str(path) for path in discovery.images["path"]], root, folder))
+        data = redact_names_in_data(
+            data, build_redactor([str(path) for path in discovery.images["path"]], root, folder)
+        )
         if data["images"]["link"] is None:
             messages.info(UNLINKED)
-    write_text(folder / "report" / "data.js", script_of(data))
-    write_text(folder / "report.html", page(discovery, folder))
+    write_text(folder / "report" / "data.js", data_script(data))
+    write_text(folder / "report.html", render_page(discovery, folder))
     return folder / "report.html"
 
 
-def around(discovery: Discovery, folder: Path, features: np.ndarray | None) -> dict[str, Any] | None:
+def page_around(discovery: Discovery, folder: Path, features: np.ndarray | None) -> dict[str, Any] | None:
     """What would join or part at other numbers of categories; None where nothing is known of that."""
     tree = save_tree(folder, discovery, features)
     if tree is None:
@@ -91,44 +99,46 @@ def around(discovery: Discovery, folder: Path, features: np.ndarray | None) -> d
     return {"k": tree.k, "low": tree.lowest, "high": tree.highest, "steps": preview_cut(tree, names)}
 
 
-def _thumbs(discovery: Discovery, chosen: Chosen, folder: Path, progress: bool) -> Thumbs:
+def _thumbs(discovery: Discovery, chosen: ShownImages, folder: Path, progress: bool) -> Thumbnails:
     """Exemplars lie on the first sheets, so that the overview loads few of them."""
     first = {path for category in discovery.categories for path in category.exemplars[:6]}
     order = np.argsort([path not in first for path in chosen.paths], kind="stable")
-    made = make_thumbs([chosen.paths[i] for i in order], [chosen.files[i] for i in order], folder, progress)
+    made = make_thumbnails(
+        [chosen.paths[i] for i in order], [chosen.files[i] for i in order], folder, progress
+    )
     back = np.argsort(order)
-    return Thumbs(made.cell[back], made.width[back], made.height[back])
+    return Thumbnails(made.cell[back], made.width[back], made.height[back])
 
 
-def not_told(log: Sequence[Edit], told: Sequence[Sequence[str]]) -> list[list[str]]:
+def unreported_data(log: Sequence[Edit], told: Sequence[Sequence[str]]) -> list[list[str]]:
     """The rest of the log, mostly edits of earlier rounds: so the page knows which of those in a browser it has."""
     held = {tuple(row) for row in told}
     return [list(astuple(edit)) for edit in log if astuple(edit) not in held]
 
 
-START, END = "window.HOLOTYPE = ", ";\n"
+DATA_START, DATA_END = "window.HOLOTYPE = ", ";\n"
 """Between them stand the data."""
 
 
-def script_of(data: object) -> str:
+def data_script(data: object) -> str:
     """The content of data.js."""
-    return f"{START}{script(data)}{END}"
+    return f"{DATA_START}{page_script(data)}{DATA_END}"
 
 
 def read_data(folder: Path) -> dict[str, Any]:
     """The data of the report in a run folder, as `build_report` wrote them."""
     text = (folder / "report" / "data.js").read_bytes().decode("ascii")
-    data: dict[str, Any] = json.loads(text.removeprefix(START).removesuffix(END))
+    data: dict[str, Any] = json.loads(text.removeprefix(DATA_START).removesuffix(DATA_END))
     return data
 
 
-def script(data: object) -> str:
+def page_script(data: object) -> str:
     """JSON that is also JavaScript: no sign that could end a script, and ASCII only."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def page(discovery: Discovery, folder: Path) -> str:
+def render_page(discovery: Discovery, folder: Path) -> str:
     """The HTML page; names are escaped by the template engine."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -140,18 +150,18 @@ def page(discovery: Discovery, folder: Path) -> str:
     style = include("report.css", "print.css")
     room = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
     return room.get_template("template.html").render(
-        title=title(discovery, folder),
+        title=page_title(discovery, folder),
         version=__version__,
-        total=totals(discovery, 0),
+        total=total_counts(discovery, 0),
         categories=discovery.categories,
         style=Markup(style),
-        style_hash=allowed(style),
+        style_hash=allowed_path(style),
         script=Markup(script),
-        script_hash=allowed(script),
+        script_hash=allowed_path(script),
     )
 
 
-def allowed(text: str) -> str:
+def allowed_path(text: str) -> str:
     """How the page's policy names the one script, and the one style, that a browser may run: by its content.
 
     Whatever else came to stand in the page would not be run.

@@ -33,7 +33,7 @@ function checkInWords(n) {
 }
 
 /**
- * How things stand after the edits, each taken once and in their order. discovery: as report/data.py writes it.
+ * How things stand after the edits, each taken once and in their order. discovery: as report/page_data.py writes it.
  * problems says for each edit why it was not applied, in the order of the edits ("" = it was); nothing given is changed.
  */
 function applyEdits(discovery, edits) {

@@ -1,4 +1,4 @@
-"""Reports that tell neither who made them nor where things lie, and those to hand on, which do not lead there either.
+"""Redact reports: without names and paths of the machine, for handing on.
 
 Images are called by short names, from which edits that come back find their way (`short_names` gives the same again).
 """
@@ -17,13 +17,13 @@ from urllib.parse import unquote
 from holotype.data.paths import relative
 from holotype.data.storage import is_address
 
-PLACES = ("root", "earlier_roots")
+PLACE_KEYS = ("root", "earlier_roots")
 """Facts that say where things lie, and nothing else that a reader needs."""
-PRIVATE = ("place", "latitude", "longitude")
+PRIVATE_KEYS = ("place", "latitude", "longitude")
 """Of the images: where a rare animal lives is for its owner to tell."""
-ABSOLUTE = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:[\\/]|~?/)[^\s'\"(),;]*")
+ABSOLUTE_PATH = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:[\\/]|~?/)[^\s'\"(),;]*")
 """A path in a sentence, as far as it has no blanks."""
-ADDRESS = re.compile(r"\b(?:s3|gs|gcs|abfss?|hf)://[^\s'\"(),;]*")
+URL_PATTERN = re.compile(r"\b(?:s3|gs|gcs|abfss?|hf)://[^\s'\"(),;]*")
 """The same of an object in a store."""
 
 
@@ -59,7 +59,7 @@ def _without_start(path: str) -> str:
 
 
 @dataclass(frozen=True)
-class Hider:
+class Redactor:
     """Takes the paths of this machine out of texts."""
 
     names: Mapping[str, str]
@@ -70,8 +70,8 @@ class Hider:
     def __call__(self, text: str) -> str:
         for start in sorted((os.path.join(folder, "") for folder in self.folders), key=len, reverse=True):
             text = text.replace(start, "") if len(start) > 1 else text
-        text = ADDRESS.sub(lambda found: found[0].partition("?")[0].rpartition("/")[2], text)
-        return ABSOLUTE.sub(lambda found: re.split(r"[\\/]", found[0].rstrip("\\/"))[-1] or "/", text)
+        text = URL_PATTERN.sub(lambda found: found[0].partition("?")[0].rpartition("/")[2], text)
+        return ABSOLUTE_PATH.sub(lambda found: re.split(r"[\\/]", found[0].rstrip("\\/"))[-1] or "/", text)
 
     def everywhere(self, value: Any) -> Any:
         """The same in all texts of lists and dictionaries."""
@@ -85,14 +85,14 @@ class Hider:
         return self.names[path] if path in self.names else self(path)
 
 
-def hider(paths: Sequence[str], root: str, run: Path) -> Hider:
+def build_redactor(paths: Sequence[str], root: str, run: Path) -> Redactor:
     """paths: of all images. root: the folder that they lie in. run: the run folder."""
     folders = {root, str(run), str(run.resolve()), os.path.expanduser("~"), os.getcwd()} - {"", "."}
-    return Hider(dict(zip(paths, short_names(paths, root), strict=True)), tuple(folders))
+    return Redactor(dict(zip(paths, short_names(paths, root), strict=True)), tuple(folders))
 
 
-def nameless(data: Mapping[str, Any], hide: Hider) -> dict[str, Any]:
-    """The data of a page (report/data.py) with short names, and with no path of this machine.
+def redact_names_in_data(data: Mapping[str, Any], hide: Redactor) -> dict[str, Any]:
+    """The data of a page (report/page_data.py) with short names, and with no path of this machine.
 
     The way from the page to the originals stays, unless it names the user.
     """
@@ -100,31 +100,36 @@ def nameless(data: Mapping[str, Any], hide: Hider) -> dict[str, Any]:
     names = [hide.image(images["root"] + rest) for rest in images["path"]]
     texts = {column: hide.everywhere(images[column]) for column in ("problem", "note")}
     rest = images["file"] or images["path"]
-    way = {"link": None if tells(images["link"]) else images["link"], "file": [] if rest == names else rest}
+    way = {
+        "link": None if reveals_paths(images["link"]) else images["link"],
+        "file": [] if rest == names else rest,
+    }
     return {
         **data,
         "images": {**images, **texts, "root": "", "path": names, **way},
-        "facts": hide.everywhere({key: value for key, value in data["facts"].items() if key not in PLACES}),
-        "log": [_short(row, hide) for row in data["log"]],
-        "earlier_log": [_short(row, hide) for row in data["earlier_log"]],
+        "facts": hide.everywhere(
+            {key: value for key, value in data["facts"].items() if key not in PLACE_KEYS}
+        ),
+        "log": [_short_path(row, hide) for row in data["log"]],
+        "earlier_log": [_short_path(row, hide) for row in data["earlier_log"]],
     }
 
 
-def tells(link: str | None) -> bool:
+def reveals_paths(link: str | None) -> bool:
     """Does the way to the originals name the user, or begin at the top of this machine?"""
     user = os.path.basename(os.path.expanduser("~"))
     parts = unquote(link or "").split("/")
     return parts[0] == "file:" or (user != "" and user in parts)
 
 
-def mailed(data: Mapping[str, Any], hide: Hider) -> dict[str, Any]:
+def redact_page(data: Mapping[str, Any], hide: Redactor) -> dict[str, Any]:
     """The same to hand on: without the command, without places, and without a way to the originals."""
-    told = nameless(data, hide)
-    images = {key: value for key, value in told["images"].items() if key not in PRIVATE}
+    told = redact_names_in_data(data, hide)
+    images = {key: value for key, value in told["images"].items() if key not in PRIVATE_KEYS}
     facts = {key: value for key, value in told["facts"].items() if key != "command"}
     return {**told, "mailed": True, "images": {**images, "link": None, "file": []}, "facts": facts}
 
 
-def _short(row: Sequence[str], hide: Hider) -> list[str]:
+def _short_path(row: Sequence[str], hide: Redactor) -> list[str]:
     """A row of the log of edits, whose fourth column is the image."""
     return [*row[:3], hide.image(row[3]) if row[3] else "", *row[4:]]

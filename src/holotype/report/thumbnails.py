@@ -1,4 +1,4 @@
-"""Thumbnails of a collection on sheets of 64, so that 20,000 images are some hundred files and load at once.
+"""Thumbnails of a collection on sheets of 64.
 
 A sheet is a square of GRID x GRID cells of CELL pixels; a thumbnail lies in the upper left corner of its cell.
 """
@@ -23,20 +23,20 @@ from holotype.utils.console import progress_bar
 from holotype.utils.device import cpu_count
 from holotype.utils.serialization import CorruptFile, dump_json, read_json
 
-FORMAT = 2
+SHEETS_FORMAT = 2
 SIDE = 116
 """Longer side of a thumbnail in pixels."""
 CELL = 120
 """Side of a cell: the gap keeps neighbours out when a browser scales a sheet."""
 GRID = 8
 QUALITY = 80
-MANIFEST = "thumbs.json"
+SHEETS_MANIFEST = "thumbs.json"
 
 log = logging.getLogger("holotype")
 
 
 @dataclass(frozen=True)
-class Thumbs:
+class Thumbnails:
     """Where the thumbnail of each of n images lies."""
 
     cell: np.ndarray
@@ -59,31 +59,31 @@ class _Sheets:
     """Numbers of the sheets that have to be made."""
 
 
-def make_thumbs(paths: Sequence[str], files: Sequence[str], folder: Path, progress: bool) -> Thumbs:
+def make_thumbnails(paths: Sequence[str], files: Sequence[str], folder: Path, progress: bool) -> Thumbnails:
     """Write sheets of the images at `files` into `folder`; sheets of the same, unchanged images are kept.
 
     paths: (n,) names to recognise the images by; files: (n,) where to read them, "file" or "file#index".
     """
     stamp = file_stamps(files)
-    sheets = _kept(paths, stamp, folder) or _Sheets(
-        np.arange(len(paths)), np.zeros((len(paths), 2), int), list(range(_count(len(paths))))
+    sheets = _existing_sheets(paths, stamp, folder) or _Sheets(
+        np.arange(len(paths)), np.zeros((len(paths), 2), int), list(range(_sheet_count(len(paths))))
     )
     if sheets.stale:
         # stands there from the beginning: by it a folder of thumbnails is told from one of images
         _write_manifest(folder, {})
-        for number in _counted(sheets.stale, progress):
+        for number in _count_sheets(sheets.stale, progress):
             _make_sheet(number, sheets, files, folder)
         rows = {
             path: [int(place), *map(int, size), mark]
             for path, place, size, mark in zip(paths, sheets.place, sheets.size, stamp, strict=True)
         }
         _write_manifest(folder, rows)
-        _remove_others(folder, _count(len(paths)))
+        _remove_others(folder, _sheet_count(len(paths)))
     there = sheets.size[:, 0] > 0
-    return Thumbs(np.where(there, sheets.place, -1), sheets.size[:, 0], sheets.size[:, 1])
+    return Thumbnails(np.where(there, sheets.place, -1), sheets.size[:, 0], sheets.size[:, 1])
 
 
-def _count(n: int) -> int:
+def _sheet_count(n: int) -> int:
     """Sheets that n images take."""
     return -(-n // GRID**2)
 
@@ -104,8 +104,8 @@ def _make_sheet(number: int, sheets: _Sheets, files: Sequence[str], folder: Path
 
 
 def _write_manifest(folder: Path, rows: Mapping[str, Sequence[object]]) -> None:
-    content = {"format": FORMAT, "cell": CELL, "grid": GRID, "thumbs": rows}
-    write_text(folder / MANIFEST, dump_json(content, indent=None))
+    content = {"format": SHEETS_FORMAT, "cell": CELL, "grid": GRID, "thumbs": rows}
+    write_text(folder / SHEETS_MANIFEST, dump_json(content, indent=None))
 
 
 def sheet_name(number: int) -> str:
@@ -116,7 +116,7 @@ def _save(sheet: Image.Image, file: Path) -> None:
     write_bytes(file, encode_png(sheet, "JPEG", quality=QUALITY, optimize=True))
 
 
-def _counted(numbers: Sequence[int], progress: bool) -> Iterator[int]:
+def _count_sheets(numbers: Sequence[int], progress: bool) -> Iterator[int]:
     """The numbers of the sheets, with a bar."""
     with progress_bar(f"Sheets of {GRID**2} thumbnails", len(numbers), progress) as advance:
         for number in numbers:
@@ -124,14 +124,14 @@ def _counted(numbers: Sequence[int], progress: bool) -> Iterator[int]:
             advance(1)
 
 
-def _kept(paths: Sequence[str], stamp: Sequence[str], folder: Path) -> _Sheets | None:
+def _existing_sheets(paths: Sequence[str], stamp: Sequence[str], folder: Path) -> _Sheets | None:
     """What an earlier report left, if it holds the same images; edits then cost no decoding.
 
     Sheets that are gone, or that show an image which was changed since, have to be made again.
     """
     try:
-        content = read_json(folder / MANIFEST)
-        if (content["format"], content["cell"], content["grid"]) != (FORMAT, CELL, GRID):
+        content = read_json(folder / SHEETS_MANIFEST)
+        if (content["format"], content["cell"], content["grid"]) != (SHEETS_FORMAT, CELL, GRID):
             return None
         rows = content["thumbs"]
         if rows.keys() != set(paths):
@@ -141,14 +141,16 @@ def _kept(paths: Sequence[str], stamp: Sequence[str], folder: Path) -> _Sheets |
             [rows[path][3] != mark for path, mark in zip(paths, stamp, strict=True)], dtype=bool
         )
     except CorruptFile as error:
-        log.warning(f"{folder / MANIFEST} cannot be read ({error}), and is made again with its pictures.")
+        log.warning(
+            f"{folder / SHEETS_MANIFEST} cannot be read ({error}), and is made again with its pictures."
+        )
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         return None
     if sorted(table[:, 0]) != list(range(len(paths))):
         return None
     stale = {int(place) // GRID**2 for place in table[changed, 0]}
-    stale |= {n for n in range(_count(len(paths))) if not _is_sheet(folder / sheet_name(n))}
+    stale |= {n for n in range(_sheet_count(len(paths))) if not _is_sheet(folder / sheet_name(n))}
     return _Sheets(table[:, 0], table[:, 1:], sorted(stale))
 
 

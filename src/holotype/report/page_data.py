@@ -1,7 +1,10 @@
-"""What the page knows: a discovery as one dictionary of plain lists, small enough for 20,000 images at once.
+"""Data of the report page: images, categories, neighbours, runner-up categories, times and places.
 
 Images are numbered in the order of galleries (category by category, the most typical first); every other list refers
 to these numbers. Shares are whole thousandths, places on the map whole ten-thousandths, and null stands for unknown.
+
+The lists are part of the page, so their size has a limit: with many images they are shorter, and with too many there
+are none, which the page says.
 """
 
 from __future__ import annotations
@@ -21,24 +24,71 @@ from holotype.data.boxes import split_box
 from holotype.data.paths import absolute
 from holotype.data.storage import is_address
 from holotype.errors import InputError
-from holotype.report.occasions import occasions
-from holotype.report.second_guess import second_guess
 from holotype.results import ensemble
 from holotype.results.discovery import Category, Discovery, RunFacts, weighted_sizes
 from holotype.results.edits import Edit
 from holotype.results.purity import purity_known, purity_text
 from holotype.utils.serialization import CorruptFile, read_json
 
-FORMAT = 1
-LIMIT = 20_000
+
+def time_and_place(frame: pd.DataFrame) -> dict[str, Any]:
+    """Lists of the images that are shown; a key is there where its column is.
+
+    taken: ISO 8601, "" = not known. camera: place in `cameras`, -1 = not known. place: [latitude, longitude] or null.
+    group: number of the burst, -1 = the image is alone.
+    """
+    found: dict[str, Any] = {}
+    if "taken" in frame.columns:
+        found["taken"] = [str(taken) for taken in frame["taken"].fillna("")]
+    if "camera" in frame.columns:
+        camera = frame["camera"].fillna("").astype(str)
+        found["cameras"] = sorted(set(camera) - {""})
+        code = {name: number for number, name in enumerate(found["cameras"])}
+        found["camera"] = [code.get(name, -1) for name in camera]
+    if {"latitude", "longitude"} <= set(frame.columns):
+        pairs = zip(frame["latitude"].astype(float), frame["longitude"].astype(float), strict=True)
+        found["place"] = [[a, b] if math.isfinite(a) and math.isfinite(b) else None for a, b in pairs]
+    if "group" in frame.columns:
+        numbers: dict[str, int] = {}
+        named = [str(group) for group in frame["group"].fillna("")]
+        found["group"] = [numbers.setdefault(name, len(numbers)) if name else -1 for name in named]
+    return found
+
+
+def runner_up(discovery: Discovery, rows: np.ndarray, features: np.ndarray | None) -> list[int]:
+    """(n,) for each image the category with the nearest centre other than its own; -1 = not known."""
+    k = len(discovery.categories)
+    if features is None or k < 2 or len(features) != len(discovery.images):
+        return [-1] * len(rows)
+    position = {category.id: i for i, category in enumerate(discovery.categories)}
+    place = discovery.images["category_id"].map(position).fillna(-1).to_numpy(int)
+    centre = np.zeros((k, features.shape[1]), np.float32)
+    for start in range(0, len(place), 65_536):
+        block = _unit_rows(np.asarray(features[start : start + 65_536], np.float32))
+        own = place[start : start + 65_536]
+        np.add.at(centre, own[own >= 0], block[own >= 0])
+    likeness = _unit_rows(np.asarray(features[rows], np.float32)) @ _unit_rows(centre).T
+    own = place[rows]
+    likeness[np.flatnonzero(own >= 0), own[own >= 0]] = -np.inf
+    return [int(best) if o >= 0 else -1 for best, o in zip(likeness.argmax(axis=1), own, strict=True)]
+
+
+def _unit_rows(rows: np.ndarray) -> np.ndarray:
+    rows = np.nan_to_num(rows)
+    unit: np.ndarray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return unit
+
+
+PAGE_FORMAT = 1
+MAX_SHOWN = 20_000
 """Images in a report. Of more, each category shows its share: the most and least typical and the doubtful first."""
-SCALE = 10_000
-SCORES = ("all", "old", "new", "nmi", "ari", "auroc")
+COORDINATE_SCALE = 10_000
+SCORES_NAME = ("all", "old", "new", "nmi", "ari", "auroc")
 """Those that the page shows."""
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ShownImages:
     """The images that the report shows, in its order."""
 
     rows: np.ndarray
@@ -48,7 +98,7 @@ class Chosen:
     """Where to read them: absolute, with "#index" inside a container."""
 
 
-def choose(discovery: Discovery, limit: int = LIMIT) -> Chosen:
+def select_shown(discovery: Discovery, limit: int = MAX_SHOWN) -> ShownImages:
     """Category by category, typical images first; images in no category at the end."""
     frame = discovery.images
     position = {category.id: i for i, category in enumerate(discovery.categories)}
@@ -58,7 +108,7 @@ def choose(discovery: Discovery, limit: int = LIMIT) -> Chosen:
     if len(rows) > limit:
         rows = np.concatenate([_share(part, frame, limit) for part in np.split(rows, _borders(place[rows]))])
     paths = [str(path) for path in frame["path"].to_numpy()[rows]]
-    return Chosen(rows, paths, [_absolute(path, discovery.facts.root) for path in paths])
+    return ShownImages(rows, paths, [_absolute(path, discovery.facts.root) for path in paths])
 
 
 def _borders(sorted_values: np.ndarray) -> np.ndarray:
@@ -84,7 +134,7 @@ def _absolute(path: str, root: str) -> str:
 
 
 def page_data(
-    discovery: Discovery, chosen: Chosen, folder: Path, log: list[Edit], features: np.ndarray | None
+    discovery: Discovery, chosen: ShownImages, folder: Path, log: list[Edit], features: np.ndarray | None
 ) -> dict[str, Any]:
     """Everything but the thumbnails. features: (N, D) of every image, for what else an image may be."""
     frame = discovery.images.iloc[chosen.rows]
@@ -92,19 +142,19 @@ def page_data(
     edits = discovery.facts.edits
     held = {*edits.applied, *edits.refused}
     return {
-        "format": FORMAT,
+        "format": PAGE_FORMAT,
         "run_id": discovery.run_id,
-        "title": title(discovery, folder),
+        "title": page_title(discovery, folder),
         "known": list(discovery.known),
         "categories": _categories(discovery, number),
         "images": {
             **_columns(frame, discovery),
             **_links(chosen, folder),
-            "second": second_guess(discovery, chosen.rows, features),
+            "second": runner_up(discovery, chosen.rows, features),
         },
-        "total": totals(discovery, len(chosen.rows)),
-        "count": _plain(discovery.count),
-        "facts": _plain(_told(discovery.facts) | {"scores": read_scores(folder)}),
+        "total": total_counts(discovery, len(chosen.rows)),
+        "count": _plain_value(discovery.count),
+        "facts": _plain_value(_scored_text(discovery.facts) | {"scores": read_scores(folder)}),
         "merged": dict(edits.merged),
         "rejected": list(edits.rejected),
         "asleep": [{"id": id, **names} for id, names in edits.asleep.items()],
@@ -113,7 +163,7 @@ def page_data(
     }
 
 
-def _told(facts: RunFacts) -> dict[str, Any]:
+def _scored_text(facts: RunFacts) -> dict[str, Any]:
     """The facts as the page lists them: provenance among the others, edits elsewhere."""
     own = facts.as_dict()
     curve = own.pop("calibration_curve")
@@ -135,7 +185,7 @@ def read_scores(folder: Path) -> dict[str, dict[str, Any]]:
         if own["all"] is None:
             return {}
         compared = {str(name): dict(other) for name, other in record.get("compared", {}).items()}
-        return {**compared, method: {key: own.get(key) for key in SCORES}}
+        return {**compared, method: {key: own.get(key) for key in SCORES_NAME}}
     except CorruptFile as error:
         raise InputError(
             f"{file} cannot be read ({error}); restore it from a copy, or move it away for a report without scores."
@@ -144,12 +194,12 @@ def read_scores(folder: Path) -> dict[str, dict[str, Any]]:
         return {}
 
 
-def title(discovery: Discovery, folder: Path) -> str:
+def page_title(discovery: Discovery, folder: Path) -> str:
     told = discovery.facts.title or folder.resolve().name
     return told.encode("utf-8", "replace").decode()  # a folder's name need not be Unicode
 
 
-def totals(discovery: Discovery, shown: int) -> dict[str, int]:
+def total_counts(discovery: Discovery, shown: int) -> dict[str, int]:
     frame = discovery.images
     return {
         "images": len(frame),
@@ -179,13 +229,13 @@ def _category(category: Category, number: dict[str, int], facts: RunFacts) -> di
         "n": category.n,
         "exemplars": [number[path] for path in category.exemplars if path in number],
         "borderline": [number[path] for path in category.borderline if path in number],
-        "cohesion": _plain(category.cohesion),
-        "separation": _plain(category.separation),
+        "cohesion": _plain_value(category.cohesion),
+        "separation": _plain_value(category.separation),
         "nearest": category.nearest,
         "signature": [None if v is None or not math.isfinite(v) else round(v, 4) for v in category.signature],
         "words": category.words,
         "suggested": category.suggested,
-        "purity": _plain([category.purity, category.purity_low, category.purity_high]),
+        "purity": _plain_value([category.purity, category.purity_low, category.purity_high]),
         "uniform": purity_text(category.purity),
         "check": purity_known(category),
         "returns": ensemble.stability_text(category, len(facts.trainings)),
@@ -203,18 +253,18 @@ def _columns(frame: pd.DataFrame, discovery: Discovery) -> dict[str, Any]:
         "category": [position.get(id, -1) for id in frame["category_id"]],
         "labels": labels,
         "label": [code.get(name, -1) for name in label],
-        "probability": _whole(frame["probability"], 1000),
-        "known_score": _whole(frame["known_score"], 1000),
-        "typicality": _whole(frame["typicality"], 1000),
+        "probability": _whole_sizes(frame["probability"], 1000),
+        "known_score": _whole_sizes(frame["known_score"], 1000),
+        "typicality": _whole_sizes(frame["typicality"], 1000),
         "doubtful": [int(doubtful) for doubtful in frame["doubtful"]],
         **_map(frame),
         "problem": _sparse(frame["problem"]),
         "note": _sparse(frame["note"]),
-        **occasions(frame),
+        **time_and_place(frame),
     }
 
 
-def _whole(column: pd.Series, scale: int) -> list[int | None]:
+def _whole_sizes(column: pd.Series, scale: int) -> list[int | None]:
     values = column.to_numpy(float)
     return [round(v * scale) if math.isfinite(v) else None for v in values]
 
@@ -228,7 +278,10 @@ def _map(frame: pd.DataFrame) -> dict[str, Any]:
     low, high = xy[there].min(axis=0), xy[there].max(axis=0)
     middle, span = (low + high) / 2, max(float((high - low).max()), 1e-12)
     placed = np.where(there[:, None], (xy - middle) / span + 0.5, np.nan)
-    return {"x": _whole(pd.Series(placed[:, 0]), SCALE), "y": _whole(pd.Series(placed[:, 1]), SCALE)}
+    return {
+        "x": _whole_sizes(pd.Series(placed[:, 0]), COORDINATE_SCALE),
+        "y": _whole_sizes(pd.Series(placed[:, 1]), COORDINATE_SCALE),
+    }
 
 
 def _sparse(column: pd.Series) -> dict[str, str]:
@@ -241,10 +294,10 @@ def _confirmed(discovery: Discovery, number: dict[str, int]) -> dict[str, str]:
     return {str(number[path]): value for path, value in held.items() if path in number}
 
 
-def _links(chosen: Chosen, folder: Path) -> dict[str, Any]:
+def _links(chosen: ShownImages, folder: Path) -> dict[str, Any]:
     """root + path = name of the image as in the table; link + the quoted rest of `file` = its address on the page."""
-    root = _common(chosen.paths)
-    top = _common(chosen.files)
+    root = _common_root(chosen.paths)
+    top = _common_root(chosen.files)
     names = [path[len(root) :] for path in chosen.paths]
     files = [split_box(file)[0] for file in chosen.files]
     rest = [file[len(top) :].replace(os.sep, "/") for file in files]
@@ -258,7 +311,7 @@ def _links(chosen: Chosen, folder: Path) -> dict[str, Any]:
     }
 
 
-def _common(paths: list[str]) -> str:
+def _common_root(paths: list[str]) -> str:
     """The folders that all paths begin with, with the last separator; "" where there are none."""
     if not paths:
         return ""
@@ -279,14 +332,63 @@ def link_to(top: str, folder: Path) -> str:
     return quote(os.fsencode(way)) + "/"
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """Only what JSON has: numbers that are finite, text, lists and dictionaries."""
     if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): _plain_value(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | np.ndarray):
-        return [_plain(inner) for inner in value]
+        return [_plain_value(inner) for inner in value]
     if isinstance(value, np.generic):
-        return _plain(value.item())
+        return _plain_value(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+NEIGHBOURS_PER_IMAGE = 12
+"""Images in a list."""
+MIN_NEIGHBOURS = 4
+"""A shorter list is not worth its room."""
+MEMORY_BYTES = 240_000
+"""Numbers in all lists together; about 1.4 MB."""
+
+
+def nearest_images(rows: np.ndarray, features: np.ndarray | None, total: int) -> dict[str, Any]:
+    """What the page knows of likeness, for the n images that it shows.
+
+    rows: (n,) rows of the images in the collection of `total` images. features: (total, D); NaN rows for unread images.
+    Returns each: length k of a list; list: n * k numbers of images, the nearest first, -1 = none; why there are none.
+    """
+    n = len(rows)
+    if features is None or len(features) != total:
+        return _without(
+            "The features of this run were not kept, so this report does not know which images are alike."
+        )
+    each = min(NEIGHBOURS_PER_IMAGE, MEMORY_BYTES // max(1, n))
+    if each < MIN_NEIGHBOURS:
+        return _without(
+            f"This report shows {n:,} images, and has no room for lists of similar ones above {MEMORY_BYTES // MIN_NEIGHBOURS:,}."
+        )
+    nearest = np.full((n, each), -1, dtype=np.int64)
+    own = np.asarray(features[rows], np.float32)
+    known = np.flatnonzero(np.isfinite(own).all(axis=1))
+    found = _nearest(own[known], min(each, len(known) - 1))
+    nearest[known, : found.shape[1]] = known[found]
+    return {"each": each, "list": nearest.ravel().tolist(), "why": ""}
+
+
+def _nearest(features: np.ndarray, k: int) -> np.ndarray:
+    """(m, D) -> (m, k) rows of the k others with the largest cosine, best first."""
+    if k < 1:
+        return np.empty((len(features), 0), np.int64)
+    import torch
+
+    from holotype.clustering.knn import nearest_neighbours
+
+    _, rows = nearest_neighbours(torch.from_numpy(features), k)
+    found: np.ndarray = rows.numpy()
+    return found
+
+
+def _without(why: str) -> dict[str, Any]:
+    return {"each": 0, "list": [], "why": why}
