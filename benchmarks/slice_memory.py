@@ -66,7 +66,7 @@ def embed_noise(source: Path, folder: Path) -> dict[str, object]:
 def assign_noise(run: Path, source: Path, folder: Path) -> dict[str, object]:
     """`holotype assign` in slices, with noise in the network's place; run: a trained one."""
     from holotype.data.load import stream_paths
-    from holotype.placing.slices import assign_job, assign_wanted
+    from holotype.export.assign_shards import assign_job, assign_request
     from holotype.runs.model_io import ModelReader
 
     job = assign_job(run, folder, "cpu")
@@ -78,7 +78,7 @@ def assign_noise(run: Path, source: Path, folder: Path) -> dict[str, object]:
         return ModelReader(features.astype(np.float32), nothing, nothing)
 
     trained._read = read  # type: ignore[method-assign]  # the one place where images go through the network
-    wanted = assign_wanted(job, str(source), lambda: stream_paths(source), EACH)
+    wanted = assign_request(job, str(source), lambda: stream_paths(source), EACH)
     return through(lambda: prepare_shards(folder, wanted), lambda planned: job)
 
 

@@ -13,8 +13,8 @@ import torch
 from holotype.cli import main
 from holotype.discovery.estimator import Discoverer
 from holotype.discovery.plan import CHEAPER
+from holotype.export.onnx import TRACED_BATCH, ExportResult, parity_sample
 from holotype.methods import METHODS
-from holotype.placing.export import TRACED, Exported, sample
 from holotype.runs.model_io import load_model
 from tests.conftest import EACH
 
@@ -79,10 +79,10 @@ def test_new_images_are_placed_as_in_training_alone_and_together(
 def test_its_model_is_one_graph_from_pixels_to_logits(benched, name) -> None:
     """What export hands to ONNX, for any number of images."""
     trained = load_model(folder_of(benched, name), "cpu")
-    expected, size = sample(trained, 5, 0), trained.backbone.image_size
-    example = torch.zeros(TRACED, 3, size, size, dtype=torch.uint8)
+    expected, size = parity_sample(trained, 5, 0), trained.backbone.image_size
+    example = torch.zeros(TRACED_BATCH, 3, size, size, dtype=torch.uint8)
     batch = torch.export.Dim("batch", min=1)
-    model = Exported(trained).eval()
+    model = ExportResult(trained).eval()
     graph = torch.export.export(model, (example,), dynamic_shapes=({0: batch},), strict=False).module()
     features, logits = graph(torch.from_numpy(expected.images))
     np.testing.assert_allclose(features.detach().numpy(), expected.features, atol=1e-3)

@@ -16,11 +16,11 @@ from holotype.data.boxes import split_box
 from holotype.data.load import load_table
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
-from holotype.placing.assign import assign_images
-from holotype.placing.camtrap import write_camtrap
-from holotype.placing.coco import write_coco
-from holotype.placing.folders import write_folders
-from holotype.placing.written import write_labels
+from holotype.export.assign import assign_images
+from holotype.export.camtrap import write_camtrap
+from holotype.export.coco import write_coco
+from holotype.export.folders import write_folders
+from holotype.export.results_table import write_labels
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, edits_csv
 from tests.conftest import COLOURS

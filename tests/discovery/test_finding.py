@@ -12,8 +12,8 @@ from holotype.data.load import load_table
 from holotype.discovery.finding import make_experiment
 from holotype.discovery.round import Round
 from holotype.discovery.workflow import discover_table
+from holotype.export.results_table import write_labels
 from holotype.methods import METHODS
-from holotype.placing.written import write_labels
 from holotype.results.apply_edits import FOLLOWS_NOTE
 from holotype.runs.model_io import load_model
 from tests.discovery.made_round import edits_file

@@ -15,7 +15,7 @@ from holotype.discovery.forecast import Pace
 from holotype.discovery.several import choose_trainings, default_trainings, kept_seeds
 from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError, Stopped
-from holotype.placing.corrected import corrected
+from holotype.export.assign import load_corrected
 from holotype.results.discovery import Discovery
 from holotype.runs.model_io import load_model
 from tests.cli.test_bad_input import pressed
@@ -95,7 +95,7 @@ def test_the_model_that_is_kept_counts_categories_as_the_outcome_does(three: Pat
     """New images are placed by it and the second opinion: most images of the run lie where these would place them."""
     found, trained = Discovery.load(three), load_model(three, "cpu")
     read = trained.features(found.images.path)
-    said = corrected(three, trained).place(read)
+    said = load_corrected(three, trained).place(read)
     same = (said.category_id == found.images.category_id.to_numpy()).mean()
     best = max(found.facts.agreement)
     assert same == pytest.approx(best, abs=0.1)  # labels have the last word in the run

@@ -14,7 +14,7 @@ import pytest
 from holotype.data.load import load_table
 from holotype.discovery.estimator import Discoverer
 from holotype.discovery.workflow import discover_table
-from holotype.placing.assign import assign_images
+from holotype.export.assign import assign_images
 from holotype.results.discovery import Discovery, safe_cell
 from holotype.results.edits import Edit, edits_csv
 from tests.discovery.made_year import Pictures, homes

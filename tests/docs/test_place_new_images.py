@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from holotype.discovery.estimator import Discoverer
-from holotype.placing.assign import COLUMNS
+from holotype.export.assign import ASSIGN_COLUMNS
 from holotype.results.centroids import FAR_QUANTILE
 from small_run import train_small
 
@@ -73,5 +73,5 @@ def test_the_python_runs(tmp_path, monkeypatch, squares_folder, tiny_backbone_fi
 
 def test_the_page_tells_the_columns_and_the_rule() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert [name for name in COLUMNS if f"| `{name}` |" not in text] == []
+    assert [name for name in ASSIGN_COLUMNS if f"| `{name}` |" not in text] == []
     assert f"{100 * (1 - FAR_QUANTILE):g} %" in text

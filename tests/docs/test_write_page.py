@@ -13,8 +13,8 @@ import pytest
 
 from holotype.data.load import load_table
 from holotype.discovery import workflow
-from holotype.placing.camtrap import MEDIA, OBSERVATIONS
-from holotype.placing.deployments import COLUMNS as DEPLOYMENTS
+from holotype.export.camtrap import DEPLOYMENT_COLUMNS as DEPLOYMENTS
+from holotype.export.camtrap import MEDIA, OBSERVATIONS
 from holotype.results.discovery import Discovery
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "write.md"

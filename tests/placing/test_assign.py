@@ -13,7 +13,7 @@ from PIL import Image
 
 from holotype.cli.assign import command
 from holotype.errors import InputError
-from holotype.placing.assign import COLUMNS, UNFIT, assign_images, default_output
+from holotype.export.assign import ASSIGN_COLUMNS, UNFIT_NOTE, assign_images, default_output
 from holotype.runs.model_io import load_model
 from holotype.utils.serialization import dump_json, read_json
 from small_run import small_discovery
@@ -39,7 +39,7 @@ def test_a_csv_with_every_image(run, images) -> None:
     found = assign_images(run, images, device="cpu")
     assert found.out == run / "assigned" / "new images.csv"
     frame = pd.read_csv(found.out, keep_default_na=False)
-    assert tuple(frame.columns) == COLUMNS
+    assert tuple(frame.columns) == ASSIGN_COLUMNS
     assert (found.n, found.unread, len(frame)) == (7, 1, 7)
     broken = frame[frame.path.str.endswith("broken.jpg")].iloc[0]
     assert (broken.category, broken.kind, broken.fits) == ("", "", False)
@@ -72,7 +72,7 @@ def test_parquet_holds_the_same_in_several_parts(run, images, tmp_path, monkeypa
         assign_images(run, images, out=tmp_path / "a.csv", device="cpu").out, keep_default_na=False
     )
     parquet = pd.read_parquet(assign_images(run, images, out=tmp_path / "a.parquet", device="cpu").out)
-    assert tuple(parquet.columns) == COLUMNS
+    assert tuple(parquet.columns) == ASSIGN_COLUMNS
     assert list(parquet.path) == list(csv.path)
     assert list(parquet.category_id) == list(csv.category_id)
     assert parquet.probability.isna().sum() == 1
@@ -129,7 +129,7 @@ def test_a_stranger_fits_nothing(run, tmp_path, monkeypatch) -> None:
     Image.new("RGB", (40, 40), (255, 0, 255)).save(tmp_path / "odd.png")
     found = assign_images(run, tmp_path / "odd.png", copy_to=tmp_path / "sorted", device="cpu")
     assert found.unfit == 1
-    assert (tmp_path / "sorted" / UNFIT / "odd.png").is_file()
+    assert (tmp_path / "sorted" / UNFIT_NOTE / "odd.png").is_file()
 
 
 # -- names ------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def test_the_file_and_the_folders_have_the_present_names(run, images, tmp_path) 
     assert list(placed.category) == shown
     linked = list((tmp_path / "sorted").rglob("*.png"))
     assert len(linked) == 6  # both files called =cmd().png are there
-    assert {path.parent.name for path in linked} <= {f"=it's _{id}__x" for id in trained.ids} | {UNFIT}
+    assert {path.parent.name for path in linked} <= {f"=it's _{id}__x" for id in trained.ids} | {UNFIT_NOTE}
     for path in linked:
         assert any(os.path.samefile(path, image) for image in images.rglob("*.png"))
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from holotype.errors import InputError
-from holotype.placing.camtrap import MEDIA, OBSERVATIONS, address, write_camtrap
-from holotype.placing.deployments import COLUMNS as DEPLOYMENTS
+from holotype.export.camtrap import DEPLOYMENT_COLUMNS as DEPLOYMENTS
+from holotype.export.camtrap import MEDIA, OBSERVATIONS, media_address, write_camtrap
 from holotype.results.discovery import Discovery
 from placing.made_results import edit, made_run, paths
 from placing.test_heads import photo
@@ -202,8 +202,8 @@ def test_several_deployments_and_ids_that_stay(run, tmp_path) -> None:
 
 
 def test_an_address_holds_no_two_dots() -> None:
-    assert address("/a b/x..y#1.jpg") == "file:///a%20b/x%2E%2Ey%231.jpg"
-    assert FILE_PATH.match(address("/../x.jpg"))
+    assert media_address("/a b/x..y#1.jpg") == "file:///a%20b/x%2E%2Ey%231.jpg"
+    assert FILE_PATH.match(media_address("/../x.jpg"))
 
 
 def as_boxes(run: Path, rows: tuple[int, int]) -> None:

@@ -7,8 +7,14 @@ from datetime import UTC, datetime
 import pytest
 
 from holotype.errors import InputError
-from holotype.placing.camtrap_package import missing, observation_type, package, read_package, scientific_name
-from holotype.placing.written import read_results
+from holotype.export.camtrap import (
+    build_datapackage,
+    missing_fields,
+    observation_type,
+    read_package,
+    scientific_name,
+)
+from holotype.export.results_table import read_results_table
 from holotype.results.discovery import Category
 from placing.made_results import made_run
 
@@ -40,11 +46,11 @@ def test_what_an_observation_is_of() -> None:
 
 @pytest.fixture
 def results(tmp_path):
-    return read_results(made_run(tmp_path))
+    return read_results_table(made_run(tmp_path))
 
 
 def test_it_says_what_the_standard_asks_for_and_what_is_missing(results) -> None:
-    content = package(results, {}, TIMES, [], ["Sus scrofa", "Canis lupus", "Sus scrofa"])
+    content = build_datapackage(results, {}, TIMES, [], ["Sus scrofa", "Canis lupus", "Sus scrofa"])
     required = {"resources", "profile", "created", "project", "spatial", "temporal", "taxonomic"}
     assert required <= set(content)
     assert [one["name"] for one in content["resources"]] == ["deployments", "media", "observations"]
@@ -61,11 +67,11 @@ def test_it_says_what_the_standard_asks_for_and_what_is_missing(results) -> None
         "observationLevel": ["media"],
     }
     assert content["name"] == "my-pictures"
-    assert missing(content) == ["contributors", "project.samplingDesign", "project.captureMethod"]
+    assert missing_fields(content) == ["contributors", "project.samplingDesign", "project.captureMethod"]
 
 
 def test_what_people_add_stays(results) -> None:
-    held = package(results, {}, TIMES, [], [])
+    held = build_datapackage(results, {}, TIMES, [], [])
     held["contributors"] = [{"title": "A. Person"}]
     held["project"] |= {
         "samplingDesign": "opportunistic",
@@ -79,8 +85,8 @@ def test_what_people_add_stays(results) -> None:
     held["sources"].append({"title": "Another"})
     held["resources"].append({"name": "individuals", "data": []})
     held["licenses"] = ["mine"]
-    again = package(results, held, TIMES, [(4.0, 50.7), (5.7, 51.5)], ["Sus scrofa"])
-    assert missing(again) == []
+    again = build_datapackage(results, held, TIMES, [(4.0, 50.7), (5.7, 51.5)], ["Sus scrofa"])
+    assert missing_fields(again) == []
     assert again["project"]["title"] == "Mine"
     assert again["taxonomic"] == [{"scientificName": "Sus scrofa", "taxonRank": "species"}]
     assert [one["title"] for one in again["sources"]] == ["Another", "Holotype"]
@@ -94,7 +100,7 @@ def test_what_people_add_stays(results) -> None:
     ring = again["spatial"]["coordinates"][0]
     assert ring[0] == ring[-1] == [4.0, 50.7]
     assert [5.7, 51.5] in ring
-    assert package(results, held, TIMES, [(4.0, 50.7)], [])["spatial"] == {
+    assert build_datapackage(results, held, TIMES, [(4.0, 50.7)], [])["spatial"] == {
         "type": "Point",
         "coordinates": [4.0, 50.7],
     }

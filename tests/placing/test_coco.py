@@ -11,7 +11,7 @@ from PIL import Image
 
 from holotype.data.detections import read_detections
 from holotype.errors import InputError
-from holotype.placing.coco import write_coco
+from holotype.export.coco import write_coco
 from holotype.results.discovery import Discovery
 from placing.made_results import edit, made_run, paths
 

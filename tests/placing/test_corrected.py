@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from holotype.data.load import load_table
-from holotype.placing.corrected import NOBODY, Called, Corrected, corrected
+from holotype.export.assign import NO_CATEGORY, CategoryName, CorrectedModel, load_corrected
 from holotype.results.apply_edits import apply_edits
 from holotype.results.centroids import Centroids
 from holotype.results.discovery import Discovery
@@ -51,14 +51,14 @@ def trained(run) -> TrainedModel:
     return load_model(run, "cpu")
 
 
-def edit(run: Path, trained: TrainedModel, *rows: tuple[str, str, str, str]) -> Corrected:
+def edit(run: Path, trained: TrainedModel, *rows: tuple[str, str, str, str]) -> CorrectedModel:
     """The model after edits (action, image, category, value) of the discovery in `run`."""
     found = Discovery.load(run)
     made = [Edit(found.run_id, f"t{i}", *row) for i, row in enumerate(rows)]
     applied = apply_edits(found, made)
     assert applied.problems == []
     applied.discovery.save(run)
-    return corrected(run, trained)
+    return load_corrected(run, trained)
 
 
 def novel(run: Path) -> list[str]:
@@ -81,8 +81,8 @@ def test_names_are_those_of_today(run, trained, features) -> None:
     id = novel(run)[0]
     model = edit(run, trained, ("rename", "", id, "=boots <b>"), ("rename", "", "red", "crimson"))
     assert (model.names[id], model.names["red"]) == (
-        Called("=boots <b>", "novel"),
-        Called("crimson", "known"),
+        CategoryName("=boots <b>", "novel"),
+        CategoryName("crimson", "known"),
     )
     frame = model.place(seen(features))
     assert set(frame.category[frame.category_id == id]) == {"=boots <b>"}
@@ -92,8 +92,8 @@ def test_names_are_those_of_today(run, trained, features) -> None:
 def test_merged_ones_are_one_and_rejected_ones_none(run, trained, features) -> None:
     one, two, three = novel(run)[:3]
     model = edit(run, trained, ("merge", "", one, two), ("merge", "", two, "red"), ("reject", "", three, ""))
-    assert model.names[one] == model.names[two] == Called("red", "known")
-    assert model.names[three] == NOBODY
+    assert model.names[one] == model.names[two] == CategoryName("red", "known")
+    assert model.names[three] == NO_CATEGORY
     before, frame = trained.place(seen(features)), model.place(seen(features))
     joined = before.category_id.isin([one, two])
     assert set(frame.category_id[joined]) == {"red"}
@@ -174,13 +174,13 @@ def test_a_discovery_of_another_round_does_not_name(run, trained, caplog) -> Non
     found = small_discovery(trained.known, list(trained.ids), "another")
     found.categories[0].name = "wrong"
     found.save(run)
-    assert corrected(run, trained).names[trained.ids[0]].name == trained.ids[0]
+    assert load_corrected(run, trained).names[trained.ids[0]].name == trained.ids[0]
     assert "another round" in caplog.text
 
 
 def test_a_model_alone_has_its_ids(run, trained, features) -> None:
     (run / "discovery.json").unlink()
-    frame = corrected(run, trained).place(
+    frame = load_corrected(run, trained).place(
         seen(np.vstack([features[:2], np.full((1, features.shape[1]), np.nan)]))
     )
     assert list(frame.category[:2]) == list(frame.category_id[:2])
@@ -214,10 +214,10 @@ def test_an_image_follows_once_whatever_the_order_of_the_categories() -> None:
     new = np.array([[0, 1, 0.8], [0, 1, 0.8], [0, 1, 0.1]], dtype=np.float32)
     for number in range(16):  # the order of a set of words is another one in each process
         gone, other, part = (f"{name}-{number}" for name in ("gone", "other", "part"))
-        model = Corrected(
+        model = CorrectedModel(
             Says(gone, other, other),  # type: ignore[arg-type]
             {id: id for id in (gone, other)},
-            {id: Called(id, "novel") for id in (gone, other, part)},
+            {id: CategoryName(id, "novel") for id in (gone, other, part)},
             (gone, other, part),
             Centroids.measure(lie, np.array([1, 1, 2, 2]), 3),
             frozenset({gone}),

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from holotype.errors import InputError
-from holotype.placing.deployments import (
-    COLUMNS,
-    FOLDERS,
+from holotype.export.camtrap import (
+    BY_FOLDER,
+    DEPLOYMENT_COLUMNS,
     Deployment,
-    coordinates,
     deployments_of,
-    merged,
+    merge_deployments,
+    missing_location,
+    parse_coordinates,
     read_deployments,
-    without_place,
 )
-from holotype.placing.heads import CAMERA, FILE
-from holotype.placing.written import read_results
+from holotype.export.image_header import CAMERA_CLOCK, FILE_CLOCK
+from holotype.export.results_table import read_results_table
 from placing.made_results import made_run
 
 MAY, JUNE, JULY = (datetime(2020, month, 1, tzinfo=UTC) for month in (5, 6, 7))
@@ -27,7 +27,7 @@ MAY, JUNE, JULY = (datetime(2020, month, 1, tzinfo=UTC) for month in (5, 6, 7))
 
 @pytest.fixture
 def results(tmp_path):
-    return read_results(made_run(tmp_path))
+    return read_results_table(made_run(tmp_path))
 
 
 def test_one_unless_somebody_tells(results) -> None:
@@ -41,10 +41,10 @@ def test_folders_tell(results) -> None:
         str(root / "cam 2" / "1.png"),
         str(root / "1.png"),
     ]
-    assert deployments_of(results, FOLDERS)[:3] == ["cam 1", "cam 2", "my pictures"]
+    assert deployments_of(results, BY_FOLDER)[:3] == ["cam 1", "cam 2", "my pictures"]
     results.path[3] = "/elsewhere/1.png"
     with pytest.raises(InputError, match="folders tell no deployments"):
-        deployments_of(results, FOLDERS)
+        deployments_of(results, BY_FOLDER)
 
 
 def test_a_file_tells(results, tmp_path) -> None:
@@ -65,16 +65,16 @@ def test_a_file_tells(results, tmp_path) -> None:
 
 def test_times_span_the_images_and_doubts_are_told() -> None:
     one = Deployment(JUNE, JUNE)
-    one.add(JULY, CAMERA)
-    one.add(MAY, CAMERA)
+    one.add(JULY, CAMERA_CLOCK)
+    one.add(MAY, CAMERA_CLOCK)
     assert (one.start, one.end, one.unsure) == (MAY, JULY, False)
-    one.add(JUNE, FILE)
+    one.add(JUNE, FILE_CLOCK)
     assert one.unsure
 
 
 def test_what_people_fill_in_stays(tmp_path) -> None:
-    (row,) = merged({"a": Deployment(JUNE, JUNE)}, [])
-    assert list(row) == list(COLUMNS)
+    (row,) = merge_deployments({"a": Deployment(JUNE, JUNE)}, [])
+    assert list(row) == list(DEPLOYMENT_COLUMNS)
     assert (row["deploymentStart"], row["timestampIssues"]) == ("2020-06-01T00:00:00+00:00", "false")
     filled = row | {
         "latitude": "-51.5",
@@ -82,9 +82,13 @@ def test_what_people_fill_in_stays(tmp_path) -> None:
         "deploymentStart": MAY.isoformat(),
         "timestampIssues": "true",
     }
-    other = dict.fromkeys(COLUMNS, "") | {"deploymentID": "b", "cameraID": "7"}
-    bare = dict.fromkeys(COLUMNS, "") | {"deploymentID": "c", "deploymentStart": "x", "deploymentEnd": "y"}
-    again = merged({"a": Deployment(JUNE, JULY)}, [filled, other, bare])
+    other = dict.fromkeys(DEPLOYMENT_COLUMNS, "") | {"deploymentID": "b", "cameraID": "7"}
+    bare = dict.fromkeys(DEPLOYMENT_COLUMNS, "") | {
+        "deploymentID": "c",
+        "deploymentStart": "x",
+        "deploymentEnd": "y",
+    }
+    again = merge_deployments({"a": Deployment(JUNE, JULY)}, [filled, other, bare])
     assert [one["deploymentID"] for one in again] == ["a", "b"]  # nothing was filled into c
     first = again[0]
     assert (first["latitude"], first["habitat"], first["timestampIssues"]) == ("-51.5", "dune", "true")
@@ -97,8 +101,8 @@ def test_a_table_from_a_spreadsheet_is_read(tmp_path) -> None:
     file.write_bytes("\ufeffdeploymentID;latitude;longitude\r\n'=a;51.5;4.7\r\nb;;\r\nc;91;0\r\n".encode())
     rows = read_deployments(file)
     assert [row["deploymentID"] for row in rows] == ["=a", "b", "c"]
-    assert coordinates(rows) == [(4.7, 51.5)]
-    assert list(without_place(rows)) == ["b", "c"]
+    assert parse_coordinates(rows) == [(4.7, 51.5)]
+    assert list(missing_location(rows)) == ["b", "c"]
     file.write_text("id\n1\n")
     with pytest.raises(InputError, match="no column deploymentID"):
         read_deployments(file)

@@ -13,11 +13,20 @@ import torch
 from torch import Tensor
 
 from holotype.errors import InputError
+from holotype.export.assign import load_corrected
+from holotype.export.onnx import (
+    CHECKED_IMAGES,
+    ExportResult,
+    ParityResult,
+    ParitySample,
+    compare_outputs,
+    export_onnx,
+    model_facts,
+    parity_sample,
+)
 from holotype.methods import Prediction
 from holotype.methods.debgcd import DebGCD
 from holotype.models.zoo import import_timm
-from holotype.placing.corrected import corrected
-from holotype.placing.export import CHECKED, Exported, Parity, Sample, compare, export_onnx, facts, sample
 from holotype.results.apply_edits import apply_edits
 from holotype.results.edits import Edit
 from holotype.runs.model_io import TrainedModel, load_model
@@ -60,7 +69,7 @@ def test_onnx_places_images_as_torch_does(run, runtime, squares_folder, tmp_path
     assert parity.size > 0
     session = runtime.InferenceSession(tmp_path / "model.onnx")
     paths = sorted(str(path) for path in squares_folder.rglob("*.png"))[:7]
-    assert len(paths) not in CHECKED  # a batch of a size that the export never saw
+    assert len(paths) not in CHECKED_IMAGES  # a batch of a size that the export never saw
     trained = load_model(run, "cpu")
     read = trained.features(paths)
     placed = trained.place(read)
@@ -85,7 +94,7 @@ def test_onnx_places_images_as_torch_does(run, runtime, squares_folder, tmp_path
 
 
 def test_a_file_of_somebody_else_is_not_replaced(run, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("holotype.placing.export._packages", lambda: (None, None))
+    monkeypatch.setattr("holotype.export.onnx._packages", lambda: (None, None))
     (tmp_path / "model.onnx").write_bytes(b"of somebody else")
     with pytest.raises(InputError, match="--overwrite"):
         export_onnx(run, tmp_path / "model.onnx")
@@ -103,7 +112,7 @@ def test_the_names_of_today_are_told(run, tmp_path, caplog) -> None:
     for file in ("model.json", "model.safetensors"):
         shutil.copy(run / file, tmp_path / file)
     apply_edits(found, made).discovery.save(tmp_path)
-    told = facts(corrected(tmp_path, trained))
+    told = model_facts(load_corrected(tmp_path, trained))
     assert told["licence"].startswith("unknown Nobody says")  # so that whoever gets the file reads it
     assert json.loads(told["categories"]) == list(trained.ids)
     names = {"green": "green", "red": "crimson", one: "crimson", two: ""}
@@ -115,7 +124,7 @@ def test_the_names_of_today_are_told(run, tmp_path, caplog) -> None:
 def test_the_command_prints_the_difference(run, tmp_path, monkeypatch, capsys) -> None:
     from holotype.cli.export import command
 
-    monkeypatch.setattr("holotype.placing.export.export_onnx", lambda *_, **__: Parity(1e-6, 2e-5, 3.0))
+    monkeypatch.setattr("holotype.export.onnx.export_onnx", lambda *_, **__: ParityResult(1e-6, 2e-5, 3.0))
     assert command([str(run), str(tmp_path / "model.onnx")]) == 0
     said = capsys.readouterr().out
     assert "features 1.0e-06" in said
@@ -127,8 +136,8 @@ def test_what_cannot_be_exported_is_one_sentence(run, runtime, tmp_path, monkeyp
         export_onnx(run, tmp_path / "model.pt")
     with pytest.raises(InputError, match="There is no folder"):
         export_onnx(tmp_path / "absent", tmp_path / "model.onnx")
-    monkeypatch.setattr("holotype.placing.export._record", lambda *_: runtime_model())
-    monkeypatch.setattr("holotype.placing.export.compare", lambda *_: Parity(0.5, 0.0, 1.0))
+    monkeypatch.setattr("holotype.export.onnx._write_metadata", lambda *_: runtime_model())
+    monkeypatch.setattr("holotype.export.onnx.compare_outputs", lambda *_: ParityResult(0.5, 0.0, 1.0))
     with pytest.raises(InputError, match=r"differs from the trained one \(features by 0\.5"):
         export_onnx(run, tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []
@@ -144,7 +153,7 @@ class TorchSession:
     """Runs the graph that is exported, without ONNX."""
 
     def __init__(self, trained: TrainedModel) -> None:
-        self.model = Exported(trained)
+        self.model = ExportResult(trained)
 
     @torch.no_grad()
     def run(self, names: list[str], given: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -153,9 +162,9 @@ class TorchSession:
 
 def test_the_graph_says_what_predict_says(run) -> None:
     trained = load_model(run, "cpu")
-    samples = [sample(trained, n, seed) for seed, n in enumerate((1, 8))]
+    samples = [parity_sample(trained, n, seed) for seed, n in enumerate((1, 8))]
     assert all(len(np.unique(one.images[i])) > 1 for one in samples for i in range(len(one.images)))
-    parity = compare(samples, TorchSession(trained))
+    parity = compare_outputs(samples, TorchSession(trained))
     assert parity.sound
     assert parity.probability < 1e-5
 
@@ -167,7 +176,7 @@ def test_a_graph_of_another_head_is_found_out(
     train_small(tmp_path, squares_folder, tiny_backbone_file, "debgcd", epochs=1)
     monkeypatch.setattr(DebGCD, "predict", by_the_other_head)
     trained = load_model(tmp_path, "cpu")
-    assert not compare([sample(trained, 8, 0)], TorchSession(trained)).sound
+    assert not compare_outputs([parity_sample(trained, 8, 0)], TorchSession(trained)).sound
 
 
 def test_a_method_that_places_images_otherwise_is_not_exported(
@@ -191,9 +200,9 @@ def test_a_method_that_places_images_otherwise_is_not_exported(
 )
 def test_features_category_and_probability_are_compared(features, logits, sound) -> None:
     p = 1 / (1 + np.exp(-4.0))
-    one = Sample(np.zeros((1, 3, 4, 4)), np.array([[1.0, 2.0]]), np.array([0]), np.array([p]))
+    one = ParitySample(np.zeros((1, 3, 4, 4)), np.array([[1.0, 2.0]]), np.array([0]), np.array([p]))
     session = SimpleNamespace(run=lambda *_: (np.array(features), np.array(logits)))
-    assert compare([one], session).sound == sound
+    assert compare_outputs([one], session).sound == sound
 
 
 def runtime_model():
@@ -220,7 +229,7 @@ def test_what_is_no_graph_is_refused_in_one_sentence(
         )
 
     train_small(tmp_path / "run", squares_folder, tiny_backbone_file, "kmeans")
-    monkeypatch.setattr("holotype.placing.export._packages", lambda: (None, None))
+    monkeypatch.setattr("holotype.export.onnx._packages", lambda: (None, None))
     monkeypatch.setattr(torch.onnx, "export", fails)
     with pytest.raises(InputError, match=r"KMeans cannot be written as ONNX.*a constant") as refused:
         export_onnx(tmp_path / "run", tmp_path / "model.onnx")

@@ -16,17 +16,17 @@ from PIL import Image
 from holotype.data.load import load_table
 from holotype.data.readers.folder import REJECTED_FOLDER, SORTED_FOLDER, UNREADABLE_FOLDER, read_folder
 from holotype.errors import InputError
-from holotype.placing import folders
-from holotype.placing.folders import (
+from holotype.export import folders
+from holotype.export.folders import (
     COPY,
-    HARD,
+    HARD_LINK,
     LONGEST,
-    SYMBOLIC,
-    Sorted,
-    Wanted,
+    SYMLINK,
+    SortResult,
+    TargetFile,
     new_folder,
     safe_name,
-    sort_images,
+    write_category_folders,
     write_folders,
 )
 from holotype.results.discovery import Discovery
@@ -49,9 +49,11 @@ def images(tmp_path) -> list[str]:
     return [picture(tmp_path / "photos" / f"{i}.png", i) for i in range(4)]
 
 
-def sort(root: Path, images: list[str], names: str = "cat cat dog dog", **how) -> Sorted:
+def sort(root: Path, images: list[str], names: str = "cat cat dog dog", **how) -> SortResult:
     """names: folders, one word per image."""
-    return sort_images(root, "r1", [Wanted(*pair) for pair in zip(images, names.split(), strict=True)], **how)
+    return write_category_folders(
+        root, "r1", [TargetFile(*pair) for pair in zip(images, names.split(), strict=True)], **how
+    )
 
 
 def tree(root: Path) -> dict[str, int]:
@@ -73,7 +75,7 @@ def refuse(*_: object, **__: object) -> None:
 def test_a_new_folder_holds_links(tmp_path, images) -> None:
     done = sort(tmp_path / "deep" / "out", images)
     assert tree(tmp_path / "deep" / "out") == TREE
-    assert (done.images, done.folders, done.made, done.gone) == (4, 2, {HARD: 4}, 0)
+    assert (done.images, done.folders, done.made, done.gone) == (4, 2, {HARD_LINK: 4}, 0)
     assert done.file == list(TREE)
     assert os.path.samefile(tmp_path / "deep" / "out" / "cat" / "0.png", images[0])
     marker = json.loads((tmp_path / "deep" / "out" / SORTED_FOLDER).read_text())
@@ -83,7 +85,7 @@ def test_a_new_folder_holds_links(tmp_path, images) -> None:
 
 def test_symbolic_links_and_copies_where_hard_links_fail(tmp_path, images, monkeypatch) -> None:
     monkeypatch.setattr(os, "link", refuse)
-    assert sort(tmp_path / "sym", images).made == {SYMBOLIC: 4}
+    assert sort(tmp_path / "sym", images).made == {SYMLINK: 4}
     assert (tmp_path / "sym" / "cat" / "0.png").is_symlink()
     monkeypatch.setattr(os, "symlink", refuse)
     assert sort(tmp_path / "copies", images).made == {COPY: 4}
@@ -135,7 +137,7 @@ def test_names_differ_whatever_their_spelling(tmp_path) -> None:
                          "a_b (2)/a_b_.png", "A_B/_con.png", "a_b (2)/x_y.png"]  # fmt: skip
     taken = [picture(tmp_path / "more" / name) for name in ("0/x.png", "1/x (2).png", "2/x.png")]
     assert sort(tmp_path / "more out", taken, "c c c").file == ["c/x.png", "c/x (2).png", "c/x (3).png"]
-    odd = sort_images(tmp_path / "odd", "r1", [Wanted(same[0], name) for name in ODD])
+    odd = write_category_folders(tmp_path / "odd", "r1", [TargetFile(same[0], name) for name in ODD])
     assert odd.folders == len({name.partition("/")[0].casefold() for name in odd.file}) == len(ODD)
 
 
@@ -185,7 +187,7 @@ def test_ones_own_is_replaced_whole_with_overwrite_alone(tmp_path, images, copy)
     os.replace(picture(tmp_path / "new.png", 99), images[0])  # it was edited by a program that renames
     done = sort(out, images, "cat emu emu emu", copy=copy, overwrite=True)
     assert tree(out) == {"cat/0.png": 99, "emu/1.png": 1, "emu/2.png": 2, "emu/3.png": 3}
-    assert done.made == {COPY if copy else HARD: 4}
+    assert done.made == {COPY if copy else HARD_LINK: 4}
     assert sorted(os.listdir(out)) == [SORTED_FOLDER, "cat", "emu"]
     assert sorted(os.listdir(tmp_path)) == ["out", "photos"]
 
@@ -227,14 +229,14 @@ def test_what_would_be_lost_is_named_and_stays(tmp_path, images, change, copy, l
 
 
 def test_what_somebody_adds_while_it_is_written_stays(tmp_path, images, monkeypatch) -> None:
-    out, real = tmp_path / "out", folders.place
+    out, real = tmp_path / "out", folders.link_file
     sort(out, images)
 
     def slow(*words, **how) -> str:
         (out / "notes.txt").write_text("mine")
         return real(*words, **how)
 
-    monkeypatch.setattr(folders, "place", slow)
+    monkeypatch.setattr(folders, "link_file", slow)
     with pytest.raises(InputError, match=r"notes\.txt"):
         sort(out, images, overwrite=True)
     assert (out / "notes.txt").read_text() == "mine"
@@ -258,7 +260,7 @@ def test_a_stop_leaves_what_was_there(tmp_path, images, monkeypatch, overwrite) 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(folders, "place", stop)
+        patch.setattr(folders, "link_file", stop)
         with pytest.raises(KeyboardInterrupt):
             sort(out, images, overwrite=overwrite)
     assert sorted(os.listdir(tmp_path)) == [*(["out"] if overwrite else []), "photos"]
@@ -296,7 +298,7 @@ def test_a_kill_between_the_two_renames_loses_nothing(tmp_path, images) -> None:
     out.rename(atomic._name_before(out))
     with new_folder(out, "r1", overwrite=True) as new:
         assert tree(out) == TREE
-        new.add([Wanted(images[0], "emu")])
+        new.add([TargetFile(images[0], "emu")])
     assert tree(out) == {"emu/0.png": 0}
     assert sorted(os.listdir(tmp_path)) == ["out", "photos"]
 

@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holotype.placing.heads import CAMERA, CAMERA_WITHOUT_ZONE, FILE, read_head, read_heads
+from holotype.export.image_header import (
+    CAMERA_CLOCK,
+    CAMERA_CLOCK_NO_ZONE,
+    FILE_CLOCK,
+    read_header,
+    read_headers,
+)
 
 WRITTEN = datetime(2021, 4, 18, 20, 25, tzinfo=UTC)
 
@@ -26,53 +32,53 @@ def photo(path: Path, exif: dict[int, str] | None = None, orientation: int = 1, 
 
 
 def test_the_cameras_time_with_its_zone(tmp_path) -> None:
-    head = read_head(photo(tmp_path / "a.jpg", {0x9003: "2020:05:30 04:57:37", 0x9011: "+02:00"}))
+    head = read_header(photo(tmp_path / "a.jpg", {0x9003: "2020:05:30 04:57:37", 0x9011: "+02:00"}))
     assert head.time.isoformat() == "2020-05-30T04:57:37+02:00"
-    assert (head.clock, head.mediatype, head.width, head.height) == (CAMERA, "image/jpeg", 40, 30)
-    west = read_head(photo(tmp_path / "b.jpg", {0x9003: "2020:05:30 04:57:37", 0x9011: "-03:30"}))
+    assert (head.clock, head.mediatype, head.width, head.height) == (CAMERA_CLOCK, "image/jpeg", 40, 30)
+    west = read_header(photo(tmp_path / "b.jpg", {0x9003: "2020:05:30 04:57:37", 0x9011: "-03:30"}))
     assert west.time.isoformat() == "2020-05-30T04:57:37-03:30"
 
 
 def test_without_a_zone_that_of_the_computer(tmp_path) -> None:
-    head = read_head(photo(tmp_path / "a.jpg", {0x9004: "2020:05:30 04:57:37\0"}))
-    assert head.clock == CAMERA_WITHOUT_ZONE
+    head = read_header(photo(tmp_path / "a.jpg", {0x9004: "2020:05:30 04:57:37\0"}))
+    assert head.clock == CAMERA_CLOCK_NO_ZONE
     assert head.time == datetime(2020, 5, 30, 4, 57, 37).astimezone()
     assert head.time.tzinfo is not None
 
 
 @pytest.mark.parametrize("told", [{}, {0x9003: "0000:00:00 00:00:00"}, {0x9003: "yesterday"}])
 def test_without_a_time_that_of_the_file(tmp_path, told) -> None:
-    head = read_head(photo(tmp_path / "a.jpg", told))
-    assert (head.clock, head.time) == (FILE, WRITTEN)
+    head = read_header(photo(tmp_path / "a.jpg", told))
+    assert (head.clock, head.time) == (FILE_CLOCK, WRITTEN)
 
 
 @pytest.mark.parametrize(
     ("name", "kind"), [("a.png", "image/png"), ("a.tif", "image/tiff"), ("a.webp", "image/webp")]
 )
 def test_other_kinds(tmp_path, name, kind) -> None:
-    head = read_head(photo(tmp_path / name, {0x9003: "2020:05:30 04:57:37"}))
-    assert (head.mediatype, head.clock, head.time.year) == (kind, CAMERA_WITHOUT_ZONE, 2020)
+    head = read_header(photo(tmp_path / name, {0x9003: "2020:05:30 04:57:37"}))
+    assert (head.mediatype, head.clock, head.time.year) == (kind, CAMERA_CLOCK_NO_ZONE, 2020)
 
 
 def test_a_turned_image_is_measured_upright(tmp_path) -> None:
-    head = read_head(photo(tmp_path / "a.jpg", orientation=6))
+    head = read_header(photo(tmp_path / "a.jpg", orientation=6))
     assert (head.width, head.height) == (30, 40)
 
 
 def test_what_is_no_image_has_no_size(tmp_path) -> None:
     (tmp_path / "a.jpg").write_bytes(b"no image")
     (tmp_path / "b.xyz").write_bytes(b"")
-    heads = [read_head(str(tmp_path / name)) for name in ("a.jpg", "b.xyz")]
+    heads = [read_header(str(tmp_path / name)) for name in ("a.jpg", "b.xyz")]
     assert [(h.width, h.height, h.clock, h.mediatype) for h in heads] == [
-        (0, 0, FILE, "image/jpeg"),
-        (0, 0, FILE, "image/unknown"),
+        (0, 0, FILE_CLOCK, "image/jpeg"),
+        (0, 0, FILE_CLOCK, "image/unknown"),
     ]
 
 
 def test_an_image_inside_a_container(tmp_path) -> None:
     np.savez(tmp_path / "pack.npz", x=np.zeros((2, 5, 7), dtype=np.uint8))
-    first, beyond = (read_head(f"{tmp_path / 'pack.npz'}#{i}") for i in (1, 2))
-    assert (first.width, first.height, first.mediatype, first.clock) == (7, 5, "image/png", FILE)
+    first, beyond = (read_header(f"{tmp_path / 'pack.npz'}#{i}") for i in (1, 2))
+    assert (first.width, first.height, first.mediatype, first.clock) == (7, 5, "image/png", FILE_CLOCK)
     assert beyond.width == 0
 
 
@@ -80,4 +86,4 @@ def test_many_come_in_their_order(tmp_path) -> None:
     for side in range(1, 6):
         Image.new("RGB", (side, side)).save(tmp_path / f"{side}.png")
     paths = [str(tmp_path / f"{i % 5 + 1}.png") for i in range(2500)]
-    assert [head.width for head in read_heads(paths, progress=False)] == [i % 5 + 1 for i in range(2500)]
+    assert [head.width for head in read_headers(paths, progress=False)] == [i % 5 + 1 for i in range(2500)]

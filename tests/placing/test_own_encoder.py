@@ -12,10 +12,10 @@ import torch
 
 from holotype.data.load import load_table
 from holotype.errors import InputError
+from holotype.export.assign import assign_images
+from holotype.export.onnx import compare_outputs, export_onnx, parity_sample
 from holotype.methods import METHODS, Method
 from holotype.models.backbone import load_backbone
-from holotype.placing.assign import assign_images
-from holotype.placing.export import compare, export_onnx, sample
 from holotype.results.discovery import RunFacts
 from holotype.runs.build import RunData
 from holotype.runs.model_io import load_model
@@ -97,7 +97,7 @@ def test_new_images_are_placed_by_it(trained_run, squares_folder) -> None:
 
 def test_the_exported_graph_is_the_encoder(trained_run) -> None:
     trained = load_model(trained_run[0], "cpu")
-    parity = compare([sample(trained, 5, 0)], TorchSession(trained))
+    parity = compare_outputs([parity_sample(trained, 5, 0)], TorchSession(trained))
     assert parity.sound
     assert parity.features < 1e-4
 
@@ -115,14 +115,14 @@ def test_an_opinion_beside_a_stage_on_images_has_tokens_of_its_own(trained_run, 
     read = asked.features(list(run.loop.table.path))
     assert np.allclose(read.frozen, embedded, atol=1e-4)
     assert np.allclose(read.features, placed.features[HALF], atol=1e-4)
-    samples = [sample(asked, 5, 0)]
-    parity = compare(samples, TorchSession(asked))
+    samples = [parity_sample(asked, 5, 0)]
+    parity = compare_outputs(samples, TorchSession(asked))
     assert parity.sound
-    assert compare(samples, TorchSession(trained)).probability > 0.01
+    assert compare_outputs(samples, TorchSession(trained)).probability > 0.01
 
 
 def test_a_method_without_logits_is_not_exported(trained_run, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("holotype.placing.export._packages", lambda: (None, None))
+    monkeypatch.setattr("holotype.export.onnx._packages", lambda: (None, None))
     monkeypatch.delattr(TokensThenImages, "logits")
     assert Stretched.logits is Method.logits is ClustersAtTheEnd.logits
     with pytest.raises(InputError, match="Stretched has no logits, by which an exported model"):

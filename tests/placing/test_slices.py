@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-import holotype.placing.slices as module
-from holotype.placing.assign import BOXES, COLUMNS, assign_images
+import holotype.export.assign_shards as module
+from holotype.export.assign import ASSIGN_COLUMNS, BOX_COLUMNS, assign_images
 from holotype.runs.model_io import load_model
 from holotype.utils.serialization import read_json
 from small_run import small_discovery
@@ -48,7 +48,7 @@ def test_a_folder_of_parts_has_what_the_file_has(assign, run, images, tmp_path) 
     assert str(folder) in outcome.out
     one = pd.read_parquet(assign_images(run, images, out=tmp_path / "a.parquet", device="cpu").out)
     parts = frame_of(folder)
-    assert tuple(parts.columns) == COLUMNS
+    assert tuple(parts.columns) == ASSIGN_COLUMNS
     exact = ["path", "category", "category_id", "kind", "fits", "problem"]
     pd.testing.assert_frame_equal(parts[exact], one[exact])
     np.testing.assert_allclose(parts["probability"], one["probability"], atol=1e-5)
@@ -60,8 +60,8 @@ def test_parts_that_are_there_are_kept_and_changed_images_placed_anew(
     assert assign("--slice", 3).code == 0
     folder = run / "assigned" / "new"
     before = {path.name: path.read_bytes() for path in folder.glob("part-*")}
-    placed, asked = module.placed, []
-    monkeypatch.setattr(module, "placed", lambda *words: asked.extend(words[1]) or placed(*words))
+    placed, asked = module.assign_batch, []
+    monkeypatch.setattr(module, "assign_batch", lambda *words: asked.extend(words[1]) or placed(*words))
     outcome = assign("--engine", "local")
     assert "7 images:" in outcome.out
     assert asked == []
@@ -109,7 +109,7 @@ def test_boxes_have_their_columns_in_every_part(assign, images, tmp_path) -> Non
     outcome = assign("--out", tmp_path / "b", "--slice", 1, source=images / "list.csv")
     assert outcome.code == 0, outcome.err
     found = frame_of(tmp_path / "b")
-    assert tuple(found.columns) == (*COLUMNS, *BOXES)
+    assert tuple(found.columns) == (*ASSIGN_COLUMNS, *BOX_COLUMNS)
     assert [box != "" for box in found["box"]] == [True] * len(found)
 
 

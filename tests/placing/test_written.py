@@ -11,7 +11,7 @@ import pytest
 from holotype.data.boxes import Box, with_box
 from holotype.data.load import load_table
 from holotype.errors import InputError
-from holotype.placing.written import class_names, labels, read_results, write_labels
+from holotype.export.results_table import class_names, label_rows, read_results_table, write_labels
 from holotype.results.apply_edits import FOLLOWS_NOTE
 from holotype.results.describe import LABELLED as OF_BURST
 from holotype.results.discovery import Category, Discovery
@@ -24,8 +24,10 @@ def run(tmp_path) -> Path:
 
 
 def by_path(run: Path, **how) -> dict[str, str]:
-    results = read_results(run)
-    return {path: label for path, label in zip(results.path, labels(results, **how), strict=True) if label}
+    results = read_results_table(run)
+    return {
+        path: label for path, label in zip(results.path, label_rows(results, **how), strict=True) if label
+    }
 
 
 def test_images_of_which_a_person_has_said_what_they_show_and_no_others(run) -> None:
@@ -113,7 +115,7 @@ def test_it_needs_no_files(run, tmp_path) -> None:
     shutil.rmtree(tmp_path / "my pictures")
     assert write_labels(run, tmp_path / "labels.csv").n > 0
     with pytest.raises(InputError, match=r"No image of .* is where it was"):
-        read_results(run).check_files()
+        read_results_table(run).check_files()
 
 
 def test_bad_input_is_one_sentence_and_nothing_is_written(run, tmp_path) -> None:
@@ -130,7 +132,7 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(run, tmp_path) -> None
     found.images = found.images[:0]
     found.save(run)
     with pytest.raises(InputError, match="has no images"):
-        read_results(run)
+        read_results_table(run)
 
 
 def test_a_file_that_exists_is_replaced_with_overwrite_alone(run, tmp_path) -> None:
@@ -180,9 +182,9 @@ def test_labels_that_nobody_gave_are_no_labels_of_people(run) -> None:
     found.images.loc[mine[1:3], "group"] = "a burst"
     found.images.loc[mine[2], "note"] = OF_BURST
     found.save(run)
-    results = read_results(run)
+    results = read_results_table(run)
     assert [results.by_hand[row] for row in mine[:4]] == [False, False, False, True]
     assert {results.path[row] for row in mine} & set(by_path(run)) == {results.path[mine[3]]}
     found.images.loc[mine[1], "note"] = ""
     found.save(run)
-    assert [read_results(run).by_hand[row] for row in mine[:4]] == [False, True, True, True]
+    assert [read_results_table(run).by_hand[row] for row in mine[:4]] == [False, True, True, True]

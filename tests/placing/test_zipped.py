@@ -13,7 +13,7 @@ from PIL import Image
 
 from holotype.cli.report import command
 from holotype.errors import InputError
-from holotype.placing.zipped import write_zip
+from holotype.export.zip import write_zip
 from holotype.results.discovery import Discovery, RunFacts
 from holotype.results.edits import Edit, edits_csv
 from report.made import make_discovery
@@ -121,9 +121,7 @@ def test_a_stop_leaves_the_zip_of_before(run, tmp_path, monkeypatch):
     file = tmp_path / "a.zip"
     command([str(run), "--zip", str(file), "--no-progress"])
     before = file.read_bytes()
-    monkeypatch.setattr(
-        "holotype.placing.zipped.sheet_name", lambda _: (_ for _ in ()).throw(KeyboardInterrupt)
-    )
+    monkeypatch.setattr("holotype.export.zip.sheet_name", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         write_zip(run, file, overwrite=True)
     assert file.read_bytes() == before

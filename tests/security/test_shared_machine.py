@@ -17,8 +17,8 @@ import torch
 from holotype.cli.words import harmless, say_json
 from holotype.data.arrays import save_images
 from holotype.errors import InputError
+from holotype.export.zip import write_zip
 from holotype.models import zoo
-from holotype.placing.zipped import write_zip
 from holotype.report import build_report
 from holotype.results.edits import Edit, append_edits, log_locked
 from holotype.training.checkpoint import MetricsLog

@@ -109,7 +109,7 @@ def _inside(world: World, case: Case) -> list[str]:
 
     def check() -> list[str]:
         from holotype.data.readers.folder import read_folder
-        from holotype.placing.folders import write_folders
+        from holotype.export.folders import write_folders
 
         write_folders(there, images / "sorted")
         found = read_folder(images)

@@ -35,12 +35,12 @@ def reader(world: World, run: Path, name: str) -> Callable[[], object]:
 
 
 def _found(run: Path) -> None:
-    from holotype.placing.written import read_results
+    from holotype.export.results_table import read_results_table
     from holotype.results.edits import read_log
     from holotype.results.features import read_features
     from holotype.results.review_queue import write_queue
 
-    results = read_results(run)
+    results = read_results_table(run)
     read_features(run, len(results.found.images))
     read_log(run)
     write_queue(run)
@@ -71,10 +71,10 @@ def _go_on(world: World, run: Path) -> None:
 
 
 def _model(run: Path) -> None:
-    from holotype.placing.corrected import corrected
+    from holotype.export.assign import load_corrected
     from holotype.runs.model_io import load_model
 
-    corrected(run, load_model(run, "cpu"))
+    load_corrected(run, load_model(run, "cpu"))
 
 
 def _embeddings(world: World, run: Path) -> None:

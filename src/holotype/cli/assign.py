@@ -31,7 +31,7 @@ from holotype.cli.words import (
 from holotype.utils.locks import lock_folder
 
 if TYPE_CHECKING:
-    from holotype.placing.assign import Assigned
+    from holotype.export.assign import AssignResult
 
 SHOWN = 20
 """Categories that are listed on the terminal; the file has them all."""
@@ -42,7 +42,7 @@ def command(argv: Sequence[str]) -> int:
     check_engine_flags(given)
     if asks_for_slices(given) or (given.out and _is_folder(Path(given.out))):
         return _assign_slices(given)
-    from holotype.placing.assign import assign_images
+    from holotype.export.assign import assign_images
 
     assigned = assign_images(
         Path(given.run),
@@ -69,7 +69,7 @@ def _is_folder(out: Path) -> bool:
 def _assign_slices(given: Any) -> int:
     """The answer as a folder of parts."""
     from holotype.errors import InputError
-    from holotype.placing.assign import ASSIGNED, Assigned, source_stem
+    from holotype.export.assign import ASSIGNED, AssignResult, source_stem
 
     for flag, value in (("--copy-to", given.copy_to), ("--overwrite", given.overwrite)):
         if value:
@@ -79,7 +79,7 @@ def _assign_slices(given: Any) -> int:
         raise InputError(
             f"The answer in slices is a folder, and --out {given.out} names a file; name a folder."
         )
-    assigned = Assigned(folder)
+    assigned = AssignResult(folder)
     with (
         contextlib.nullcontext() if given.only else lock_folder(folder)
     ):  # with --only others may work there as well
@@ -89,16 +89,16 @@ def _assign_slices(given: Any) -> int:
     return code
 
 
-def _fill(folder: Path, given: Any, assigned: Assigned) -> int:
+def _fill(folder: Path, given: Any, assigned: AssignResult) -> int:
     from holotype.embeddings.executor import shard_of_process
     from holotype.embeddings.shards import prepare_shards
-    from holotype.placing.assign import image_stream
-    from holotype.placing.slices import assign_job, assign_wanted
+    from holotype.export.assign import image_stream
+    from holotype.export.assign_shards import assign_job, assign_request
 
     how = {**boxes_of(given.boxes, given.box_confidence), "skip_missing": given.skip_missing}
     here = "cpu" if given.engine == RAY else None
     job = assign_job(Path(given.run), folder, given.device, here=here)
-    wanted = assign_wanted(job, given.images, lambda: image_stream(given.images, **how), slice_size(given))
+    wanted = assign_request(job, given.images, lambda: image_stream(given.images, **how), slice_size(given))
     planned = prepare_shards(folder, wanted, shard_of_process(given.only) if given.only else None)
     job = replace(job, boxed=planned.boxed, allows_code=given.allow_code)
     return run_folder(planned, job, given, "Placing images", assigned.add)
@@ -138,7 +138,7 @@ def make_parser() -> Parser:
     return parser
 
 
-def summary(assigned: Assigned) -> str:
+def summary(assigned: AssignResult) -> str:
     """What a person wants to see afterwards."""
     kinds = assigned.kinds
     lines = [

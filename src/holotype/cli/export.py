@@ -10,7 +10,7 @@ from holotype.cli.words import Parser, add_code_flag, add_overwrite_flag, say, s
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    from holotype.placing.export import export_onnx
+    from holotype.export.onnx import export_onnx
 
     parity = export_onnx(Path(given.run), Path(given.file), overwrite=given.overwrite)
     if speaks():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from holotype.cli.words import Parser, add_code_flag, add_overwrite_flag, add_running_flags, say, several
 
 if TYPE_CHECKING:
-    from holotype.placing.zipped import Zipped
+    from holotype.export.zip import ZipResult
     from holotype.results.apply_edits import AppliedEdits
     from holotype.results.edits import Edit
 
@@ -18,7 +18,7 @@ def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     from holotype.discovery.moved import settle
     from holotype.discovery.rounds import edits_at_home, how_many, play
-    from holotype.placing.zipped import check_zip, write_zip
+    from holotype.export.zip import check_zip, write_zip
     from holotype.report import build_report
     from holotype.report.projection import add_projection
     from holotype.results.apply_edits import apply_log
@@ -106,15 +106,19 @@ def told(outcome: AppliedEdits, new: Sequence[Edit] | None, before: Sequence[str
     )
 
 
-def zipped_words(done: Zipped, where: str) -> str:
-    from holotype.placing.zipped import FOR_MAIL
+def zipped_words(done: ZipResult, where: str) -> str:
+    from holotype.export.zip import MAIL_FOLDER
     from holotype.utils.memory import format_bytes
 
     words = (
         f"To mail: {where}, {format_bytes(done.size)}: the report with {several(done.images, 'small picture')}, "
         f"{' and '.join((', '.join(done.tables[:-1]), done.tables[-1]))}; no originals, no paths of this computer."
     )
-    large = f" Many mail servers take no more than {format_bytes(FOR_MAIL)}." if done.size > FOR_MAIL else ""
+    large = (
+        f" Many mail servers take no more than {format_bytes(MAIL_FOLDER)}."
+        if done.size > MAIL_FOLDER
+        else ""
+    )
     return words + large
 
 

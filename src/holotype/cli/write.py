@@ -11,10 +11,10 @@ from holotype.cli.words import Parser, add_overwrite_flag, say, several, speaks
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
-    from holotype.placing.camtrap import Packed
-    from holotype.placing.coco import Coco
-    from holotype.placing.folders import Sorted
-    from holotype.placing.written import Labelled
+    from holotype.export.camtrap import CamtrapPackage
+    from holotype.export.coco import CocoResult
+    from holotype.export.folders import SortResult
+    from holotype.export.results_table import LabelsResult
 
 SHOWN = 5
 """Names that are listed on the terminal."""
@@ -78,7 +78,7 @@ def _flag(name: str) -> str:
 
 
 def _folders(given: Namespace) -> str:
-    from holotype.placing.folders import write_folders
+    from holotype.export.folders import write_folders
 
     done = write_folders(
         Path(given.run),
@@ -91,14 +91,14 @@ def _folders(given: Namespace) -> str:
 
 
 def _labels(given: Namespace) -> str:
-    from holotype.placing.written import write_labels
+    from holotype.export.results_table import write_labels
 
     done = write_labels(Path(given.run), Path(given.labels), every=given.all, overwrite=given.overwrite)
     return labelled_words(done, given.labels, every=given.all)
 
 
 def _coco(given: Namespace) -> str:
-    from holotype.placing.coco import write_coco
+    from holotype.export.coco import write_coco
 
     done = write_coco(
         Path(given.run), Path(given.coco), overwrite=given.overwrite, progress=not given.no_progress
@@ -107,7 +107,7 @@ def _coco(given: Namespace) -> str:
 
 
 def _camtrap_dp(given: Namespace) -> str:
-    from holotype.placing.camtrap import write_camtrap
+    from holotype.export.camtrap import write_camtrap
 
     done = write_camtrap(
         Path(given.run),
@@ -131,7 +131,7 @@ FORMS: dict[str, Callable[[Namespace], str]] = {
 # -- what a person wants to see afterwards ------------------------------------------------------------------
 
 
-def sorted_words(done: Sorted, where: str) -> str:
+def sorted_words(done: SortResult, where: str) -> str:
     lines = [f"{several(done.images, 'image')} in {several(done.folders, 'folder')}: {where}"]
     made = [several(n, kind, _plural(kind)) for kind, n in done.made.most_common()]
     lines += [f"{', '.join(made)}."] if made else []
@@ -140,13 +140,13 @@ def sorted_words(done: Sorted, where: str) -> str:
     return "\n".join(lines)
 
 
-def labelled_words(done: Labelled, where: str, every: bool) -> str:
+def labelled_words(done: LabelsResult, where: str, every: bool) -> str:
     """every: all images are in it, and nothing is left for a discovery of the same ones."""
     words = f"{several(done.n, 'label')} of {several(len(done.by_class), 'class', 'classes')}: {where}"
     return words if every else f"{words}\nNext: holotype discover IMAGES --labels {where}"
 
 
-def coco_words(done: Coco, where: str) -> str:
+def coco_words(done: CocoResult, where: str) -> str:
     lines = [
         f"{several(done.images, 'image')}, {several(done.annotations, 'annotation')}, "
         f"{several(done.categories, 'category', 'categories')}: {where}"
@@ -156,15 +156,15 @@ def coco_words(done: Coco, where: str) -> str:
     return "\n".join(lines)
 
 
-def packed_words(done: Packed, where: str) -> str:
-    from holotype.placing.heads import CAMERA_WITHOUT_ZONE, FILE
+def packed_words(done: CamtrapPackage, where: str) -> str:
+    from holotype.export.image_header import CAMERA_CLOCK_NO_ZONE, FILE_CLOCK
 
     lines = [f"{several(done.images, 'image')} of {several(done.deployments, 'deployment')}: {where}"]
     if done.copied:
         lines.append(f"{several(done.copied, 'image')} are in {Path(where) / 'media'}.")
-    if n := done.clocks[FILE]:
+    if n := done.clocks[FILE_CLOCK]:
         lines.append(f"{several(n, 'image')} without a camera time: the time of the file is used.")
-    if n := done.clocks[CAMERA_WITHOUT_ZONE]:
+    if n := done.clocks[CAMERA_CLOCK_NO_ZONE]:
         lines.append(f"{several(n, 'image')} without a time zone: that of this computer is used.")
     if done.names:
         more = f" and {len(done.names) - SHOWN:,} more" if len(done.names) > SHOWN else ""

@@ -34,7 +34,7 @@ from holotype.utils.atomic import TemporaryFolder, write_bytes
 from holotype.utils.serialization import FileSchema
 
 if TYPE_CHECKING:
-    from holotype.placing.corrected import Corrected
+    from holotype.export.assign import CorrectedModel
     from holotype.runs.model_io import TrainedModel
 
 FILE = "estimator.json"
@@ -210,10 +210,10 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         return load_model(self.run_folder_, self.device)
 
     @cached_property
-    def _corrected(self) -> Corrected:
-        from holotype.placing.corrected import corrected
+    def _corrected(self) -> CorrectedModel:
+        from holotype.export.assign import load_corrected
 
-        return corrected(self.run_folder_, self._model)
+        return load_corrected(self.run_folder_, self._model)
 
     @property
     def _model(self) -> TrainedModel:

@@ -24,7 +24,7 @@ from holotype.errors import InputError
 from holotype.utils.text import suggest_path
 
 SORTED_FOLDER = ".holotype-folders.json"
-"""In a folder of images that Holotype wrote (placing/folders.py): which file was made of which image."""
+"""In a folder of images that Holotype wrote (export/folders.py): which file was made of which image."""
 UNREADABLE_FOLDER, REJECTED_FOLDER = "_unreadable", "_rejected"
 """Folders in such a one, of images without a category."""
 OWN_FILES = {

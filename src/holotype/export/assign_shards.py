@@ -1,6 +1,6 @@
-"""One slice of new images, placed by a trained model: the job that every engine runs.
+"""Assign one shard of new images: the job that every executor runs.
 
-A part has the columns of placing/assign.py. Its footer keeps a digest of the stamps of its images: where a file has
+A part has the columns of export/assign.py. Its footer keeps a digest of the stamps of its images: where a file has
 changed since, the slice is placed anew.
 """
 
@@ -19,9 +19,16 @@ from holotype.data.paths import Paths
 from holotype.data.storage import is_address, is_pattern
 from holotype.embeddings.shards import PLAN_FILE, ShardRequest, absolute_source, part_file, read_shard_paths
 from holotype.errors import InputError
+from holotype.export.assign import (
+    ASSIGN_COLUMNS,
+    BOX_COLUMNS,
+    AssignResult,
+    CorrectedModel,
+    assign_batch,
+    load_corrected,
+    schema_of,
+)
 from holotype.methods.registry import allow_code
-from holotype.placing.assign import BOXES, COLUMNS, Assigned, placed, schema_of
-from holotype.placing.corrected import Corrected, corrected
 from holotype.results.discovery import Discovery
 from holotype.runs.model_io import load_model
 from holotype.utils.atomic import refuse_links
@@ -31,8 +38,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-FORMAT = "assigned, 1"
-TOLD = {
+ASSIGN_FORMAT = "assigned, 1"
+ASSIGN_LOG_EVERY = {
     "format": "the version of their format",
     "run_id": "the run",
     "model": "its model, or corrections made since",
@@ -40,12 +47,12 @@ TOLD = {
 
 log = logging.getLogger("holotype")
 
-_models: dict[tuple[str, str, str], Corrected] = {}
+_models: dict[tuple[str, str, str], CorrectedModel] = {}
 """By run, digest and device: a process loads its model once."""
 
 
 @dataclass(frozen=True)
-class AssignSlice:
+class AssignShard:
     """Places the images of a slice, and writes its part. Plain, and can be pickled."""
 
     run: str
@@ -65,15 +72,15 @@ class AssignSlice:
         if not Path(self.run).is_dir():
             raise InputError(f"{self.run} is not there; all machines that work on it must see it.")
 
-    def __call__(self, number: int, advance: Callable[[int], None] = lambda more: None) -> Assigned:
+    def __call__(self, number: int, advance: Callable[[int], None] = lambda more: None) -> AssignResult:
         paths = read_shard_paths(Path(self.folder) / PLAN_FILE, number)
         file, stamp = part_file(Path(self.folder), number), _digest("\0".join(file_stamps(paths)).encode())
-        table, last = _kept(file, paths, stamp), len(paths)
+        table, last = _cached_model(file, paths, stamp), len(paths)
         if table is None:
             table, last = self._place(paths, stamp, advance)
             write_parquet(file, table)
         advance(last)
-        assigned = Assigned(file)
+        assigned = AssignResult(file)
         assigned.count(table.to_pandas())
         return assigned
 
@@ -87,20 +94,20 @@ class AssignSlice:
         for part in model.trained.stream(paths):
             if frames:
                 advance(len(frames[-1]))
-            frames.append(placed(model, paths[done : done + len(part.problem)], part))
+            frames.append(assign_batch(model, paths[done : done + len(part.problem)], part))
             done += len(part.problem)
         frame = pd.concat(frames, ignore_index=True)
-        names = (*COLUMNS, *BOXES) if self.boxed else COLUMNS
+        names = (*ASSIGN_COLUMNS, *BOX_COLUMNS) if self.boxed else ASSIGN_COLUMNS
         schema = schema_of(names).with_metadata({TABLE_MARK: json.dumps({"stamps": stamp})})
         if self.boxed:
             frame = _with_pictures(frame.reindex(columns=list(names)))
         return pa.Table.from_pandas(frame, schema=schema, preserve_index=False), len(frames[-1])
 
-    def model(self) -> Corrected:
+    def model(self) -> CorrectedModel:
         key = (self.run, self.digest, self.device)
         if key not in _models:
             with allow_code(self.allows_code):
-                loaded = corrected(Path(self.run), load_model(self.run, self.device))
+                loaded = load_corrected(Path(self.run), load_model(self.run, self.device))
             if model_digest(Path(self.run), loaded) != self.digest:
                 raise InputError(
                     f"The model or the corrections of {self.run} have changed since the command began."
@@ -115,7 +122,7 @@ def _with_pictures(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(file=frame["file"].fillna(frame["path"]), box=frame["box"].fillna(""))
 
 
-def _kept(file: Path, paths: Sequence[str], stamp: str) -> pa.Table | None:
+def _cached_model(file: Path, paths: Sequence[str], stamp: str) -> pa.Table | None:
     """The part that is there, where it is whole and of the same files."""
     try:
         table = read_parquet_table(file)
@@ -132,25 +139,25 @@ def _kept(file: Path, paths: Sequence[str], stamp: str) -> pa.Table | None:
 # -- what the parts are of ------------------------------------------------------------------------------
 
 
-def assign_job(run: Path, folder: Path, device: str, *, here: str | None = None) -> AssignSlice:
+def assign_job(run: Path, folder: Path, device: str, *, here: str | None = None) -> AssignShard:
     """The job, with the model loaded in this process. here: the device of this process, where others do the slices."""
     refuse_links(run)
-    loaded = corrected(run, load_model(run, here or device))
+    loaded = load_corrected(run, load_model(run, here or device))
     digest, run_id = model_digest(run, loaded), loaded.trained.run_id
-    job = AssignSlice(str(run.resolve()), str(folder.resolve()), digest, device, run_id)
+    job = AssignShard(str(run.resolve()), str(folder.resolve()), digest, device, run_id)
     _models.clear()
     if here is None:
         _models[job.run, job.digest, device] = loaded
     return job
 
 
-def assign_wanted(job: AssignSlice, images: str, paths: Callable[[], Paths], each: int) -> ShardRequest:
-    facts = {"format": FORMAT, "run_id": job.run_id, "run": job.run, "model": job.digest}
+def assign_request(job: AssignShard, images: str, paths: Callable[[], Paths], each: int) -> ShardRequest:
+    facts = {"format": ASSIGN_FORMAT, "run_id": job.run_id, "run": job.run, "model": job.digest}
     plain = not is_address(images) and not is_pattern(images)
-    return ShardRequest(facts, TOLD, absolute_source(images, plain), paths, each)
+    return ShardRequest(facts, ASSIGN_LOG_EVERY, absolute_source(images, plain), paths, each)
 
 
-def model_digest(run: Path, model: Corrected) -> str:
+def model_digest(run: Path, model: CorrectedModel) -> str:
     """Of the weights and of everything by which people have changed where images go since. Nothing in it was computed,
     so that it is the same on every machine."""
     stands: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""One zip to mail: the report of a run with its thumbnails, and tables that open in a spreadsheet.
+"""Export the report as one zip to mail, with tables that open in a spreadsheet.
 
 It holds no originals, no places and no path of this machine. The same run gives the same file to the byte.
 """
@@ -16,7 +16,7 @@ import pandas as pd
 
 from holotype.data.boxes import split_box
 from holotype.errors import InputError
-from holotype.placing.written import BOM
+from holotype.export.results_table import BOM
 from holotype.report.build import data_script, read_data
 from holotype.report.redact import PRIVATE_KEYS, Redactor, build_redactor, redact_page
 from holotype.report.thumbnails import GRID, sheet_name
@@ -24,11 +24,11 @@ from holotype.results.describe import burst_counts
 from holotype.results.discovery import TEXTS, Discovery, write_csv
 from holotype.utils.atomic import refuse_existing, write_output
 
-WHEN = (1980, 1, 1, 0, 0, 0)
+ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 """Of every part: the first day that a zip knows."""
-FOR_MAIL = 20_000_000
+MAIL_FOLDER = 20_000_000
 """Bytes that most mail servers take."""
-README = """{title}: what Holotype found in {n} images.
+ZIP_README = """{title}: what Holotype found in {n} images.
 
 Unpack this file, then open report.html in a browser. It needs no network and sends nothing anywhere.
 assignments.csv has a line for every image, categories.csv one for every category{changes}.
@@ -38,7 +38,7 @@ To correct something, do so in the report, export edits.csv there, and send that
 
 
 @dataclass(frozen=True)
-class Zipped:
+class ZipResult:
     """What was written."""
 
     size: int
@@ -57,7 +57,7 @@ def check_zip(file: Path, overwrite: bool = False) -> None:
     refuse_existing(file, overwrite)
 
 
-def write_zip(run: Path, file: Path, *, overwrite: bool = False) -> Zipped:
+def write_zip(run: Path, file: Path, *, overwrite: bool = False) -> ZipResult:
     """Zip the report that lies in a run folder; it has to be built before."""
     check_zip(file, overwrite)
     found = Discovery.load(run)
@@ -69,7 +69,7 @@ def write_zip(run: Path, file: Path, *, overwrite: bool = False) -> Zipped:
         with ZipFile(part, "w", ZIP_DEFLATED) as out:
 
             def put(name: str, content: bytes, how: int = ZIP_DEFLATED) -> None:
-                entry = ZipInfo(f"{file.stem}/{name}", WHEN)
+                entry = ZipInfo(f"{file.stem}/{name}", ZIP_DATE)
                 entry.external_attr = 0o644 << 16
                 out.writestr(entry, content, how)
 
@@ -81,10 +81,10 @@ def write_zip(run: Path, file: Path, *, overwrite: bool = False) -> Zipped:
             cells = np.array(data["thumbs"]["cell"], dtype=int)
             for number in np.unique(cells[cells >= 0] // GRID**2):
                 name = sheet_name(int(number))
-                put(f"report/thumbs/{name}", _content(run / "report" / "thumbs" / name), ZIP_STORED)
+                put(f"report/thumbs/{name}", _zip_content(run / "report" / "thumbs" / name), ZIP_STORED)
 
     write_output(file, write, overwrite=overwrite)
-    return Zipped(file.stat().st_size, len(data["images"]["path"]), tuple(tables))
+    return ZipResult(file.stat().st_size, len(data["images"]["path"]), tuple(tables))
 
 
 def _tables(found: Discovery, run: Path, hide: Redactor) -> Iterator[tuple[str, bytes]]:
@@ -98,7 +98,7 @@ def _tables(found: Discovery, run: Path, hide: Redactor) -> Iterator[tuple[str, 
         images = images.assign(file=[split_box(path)[0] for path in images["path"]])
     if "group" in images:
         images = images.assign(group=[hide(text) for text in images["group"].fillna("").astype(str)])
-    yield "assignments.csv", _csv(images, TEXTS)
+    yield "assignments.csv", _excel_csv(images, TEXTS)
     rows = [
         (c.id, c.name, c.kind, c.n, c.cohesion, c.separation, c.nearest, c.words, c.suggested)
         for c in found.categories
@@ -118,20 +118,20 @@ def _tables(found: Discovery, run: Path, hide: Redactor) -> Iterator[tuple[str, 
     table = pd.DataFrame(rows, columns=columns).assign(
         **burst_counts(found.images, [c.id for c in found.categories])
     )
-    yield "categories.csv", _csv(table, texts)
+    yield "categories.csv", _excel_csv(table, texts)
     changes = run / "rounds" / str(found.facts.round) / "changes.csv"
     if changes.is_file():
-        yield "changes.csv", BOM.encode() + _content(changes)
+        yield "changes.csv", BOM.encode() + _zip_content(changes)
 
 
-def _content(file: Path) -> bytes:
+def _zip_content(file: Path) -> bytes:
     """Of a file of the run, which is no link: else a file from anywhere could be mailed in its place."""
     if file.is_symlink():
         raise InputError(f"{file} is a symbolic link, and what it leads to is not mailed; delete it.")
     return file.read_bytes()
 
 
-def _csv(frame: pd.DataFrame, texts: Sequence[str]) -> bytes:
+def _excel_csv(frame: pd.DataFrame, texts: Sequence[str]) -> bytes:
     text = io.StringIO()
     write_csv(frame, texts, text)
     return (BOM + text.getvalue()).encode()
@@ -139,4 +139,4 @@ def _csv(frame: pd.DataFrame, texts: Sequence[str]) -> bytes:
 
 def _readme(found: Discovery, title: str, tables: dict[str, bytes]) -> str:
     changes = ",\nchanges.csv what became of those of the round before" if "changes.csv" in tables else ""
-    return README.format(title=title, n=f"{len(found.images):,}", changes=changes)
+    return ZIP_README.format(title=title, n=f"{len(found.images):,}", changes=changes)

@@ -1,8 +1,9 @@
-"""The trained model as one ONNX file: pixels in, features and logits out.
+"""Export the trained model as one ONNX file: pixels in, features and logits out.
 
 The logits are those of the model and the second opinion together, where there is one. Before the file is written it is
 run beside the trained model: features are compared, and the softmax of its logits with the category and the probability
-that the model gives."""
+that the model gives.
+"""
 
 from __future__ import annotations
 
@@ -25,28 +26,28 @@ from torch import Tensor, nn
 from holotype.data.augment import normalise
 from holotype.data.image_store import CROP_FRACTION
 from holotype.errors import InputError
+from holotype.export.assign import CorrectedModel, load_corrected
 from holotype.models.licences import licence_terms
-from holotype.placing.corrected import Corrected, corrected
 from holotype.runs.model_io import TrainedModel, load_model
 from holotype.runs.predict import has_logits
 from holotype.utils.atomic import refuse_existing, write_output
 
-PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+ONNX_PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 """Of the extra onnx; torch's exporter needs the last one."""
 OPSET = 18
-TRACED, CHECKED = 2, (1, 5)
+TRACED_BATCH, CHECKED_IMAGES = 2, (1, 5)
 """Images in a batch: while the graph is recorded, and when it is compared with torch."""
 TOLERANCE = 1e-3
 """Largest difference that is only another order of sums: of features as a share of the largest one, of probabilities
 as it is."""
-TINY = 1e-30
+TINY_VALUE = 1e-30
 """A probability whose logarithm is still a number."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Parity:
+class ParityResult:
     """How far the ONNX file and the trained model are apart on random images."""
 
     features: float
@@ -63,7 +64,7 @@ class Parity:
 
 
 @dataclass(frozen=True)
-class Sample:
+class ParitySample:
     """Random images and what the trained model says of them."""
 
     images: np.ndarray
@@ -73,7 +74,7 @@ class Sample:
     probability: np.ndarray
 
 
-class Exported(nn.Module):
+class ExportResult(nn.Module):
     """images (B, 3, S, S) uint8 RGB -> features (B, D), logits (B, K); softmax(logits) is the probability."""
 
     mean: Tensor
@@ -108,10 +109,10 @@ class Exported(nn.Module):
         """log q of the model's logits and the second opinion (results/lda.py)."""
         u = nn.functional.normalize(frozen - self.middle, dim=-1)
         p = (u @ self.slope.T + self.offset).softmax(dim=-1)
-        return ((logits.softmax(dim=-1) + p) / 2).clamp_min(TINY).log()
+        return ((logits.softmax(dim=-1) + p) / 2).clamp_min(TINY_VALUE).log()
 
 
-def export_onnx(run: Path, file: Path, *, overwrite: bool = False) -> Parity:
+def export_onnx(run: Path, file: Path, *, overwrite: bool = False) -> ParityResult:
     """Write the model in the folder `run` as ONNX, and compare it with torch.
 
     The graph takes any number of images; categories with their names of today, crop and normalisation stand in the
@@ -127,19 +128,19 @@ def export_onnx(run: Path, file: Path, *, overwrite: bool = False) -> Parity:
             f"{type(trained.method).__name__} has no logits, by which an exported model would place images."
         )
     samples = [
-        sample(trained, n, seed) for seed, n in enumerate(CHECKED)
+        parity_sample(trained, n, seed) for seed, n in enumerate(CHECKED_IMAGES)
     ]  # before it is cast to single precision
     try:
-        proto = _record(Exported(trained).float().eval(), trained.backbone.image_size)
+        proto = _write_metadata(ExportResult(trained).float().eval(), trained.backbone.image_size)
     except RuntimeError as error:  # what torch raises for whatever is no graph
         reason = " ".join(str(error).split())[:200]
         raise InputError(
             f"{type(trained.method).__name__} cannot be written as ONNX, since its way from pixels to logits is no "
             f"graph that torch can record ({reason}); holotype assign places images without it."
         ) from error
-    onnx.helper.set_model_props(proto, facts(corrected(Path(run), trained)))
+    onnx.helper.set_model_props(proto, model_facts(load_corrected(Path(run), trained)))
     content = proto.SerializeToString()
-    parity = compare(samples, runtime.InferenceSession(content))
+    parity = compare_outputs(samples, runtime.InferenceSession(content))
     if not parity.sound:
         raise InputError(
             f"The ONNX model differs from the trained one (features by {parity.features:.2g}, probabilities by "
@@ -156,7 +157,7 @@ def _write(file: Path, content: bytes) -> None:
 
 def _packages() -> tuple[ModuleType, ModuleType]:
     try:
-        onnx, runtime, _ = (import_module(name) for name in PACKAGES)
+        onnx, runtime, _ = (import_module(name) for name in ONNX_PACKAGES)
     except ImportError as error:
         raise InputError(
             f"holotype export needs the package {error.name}; install it with pip install 'holotype[onnx]'."
@@ -164,11 +165,11 @@ def _packages() -> tuple[ModuleType, ModuleType]:
     return onnx, runtime
 
 
-def _record(model: Exported, size: int):  # type: ignore[no-untyped-def]
+def _write_metadata(model: ExportResult, size: int):  # type: ignore[no-untyped-def]
     """The graph of the model as an onnx.ModelProto, for batches of any size."""
-    example = torch.zeros(TRACED, 3, size, size, dtype=torch.uint8)
+    example = torch.zeros(TRACED_BATCH, 3, size, size, dtype=torch.uint8)
     batch = torch.export.Dim("batch", min=1)
-    with _quiet():
+    with _without_warnings():
         program = torch.onnx.export(
             model,
             (example,),
@@ -184,7 +185,7 @@ def _record(model: Exported, size: int):  # type: ignore[no-untyped-def]
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _without_warnings() -> Iterator[None]:
     """Torch's exporter prints and warns of its own doings."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
@@ -196,7 +197,7 @@ def _quiet() -> Iterator[None]:
             logging.disable(before)
 
 
-def facts(model: Corrected) -> dict[str, str]:
+def model_facts(model: CorrectedModel) -> dict[str, str]:
     """What a user of the file needs to know, as text. categories, names and kinds are in the order of the logits."""
     trained, called = model.trained, [model.names[id] for id in model.trained.ids]
     if model.split_off:
@@ -221,7 +222,7 @@ def facts(model: Corrected) -> dict[str, str]:
 
 
 @torch.no_grad()
-def sample(trained: TrainedModel, n: int, seed: int) -> Sample:
+def parity_sample(trained: TrainedModel, n: int, seed: int) -> ParitySample:
     """n images, noise and coarse patches in turn, as the trained model itself places them."""
     size, rng = trained.backbone.image_size, np.random.default_rng(seed)
     noise = rng.integers(0, 256, (n, 3, size, size), dtype=np.uint8)
@@ -231,10 +232,10 @@ def sample(trained: TrainedModel, n: int, seed: int) -> Sample:
     images = np.where(np.arange(n)[:, None, None, None] % 2, noise, patches[:, :, :size, :size])
     features, frozen = trained.look(torch.from_numpy(images).to(trained.encoder.device))
     said = trained.said(features.numpy(), None if frozen is None else frozen.numpy())
-    return Sample(images, features.numpy(), said.category, said.probability)
+    return ParitySample(images, features.numpy(), said.category, said.probability)
 
 
-def compare(samples: Sequence[Sample], session) -> Parity:  # type: ignore[no-untyped-def]
+def compare_outputs(samples: Sequence[ParitySample], session) -> ParityResult:  # type: ignore[no-untyped-def]
     """The largest differences between what ONNX says of the samples and what the trained model said."""
     apart, odds, largest = 0.0, 0.0, 0.0
     for one in samples:
@@ -245,4 +246,4 @@ def compare(samples: Sequence[Sample], session) -> Parity:  # type: ignore[no-un
         apart = max(apart, float(np.abs(features - one.features).max()))
         odds = max(odds, *(float(np.abs(found - one.probability).max()) for found in (of_ours, p.max(1))))
         largest = max(largest, float(np.abs(one.features).max()))
-    return Parity(apart, odds, largest)
+    return ParityResult(apart, odds, largest)

@@ -1,5 +1,4 @@
-"""What a finished run says of each image, with its corrections, for those who write it in a form of their own; and the
-simplest of these, a file of labels.
+"""Results of a run per image with its corrections, for the exporters; label files.
 
 A person has said of an image what it shows where it came with a label, or was moved or confirmed by hand.
 """
@@ -22,14 +21,14 @@ from holotype.results.describe import LABELLED as OF_BURST
 from holotype.results.discovery import UNNAMED_PATTERN, Category, Discovery
 from holotype.utils.atomic import refuse_existing, write_output
 
-BY_HAND = (MOVED_NOTE, CONFIRMED_NOTE)
+MANUAL = (MOVED_NOTE, CONFIRMED_NOTE)
 """Notes that edits leave."""
 BOM = "\ufeff"
 """By which Excel knows that a CSV file is UTF-8."""
 
 
 @dataclass(frozen=True)
-class Results:
+class ResultsTable:
     """The images of a run, in the order of the collection. Columns are lists of length N."""
 
     run: Path
@@ -54,7 +53,7 @@ class Results:
     def by_hand(self) -> list[bool]:
         """Has a person said what the image shows, or a frame of its burst?"""
         said = [
-            note in BY_HAND or (label != "" and not {FOLLOWS_NOTE, OF_BURST} & set(note.split("; ")))
+            note in MANUAL or (label != "" and not {FOLLOWS_NOTE, OF_BURST} & set(note.split("; ")))
             for label, note in zip(self.label, self.note, strict=True)
         ]
         bursts = {group for group, by_hand in zip(self.group, said, strict=True) if by_hand} - {""}
@@ -89,7 +88,7 @@ class Results:
         return (path[len(start) :] if start and path.startswith(start) else path).replace(os.sep, "/")
 
 
-def read_results(run: Path) -> Results:
+def read_results_table(run: Path) -> ResultsTable:
     """Of any finished run: of train, bench or discover."""
     found = Discovery.load(run)
     images = found.images
@@ -102,14 +101,14 @@ def read_results(run: Path) -> Results:
     probability = images["probability"].astype(float).tolist()
     doubtful = images["doubtful"].astype(bool).tolist()
     group = images["group"].fillna("").astype(str).tolist() if "group" in images else [""] * len(images)
-    return Results(run, found, **texts, probability=probability, doubtful=doubtful, group=group)
+    return ResultsTable(run, found, **texts, probability=probability, doubtful=doubtful, group=group)
 
 
 # -- labels ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelsResult:
     """What was written into a file of labels."""
 
     n: int
@@ -117,7 +116,7 @@ class Labelled:
     by_class: Counter[str]
 
 
-def write_labels(run: Path, file: Path, *, every: bool = False, overwrite: bool = False) -> Labelled:
+def write_labels(run: Path, file: Path, *, every: bool = False, overwrite: bool = False) -> LabelsResult:
     """A CSV file of paths and labels, as `holotype discover --labels` reads it; with the boxes and the groups that
     people have told, where there are such.
 
@@ -128,8 +127,8 @@ def write_labels(run: Path, file: Path, *, every: bool = False, overwrite: bool 
     if file.suffix.lower() != ".csv":
         raise InputError(f"Labels are written as .csv, not as {file.name!r}.")
     refuse_existing(file, overwrite)
-    results = read_results(run)
-    label = labels(results, every=every)
+    results = read_results_table(run)
+    label = label_rows(results, every=every)
     by_class = Counter(name for name in label if name)
     if not by_class:
         raise InputError(
@@ -144,10 +143,10 @@ def write_labels(run: Path, file: Path, *, every: bool = False, overwrite: bool 
                 stream.write(",".join(map(quote_cell, row)) + "\n")
 
     write_output(file, write, overwrite=overwrite)
-    return Labelled(by_class.total(), by_class)
+    return LabelsResult(by_class.total(), by_class)
 
 
-def labels(results: Results, *, every: bool = False) -> list[str]:
+def label_rows(results: ResultsTable, *, every: bool = False) -> list[str]:
     """(N,) the label of each image in a next run, "" for none.
 
     It is the name of the category as it stands: what was renamed or moved counts. A labelled image that cannot be read
@@ -181,7 +180,7 @@ def class_names(categories: Sequence[Category]) -> dict[str, str]:
     return names
 
 
-def _columns(results: Results, label: Sequence[str]) -> dict[str, list[str]]:
+def _columns(results: ResultsTable, label: Sequence[str]) -> dict[str, list[str]]:
     """Of the images that have a label, of boxes that nobody has rejected, and of those that people have grouped."""
     told = set(results.group) - {"", *map(results.below_root, results.path)}  # found ones are found again
     listed = [

@@ -1,4 +1,4 @@
-"""Folders of images, one per category: written anew, or in place of a folder that Holotype wrote (`--overwrite`).
+"""Export a run as folders of links, one per category.
 
 Such a folder is filled beside its place and then renamed, so that a kill leaves nothing half-written. A marker in it
 lists its files: what somebody added or changed, or the only copy of an image that is left, is never replaced.
@@ -28,7 +28,7 @@ from holotype.data.readers.folder import REJECTED_FOLDER, UNREADABLE_FOLDER
 from holotype.data.readers.folder import SORTED_FOLDER as MARKER
 from holotype.data.storage import split_member, split_query
 from holotype.errors import InputError
-from holotype.placing.written import Results, read_results
+from holotype.export.results_table import ResultsTable, read_results_table
 from holotype.utils.atomic import atomic_folder, write_text
 from holotype.utils.console import progress_bar
 
@@ -46,7 +46,7 @@ UNLINKABLE = (
     *(errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL),
 )
 """What a system answers that makes no links of this kind here; EINVAL: Windows, of a user without the right."""
-HARD, SYMBOLIC, COPY = "hard link", "symbolic link", "copy"
+HARD_LINK, SYMLINK, COPY = "hard link", "symbolic link", "copy"
 """What an image becomes in a folder."""
 IGNORED = (".DS_Store", "Thumbs.db", "desktop.ini")
 """What systems put into any folder."""
@@ -55,7 +55,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TargetFile:
     """An image and the name of the folder in which it belongs."""
 
     path: str
@@ -63,7 +63,7 @@ class Wanted:
 
 
 @dataclass
-class Sorted:
+class SortResult:
     """What became of the images."""
 
     images: int = 0
@@ -79,19 +79,19 @@ class Sorted:
 
 def write_folders(
     run: Path, folder: Path, *, copy: bool = False, overwrite: bool = False, progress: bool = False
-) -> Sorted:
+) -> SortResult:
     """Write every image of a run into `folder`, one sub-folder per category, and what belongs to none apart.
 
     copy: copies instead of links. overwrite: replace a folder that Holotype wrote. Returns what was written.
     """
-    results = read_results(run)
+    results = read_results_table(run)
     results.check_files()
-    return sort_images(
-        folder, results.found.run_id, wanted(results), copy=copy, overwrite=overwrite, progress=progress
+    return write_category_folders(
+        folder, results.found.run_id, target_files(results), copy=copy, overwrite=overwrite, progress=progress
     )
 
 
-def wanted(results: Results) -> list[Wanted]:
+def target_files(results: ResultsTable) -> list[TargetFile]:
     """Where each image belongs. A part of a file that cannot be read is no file, and is left out."""
     taken = {name.casefold() for name in (*set(results.category), UNREADABLE_FOLDER, REJECTED_FOLDER)}
     apart = {
@@ -100,23 +100,23 @@ def wanted(results: Results) -> list[Wanted]:
     found = []
     for path, category, problem in zip(results.path, results.category, results.problem, strict=True):
         if category:
-            found.append(Wanted(path, apart.get(category, category)))
+            found.append(TargetFile(path, apart.get(category, category)))
         elif not problem:
-            found.append(Wanted(path, REJECTED_FOLDER))
-        elif not is_part(path):
-            found.append(Wanted(path, UNREADABLE_FOLDER))
+            found.append(TargetFile(path, REJECTED_FOLDER))
+        elif not is_partial_file(path):
+            found.append(TargetFile(path, UNREADABLE_FOLDER))
     return found
 
 
-def sort_images(
+def write_category_folders(
     root: Path,
     run_id: str,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[TargetFile],
     *,
     copy: bool = False,
     overwrite: bool = False,
     progress: bool = False,
-) -> Sorted:
+) -> SortResult:
     """Write the folder `root` of these images, each in its sub-folder; returns what was written."""
     with new_folder(root, run_id, overwrite=overwrite) as new:
         return new.add(wanted, copy=copy, progress=progress)
@@ -134,16 +134,16 @@ class NewFolder:
     """Image of each file that was made of one; files by name from `path`, with slashes."""
 
     def add(
-        self, wanted: Sequence[Wanted], *, below: str = "", copy: bool = False, progress: bool = False
-    ) -> Sorted:
+        self, wanted: Sequence[TargetFile], *, below: str = "", copy: bool = False, progress: bool = False
+    ) -> SortResult:
         """Link or copy images into sub-folders of the folder `below` in this one. Call it once for each `below`."""
-        done, root, names = Sorted(), self.path / below, _Names()
+        done, root, names = SortResult(), self.path / below, _Names()
         with progress_bar("Sorting images", len(wanted), progress) as advance:
             for one in wanted:
                 name = names.file(one) if image_exists(one.path) else ""
                 if name:
                     (root / name).parent.mkdir(parents=True, exist_ok=True)
-                    done.made[place(one.path, root / name, copy=copy)] += 1
+                    done.made[link_file(one.path, root / name, copy=copy)] += 1
                     self.images[f"{below}/{name}" if below else name] = one.path
                 done.file.append(name)
                 advance(1)
@@ -252,14 +252,14 @@ def _stamp(found: os.stat_result) -> str:
 # -- files ----------------------------------------------------------------------------------------------
 
 
-def place(path: str, target: Path, *, copy: bool = False) -> str:
+def link_file(path: str, target: Path, *, copy: bool = False) -> str:
     """Make `target` the image at `path`, and return what it became: HARD, SYMBOLIC or COPY.
 
     An image inside a container has no file to link to: it is written as PNG; a box as what lies in it, as JPEG where
     the picture is one. Raises OSError where nothing could be written.
     """
     source = _real(path)  # a hard link to a symbolic link would be one
-    for kind, make in () if copy or is_part(path) else ((HARD, os.link), (SYMBOLIC, os.symlink)):
+    for kind, make in () if copy or is_partial_file(path) else ((HARD_LINK, os.link), (SYMLINK, os.symlink)):
         try:
             make(source, target)
             return kind
@@ -267,14 +267,14 @@ def place(path: str, target: Path, *, copy: bool = False) -> str:
             if error.errno not in UNLINKABLE:  # a fault of the disk makes no copy of a link
                 raise
     with target.open("wb") as stream:
-        if is_part(path):
+        if is_partial_file(path):
             stream.write(_content(path, target))
         else:
             with open(source, "rb") as image:
                 shutil.copyfileobj(image, stream)
         stream.flush()
         os.fsync(stream.fileno())
-    if not is_part(path):
+    if not is_partial_file(path):
         there = os.stat(source)
         os.utime(target, ns=(there.st_atime_ns, there.st_mtime_ns))
     return COPY
@@ -292,16 +292,16 @@ def _content(path: str, target: Path) -> bytes:
 def _real(path: str) -> str:
     """The path without symbolic links. As os.path.realpath, but a folder with many images is looked up once."""
     folder, name = os.path.split(os.path.abspath(path))
-    here = os.path.join(_real_folder(folder), name)
+    here = os.path.join(_resolve_folder(folder), name)
     return os.path.realpath(here) if os.path.islink(here) else here
 
 
 @lru_cache(maxsize=4096)
-def _real_folder(folder: str) -> str:
+def _resolve_folder(folder: str) -> str:
     return os.path.realpath(folder)
 
 
-def is_part(path: str) -> bool:
+def is_partial_file(path: str) -> bool:
     """Is an image only a part of its file, or no file here, so that there is nothing to link to?"""
     return split_box(path)[1] is not None or not has_own_file(path)
 
@@ -317,12 +317,12 @@ class _Names:
         self._taken: set[str] = set()
         self._next: dict[str, int] = {}
 
-    def file(self, one: Wanted) -> str:
+    def file(self, one: TargetFile) -> str:
         """A name for an image in the folder of its category."""
         if one.folder not in self.folders:
             taken = {folder.casefold() for folder in self.folders.values()}
             self.folders[one.folder] = free_name(safe_name(one.folder), taken)
-        folder, (stem, ending) = self.folders[one.folder], file_name(one.path)
+        folder, (stem, ending) = self.folders[one.folder], export_file_name(one.path)
         key = f"{folder}/{stem}{ending}".casefold()
         while True:
             self._next[key] = number = self._next.get(key, 0) + 1
@@ -342,7 +342,7 @@ def safe_name(name: str) -> str:
     return safe
 
 
-def file_name(path: str) -> tuple[str, str]:
+def export_file_name(path: str) -> tuple[str, str]:
     """Stem and ending of the file that an image gets, both safe."""
     path, box = split_box(path)
     told = " box " + "-".join(f"{100 * value:.0f}" for value in (box.x, box.y, box.w, box.h)) if box else ""

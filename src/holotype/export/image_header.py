@@ -1,4 +1,4 @@
-"""What the head of an image file says: its size, its kind, and when it was taken. No pixels are read."""
+"""Image headers: size, format and time of an image file, without reading pixels."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from holotype.data.image_bytes import open_image_bytes
 from holotype.utils.console import progress_bar
 from holotype.utils.device import cpu_count
 
-AT_ONCE, EACH = 1024, 32
+HEADERS_AT_ONCE, HEADER_BATCH = 1024, 32
 """Images whose heads are asked for together, and by one thread: threads help where files lie on a slow drive."""
-CAMERA, CAMERA_WITHOUT_ZONE, FILE = "camera", "camera without a time zone", "file"
+CAMERA_CLOCK, CAMERA_CLOCK_NO_ZONE, FILE_CLOCK = "camera", "camera without a time zone", "file"
 """Where a time comes from."""
 
 
 @dataclass(frozen=True)
-class Head:
+class ImageHeader:
     """Of one image whose file is there."""
 
     width: int
@@ -41,26 +41,26 @@ class Head:
     """CAMERA, CAMERA_WITHOUT_ZONE or FILE: the time of the file, because there is no other."""
 
 
-def read_heads(paths: Sequence[str], progress: bool) -> Iterator[Head]:
+def read_headers(paths: Sequence[str], progress: bool) -> Iterator[ImageHeader]:
     """In the order of the paths, "file" or "file#index", all of which are there."""
     with (
         progress_bar("Reading heads of images", len(paths), progress) as advance,
         ThreadPoolExecutor(min(8, 2 * cpu_count())) as pool,
     ):
-        for first in range(0, len(paths), AT_ONCE):
-            some = paths[first : first + AT_ONCE]
-            parts = [some[i : i + EACH] for i in range(0, len(some), EACH)]
-            for heads in pool.map(lambda part: [read_head(path) for path in part], parts):
+        for first in range(0, len(paths), HEADERS_AT_ONCE):
+            some = paths[first : first + HEADERS_AT_ONCE]
+            parts = [some[i : i + HEADER_BATCH] for i in range(0, len(some), HEADER_BATCH)]
+            for heads in pool.map(lambda part: [read_header(path) for path in part], parts):
                 yield from heads
             advance(len(some))
 
 
-def read_head(path: str) -> Head:
+def read_header(path: str) -> ImageHeader:
     """Whatever cannot be read is left out; an image inside a container has the time of its container, a box the head of
     its picture."""
     path, _ = split_box(path)
     if part := split_archive(path):
-        return Head(*_array_size(*part), "image/png", _file_time(part[0]), FILE)
+        return ImageHeader(*_array_size(*part), "image/png", _file_time(part[0]), FILE_CLOCK)
     size, mediatype, taken = (0, 0), "", None
     try:
         with Image.open(open_image_bytes(path), formats=decoders()) as image:
@@ -71,9 +71,9 @@ def read_head(path: str) -> Head:
                 taken = taken_at(exif.get_ifd(EXIF_IFD))
     except Exception:  # decoders fail in many ways on damaged files, and EXIF data are often odd
         pass
-    clock = FILE if taken is None else CAMERA if taken.tzinfo else CAMERA_WITHOUT_ZONE
+    clock = FILE_CLOCK if taken is None else CAMERA_CLOCK if taken.tzinfo else CAMERA_CLOCK_NO_ZONE
     time = _file_time(path) if taken is None else _with_zone(taken)
-    return Head(*size, mediatype if mediatype.startswith("image/") else _by_ending(path), time, clock)
+    return ImageHeader(*size, mediatype if mediatype.startswith("image/") else _by_ending(path), time, clock)
 
 
 def _with_zone(time: datetime) -> datetime:

@@ -19,15 +19,15 @@ import numpy as np
 from holotype import __version__
 from holotype.data.detections import HOLOTYPE_FORMAT
 from holotype.errors import InputError
-from holotype.placing.heads import read_heads
-from holotype.placing.written import Results, read_results
+from holotype.export.image_header import read_headers
+from holotype.export.results_table import ResultsTable, read_results_table
 from holotype.utils.atomic import refuse_existing, write_output
 
 SUPERCATEGORY = {"known": "known", "novel": "new"}
 
 
 @dataclass(frozen=True)
-class Coco:
+class CocoResult:
     """What was written."""
 
     images: int
@@ -37,14 +37,14 @@ class Coco:
     """Images that are not in it, because they cannot be read or their files are gone."""
 
 
-def write_coco(run: Path, file: Path, *, overwrite: bool = False, progress: bool = False) -> Coco:
+def write_coco(run: Path, file: Path, *, overwrite: bool = False, progress: bool = False) -> CocoResult:
     """One JSON file of all images that can be read; those that were rejected have no annotation."""
     if file.suffix.lower() != ".json":
         raise InputError(f"COCO is written as .json, not as {file.name!r}.")
-    results = read_results(run)
+    results = read_results_table(run)
     results.check_files()
     refuse_existing(file, overwrite)  # before the heads of all images are read
-    size = sizes(results, progress)
+    size = image_sizes(results, progress)
     rows = np.flatnonzero(size[:, 0] > 0).tolist()
     ids = {category.id: number for number, category in enumerate(results.found.categories, start=1)}
     placed = [row for row in rows if results.category_id[row] in ids]
@@ -52,17 +52,19 @@ def write_coco(run: Path, file: Path, *, overwrite: bool = False, progress: bool
 
     def write(part: Path) -> None:
         with part.open("w", encoding="utf-8", newline="\n") as stream:
-            stream.write(f'{{"info":{_plain(info(results))},\n"licenses":[],\n')
-            _list(stream, "categories", category_rows(results))
-            _list(stream, "images", image_rows(results, size, pictures.values()))
-            _list(stream, "annotations", annotation_rows(results, size, placed, ids, pictures), last=True)
+            stream.write(f'{{"info":{_json_value(coco_info(results))},\n"licenses":[],\n')
+            _json_list(stream, "categories", category_rows(results))
+            _json_list(stream, "images", image_rows(results, size, pictures.values()))
+            _json_list(
+                stream, "annotations", annotation_rows(results, size, placed, ids, pictures), last=True
+            )
             stream.write("}\n")
 
     write_output(file, write, overwrite=overwrite)
-    return Coco(len(pictures), len(placed), len(ids), len(results) - len(rows))
+    return CocoResult(len(pictures), len(placed), len(ids), len(results) - len(rows))
 
 
-def first_rows(results: Results, rows: Iterable[int]) -> dict[str, int]:
+def first_rows(results: ResultsTable, rows: Iterable[int]) -> dict[str, int]:
     """Picture to the first of its rows."""
     found: dict[str, int] = {}
     for row in rows:
@@ -70,20 +72,20 @@ def first_rows(results: Results, rows: Iterable[int]) -> dict[str, int]:
     return found
 
 
-def sizes(results: Results, progress: bool) -> np.ndarray:
+def image_sizes(results: ResultsTable, progress: bool) -> np.ndarray:
     """(N, 2) width and height of the pictures in pixels, upright; 0 for those that cannot be read."""
     size = np.zeros((len(results), 2), dtype=np.int32)
     there = zip(results.there, results.problem, strict=True)
     rows = [row for row, (here, problem) in enumerate(there) if here and not problem]
     pictures = list(first_rows(results, rows))
-    heads = dict(zip(pictures, read_heads(pictures, progress), strict=True))
+    heads = dict(zip(pictures, read_headers(pictures, progress), strict=True))
     for row in rows:
         head = heads[results.parts[row][0]]
         size[row] = head.width, head.height
     return size
 
 
-def info(results: Results) -> dict[str, Any]:
+def coco_info(results: ResultsTable) -> dict[str, Any]:
     now = datetime.now(UTC)
     return {
         "year": now.year,
@@ -95,12 +97,12 @@ def info(results: Results) -> dict[str, Any]:
     }
 
 
-def category_rows(results: Results) -> Iterator[dict[str, Any]]:
+def category_rows(results: ResultsTable) -> Iterator[dict[str, Any]]:
     for number, category in enumerate(results.found.categories, start=1):
         yield {"id": number, "name": category.name, "supercategory": SUPERCATEGORY[category.kind]}
 
 
-def image_rows(results: Results, size: np.ndarray, rows: Iterable[int]) -> Iterator[dict[str, Any]]:
+def image_rows(results: ResultsTable, size: np.ndarray, rows: Iterable[int]) -> Iterator[dict[str, Any]]:
     """An image's id is its place in the collection, from 1; its name starts at the folder of the images."""
     for row in rows:
         width, height = size[row].tolist()
@@ -109,7 +111,11 @@ def image_rows(results: Results, size: np.ndarray, rows: Iterable[int]) -> Itera
 
 
 def annotation_rows(
-    results: Results, size: np.ndarray, rows: Iterable[int], ids: dict[str, int], pictures: dict[str, int]
+    results: ResultsTable,
+    size: np.ndarray,
+    rows: Iterable[int],
+    ids: dict[str, int],
+    pictures: dict[str, int],
 ) -> Iterator[dict[str, Any]]:
     """score: the model's probability; 1 where a person has said what the image shows. pictures: of first_rows."""
     for number, row in enumerate(rows, start=1):
@@ -132,13 +138,13 @@ def annotation_rows(
         yield one
 
 
-def _list(stream: TextIO, key: str, items: Iterable[dict[str, Any]], last: bool = False) -> None:
+def _json_list(stream: TextIO, key: str, items: Iterable[dict[str, Any]], last: bool = False) -> None:
     """A list, one item per line, without a copy of the whole in memory."""
     stream.write(f'"{key}":[')
     for number, item in enumerate(items):
-        stream.write(f"{',' if number else ''}\n{_plain(item)}")
+        stream.write(f"{',' if number else ''}\n{_json_value(item)}")
     stream.write("]\n" if last else "],\n")
 
 
-def _plain(item: dict[str, Any]) -> str:
+def _json_value(item: dict[str, Any]) -> str:
     return json.dumps(item, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

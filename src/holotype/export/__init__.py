@@ -1,0 +1,1 @@
+"""Use a finished discovery: assign new images, export results and models."""

@@ -1,0 +1,386 @@
+"""Assign new images with a trained model and the corrections of its run, as a stream.
+
+The model, with the second opinion of its run, places an image in one of its own categories. What was merged is one
+category then, what was rejected is none, and names are those of today. A category that was split off by hand has no
+place in the model: it has a centre, that of its images, and gets those images of the category it was taken from that
+lie nearer to it. Where everything was moved out of a category, its images go to the nearest of those that took it in.
+"""
+
+from __future__ import annotations
+
+import csv
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from holotype.data.boxes import split_box
+from holotype.data.detections import CONFIDENCE, box_columns
+from holotype.data.formats import IMAGE_EXTENSIONS
+from holotype.data.load import load_table, stream_paths
+from holotype.data.paths import Paths
+from holotype.data.readers.registry import source_name
+from holotype.data.storage import is_address, is_pattern, split_member
+from holotype.errors import InputError
+from holotype.export.folders import TargetFile, check_replaceable, numbered, write_category_folders
+from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE
+from holotype.results.calibration import interpolate
+from holotype.results.centroids import Centroids, unit_rows
+from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
+from holotype.results.discovery import Discovery, write_csv
+from holotype.results.features import read_features
+from holotype.runs.model_io import ModelReader, TrainedModel
+from holotype.runs.predict import predict
+from holotype.utils.atomic import refuse_existing, refuse_links, write_output
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from holotype.runs.model_io import ModelReader
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CategoryName:
+    """What a category is called now, after renaming and merging."""
+
+    name: str
+    kind: str
+    """known or novel; "" for a category that somebody rejected."""
+
+
+NO_CATEGORY = CategoryName("", "")
+MANUAL_NOTES = (MOVED_NOTE, CONFIRMED_NOTE, REJECTED_NOTE)
+
+
+@dataclass
+class CorrectedModel:
+    """A trained model, and how its categories stand now."""
+
+    trained: TrainedModel
+    end: dict[str, str]
+    """Id of a category of the model to that of the one it is now; "" = rejected."""
+    called: dict[str, CategoryName]
+    """By id, those that were split off by hand included."""
+    ids: tuple[str, ...] = ()
+    """Of the centres; none where no image has changed its category."""
+    centres: Centroids | None = None
+    asleep: frozenset[str] = frozenset()
+    """Ids of the categories out of which every image was moved or rejected."""
+    rivals: dict[str, set[str]] = field(default_factory=dict)
+    """Id to those that may have its images: what was split off it, or what took it in."""
+    curve: tuple[tuple[float, float], ...] = ()
+    """From scores to probabilities; none where the run could not calibrate them."""
+
+    @property
+    def names(self) -> dict[str, CategoryName]:
+        """What the model's own categories are called, by their ids."""
+        return {id: self.called.get(end, NO_CATEGORY) for id, end in self.end.items()}
+
+    @property
+    def split_off(self) -> list[str]:
+        """Names of the categories that the model knows nothing of."""
+        return [called.name for id, called in self.called.items() if id not in self.trained.ids]
+
+    def place(self, read: ModelReader) -> pd.DataFrame:
+        """category_id, category, kind, probability, known_score, typicality, fits; "" and NaN for images that could not
+        be read. An image in no category fits nothing."""
+        frame = self.trained.place(read)
+        ids = np.array([self.end.get(id, "") for id in frame["category_id"]], dtype=object)
+        if self.centres is not None:
+            self._choose(read.features, ids, frame)
+        called = [self.called.get(id, NO_CATEGORY) for id in ids]
+        frame["category_id"], frame["kind"] = ids, [one.kind for one in called]
+        frame["fits"] &= ids != ""
+        frame["probability"] = interpolate(frame["probability"].to_numpy(), self.curve)
+        frame.insert(1, "category", [one.name for one in called])
+        return frame
+
+    def _choose(self, features: np.ndarray, ids: np.ndarray, frame: pd.DataFrame) -> None:
+        """Let each image have the nearest of the categories in question, and judge by the centres of today."""
+        assert self.centres is not None
+        index, centre = {id: i for i, id in enumerate(self.ids)}, unit_rows(self.centres.mean)
+        said = ids.copy()  # by the model: what has followed already does not follow again
+        for id in set(said) - {""}:
+            rows = np.flatnonzero(said == id)
+            able = [one for one in (id, *sorted(self.rivals.get(id, ()))) if self.centres.n[index[one]]]
+            if able:
+                near = unit_rows(features[rows]) @ centre[[index[one] for one in able]].T
+                ids[rows] = np.array(able, dtype=object)[near.argmax(axis=1)]
+            elif id in self.asleep:  # each of its images was rejected
+                ids[rows] = ""
+        rows = np.flatnonzero(ids != "")
+        chosen = np.array([index[id] for id in ids[rows]], dtype=np.int64)
+        category, typicality, fits = self.centres.judge(features[rows], chosen)
+        ids[rows] = np.array(self.ids, dtype=object)[category]
+        for column, values, nothing in (("typicality", typicality, np.nan), ("fits", fits, False)):
+            spread = np.full(len(ids), nothing, dtype=values.dtype)
+            spread[rows] = values
+            frame[column] = spread
+
+
+def load_corrected(run: Path, trained: TrainedModel) -> CorrectedModel:
+    """The model of a run folder with what discovery.json there says of its categories, else as it was trained."""
+    end = {id: id for id in trained.ids}
+    called = {id: CategoryName(id, "known" if id in trained.known else "novel") for id in trained.ids}
+    plain = CorrectedModel(trained, end, called)
+    if not (run / DISCOVERY).is_file():
+        return plain
+    found = Discovery.load(run)
+    if found.run_id != trained.run_id:
+        log.warning(
+            f"The model in {run} is of another round than its report; new images get the names of the model."
+        )
+        return plain
+    edits, now = found.facts.edits, {category.id: category for category in found.categories}
+    for id in trained.ids:
+        for _ in edits.merged:  # a category may be merged into one that is merged later
+            end[id] = end[id] if end[id] in now else edits.merged.get(end[id], end[id])
+        if end[id] not in now and end[id] in edits.rejected:
+            end[id] = ""
+    asleep = {id: CategoryName(told["name"], "novel") for id, told in edits.asleep.items()}
+    gone = {id for id in trained.ids if end[id] != id}
+    seen = {id: CategoryName(category.name, category.kind) for id, category in now.items()}
+    plain.curve = found.facts.calibration_curve
+    plain.asleep = frozenset(asleep)
+    plain.called = {id: one for id, one in {**called, **asleep, **seen}.items() if id not in gone}
+    return with_centroids(run, plain, found)
+
+
+def with_centroids(run: Path, plain: CorrectedModel, found: Discovery) -> CorrectedModel:
+    """With centres of the images that are in each category now, where edits have moved any."""
+    edits, note = found.facts.edits, found.images["note"].fillna("")
+    if not edits.applied or not (
+        edits.merged or edits.rejected or edits.asleep or set(note) & set(MANUAL_NOTES)
+    ):
+        return plain
+    features = read_features(run, len(found.images))
+    if features is None:
+        log.warning(
+            f"There is no features.npy in {run}, so categories which were split off by hand get no new images; "
+            f"holotype cut {run} makes it."
+        )
+        return plain
+    ids = tuple(plain.called)
+    index = {id: i for i, id in enumerate(ids)}
+    category = np.array([index.get(id, -1) for id in found.images["category_id"]])
+    plain.ids, plain.centres = ids, Centroids.measure(features, category, len(ids))
+    rows = np.flatnonzero(note.isin((MOVED_NOTE, CONFIRMED_NOTE)).to_numpy(bool) & (category >= 0))
+    rows = rows[np.isfinite(features[rows]).all(axis=1)]
+    said = predict(plain.trained.method, np.asarray(features[rows], np.float32)).category
+    for row, model in zip(rows, said, strict=True):
+        # where the run had put it, and what the model says: an older version has not written down the former
+        before = edits.came_from.get(str(found.images["path"].iat[row]), "")
+        target = ids[category[row]]
+        for source in {plain.end.get(before, ""), plain.end[plain.trained.ids[model]]} - {""}:
+            if target not in plain.trained.ids or source in plain.asleep:
+                plain.rivals.setdefault(source, set()).add(target)
+    return plain
+
+
+BOX_COLUMNS = ("file", "box")
+"""Further columns, where some of the images are boxes: the picture, and x, y, w, h as shares of it."""
+ASSIGN_COLUMNS = (
+    *("path", "category", "category_id", "kind"),
+    *("probability", "known_score", "typicality", "fits", "problem"),
+)
+"""Of the file of new images. category and category_id: as they stand now."""
+ASSIGNED = "assigned"
+"""Folder in a run for the tables that nobody has named."""
+UNFIT_NOTE = "fits nothing"
+"""Folder of the images that fit nothing."""
+
+
+@dataclass
+class AssignResult:
+    """What became of new images."""
+
+    out: Path
+    n: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    """Images per kind: known and novel; "" for those without a category."""
+    categories: Counter[str] = field(default_factory=Counter)
+    """Images per category, by name."""
+    unfit: int = 0
+    """Images that fit nothing; they are counted in a category too."""
+    unread: int = 0
+
+    def add(self, other: AssignResult) -> None:
+        self.n, self.unfit, self.unread = (
+            self.n + other.n,
+            self.unfit + other.unfit,
+            self.unread + other.unread,
+        )
+        self.kinds.update(other.kinds)
+        self.categories.update(other.categories)
+
+    def count(self, frame: pd.DataFrame) -> None:
+        read = frame["problem"] == ""
+        self.n += len(frame)
+        self.unread += int((~read).sum())
+        self.unfit += int((read & ~frame["fits"]).sum())
+        self.kinds.update(frame.loc[read, "kind"])
+        self.categories.update(frame.loc[read, "category"])
+
+
+def assign_images(
+    run: Path,
+    images: Path | str,
+    *,
+    out: Path | None = None,
+    copy_to: Path | None = None,
+    overwrite: bool = False,
+    device: str = "auto",
+    progress: bool = False,
+    boxes: Path | None = None,
+    box_confidence: float = CONFIDENCE,
+    skip_missing: bool = False,
+) -> AssignResult:
+    """Place the images of a folder, a table file or one image file with the model in the folder `run`.
+
+    out: .csv or .parquet, by default that of default_output. copy_to: folder that gets a folder of links per category.
+    overwrite: replace `out`, and a folder `copy_to` that Holotype wrote. boxes, box_confidence, skip_missing: as in
+    load_table.
+    """
+    from holotype.runs.model_io import load_model
+
+    refuse_links(Path(run))
+    if out is not None:
+        refuse_existing(Path(out), overwrite)
+    if copy_to is not None:
+        check_replaceable(copy_to, overwrite)
+    trained = load_model(run, device)
+    paths = image_paths(images, boxes=boxes, box_confidence=box_confidence, skip_missing=skip_missing)
+    named, out = out is not None, Path(out) if out else default_output(Path(run), str(images), paths)
+    sink = _open_sink(out, boxed=any(split_box(path)[1] for path in paths))
+    model = load_corrected(Path(run), trained)
+    assigned = AssignResult(out)
+    wanted: list[TargetFile] = []
+
+    def rows() -> Iterator[pd.DataFrame]:
+        first = 0
+        for part in trained.stream(paths, progress):
+            frame = assign_batch(model, paths[first : first + len(part.problem)], part)
+            first += len(part.problem)
+            assigned.count(frame)
+            if copy_to is not None:
+                wanted.extend(_wanted(frame))
+            yield frame
+
+    write_output(out, lambda part: sink(part, rows()), overwrite=overwrite or not named)
+    if copy_to is not None:
+        write_category_folders(copy_to, trained.run_id, wanted, overwrite=overwrite, progress=progress)
+    return assigned
+
+
+def default_output(run: Path, images: str, paths: Sequence[str]) -> Path:
+    """RUN/assigned/NAME.csv after the source of the images: the table of an earlier call, which is replaced, or a new
+    one. Another source of that name gets NAME (2).csv: its table holds none of these images."""
+    known = {*paths}
+    files = (run / ASSIGNED / numbered(source_stem(images), ".csv", number) for number in count(1))
+    return next(file for file in files if not os.path.lexists(file) or _lists_any(file, known))
+
+
+def source_stem(images: str) -> str:
+    """What the table of a source is called after."""
+    if is_address(images) or is_pattern(images):
+        return source_name(images)
+    if inside := split_member(images):
+        images = inside[1]
+    full = Path(os.path.abspath(images))
+    return (full.name if full.is_dir() else full.stem) or "images"
+
+
+def _lists_any(file: Path, paths: set[str]) -> bool:
+    """Does a table that lies there hold any of these images?"""
+    try:
+        with file.open(encoding="utf-8", newline="") as stream:
+            return any(row.get("path") in paths for row in csv.DictReader(stream))
+    except (OSError, ValueError, csv.Error):
+        return False
+
+
+def assign_batch(model: CorrectedModel, paths: Sequence[str], part: ModelReader) -> pd.DataFrame:
+    """The rows (COLUMNS) of some images."""
+    frame = model.place(part)
+    frame["path"], frame["problem"] = list(paths), list(part.problem)
+    return frame[list(ASSIGN_COLUMNS)].assign(**box_columns(paths))
+
+
+def _wanted(frame: pd.DataFrame) -> Iterator[TargetFile]:
+    """Images that could not be read, and those without a category, go nowhere."""
+    columns = (frame[name] for name in ("path", "category", "fits", "problem"))
+    for path, category, fits, problem in zip(*columns, strict=True):
+        if not problem and category:
+            yield TargetFile(path, category if fits else UNFIT_NOTE)
+
+
+def image_paths(source: Path | str, *, boxes: Path | None = None, **how: Any) -> list[str]:
+    """Absolute paths of what the user points at, with the boxes that are wanted of them. how: of load_table."""
+    one = None if boxes else _one_image(str(source))
+    return [one] if one else [str(path) for path in load_table(source, boxes=boxes, **how).path]
+
+
+def image_stream(source: Path | str, *, boxes: Path | None = None, **how: Any) -> Paths:
+    """The same in a stream."""
+    one = None if boxes else _one_image(str(source))
+    return Paths("", iter([one])) if one else stream_paths(source, boxes=boxes, **how)
+
+
+def _one_image(text: str) -> str | None:
+    """The path of the image that is named by itself; None for a source of many."""
+    if inside := split_member(text):  # of a Parquet file or a tar
+        file = inside[1] if is_address(text) else os.path.abspath(inside[1])
+        return f"{file}#{inside[2]}"
+    return os.path.abspath(text) if text.lower().endswith(IMAGE_EXTENSIONS) and os.path.isfile(text) else None
+
+
+# -- files --------------------------------------------------------------------------------------------
+
+ResultSink = Callable[[Path, Iterator["pd.DataFrame"]], None]
+
+
+def _open_sink(out: Path, *, boxed: bool = False) -> ResultSink:
+    """How frames are written to a file of this name, one after the other."""
+
+    def write_parquet(file: Path, frames: Iterator[pd.DataFrame]) -> None:
+        _write_parquet(file, frames, (*ASSIGN_COLUMNS, *BOX_COLUMNS) if boxed else ASSIGN_COLUMNS)
+
+    sinks: dict[str, ResultSink] = {".csv": _write_csv, ".parquet": write_parquet}
+    if out.suffix.lower() not in sinks:
+        raise InputError(f"--out must end in .csv or .parquet, not as {out.name!r} does.")
+    return sinks[out.suffix.lower()]
+
+
+def _write_csv(file: Path, frames: Iterator[pd.DataFrame]) -> None:
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        for number, frame in enumerate(frames):
+            texts = ("path", "category", "category_id", "problem", "file")
+            write_csv(frame, texts, stream, header=number == 0)
+
+
+def schema_of(names: Sequence[str]) -> pa.Schema:
+    """Of a Parquet file with these columns."""
+    import pyarrow as pa
+
+    text, number = pa.string(), pa.float32()
+    kinds = {"probability": number, "known_score": number, "typicality": number, "fits": pa.bool_()}
+    return pa.schema([(name, kinds.get(name, text)) for name in names])
+
+
+def _write_parquet(file: Path, frames: Iterator[pd.DataFrame], names: Sequence[str]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = schema_of(names)
+    with pq.ParquetWriter(file, schema) as writer:
+        for frame in frames:
+            writer.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))
