@@ -63,8 +63,8 @@ from harness import (
 from holotype.clustering.metrics import class_index, clustering_accuracy
 from holotype.config.schema import DiscoverConfig
 from holotype.discovery.demo import STEPS
+from holotype.discovery.pipeline import discover_table
 from holotype.discovery.rounds import last_round, round_folder
-from holotype.discovery.workflow import discover_table
 from holotype.errors import InputError
 from holotype.results.apply_edits import apply_edits
 from holotype.results.discovery import Category, Discovery

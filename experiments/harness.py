@@ -45,7 +45,7 @@ from holotype.data.datasets.registry import load_benchmark
 from holotype.data.gcd_split import gcd_split
 from holotype.data.table import Table
 from holotype.discovery.demo import STEPS, write_sample
-from holotype.discovery.workflow import discover_table
+from holotype.discovery.pipeline import discover_table
 from holotype.embeddings.extract import embed_table
 from holotype.errors import InputError
 from holotype.methods import METHODS

@@ -65,7 +65,7 @@ from harness import (
 )
 from holotype.clustering.metrics import class_index, clustering_accuracy
 from holotype.config.schema import BackboneConfig, DiscoverConfig
-from holotype.discovery.workflow import discover_table
+from holotype.discovery.pipeline import discover_table
 from holotype.models.backbone import load_backbone
 from holotype.results.calibration import calibrate, calibration_curve, interpolate
 from holotype.results.features import read_features

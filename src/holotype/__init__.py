@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holotype.data.load import load_table as load_table
     from holotype.data.table import Table as Table
     from holotype.discovery.estimator import Discoverer as Discoverer
-    from holotype.discovery.workflow import discover as discover
+    from holotype.discovery.pipeline import discover as discover
     from holotype.errors import InputError as InputError
     from holotype.methods import METHODS as METHODS
     from holotype.methods import Batch as Batch
@@ -45,7 +45,7 @@ _MODULES = {
     "data.load": ("load_table",),
     "data.table": ("Table",),
     "discovery.estimator": ("Discoverer",),
-    "discovery.workflow": ("discover",),
+    "discovery.pipeline": ("discover",),
     "errors": ("InputError",),
     "methods": ("METHODS", "Batch", "Method", "Stage", "Task", "Views"),
     "runs.sweep": ("Sweep", "bench"),

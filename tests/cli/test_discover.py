@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holotype.cli.discover import MOST_LINES, category_lines, make_parser, summary
-from holotype.discovery import workflow
+from holotype.discovery import pipeline
 from holotype.errors import Stopped
 from holotype.results.discovery import Category, Discovery, RunFacts
 from tests.data.cameras import photograph
@@ -23,7 +23,7 @@ def test_flags_reach_the_settings(holotype, squares_folder, tmp_path, monkeypatc
         asked.append((config, folder, progress, edits))
         return small()
 
-    monkeypatch.setattr(workflow, "discover_table", fake)
+    monkeypatch.setattr(pipeline, "discover_table", fake)
     settings = {"k": 7, "steps": 20, "sample": 30, "seed": 3, "backbone": "embedded", "image-size": 64}
     flags = [word for name, value in settings.items() for word in (f"--{name}", value)] + [
         "--method",
@@ -91,7 +91,7 @@ def test_a_dry_run_tells_and_writes_nothing(
     holotype, squares_folder, tmp_path, tiny_backbone_file, monkeypatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(workflow, "discover_table", lambda *_, **__: pytest.fail("discovered"))
+    monkeypatch.setattr(pipeline, "discover_table", lambda *_, **__: pytest.fail("discovered"))
     before = sorted(squares_folder.rglob("*"))
     outcome = holotype(
         "discover", squares_folder, "--dry-run", "--backbone", tiny_backbone_file, "--device", "cpu"
@@ -136,7 +136,7 @@ def test_a_dry_run_refuses_what_a_discovery_would(holotype, squares, squares_fol
 
 def test_heaps_and_missing_rows_by_flag(holotype, squares_folder, tmp_path, monkeypatch) -> None:
     tables = []
-    monkeypatch.setattr(workflow, "discover_table", lambda table, *_, **__: tables.append(table) or small())
+    monkeypatch.setattr(pipeline, "discover_table", lambda table, *_, **__: tables.append(table) or small())
     labels = tmp_path / "labels.csv"
     labels.write_text(
         "path;label\nred\\red-00.png;red\ngone.png;red\nred/red-01.png;?\ngreen/green-00.png;green\n"
@@ -155,7 +155,7 @@ def test_a_stop_says_that_the_same_command_goes_on(holotype, squares_folder, mon
     def stop(*_, **__):
         raise Stopped("the step of counting")
 
-    monkeypatch.setattr(workflow, "discover_table", stop)
+    monkeypatch.setattr(pipeline, "discover_table", stop)
     outcome = holotype("discover", squares_folder)
     assert outcome.code == 130
     assert "the same command continues" in outcome.err

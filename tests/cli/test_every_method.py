@@ -12,7 +12,7 @@ import torch
 
 from holotype.cli import main
 from holotype.discovery.estimator import Discoverer
-from holotype.discovery.plan import CHEAPER
+from holotype.discovery.training_plan import CHEAP_PRESETS
 from holotype.export.onnx import TRACED_BATCH, ExportResult, parity_sample
 from holotype.methods import METHODS
 from holotype.runs.model_io import load_model
@@ -20,7 +20,9 @@ from tests.conftest import EACH
 
 from .test_bad_input import assert_sentence
 
-PRESET = {name: next((p for p in CHEAPER if p in kind.presets), "default") for name, kind in METHODS.items()}
+PRESET = {
+    name: next((p for p in CHEAP_PRESETS if p in kind.presets), "default") for name, kind in METHODS.items()
+}
 LIGHT = ["uno:method.heads=2"]
 """Heads as large as the published ones only cost time here."""
 

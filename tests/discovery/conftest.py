@@ -9,9 +9,9 @@ import pytest
 
 from holotype.config.schema import DiscoverConfig
 from holotype.data.load import load_table
-from holotype.discovery.best_backbone import choose_backbone
-from holotype.discovery.round import Round
-from holotype.discovery.workflow import discover_table
+from holotype.discovery.backbone_choice import choose_backbone
+from holotype.discovery.pipeline import discover_table
+from holotype.discovery.rounds import Round
 
 
 @pytest.fixture

@@ -10,23 +10,23 @@ import pytest
 
 from holotype.config.schema import DiscoverConfig
 from holotype.data.table import Table
-from holotype.discovery.asked import FILE, Asked, read_asked, told_groups
+from holotype.discovery.round_config import ROUND_FILE, RoundConfig, read_round_config, stated_groups
 from holotype.errors import InputError
 
 
-def asked(**settings) -> Asked:
-    return Asked.of(DiscoverConfig(device="cpu", **settings), "photos")
+def asked(**settings) -> RoundConfig:
+    return RoundConfig.of(DiscoverConfig(device="cpu", **settings), "photos")
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    assert read_asked(tmp_path) is None
+    assert read_round_config(tmp_path) is None
     one = asked(k=7, long_tail=True)
     one.save(tmp_path)
-    assert read_asked(tmp_path) == one
+    assert read_round_config(tmp_path) == one
     for content in ("{", "[]", '{"settings": 1}'):
-        (tmp_path / FILE).write_text(content)
+        (tmp_path / ROUND_FILE).write_text(content)
         with pytest.raises(InputError, match=r"begun\.json"):
-            read_asked(tmp_path)
+            read_round_config(tmp_path)
 
 
 def test_settings_that_differ_are_told_as_flags() -> None:
@@ -53,7 +53,7 @@ def test_groups_are_known_by_the_content_of_their_images(tmp_path: Path) -> None
     def told(group: list[str] | None, content: str = "abcde") -> str:
         paths, label = np.array(list("12345"), dtype=object), np.array([""] * 5, dtype=object)
         table = Table(paths, label, (), group=None if group is None else np.array(group, dtype=object))
-        return told_groups(table, list(content))
+        return stated_groups(table, list(content))
 
     assert told(None) == told([""] * 5) == told([*"vwxyz"]) == ""
     first = told(["x", "x", "y", "y", ""])
@@ -63,4 +63,4 @@ def test_groups_are_known_by_the_content_of_their_images(tmp_path: Path) -> None
     assert one.others(asked()) == asked().others(one) == ["other groups"]
     assert asked(bursts="no").others(one) == ["--bursts no (was auto)"]
     one.save(tmp_path)
-    assert read_asked(tmp_path) == one
+    assert read_round_config(tmp_path) == one

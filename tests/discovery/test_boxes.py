@@ -14,7 +14,7 @@ from PIL import Image
 from holotype.config.schema import DiscoverConfig
 from holotype.data.boxes import split_box
 from holotype.data.load import load_table
-from holotype.discovery.workflow import discover_table
+from holotype.discovery.pipeline import discover_table
 from holotype.errors import InputError
 from holotype.export.assign import assign_images
 from holotype.export.camtrap import write_camtrap

@@ -11,9 +11,9 @@ import pytest
 
 from holotype.clustering import estimate_k
 from holotype.data.load import load_table
-from holotype.discovery import several
-from holotype.discovery.bursting import check_enough, draws_itself, take_bursts
-from holotype.discovery.workflow import discover_table
+from holotype.discovery import ensemble_training
+from holotype.discovery.pipeline import discover_table
+from holotype.discovery.round_runner import check_enough, draws_own_rows, find_round_bursts
 from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.results.describe import LABELLED as NOTE
@@ -55,7 +55,7 @@ def photos(tmp_path_factory) -> Path:
 def test_found_told_or_not_at_all() -> None:
     table, out = made(["a.jpg", "b.jpg", "c.jpg"], ["fox", "", ""]), np.zeros(3, dtype=bool)
     taken, features = shots(0, 8, 900), looks(0, 0, 1)
-    found, lines = take_bursts(table, "auto", taken, features, out)
+    found, lines = find_round_bursts(table, "auto", taken, features, out)
     assert list(found.table.group) == ["a.jpg", "a.jpg", ""]
     assert list(found.table.label) == ["fox", "fox", ""]
     assert lines == [
@@ -64,19 +64,19 @@ def test_found_told_or_not_at_all() -> None:
         "1 frame takes the label of another frame of the same burst.",
     ]
     for setting in ("no", "5"):
-        found, lines = take_bursts(table, setting, taken, features, out)
+        found, lines = find_round_bursts(table, setting, taken, features, out)
         assert found.table.group is None
         assert lines == []
     told = dataclasses.replace(table, group=np.array(["", "x", "x"], dtype=object))
-    found, lines = take_bursts(told, "auto", taken, features, out)
+    found, lines = find_round_bursts(told, "auto", taken, features, out)
     assert list(found.table.group) == ["", "x", "x"]
     assert "as the column group says" in lines[0]
-    assert take_bursts(told, "no", taken, features, out)[0].table.group is None
+    assert find_round_bursts(told, "no", taken, features, out)[0].table.group is None
 
 
 def test_groups_of_different_labels_are_told() -> None:
     table = made(list("abc"), ["fox", "deer", ""], ["x", "x", "x"])
-    found, lines = take_bursts(table, "auto", shots(0, 1, 2), looks(0, 0, 0), np.zeros(3, dtype=bool))
+    found, lines = find_round_bursts(table, "auto", shots(0, 1, 2), looks(0, 0, 0), np.zeros(3, dtype=bool))
     assert list(found.table.label) == ["fox", "deer", ""]
     assert lines[-1] == "Frames of one burst carry different labels, so its other frames take none: x."
 
@@ -89,14 +89,14 @@ def test_more_categories_than_bursts_are_refused() -> None:
 
 
 def test_methods_that_draw_their_images_themselves() -> None:
-    assert [name for name in METHODS if draws_itself(name)] == ["dccl"]
+    assert [name for name in METHODS if draws_own_rows(name)] == ["dccl"]
 
 
 @pytest.mark.parametrize("method", ["kmeans", "rpc"])
 def test_a_discovery_of_bursts(photos: Path, tmp_path: Path, small, caplog, monkeypatch, method: str) -> None:
     caplog.set_level("INFO")
     counted, trained = [], []
-    estimate, start = estimate_k.estimate_count, several.begin_run
+    estimate, start = estimate_k.estimate_count, ensemble_training.begin_run
 
     def counting(features, *given, **how):
         counted.append(len(features))
@@ -107,7 +107,7 @@ def test_a_discovery_of_bursts(photos: Path, tmp_path: Path, small, caplog, monk
         return trained[-1]
 
     monkeypatch.setattr(estimate_k, "estimate_count", counting)
-    monkeypatch.setattr(several, "begin_run", starting)
+    monkeypatch.setattr(ensemble_training, "begin_run", starting)
     found = discover_table(
         load_table(photos), small(method=method, k="auto"), tmp_path / "run", progress=False
     )

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from holotype.discovery.changes import CHANGES, MOST_LINES, Change, changes, in_words, write_changes
+from holotype.discovery.round_diff import (
+    CHANGES_FILE,
+    MAX_CHANGE_LINES,
+    CategoryChange,
+    category_changes,
+    changes_text,
+    write_changes,
+)
 from holotype.discovery.rounds import round_folder
 from holotype.results.apply_edits import apply_edits
 from holotype.results.edits import Edit
@@ -25,16 +32,16 @@ SECOND = {
 }
 
 
-def rows(made: list[Change]) -> list[tuple[str, str, str, str, int]]:
+def rows(made: list[CategoryChange]) -> list[tuple[str, str, str, str, int]]:
     return [(c.category_id, c.became, c.by, c.now_id, c.shared) for c in made]
 
 
-def compared() -> list[Change]:
+def compared() -> list[CategoryChange]:
     found = made_discovery("r-1", FIRST, paths=PATHS)
     merge = Edit("r-1", "t", "merge", "", "new-07", "new-06")
     rename = Edit("r-1", "t", "rename", "", "new-02", "=hats")
     after = made_discovery("r-2", SECOND, ("a", "new-06"), PATHS)
-    return changes(found, apply_edits(found, [merge, rename]).discovery, after)
+    return category_changes(found, apply_edits(found, [merge, rename]).discovery, after)
 
 
 def test_every_category_of_before_and_every_new_one_is_told() -> None:
@@ -60,7 +67,7 @@ def test_the_few_images_that_are_still_there_do_not_speak_for_a_category() -> No
     found = made_discovery("r-1", FIRST, paths=PATHS)
     after = made_discovery("r-2", {"a": [*range(9)], "new-03": [*range(9, 32)]}, paths=PATHS)
     after.images = after.images[~after.images.path.isin([*PATHS[5:8], *PATHS[10:12]])]
-    made = [row for row in rows(changes(found, found, after)) if row[0] in ("new-01", "new-02")]
+    made = [row for row in rows(category_changes(found, found, after)) if row[0] in ("new-01", "new-02")]
     assert made == [("new-01", "gone", "training", "", 0), ("new-02", "gone", "training", "", 0)]
 
 
@@ -69,7 +76,7 @@ def test_what_edits_have_ended_is_told_as_theirs() -> None:
     edits = [Edit("r-1", "t", "reject", "", "new-01")]
     edits += [Edit("r-1", "t", "move", PATHS[i], "new-02", "a") for i in FIRST["new-02"]]
     before = apply_edits(found, edits).discovery
-    made = changes(found, before, made_discovery("r-2", {"a": [*range(32)]}, paths=PATHS))
+    made = category_changes(found, before, made_discovery("r-2", {"a": [*range(32)]}, paths=PATHS))
     assert [row for row in rows(made) if row[2] == "edits"] == [
         ("new-01", "rejected", "edits", "", 0),
         ("new-02", "gone", "edits", "", 0),
@@ -77,7 +84,7 @@ def test_what_edits_have_ended_is_told_as_theirs() -> None:
 
 
 def test_a_few_sentences(tmp_path: Path) -> None:
-    lines = in_words(compared(), 1, tmp_path / CHANGES)
+    lines = changes_text(compared(), 1, tmp_path / CHANGES_FILE)
     assert lines == [
         "Of the categories of round 1, 3 are kept (a, new-03, new-06).",
         "new-01 was split into new-01 (2 images) and a (2 images).",
@@ -87,12 +94,12 @@ def test_a_few_sentences(tmp_path: Path) -> None:
         "new-07 was merged into new-06.",
         "New: new-08 (3 images), new-09 (3 images), new-10 (5 images).",
     ]
-    one = [Change("a", "a", 1, "kept", "training", "a", "a", 1, 1)]
-    assert in_words(one, 1, tmp_path / CHANGES) == ["Of the categories of round 1, 1 is kept (a)."]
-    many = [Change(f"new-{i}", f"new-{i}", 1, "gone", "training") for i in range(30)]
-    lines = in_words(many, 1, tmp_path / CHANGES)
-    assert len(lines) == MOST_LINES + 1
-    assert lines[-1] == f"19 more lines are in {tmp_path / CHANGES}."
+    one = [CategoryChange("a", "a", 1, "kept", "training", "a", "a", 1, 1)]
+    assert changes_text(one, 1, tmp_path / CHANGES_FILE) == ["Of the categories of round 1, 1 is kept (a)."]
+    many = [CategoryChange(f"new-{i}", f"new-{i}", 1, "gone", "training") for i in range(30)]
+    lines = changes_text(many, 1, tmp_path / CHANGES_FILE)
+    assert len(lines) == MAX_CHANGE_LINES + 1
+    assert lines[-1] == f"19 more lines are in {tmp_path / CHANGES_FILE}."
 
 
 def test_the_table_is_written_once_and_safe_for_spreadsheets(tmp_path: Path) -> None:
@@ -109,6 +116,6 @@ def test_the_table_is_written_once_and_safe_for_spreadsheets(tmp_path: Path) -> 
     )
     assert write_changes(tmp_path, 2)[0].startswith("Of the categories of round 1")
     assert write_changes(tmp_path, 2) == []
-    frame = pd.read_csv(second / CHANGES, keep_default_na=False)
+    frame = pd.read_csv(second / CHANGES_FILE, keep_default_na=False)
     assert set(frame.category_id) == {*FIRST, ""}
     assert "'=hats" in set(frame.category)

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from holotype.discovery import best_backbone, checkup
+from holotype.discovery import backbone_choice, checkup
 from holotype.discovery.checkup import cache, choices, embed_sample, examine, self_test, within, without_names
 
 
 @pytest.fixture
 def offline(monkeypatch) -> None:
     monkeypatch.setattr(checkup, "hub_online", lambda: False)
-    monkeypatch.setattr(best_backbone, "in_cache", lambda name: False)
+    monkeypatch.setattr(backbone_choice, "is_cached", lambda name: False)
     monkeypatch.setattr(checkup, "SECONDS_FOR_TEST", 120.0)  # the machine of a test may be busy
 
 
@@ -73,10 +73,10 @@ def test_a_test_that_takes_too_long_is_given_up(monkeypatch) -> None:
 def test_a_hub_that_does_not_answer_is_a_fact(monkeypatch) -> None:
     monkeypatch.setattr(checkup, "SECONDS_FOR_HUB", 0.05)
     over = threading.Event()
-    monkeypatch.setattr(best_backbone, "hub_answers", lambda seconds: over.wait(60) or True)
+    monkeypatch.setattr(backbone_choice, "hub_answers", lambda seconds: over.wait(60) or True)
     assert checkup.hub_online() is False
     over.set()
-    monkeypatch.setattr(best_backbone, "hub_answers", lambda seconds: seconds == 0.05)
+    monkeypatch.setattr(backbone_choice, "hub_answers", lambda seconds: seconds == 0.05)
     monkeypatch.setattr(checkup, "within", lambda seconds, work: work())
     assert checkup.hub_online() is True
 
@@ -92,7 +92,7 @@ def test_what_auto_chooses(offline, monkeypatch) -> None:
     monkeypatch.setattr(checkup, "pick_device", lambda name: "cuda")
     found = choices(True)
     assert found["precision"] == "bf16"
-    assert found["backbone"] == f"{best_backbone.PUBLIC[0]}, to be fetched from the hub"
+    assert found["backbone"] == f"{backbone_choice.PUBLIC_BACKBONE[0]}, to be fetched from the hub"
     assert found["cache views of discover"]["1,000 images"] == "16+8"
     assert found["cache views of discover"]["100,000 images"] != "16+8"
 

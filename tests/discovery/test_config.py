@@ -11,7 +11,7 @@ import pytest
 from holotype.cli.discover import make_parser
 from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.discovery.estimator import Discoverer
-from holotype.discovery.workflow import discover
+from holotype.discovery.pipeline import discover
 from holotype.errors import InputError
 
 DEFAULTS = {one.name: one.default for one in dataclasses.fields(DiscoverConfig)}

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from holotype.data.table import Table
-from holotype.discovery.collection import Collection, Seen
-from holotype.discovery.constraints import TYPICAL, Constraints
+from holotype.discovery.collection import Collection, ImageEntry
+from holotype.discovery.constraints import TYPICAL_IMAGES, Constraints
 from holotype.results.apply_edits import AppliedEdits, apply_edits
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit
@@ -77,14 +77,14 @@ def test_both_parts_of_a_merged_category_carry_one_label() -> None:
         ("merge", None, "new-01", "new-02"), ("confirm", 15, "new-02", "new-02"), ("reject", 16, "", "")
     )
     assert set(given.labels.values()) == {"new-02"}
-    assert numbers(given, "new-02") == [*range(4, 4 + TYPICAL), 15, *range(17, 17 + TYPICAL)]
+    assert numbers(given, "new-02") == [*range(4, 4 + TYPICAL_IMAGES), 15, *range(17, 17 + TYPICAL_IMAGES)]
 
 
 def test_what_is_merged_into_a_known_class_carries_its_label() -> None:
     given = after(("merge", None, "new-01", "new-02"), ("merge", None, "new-02", "a"))
     assert numbers(given, "a") == [
-        *range(4, 4 + TYPICAL),
-        *range(16, 16 + TYPICAL),
+        *range(4, 4 + TYPICAL_IMAGES),
+        *range(16, 16 + TYPICAL_IMAGES),
     ]  # the class has its own labels
     assert set(given.labels.values()) == {"a"}
 
@@ -96,9 +96,9 @@ def test_a_split_labels_the_images_that_were_moved_and_no_other() -> None:
 
 def test_a_category_that_takes_others_in_after_a_split_is_labelled_by_the_merge_alone() -> None:
     given = after(("move", 4, "new-01", "odd"), ("merge", None, "new-02", "odd"))
-    assert numbers(given, "odd") == [4, *range(16, 16 + TYPICAL)]
+    assert numbers(given, "odd") == [4, *range(16, 16 + TYPICAL_IMAGES)]
     assert numbers(given, "new-01") == []
-    assert given.follow == {PATHS[n] for n in range(16, 16 + TYPICAL)}
+    assert given.follow == {PATHS[n] for n in range(16, 16 + TYPICAL_IMAGES)}
 
 
 def test_split_merged_and_rejected_at_once() -> None:
@@ -111,7 +111,7 @@ def test_split_merged_and_rejected_at_once() -> None:
     assert given.labels == {PATHS[4]: "odd"}
     assert len(given.rejected) == 23
     given = after(("merge", None, "new-01", "new-02"), ("move", 4, "new-02", "odd"))
-    assert numbers(given, "new-02") == [*range(5, 5 + TYPICAL), *range(16, 16 + TYPICAL)]
+    assert numbers(given, "new-02") == [*range(5, 5 + TYPICAL_IMAGES), *range(16, 16 + TYPICAL_IMAGES)]
 
 
 def test_images_that_cannot_be_read_do_not_speak_for_a_category() -> None:
@@ -123,7 +123,7 @@ def test_images_that_cannot_be_read_do_not_speak_for_a_category() -> None:
 
 def test_a_label_that_follows_from_a_merge_is_one_of_people_once_they_give_it() -> None:
     first = after(("merge", None, "new-01", "new-02"), ("confirm", 5, "new-01", "new-02"))
-    assert len(first.follow) == 2 * TYPICAL
+    assert len(first.follow) == 2 * TYPICAL_IMAGES
     assert first.follow == first.labels.keys() - {PATHS[5]}
     assert first.moved({PATHS[4]: "elsewhere"}).follow == first.follow - {PATHS[4]} | {"elsewhere"}
     made = made_discovery(
@@ -201,7 +201,7 @@ def copies(*groups: tuple[int, ...], labels: dict[int, str] | None = None) -> Co
     content = {n: f"c{min(group)}" for group in groups for n in group}
     label = labels or {}
     return Collection(
-        "", {path: Seen("1", content.get(n, str(n)), label.get(n, "")) for n, path in enumerate(PATHS)}
+        "", {path: ImageEntry("1", content.get(n, str(n)), label.get(n, "")) for n, path in enumerate(PATHS)}
     )
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from holotype.discovery.choose_k import COUNT_FILE, choose_k, count_categories
 from holotype.discovery.constraints import Constraints
-from holotype.discovery.counting import COUNT, choose_k, count_categories
-from holotype.discovery.round import Round
+from holotype.discovery.rounds import Round
 from tests.discovery.test_corrected_number import PLACES, found
 from tests.discovery.test_corrected_number import estimate as estimate_of
 
@@ -25,15 +25,15 @@ def change(round: Round, **settings: object) -> Round:
 def test_an_estimate_is_kept_and_made_anew_for_other_labels(round: Round, monkeypatch) -> None:
     features = torch.randn(64, 8, generator=torch.Generator().manual_seed(0)).numpy()
     first = count_categories(round, features)
-    stored = json.loads((round.folder / COUNT).read_text())
+    stored = json.loads((round.folder / COUNT_FILE).read_text())
     assert stored["best"] == first.best
     monkeypatch.setattr(
-        "holotype.discovery.counting.estimate_table", lambda *_, **__: pytest.fail("counted again")
+        "holotype.discovery.choose_k.estimate_table", lambda *_, **__: pytest.fail("counted again")
     )
     assert count_categories(round, features) == first
     with pytest.raises(pytest.fail.Exception, match="counted again"):
         count_categories(change(round, seed=1), features)
-    (round.folder / COUNT).write_text("{")
+    (round.folder / COUNT_FILE).write_text("{")
     with pytest.raises(pytest.fail.Exception, match="counted again"):
         count_categories(round, features)
 
@@ -55,10 +55,10 @@ def test_rejected_images_are_neither_counted_nor_trained_on(round: Round, monkey
     assert list(np.flatnonzero(less.active.usable)) == [*range(10, 64)]
     seen = []
     monkeypatch.setattr(
-        "holotype.discovery.counting.estimate_table",
+        "holotype.discovery.choose_k.estimate_table",
         lambda table, rows, *_, **__: seen.append((len(table), len(rows))),
     )
-    monkeypatch.setattr("holotype.discovery.counting.write_count", lambda *_: None)
+    monkeypatch.setattr("holotype.discovery.choose_k.write_count", lambda *_: None)
     count_categories(less, features)  # what was counted with them does not serve
     assert seen == [(54, 54)]
 
@@ -71,8 +71,8 @@ def test_corrections_decide_instead_of_the_count(round: Round, monkeypatch, capl
         seen.append(int(table.labelled.sum()))
         return estimate_of(12)
 
-    monkeypatch.setattr("holotype.discovery.counting.estimate_table", estimate)
-    monkeypatch.setattr("holotype.discovery.counting.write_count", lambda *_: None)
+    monkeypatch.setattr("holotype.discovery.choose_k.estimate_table", estimate)
+    monkeypatch.setattr("holotype.discovery.choose_k.write_count", lambda *_: None)
     came, picked = round.table.label, round.table.label.copy()
     free = np.flatnonzero(came == "")[:3]
     picked[free] = round.table.known[0]

@@ -203,7 +203,7 @@ def test_without_its_folder_it_is_not_pickled(fitted, tmp_path) -> None:
 
 @pytest.mark.parametrize("k", [2.5, True, 0, "many", -1, None])
 def test_a_k_that_cannot_be_is_one_sentence_before_anything_is_computed(k, squares, monkeypatch) -> None:
-    monkeypatch.setattr("holotype.discovery.workflow.discover_table", lambda *_, **__: pytest.fail("began"))
+    monkeypatch.setattr("holotype.discovery.pipeline.discover_table", lambda *_, **__: pytest.fail("began"))
     with pytest.raises(InputError, match="neither auto nor a number of categories") as told:
         Discoverer(k=k).fit(list(squares.path), list(squares.label))
     assert "\n" not in str(told.value)
@@ -212,7 +212,7 @@ def test_a_k_that_cannot_be_is_one_sentence_before_anything_is_computed(k, squar
 def test_a_k_as_text_is_a_number(squares, monkeypatch) -> None:
     asked = []
     monkeypatch.setattr(
-        "holotype.discovery.workflow.discover_table",
+        "holotype.discovery.pipeline.discover_table",
         lambda table, config, *_, **__: asked.append((table, config)),
     )
     Discoverer(k="10").fit(list(squares.path), list(squares.label))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from holotype.data.load import load_table
-from holotype.discovery.finding import make_experiment
-from holotype.discovery.round import Round
-from holotype.discovery.workflow import discover_table
+from holotype.discovery.pipeline import discover_table
+from holotype.discovery.round_runner import make_experiment
+from holotype.discovery.rounds import Round
 from holotype.export.results_table import write_labels
 from holotype.methods import METHODS
 from holotype.results.apply_edits import FOLLOWS_NOTE

@@ -11,16 +11,24 @@ import torch
 
 from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.data.load import load_table
-from holotype.discovery.forecast import Forecast, Pace, Work, embedding_seconds, forecast, in_words, measure
+from holotype.discovery.time_estimate import (
+    Throughput,
+    TimeEstimate,
+    TrainingWork,
+    duration_phrase,
+    embedding_seconds,
+    estimate_time,
+    measure_throughput,
+)
 from holotype.models.backbone import load_backbone
 from holotype.models.speed import fastest_pass
 from holotype.utils.device import Device
 
-PACE = Pace(reading=0.01, trunk=0.1, tail=0.02)
+PACE = Throughput(reading=0.01, trunk=0.1, tail=0.02)
 
 
-def training(n: int = 1_000, pace: Pace = PACE, **settings) -> float:
-    work = Work.of(n, DiscoverConfig(device="cpu", **settings), pace, "cpu")
+def training(n: int = 1_000, pace: Throughput = PACE, **settings) -> float:
+    work = TrainingWork.of(n, DiscoverConfig(device="cpu", **settings), pace, "cpu")
     return work.shared + work.steps
 
 
@@ -41,7 +49,7 @@ def test_training_is_the_sample_the_cache_and_the_steps() -> None:
 def test_a_training_of_methods_in_turn_is_the_mean_of_theirs() -> None:
     """RPC draws three views of an image, UNO+ two; the cache has the strong views that one of them needs."""
     each = {
-        method: Work.of(1_000, DiscoverConfig(device="cpu", steps=10, method=method), PACE, "cpu")
+        method: TrainingWork.of(1_000, DiscoverConfig(device="cpu", steps=10, method=method), PACE, "cpu")
         for method in ("rpc", "uno", "rpc,uno")
     }
     assert each["rpc,uno"].steps == pytest.approx((each["rpc"].steps + each["uno"].steps) / 2)
@@ -52,13 +60,13 @@ def test_a_training_of_methods_in_turn_is_the_mean_of_theirs() -> None:
 def test_a_slow_first_pass_does_not_count(first: float, squares_folder, monkeypatch) -> None:
     """As on a GPU that was not used yet."""
     clock = SlowClock(first)
-    monkeypatch.setattr("holotype.discovery.forecast.Encoder", lambda *_: clock)
-    monkeypatch.setattr("holotype.discovery.forecast.learn", clock.learn)
+    monkeypatch.setattr("holotype.discovery.time_estimate.Encoder", lambda *_: clock)
+    monkeypatch.setattr("holotype.discovery.time_estimate.learn", clock.learn)
     monkeypatch.setattr(
-        "holotype.discovery.forecast.fastest_pass", lambda run, device: fastest_pass(run, device, clock)
+        "holotype.discovery.time_estimate.fastest_pass", lambda run, device: fastest_pass(run, device, clock)
     )
     backbone = SimpleNamespace(image_size=32, dim=8)
-    pace = measure(load_table(squares_folder), backbone, Device.on("cpu"), views=12)
+    pace = measure_throughput(load_table(squares_folder), backbone, Device.on("cpu"), views=12)
     assert pace.trunk == pytest.approx(0.01 / 8)
     assert pace.tail == pytest.approx(0.01 / 12)
 
@@ -83,7 +91,7 @@ class SlowClock:
 
 
 def test_the_words_name_several_trainings() -> None:
-    told = Forecast(60.0, 240.0, "cpu", "embedded at 128 pixels", 5).words
+    told = TimeEstimate(60.0, 240.0, "cpu", "embedded at 128 pixels", 5).words
     assert "embedding a minute, 5 trainings 4 minutes" in told
     assert told.endswith("5 trainings vote; --seeds changes it.")
 
@@ -97,12 +105,12 @@ def test_measuring_changes_nothing(squares_folder: Path, tiny_backbone_file: Pat
     before = {name: value.clone() for name, value in backbone.tail.state_dict().items()}
     state = torch.random.get_rng_state()
     table = load_table(squares_folder)
-    pace = measure(table, backbone, Device.on("cpu"), views=12)
+    pace = measure_throughput(table, backbone, Device.on("cpu"), views=12)
     assert min(pace.reading, pace.trunk, pace.tail) > 0
     assert torch.equal(state, torch.random.get_rng_state())
     assert all(torch.equal(before[name], value) for name, value in backbone.tail.state_dict().items())
     assert all(p.grad is None for p in backbone.tail.parameters())
-    told = forecast(table, DiscoverConfig(device="cpu", steps=1), copy.deepcopy(backbone), 3)
+    told = estimate_time(table, DiscoverConfig(device="cpu", steps=1), copy.deepcopy(backbone), 3)
     assert (told.device, told.trainings) == ("cpu", 3)
     assert told.network == "tiny at 32 pixels"
 
@@ -118,12 +126,12 @@ def test_measuring_changes_nothing(squares_folder: Path, tiny_backbone_file: Pat
     ],
 )
 def test_time_in_words(seconds: float, words: str) -> None:
-    assert in_words(seconds) == words
+    assert duration_phrase(seconds) == words
 
 
 def test_the_line() -> None:
-    assert Forecast(60, 600, "cpu", "embedded at 128 pixels").words == (
+    assert TimeEstimate(60, 600, "cpu", "embedded at 128 pixels").words == (
         "Time on this CPU, roughly: 11 minutes (embedding a minute, training 10 minutes), "
         "with the network embedded at 128 pixels. One training, so there is no vote; --seeds changes it."
     )
-    assert "roughly: under a minute, with" in Forecast(3, 20, "cuda", "x at 32 pixels").words
+    assert "roughly: under a minute, with" in TimeEstimate(3, 20, "cuda", "x at 32 pixels").words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holotype.discovery.given import read_given, write_given
+from holotype.discovery.relocate import read_path_map, write_path_map
 from holotype.errors import InputError
 
 
@@ -18,8 +18,8 @@ from holotype.errors import InputError
     ],
 )
 def test_what_was_written_comes_back(tmp_path, kind, content):
-    write_given(tmp_path / "new.json", content)
-    assert read_given(tmp_path / "new.json", kind) == content
+    write_path_map(tmp_path / "new.json", content)
+    assert read_path_map(tmp_path / "new.json", kind) == content
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", '{"a": 1}', "7", '{"format": 9, "by_path": {}}'])
@@ -27,4 +27,4 @@ def test_what_is_something_else_is_told(tmp_path, content):
     (tmp_path / "labels.json").write_text(content)
     for kind in (dict[str, str], list[str]):
         with pytest.raises(InputError, match=r"labels\.json"):
-            read_given(tmp_path / "labels.json", kind)
+            read_path_map(tmp_path / "labels.json", kind)

@@ -13,8 +13,8 @@ from PIL import Image
 
 import holotype.embeddings.extract as module
 from holotype.data.load import load_table
-from holotype.discovery.foresight import foresee
-from holotype.discovery.workflow import default_folder, discover_table
+from holotype.discovery.dry_run import preview_round
+from holotype.discovery.pipeline import default_folder, discover_table
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
 from tests.conftest import COLOURS
@@ -44,7 +44,7 @@ def test_a_discovery_goes_on_where_its_images_were_moved(photos, small, tmp_path
     elsewhere.parent.mkdir()
     photos.rename(elsewhere)
     with monkeypatch.context() as patch:
-        patch.setattr("holotype.discovery.workflow.run_round", lambda round: pytest.fail("trained again"))
+        patch.setattr("holotype.discovery.pipeline.run_round", lambda round: pytest.fail("trained again"))
         found = discover_table(load_table(elsewhere), small(), run, progress=False, edits=file)
     assert found.category(novel.id).name == "sky"
     assert all(Path(path).is_file() for path in found.images.path)
@@ -124,15 +124,15 @@ def test_images_come_go_are_repaired_renamed_and_labelled(
     run, said = tmp_path / "run", "4 images new, 1 gone, 1 repaired, 3 renamed, 1 label new, 1 label changed."
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     asked = small(method="kmeans")
-    assert foresee(run, load_table(photos), asked).lines[0] == f"Since round 1 in {run}: {said}"
+    assert preview_round(run, load_table(photos), asked).lines[0] == f"Since round 1 in {run}: {said}"
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
     second = go()
     assert f"Since round 1: {said}" in caplog.text
-    assert foresee(run, load_table(photos), asked).lines == [
+    assert preview_round(run, load_table(photos), asked).lines == [
         f"Since round 2 in {run}: no other images or labels.",
         "No other round would be trained: the result of round 2 stands.",
     ]
-    assert foresee(tmp_path / "other", load_table(photos), asked).lines == []
+    assert preview_round(tmp_path / "other", load_table(photos), asked).lines == []
     assert {Path(path).name for path in read} == {*(f"blue-9{i}.png" for i in range(4)), "red-14.png"}
     assert (second.facts.round, len(second.images)) == (2, 67)
     assert id_of(second, photos / "green" / "red-00.png") == "green"
@@ -243,7 +243,7 @@ def test_other_settings_are_another_round(settings, said, go, photos, tmp_path, 
 
 def test_what_cannot_go_on_is_said_before_anything_is_trained(go, tmp_path, monkeypatch) -> None:
     go()
-    monkeypatch.setattr("holotype.discovery.workflow.run_round", lambda round: pytest.fail("trained"))
+    monkeypatch.setattr("holotype.discovery.pipeline.run_round", lambda round: pytest.fail("trained"))
     for settings, said in (
         ({"k": 1}, "smaller than the 2 known classes"),
         ({"long_tail": True}, "--long-tail is not for kmeans"),

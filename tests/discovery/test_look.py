@@ -11,9 +11,9 @@ from PIL import Image
 
 from holotype.config.schema import DiscoverConfig
 from holotype.data.load import load_table
-from holotype.discovery.look import look, tell
-from holotype.discovery.round import Round
-from holotype.discovery.workflow import discover_table
+from holotype.discovery.dry_run import inspect_collection, log_report
+from holotype.discovery.pipeline import discover_table
+from holotype.discovery.rounds import Round
 from tests.data.test_duplicates import picture
 from tests.discovery.made_round import edits_file
 
@@ -52,7 +52,7 @@ def messy(tmp_path: Path) -> Path:
 
 def test_every_line_that_is_due(messy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(messy.parent)
-    seen = look(load_table(messy), DiscoverConfig(k=9))
+    seen = inspect_collection(load_table(messy), DiscoverConfig(k=9))
     assert seen.lines == [
         "32 images: 21 labelled in 5 classes, 11 unlabelled. --k 9 leaves room for 5 new categories.",
         "Classes by labelled images: red kite 6, Canna Lily 5, unsorted 5, canna_lily 4, hedgehog 1.",
@@ -77,7 +77,7 @@ def test_every_line_that_is_due(messy: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_tidy_folder_has_no_further_lines(squares_folder: Path) -> None:
     """squares.csv lies in it and says the same."""
-    seen = look(load_table(squares_folder), DiscoverConfig())
+    seen = inspect_collection(load_table(squares_folder), DiscoverConfig())
     assert seen.lines == [
         "64 images: 16 labelled in 2 classes, 48 unlabelled. How many categories there are is estimated (--k sets it).",
         "Classes by labelled images: green 8, red 8.",
@@ -86,7 +86,7 @@ def test_a_tidy_folder_has_no_further_lines(squares_folder: Path) -> None:
 
 
 def test_a_list_that_is_used_is_no_news(messy: Path) -> None:
-    seen = look(load_table(messy, messy / "labels.csv"), DiscoverConfig())
+    seen = inspect_collection(load_table(messy, messy / "labels.csv"), DiscoverConfig())
     assert "32 images: 2 labelled in 2 classes, 30 unlabelled." in seen.lines[0]
     assert not any("labels.csv" in line for line in seen.lines)
 
@@ -96,7 +96,9 @@ def test_a_list_of_labels_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     (root / "labels.txt").write_text("1.jpg is a fox\n")
     (root / "readme.txt").write_text("hello\n")
     (root / "prices.csv").write_text("item,price\nfilm,3\n")
-    told = [line for line in look(load_table(root), DiscoverConfig()).lines if "not used" in line]
+    told = [
+        line for line in inspect_collection(load_table(root), DiscoverConfig()).lines if "not used" in line
+    ]
     assert len(told) == 1
     assert "labels.txt has no column 'path'" in told[0]
 
@@ -108,7 +110,7 @@ def test_examples_are_few(tmp_path: Path) -> None:
     root = paint(tmp_path / "photos", names | {"unlabelled": 1})
     for number in range(5):
         shutil.copy(root / "finch-00" / "0.jpg", root / "unlabelled" / f"copy {number}.jpg")
-    result, classes, *groups, copies, rest = look(load_table(root), DiscoverConfig()).lines
+    result, classes, *groups, copies, rest = inspect_collection(load_table(root), DiscoverConfig()).lines
     assert "32 labelled in 32 classes, 6 unlabelled" in result
     assert classes.endswith("and 20 more of 1 image.")
     assert len(groups) == 4
@@ -121,7 +123,7 @@ def test_a_collection_of_nothing_readable(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "1.jpg").write_bytes(name.encode())
-    seen = look(load_table(tmp_path), DiscoverConfig())
+    seen = inspect_collection(load_table(tmp_path), DiscoverConfig())
     assert seen.table.known == ()
     assert "No labelled image of a, b can be read, so they are no classes here." in seen.unread
 
@@ -131,9 +133,9 @@ def test_a_discovery_begins_with_the_same_lines(
 ) -> None:
     table = load_table(messy)
     with caplog.at_level(logging.INFO, "holotype"):
-        tell(round, table)
+        log_report(round, table)
     *lines, time = caplog.messages
-    assert lines == look(table, round.config).lines
+    assert lines == inspect_collection(table, round.config).lines
     assert time.startswith("Time on this CPU, roughly: ")
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from holotype.config.schema import DiscoverConfig
 from holotype.data.load import load_table
-from holotype.discovery.look import look
-from holotype.discovery.look_shots import look_at_shots
+from holotype.discovery.dry_run import exif_summary, inspect_collection
 from tests.data.cameras import photograph
 
 
@@ -29,7 +28,7 @@ def photos(tmp_path: Path) -> Path:
 
 def lines(photos: Path, **settings: object) -> list[str]:
     table, config = load_table(photos), DiscoverConfig(**settings)
-    return look_at_shots(table, config, look(table, config).shots)
+    return exif_summary(table, config, inspect_collection(table, config).shots)
 
 
 def test_times_and_bursts_are_told(photos: Path) -> None:

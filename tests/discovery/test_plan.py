@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from holotype.data.table import Table
-from holotype.discovery.plan import draw_sample, make_plan, pick_preset, pick_views, spread_epochs
+from holotype.discovery.training_plan import draw_sample, pick_preset, pick_views, plan_length, spread_epochs
 from holotype.methods import METHODS, Stage
 from holotype.runs.cache_policy import stages_of
 from holotype.runs.resolve import default_experiment
@@ -20,7 +20,7 @@ def make_table(n_a: int, n_b: int, n_unlabelled: int) -> Table:
 @pytest.mark.parametrize("n", [8, 50, 1_000, 5_000, 200_000])
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_training_counts_steps(n: int, device: str) -> None:
-    plan = make_plan(n, 1_000, device)
+    plan = plan_length(n, 1_000, device)
     per_epoch = n // plan.batch_size
     assert per_epoch >= 1
     assert 1_000 <= plan.epochs * per_epoch < 1_000 + per_epoch

@@ -11,8 +11,8 @@ import pytest
 
 from holotype.data.load import load_table
 from holotype.discovery.constraints import Constraints
-from holotype.discovery.round import Round
-from holotype.discovery.workflow import discover_table
+from holotype.discovery.pipeline import discover_table
+from holotype.discovery.rounds import Round
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
 from tests.discovery.made_round import edits_file
@@ -81,7 +81,7 @@ def test_what_is_estimated_from_labels_does_not_ask_those_of_edits(round: Round)
 def test_edits_do_not_make_categories_differ_in_size(go, tmp_path, monkeypatch) -> None:
     asked = []
     monkeypatch.setattr(
-        "holotype.discovery.finding.choose_sizes",
+        "holotype.discovery.round_runner.choose_long_tail",
         lambda _, table, __: (asked.append((table.known, int(table.labelled.sum()))), (False, ""))[1],
     )
     first = go()

@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from holotype.discovery.asked import Asked
-from holotype.discovery.collection import Collection, Seen
+from holotype.discovery.collection import Collection, ImageEntry
 from holotype.discovery.constraints import Constraints
+from holotype.discovery.round_config import RoundConfig
 from holotype.discovery.rounds import (
-    Begun,
-    begin_round,
-    begun_rounds,
+    RoundFiles,
+    add_edits,
     corrected_rounds,
+    count_edits,
     finished_rounds,
-    given_to,
-    how_many,
-    keep_corrected,
+    inputs_of,
     last_round,
-    play,
+    pending_edits,
+    replay_edits,
     round_folder,
-    take_edits,
-    waiting,
+    save_corrected,
+    start_round,
+    started_rounds,
 )
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
@@ -37,19 +37,21 @@ def first() -> Discovery:
 
 
 SETTINGS = {"k": 4, "bursts": "auto", "seeds": "auto"}
-ASKED = Asked(SETTINGS, SETTINGS, "cpu", "photos")
+ASKED = RoundConfig(SETTINGS, SETTINGS, "cpu", "photos")
 
 
-def begun(given: Constraints | None = None, digest: str = "1", asked: Asked = ASKED) -> Begun:
+def begun(given: Constraints | None = None, digest: str = "1", asked: RoundConfig = ASKED) -> RoundFiles:
     """What a round of one image is begun with."""
-    return Begun(given or Constraints(), Collection("photos", {"a.png": Seen("3-1", digest)}), asked)
+    return RoundFiles(
+        given or Constraints(), Collection("photos", {"a.png": ImageEntry("3-1", digest)}), asked
+    )
 
 
 def end_round(
     folder: Path, found: Discovery, labels: dict[str, str] | None = None, seen: Collection | None = None
 ) -> int:
     """A round that has come to its end."""
-    number = begin_round(folder, Begun(Constraints(labels or {}), seen or Collection("photos"), ASKED))
+    number = start_round(folder, RoundFiles(Constraints(labels or {}), seen or Collection("photos"), ASKED))
     found.save(round_folder(folder, number))
     (round_folder(folder, number) / "scores.json").write_text("{}")
     return number
@@ -62,57 +64,59 @@ def edit(
 
 
 def test_rounds_are_numbered_and_know_what_they_were_given(tmp_path: Path) -> None:
-    assert (begun_rounds(tmp_path), finished_rounds(tmp_path), last_round(tmp_path)) == ([], [], 0)
+    assert (started_rounds(tmp_path), finished_rounds(tmp_path), last_round(tmp_path)) == ([], [], 0)
     assert end_round(tmp_path, first()) == 1
     assert end_round(tmp_path, first(), {"04.png": "boots"}) == 2
     assert (finished_rounds(tmp_path), last_round(tmp_path)) == ([1, 2], 2)
-    assert given_to(tmp_path, 2).labels == {"04.png": "boots"}
+    assert inputs_of(tmp_path, 2).labels == {"04.png": "boots"}
     for name, contents in (("labels.json", ("{", "[]", '{"a": 1}')), ("rejected.json", ("{}", "[1]"))):
         before = (tmp_path / "rounds" / "1" / name).read_text()
         for content in contents:
             (tmp_path / "rounds" / "1" / name).write_text(content)
             with pytest.raises(InputError, match=name):
-                given_to(tmp_path, 1)
+                inputs_of(tmp_path, 1)
         (tmp_path / "rounds" / "1" / name).write_text(before)
 
 
 def test_a_stopped_round_goes_on_and_one_of_other_labels_or_images_is_left_alone(tmp_path: Path) -> None:
     """Nothing that was trained is ever taken for something else, and nothing is deleted."""
     boots = Constraints({"a.png": "boots"})
-    assert begin_round(tmp_path, begun()) == 1
+    assert start_round(tmp_path, begun()) == 1
     (round_folder(tmp_path, 1) / "state.json").write_text("{}")
-    assert begin_round(tmp_path, begun(Constraints(names={"new-01": "hats"}))) == 1  # a name changes nothing
-    assert begin_round(tmp_path, begun(boots)) == 2
-    assert begin_round(tmp_path, begun(boots, "2")) == 3
+    assert start_round(tmp_path, begun(Constraints(names={"new-01": "hats"}))) == 1  # a name changes nothing
+    assert start_round(tmp_path, begun(boots)) == 2
+    assert start_round(tmp_path, begun(boots, "2")) == 3
     (round_folder(tmp_path, 3) / "begun.json").unlink()  # killed while it was begun
-    assert begin_round(tmp_path, begun(boots, "2")) == 3  # nothing was trained: it is begun anew
+    assert start_round(tmp_path, begun(boots, "2")) == 3  # nothing was trained: it is begun anew
     (round_folder(tmp_path, 3) / "begun.json").unlink()
     (round_folder(tmp_path, 3) / "identity.json").write_text("{}")  # was trained
-    assert begin_round(tmp_path, begun(boots, "2")) == 4
+    assert start_round(tmp_path, begun(boots, "2")) == 4
     out = replace(boots, rejected=frozenset({"b.png"}))
-    assert begin_round(tmp_path, begun(out, "2")) == 5
-    assert begin_round(tmp_path, begun(out, "2")) == 5
-    assert given_to(tmp_path, 5) == out
-    assert begun_rounds(tmp_path) == [1, 2, 3, 4, 5]
+    assert start_round(tmp_path, begun(out, "2")) == 5
+    assert start_round(tmp_path, begun(out, "2")) == 5
+    assert inputs_of(tmp_path, 5) == out
+    assert started_rounds(tmp_path) == [1, 2, 3, 4, 5]
     assert (round_folder(tmp_path, 1) / "state.json").is_file()
     (round_folder(tmp_path, 5) / "scores.json").write_text("{}")
     assert (finished_rounds(tmp_path), last_round(tmp_path)) == ([5], 5)
-    assert begin_round(tmp_path, begun(out, "2")) == 6  # a finished one is not gone on with
+    assert start_round(tmp_path, begun(out, "2")) == 6  # a finished one is not gone on with
 
 
 @pytest.mark.parametrize("change", [{"taken": SETTINGS | {"k": 5}}, {"device": "cuda"}, {"title": "archive"}])
 def test_a_stopped_round_of_other_settings_is_left_alone(change: dict, tmp_path: Path) -> None:
     """Its training would be another one."""
-    assert begin_round(tmp_path, begun()) == 1
-    assert begin_round(tmp_path, begun(asked=replace(ASKED, **change))) == 2
+    assert start_round(tmp_path, begun()) == 1
+    assert start_round(tmp_path, begun(asked=replace(ASKED, **change))) == 2
 
 
 def test_a_stopped_round_whose_images_were_renamed_or_labelled_is_left_alone(tmp_path: Path) -> None:
-    assert begin_round(tmp_path, begun()) == 1
-    for number, seen in enumerate(({"b.png": Seen("3-1", "1")}, {"b.png": Seen("3-1", "1", "red")}), start=2):
-        assert begin_round(tmp_path, replace(begun(), seen=Collection("photos", seen))) == number
-    touched = {"b.png": Seen("3-2", "1", "red"), "c.png": Seen("3-1", "2", here=False)}
-    assert begin_round(tmp_path, replace(begun(), seen=Collection("archive", touched))) == 3
+    assert start_round(tmp_path, begun()) == 1
+    for number, seen in enumerate(
+        ({"b.png": ImageEntry("3-1", "1")}, {"b.png": ImageEntry("3-1", "1", "red")}), start=2
+    ):
+        assert start_round(tmp_path, replace(begun(), seen=Collection("photos", seen))) == number
+    touched = {"b.png": ImageEntry("3-2", "1", "red"), "c.png": ImageEntry("3-1", "2", here=False)}
+    assert start_round(tmp_path, replace(begun(), seen=Collection("archive", touched))) == 3
 
 
 def test_a_later_label_counts_and_not_the_edit_before_it(tmp_path: Path) -> None:
@@ -125,19 +129,19 @@ def test_a_later_label_counts_and_not_the_edit_before_it(tmp_path: Path) -> None
     append_edits(tmp_path, said)
     second = replace(found, run_id="r-2", facts=replace(found.facts, round=2, earlier_runs=("r-1",)))
     labelled = {
-        "04.png": Seen("1-1", "4", "b", relabelled=True),
-        "05.png": Seen("1-1", "5", "a", relabelled=True),
+        "04.png": ImageEntry("1-1", "4", "b", relabelled=True),
+        "05.png": ImageEntry("1-1", "5", "a", relabelled=True),
     }
-    played = play(tmp_path)
+    played = replay_edits(tmp_path)
     assert (played.given.labels, played.given.rejected) == ({"04.png": "a"}, {"05.png"})
     end_round(tmp_path, second, seen=Collection("photos", labelled))
     second.save(tmp_path)
-    played = play(tmp_path)
+    played = replay_edits(tmp_path)
     assert (played.given.labels, played.given.rejected) == ({}, frozenset())
     (line,) = played.told(3, {"04.png", "05.png"}, tmp_path)
     assert "take part in round 3: none; 2 more were overruled by later edits or labels" in line
     append_edits(tmp_path, [edit("r-2", "move", PATHS[4], "new-01", "a", 2)])
-    assert play(tmp_path).given.labels == {"04.png": "a"}  # and this was said later still
+    assert replay_edits(tmp_path).given.labels == {"04.png": "a"}  # and this was said later still
 
 
 def two_rounds(folder: Path) -> None:
@@ -163,7 +167,7 @@ def test_edits_of_all_rounds_add_up_and_the_later_one_wins(tmp_path: Path) -> No
             edit("r-9", "rename", "", "new-02", "caps", 5),
         ],
     )
-    played = play(tmp_path)
+    played = replay_edits(tmp_path)
     assert played.given.labels == {PATHS[4]: "new-01", PATHS[5]: "a"}
     assert played.before.labels == {PATHS[4]: "new-01", PATHS[5]: "new-01"}
     assert played.runs == ("r-1", "r-2")
@@ -176,7 +180,7 @@ def test_edits_of_all_rounds_add_up_and_the_later_one_wins(tmp_path: Path) -> No
     assert "1 more was overruled" in lines[0]
     for words in ("'new-09' is not in this run", "1 edit of run 'r-9'"):
         assert len([line for line in lines if words in line]) == 1
-    assert waiting(tmp_path) == (1, 0)
+    assert pending_edits(tmp_path) == (1, 0)
 
 
 def test_a_file_of_the_round_before_is_not_lost(tmp_path: Path) -> None:
@@ -194,8 +198,8 @@ def test_a_file_of_the_round_before_is_not_lost(tmp_path: Path) -> None:
             ]
         )
     )
-    take_edits(tmp_path, file)
-    played = play(tmp_path)
+    add_edits(tmp_path, file)
+    played = replay_edits(tmp_path)
     assert played.applied is not None
     assert {c.id: c.name for c in played.applied.discovery.categories} == {
         "a": "a",
@@ -203,7 +207,7 @@ def test_a_file_of_the_round_before_is_not_lost(tmp_path: Path) -> None:
         "new-02": "hats",
     }
     assert played.given.rejected == {PATHS[9]}
-    assert waiting(tmp_path) == (0, 1)
+    assert pending_edits(tmp_path) == (0, 1)
 
 
 def test_what_a_late_file_takes_back_stays_taken_back(tmp_path: Path) -> None:
@@ -217,13 +221,13 @@ def test_what_a_late_file_takes_back_stays_taken_back(tmp_path: Path) -> None:
     second.images.loc[row, "note"] = "rejected"
     second.save(own)
     append_edits(tmp_path, [edit("r-1", "reject", PATHS[9], "new-02")])
-    assert play(tmp_path).given.rejected == {PATHS[9]}
+    assert replay_edits(tmp_path).given.rejected == {PATHS[9]}
     append_edits(tmp_path, [edit("r-1", "move", PATHS[9], "", "a", 1)])
-    played = play(tmp_path)
+    played = replay_edits(tmp_path)
     assert played.given.rejected == frozenset()
     assert played.given.labels == {PATHS[9]: "a"}
     append_edits(tmp_path, [edit("r-2", "reject", PATHS[8], "new-02", "", 2)])
-    assert play(tmp_path).given.rejected == {PATHS[8]}
+    assert replay_edits(tmp_path).given.rejected == {PATHS[8]}
 
 
 def test_the_corrected_table_of_a_round_is_kept(tmp_path: Path) -> None:
@@ -231,17 +235,17 @@ def test_the_corrected_table_of_a_round_is_kept(tmp_path: Path) -> None:
     first().save(tmp_path)
     append_edits(tmp_path, [edit("r-1", "merge", "", "new-01", "new-02")])
     assert corrected_rounds(tmp_path) == []
-    keep_corrected(tmp_path, play(tmp_path))
+    save_corrected(tmp_path, replay_edits(tmp_path))
     (kept,) = corrected_rounds(tmp_path)
     assert Discovery.load(kept).category("new-02").n == 8
     assert Discovery.load(round_folder(tmp_path, 1)).category("new-02").n == 4
 
 
 def test_a_file_of_edits_in_words() -> None:
-    assert how_many(3, 3) == "3 edits"
-    assert how_many(3, 1) == "3 edits, 1 of them new and the others applied already"
-    assert how_many(1, 0) == "1 edit, applied already"
-    assert how_many(0, 0) == "0 edits"
+    assert count_edits(3, 3) == "3 edits"
+    assert count_edits(3, 1) == "3 edits, 1 of them new and the others applied already"
+    assert count_edits(1, 0) == "1 edit, applied already"
+    assert count_edits(0, 0) == "0 edits"
 
 
 def test_labels_are_kept_by_path_from_the_root(tmp_path: Path) -> None:
@@ -250,7 +254,7 @@ def test_labels_are_kept_by_path_from_the_root(tmp_path: Path) -> None:
     end_round(tmp_path, found)
     found.save(tmp_path)
     append_edits(tmp_path, [edit("r-1", "confirm", PATHS[4], "new-01", "boots")])
-    assert play(tmp_path).given.labels == {"04.png": "boots"}
+    assert replay_edits(tmp_path).given.labels == {"04.png": "boots"}
 
 
 def test_edits_need_a_discovery_of_theirs(tmp_path: Path, caplog) -> None:
@@ -258,22 +262,22 @@ def test_edits_need_a_discovery_of_theirs(tmp_path: Path, caplog) -> None:
     file.write_text(edits_csv([edit("r-1", "rename", "", "new-01", "boots")]))
     run = tmp_path / "run"
     with pytest.raises(InputError, match="without --edits first"):
-        take_edits(run, file)
+        add_edits(run, file)
     end_round(run, first())
     first().save(run)
     caplog.set_level("INFO", "holotype")
-    take_edits(run, file)
+    add_edits(run, file)
     assert "1 edit." in caplog.text
-    take_edits(run, file)
+    add_edits(run, file)
     assert "1 edit, applied already." in caplog.text
-    applied = play(run).applied
+    applied = replay_edits(run).applied
     assert applied is not None
     assert applied.discovery.category("new-01").name == "boots"
     assert len((run / "edits.csv").read_text().splitlines()) == 2
 
 
 def test_what_a_round_was_given_reads_as_json(tmp_path: Path) -> None:
-    begin_round(tmp_path, begun(Constraints({"Käfer.png": "=boots"}, frozenset({"ö.png"}))))
+    start_round(tmp_path, begun(Constraints({"Käfer.png": "=boots"}, frozenset({"ö.png"}))))
     given = round_folder(tmp_path, 1)
     assert json.loads((given / "labels.json").read_text(encoding="utf-8"))["by_path"] == {
         "Käfer.png": "=boots"

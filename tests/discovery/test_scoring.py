@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holotype.data.load import load_table
-from holotype.discovery.workflow import discover_table
+from holotype.discovery.pipeline import discover_table
 from holotype.report.page_data import read_scores
 from holotype.runs.run_folder import PER_CLASS_FILE, RunFolder
 from tests.conftest import write_csv
@@ -35,7 +35,7 @@ def test_a_truth_that_comes_after_the_training_is_scored(
     at_once = RunFolder(tmp_path / "at once").finished()
     discover_table(load_table(squares_folder, lists["none"]), config, run, progress=False)
     assert read_scores(run) == {}
-    monkeypatch.setattr("holotype.discovery.workflow.run_round", lambda round: pytest.fail("trained again"))
+    monkeypatch.setattr("holotype.discovery.pipeline.run_round", lambda round: pytest.fail("trained again"))
     discover_table(load_table(squares_folder, lists["half"]), config, run, progress=False)
     half = RunFolder(run).finished()
     discover_table(load_table(squares_folder, lists["all"]), config, run, progress=False)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from holotype.data.load import load_table
-from holotype.discovery.forecast import Pace
-from holotype.discovery.several import choose_trainings, default_trainings, kept_seeds
-from holotype.discovery.workflow import discover_table
+from holotype.discovery.ensemble_training import choose_trainings, default_trainings, stored_seeds
+from holotype.discovery.pipeline import discover_table
+from holotype.discovery.time_estimate import Throughput
 from holotype.errors import InputError, Stopped
 from holotype.export.assign import load_corrected
 from holotype.results.discovery import Discovery
@@ -48,8 +48,11 @@ def test_seeds_and_methods_that_do_not_train_come_before_the_table(tmp_path, sma
 def test_the_pace_of_the_machine_does_not_decide(
     tmp_path, squares_folder, small, monkeypatch, caplog, seconds: float
 ) -> None:
-    monkeypatch.setattr("holotype.discovery.several.TRAININGS", {"cpu": {64: 2}})
-    monkeypatch.setattr("holotype.discovery.forecast.measure", lambda *_: Pace(seconds, seconds, seconds))
+    monkeypatch.setattr("holotype.discovery.ensemble_training.TRAININGS", {"cpu": {64: 2}})
+    monkeypatch.setattr(
+        "holotype.discovery.time_estimate.measure_throughput",
+        lambda *_: Throughput(seconds, seconds, seconds),
+    )
     table, run = load_table(squares_folder / "squares.csv"), tmp_path / "run"
     with caplog.at_level(logging.INFO):
         found = discover_table(table, small(steps=2), run, progress=False)
@@ -60,12 +63,12 @@ def test_the_pace_of_the_machine_does_not_decide(
 
 def test_a_later_round_has_as_many_unless_the_settings_differ(run: Path, small, monkeypatch) -> None:
     """The first round had one training, and the collection has grown since."""
-    assert kept_seeds(run / "rounds" / "1") == (0,)
+    assert stored_seeds(run / "rounds" / "1") == (0,)
     assert choose_trainings(run, small(), 1_000) == 1
     assert choose_trainings(run, small(steps=20, seed=3), 1_000) == 1
     assert choose_trainings(run, small(method="rpc"), 1_000) == 5
     assert choose_trainings(run, small(sample=500), 1_000) == 5
-    monkeypatch.setattr("holotype.discovery.several.pick_device", lambda _: "cuda")
+    monkeypatch.setattr("holotype.discovery.ensemble_training.pick_device", lambda _: "cuda")
     assert choose_trainings(run, small(), 1_000) == 3
 
 
@@ -113,12 +116,12 @@ def test_a_stopped_round_goes_on_with_as_many(run, squares_folder, small, three,
 
     with monkeypatch.context() as patch:
         patch.setattr("holotype.training.progress.StopRequest.__enter__", ended)
-        patch.setattr("holotype.discovery.several.TRAININGS", {"cpu": {2: 3}})
+        patch.setattr("holotype.discovery.ensemble_training.TRAININGS", {"cpu": {2: 3}})
         with pytest.raises(Stopped) as stop:
             discover_table(table, small(seed=5, sample=64), run, progress=False)
     assert stop.value.number == signal.SIGTERM
     own = run / "rounds" / "2"
-    assert kept_seeds(own) == (5, 6, 7)
+    assert stored_seeds(own) == (5, 6, 7)
     assert all((own / "trainings" / str(seed) / "state.json").is_file() for seed in (5, 6, 7))
     found = discover_table(table, small(seed=5, sample=64), run, progress=False)
     assert (found.facts.round, found.facts.trainings) == (2, (5, 6, 7))
@@ -175,5 +178,5 @@ def test_another_method_than_the_first_never_trains_alone_without_a_word(
 def test_seeds_that_cannot_be_read_are_one_sentence(tmp_path) -> None:
     (tmp_path / "trainings.json").write_text("{}")
     with pytest.raises(InputError, match=r"trainings.json cannot be read"):
-        kept_seeds(tmp_path)
-    assert kept_seeds(tmp_path / "elsewhere") is None
+        stored_seeds(tmp_path)
+    assert stored_seeds(tmp_path / "elsewhere") is None

@@ -12,9 +12,9 @@ from PIL.TiffImagePlugin import IFDRational
 
 from holotype.data.exif import ExifData
 from holotype.data.load import load_table
-from holotype.discovery import shots
-from holotype.discovery.shots import FILE, Shots, take_shots
-from holotype.discovery.workflow import discover_table
+from holotype.discovery import exif_cache
+from holotype.discovery.exif_cache import EXIF_FILE, ExifTable, load_exif_table
+from holotype.discovery.pipeline import discover_table
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery
 from tests.conftest import COLOURS, KNOWN
 from tests.data.cameras import photograph
@@ -39,39 +39,41 @@ def photos(tmp_path: Path) -> Path:
 def test_heads_are_read_once_for_each_content(photos: Path, tmp_path: Path, monkeypatch) -> None:
     table = load_table(photos)
     digest = [f"d{row}" for row in range(len(table))]
-    first = take_shots(tmp_path / "run", table, digest)
+    first = load_exif_table(tmp_path / "run", table, digest)
     assert first.each[0].taken.startswith("2024-05-")
     assert math.isfinite(first.each[1].latitude)
     asked = []
     monkeypatch.setattr(
-        shots, "read_exif_all", lambda paths, _: [asked.append(path) or ExifData("new") for path in paths]
+        exif_cache,
+        "read_exif_all",
+        lambda paths, _: [asked.append(path) or ExifData("new") for path in paths],
     )
-    assert take_shots(tmp_path / "run", table, digest) is not None
+    assert load_exif_table(tmp_path / "run", table, digest) is not None
     assert asked == []
-    again = take_shots(tmp_path / "run", table, ["other", *digest[1:]])
+    again = load_exif_table(tmp_path / "run", table, ["other", *digest[1:]])
     assert asked == [table.path[0]]
     assert [shot.taken for shot in again.each] == ["new", *(shot.taken for shot in first.each[1:])]
-    (tmp_path / "run" / FILE).write_bytes(b"no")
-    take_shots(tmp_path / "run", table, digest)
+    (tmp_path / "run" / EXIF_FILE).write_bytes(b"no")
+    load_exif_table(tmp_path / "run", table, digest)
     assert len(asked) == 1 + len(table)
 
 
 def test_a_changed_camera_is_noticed_and_read_again(photos: Path, tmp_path: Path, caplog) -> None:
-    table, file = load_table(photos), tmp_path / "run" / FILE
+    table, file = load_table(photos), tmp_path / "run" / EXIF_FILE
     digest = [f"d{row}" for row in range(len(table))]
-    first = take_shots(tmp_path / "run", table, digest)
+    first = load_exif_table(tmp_path / "run", table, digest)
     content = file.read_bytes()
     assert content.count(b"trap 1") >= 1
     file.write_bytes(content.replace(b"trap 1", b"trap 3"))
-    assert take_shots(tmp_path / "run", table, digest) == first
+    assert load_exif_table(tmp_path / "run", table, digest) == first
     assert "cannot be read, and is made again" in caplog.text
     assert file.read_bytes() == content
 
 
 def test_only_what_is_known_becomes_a_column() -> None:
-    assert Shots([ExifData(), ExifData()]).columns() == {}
-    assert Shots([ExifData(), ExifData()]).words() == ""
-    found = Shots([ExifData("2024-05-01T00:00:00"), ExifData(camera="trap")])
+    assert ExifTable([ExifData(), ExifData()]).columns() == {}
+    assert ExifTable([ExifData(), ExifData()]).words() == ""
+    found = ExifTable([ExifData("2024-05-01T00:00:00"), ExifData(camera="trap")])
     assert list(found.columns()) == ["taken", "camera"]
     assert list(found.columns()["taken"]) == ["2024-05-01T00:00:00", ""]
     assert "2024-05-01" in found.words()
@@ -85,7 +87,7 @@ def test_only_what_is_known_becomes_a_column() -> None:
     ],
 )
 def test_a_head_without_a_time_is_told_of_as_well(head: ExifData, column: str, words: str) -> None:
-    found = Shots([ExifData(), head])
+    found = ExifTable([ExifData(), head])
     assert column in found.columns()
     assert words in found.words()
     assert "when" not in found.words()

@@ -7,7 +7,7 @@ import pytest
 
 from holotype.config.schema import DiscoverConfig
 from holotype.data.table import Table
-from holotype.discovery.sizes import check_long_tail, choose_sizes
+from holotype.discovery.choose_k import check_long_tail, choose_long_tail
 from holotype.errors import InputError
 
 
@@ -24,13 +24,13 @@ def collection(sizes: list[int]) -> tuple[Table, np.ndarray]:
 
 
 def test_the_labels_are_asked() -> None:
-    uneven, words = choose_sizes(DiscoverConfig(), *collection([100, 60, 36, 22, 13, 8]))
+    uneven, words = choose_long_tail(DiscoverConfig(), *collection([100, 60, 36, 22, 13, 8]))
     assert uneven
     assert words == (
         "Sizes: known classes have 4 to 50 labelled images, and unlabelled ones near them in proportion, so "
         "different sizes are expected (--long-tail no changes this)."
     )
-    uneven, words = choose_sizes(DiscoverConfig(), *collection([40] * 6))
+    uneven, words = choose_long_tail(DiscoverConfig(), *collection([40] * 6))
     assert not uneven
     assert words.endswith("so equal sizes are expected (--long-tail yes changes this).")
 
@@ -38,7 +38,7 @@ def test_the_labels_are_asked() -> None:
 @pytest.mark.parametrize(("asked", "uneven"), [("yes", True), (True, True), ("no", False), (False, False)])
 def test_what_was_asked_for_counts(asked, uneven: bool) -> None:
     for sizes in ([100, 60, 36, 22, 13, 8], [40] * 6):
-        found, words = choose_sizes(DiscoverConfig(long_tail=asked), *collection(sizes))
+        found, words = choose_long_tail(DiscoverConfig(long_tail=asked), *collection(sizes))
         assert found is uneven
         assert words == f"Sizes: {'different' if uneven else 'equal'} ones are expected, as asked for."
 
@@ -48,12 +48,13 @@ def test_images_that_cannot_be_used_do_not_speak() -> None:
     problem = np.where(np.array([label in ("c0", "c1") for label in table.label]), "broken", "")
     features[problem != ""] = np.nan
     assert (
-        "4 to 18 labelled images" in choose_sizes(DiscoverConfig(), table.with_problems(problem), features)[1]
+        "4 to 18 labelled images"
+        in choose_long_tail(DiscoverConfig(), table.with_problems(problem), features)[1]
     )
 
 
 def test_a_method_without_such_a_setting_expects_nothing() -> None:
-    assert choose_sizes(DiscoverConfig(method="kmeans"), *collection([40] * 6)) == (False, "")
+    assert choose_long_tail(DiscoverConfig(method="kmeans"), *collection([40] * 6)) == (False, "")
     with pytest.raises(InputError, match=r"--long-tail is not for kmeans; use .* or "):
         check_long_tail(["kmeans"])
     with pytest.raises(InputError, match=r"--long-tail is not for kmeans and uno; use .* or "):
@@ -63,5 +64,5 @@ def test_a_method_without_such_a_setting_expects_nothing() -> None:
 
 def test_of_methods_that_take_turns_one_that_expects_sizes_is_enough() -> None:
     uneven = collection([100, 60, 36, 22, 13, 8])
-    assert choose_sizes(DiscoverConfig(method="uno,rpc"), *uneven)[0]
-    assert choose_sizes(DiscoverConfig(method="uno,kmeans"), *uneven) == (False, "")
+    assert choose_long_tail(DiscoverConfig(method="uno,rpc"), *uneven)[0]
+    assert choose_long_tail(DiscoverConfig(method="uno,kmeans"), *uneven) == (False, "")

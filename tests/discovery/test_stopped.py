@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from holotype.data.load import load_table
-from holotype.discovery.workflow import discover_table
+from holotype.discovery.pipeline import discover_table
 from holotype.errors import InputError, Stopped
 from holotype.training.checkpoint import save_checkpoint
 from holotype.utils.locks import lock_folder

@@ -10,17 +10,17 @@ import pytest
 from holotype.data.load import load_table
 from holotype.data.table import Table
 from holotype.discovery.constraints import Constraints
-from holotype.discovery.foresight import foresee
-from holotype.discovery.taking_part import (
-    REFUSED,
-    Account,
-    keep_refused,
-    not_told_yet,
+from holotype.discovery.dry_run import preview_round
+from holotype.discovery.edit_summary import (
+    REFUSED_FILE,
+    EditSummary,
     read_refused,
-    seen_classes,
-    unread_labels,
+    store_refused,
+    unreadable_labels,
+    unreported,
+    visible_classes,
 )
-from holotype.discovery.workflow import discover_table
+from holotype.discovery.pipeline import discover_table
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, edits_csv, read_edits, read_log
@@ -34,7 +34,7 @@ def made(*rows: tuple[str, str]) -> list[tuple[str, Edit]]:
 
 def test_edits_are_counted_by_kind_and_overruled_ones_are_not() -> None:
     rows = [("confirm", "1"), ("move", "1"), ("move", "2"), ("reject", "3"), ("rename", ""), ("merge", "")]
-    account = Account(
+    account = EditSummary(
         made(*rows, ("confirm", "4"), ("reject", "")), ["Move of 9 was not applied: it is gone."]
     )
     given = Constraints({"1": "a", "2": "a"}, frozenset({"3", "4"}))
@@ -48,11 +48,11 @@ def test_edits_are_counted_by_kind_and_overruled_ones_are_not() -> None:
 
 
 def test_without_edits_nothing_is_said() -> None:
-    assert Account().told(1, Constraints(), {"1"}) == []
+    assert EditSummary().told(1, Constraints(), {"1"}) == []
 
 
 def test_edits_of_images_that_are_gone_are_kept_and_told() -> None:
-    account = Account(made(("confirm", "1"), ("move", "2"), ("reject", "3"), ("rename", "")))
+    account = EditSummary(made(("confirm", "1"), ("move", "2"), ("reject", "3"), ("rename", "")))
     given = Constraints({"1": "a", "2": "a"}, frozenset({"3"}))
     taking, gone = account.told(2, given, {"1"})
     assert taking.startswith(
@@ -66,7 +66,7 @@ def test_edits_of_images_that_are_gone_are_kept_and_told() -> None:
 
 
 def test_edits_that_a_later_label_overrules_are_counted_as_such() -> None:
-    account = Account(made(("confirm", "1"), ("move", "2"))).without({"2"})
+    account = EditSummary(made(("confirm", "1"), ("move", "2"))).without({"2"})
     (line,) = account.told(2, Constraints({"1": "a"}), {"1", "2"})
     assert "1 confirmed; 1 more was overruled by later edits or labels. They give 1 label" in line
 
@@ -77,18 +77,18 @@ def test_an_edit_that_cannot_take_part_is_told_once_and_counted_from_then_on(tmp
         "Move of '9' to 'b' was not applied: gone.",
     ]
     assert read_refused(tmp_path) == []
-    assert not_told_yet(tmp_path, first) == first
-    keep_refused(tmp_path, first)
-    assert not_told_yet(tmp_path, []) == []
-    assert not_told_yet(tmp_path, first[:1]) == [
-        f"Told before, and still so: 1 line on edits that cannot take part, in {tmp_path / REFUSED}."
+    assert unreported(tmp_path, first) == first
+    store_refused(tmp_path, first)
+    assert unreported(tmp_path, []) == []
+    assert unreported(tmp_path, first[:1]) == [
+        f"Told before, and still so: 1 line on edits that cannot take part, in {tmp_path / REFUSED_FILE}."
     ]
     changed = [first[0], "Move of '9' to 'b' was not applied: it was rejected.", "2 edits of run 'x' cannot."]
-    *fresh, others = not_told_yet(tmp_path, changed)
+    *fresh, others = unreported(tmp_path, changed)
     assert fresh == changed[1:]
     assert "1 line on" in others
-    keep_refused(tmp_path, changed)
-    assert (tmp_path / REFUSED).read_text().splitlines() == changed
+    store_refused(tmp_path, changed)
+    assert (tmp_path / REFUSED_FILE).read_text().splitlines() == changed
 
 
 def table(problem: list[str]) -> Table:
@@ -99,14 +99,14 @@ def table(problem: list[str]) -> Table:
 
 def test_labels_of_images_that_cannot_be_read_are_told() -> None:
     given = Constraints({"2": "b", "4": "c"}, names={"c": "kites"})
-    assert unread_labels(table(["", "", "", "", "broken", "broken", ""]), given) == [
+    assert unreadable_labels(table(["", "", "", "", "broken", "broken", ""]), given) == [
         "The label 'kites' of 4 cannot take part: the image cannot be read."
     ]
 
 
 def test_a_class_without_a_labelled_image_to_look_at_is_dropped_and_told() -> None:
     broken = table(["broken", "", "broken", "broken", "broken", "", ""])
-    left, told = seen_classes(broken, {"b": "buzzards"})
+    left, told = visible_classes(broken, {"b": "buzzards"})
     assert left.known == ("a",)
     assert list(left.label) == ["a", "a", "", "", "", "", ""]
     assert told == [
@@ -115,14 +115,14 @@ def test_a_class_without_a_labelled_image_to_look_at_is_dropped_and_told() -> No
         "The known class 'd' takes no part in this round: edits have left it no labelled image.",
     ]
     whole = left.with_problems([""] * 7)
-    assert seen_classes(whole, {}) == (whole, [])
+    assert visible_classes(whole, {}) == (whole, [])
 
 
 def test_edits_that_label_everything_leave_nothing_to_place_and_are_not_lost(
     run, squares_folder, small, monkeypatch
 ) -> None:
     """No round is begun, and the sentence says what to do with what is there."""
-    monkeypatch.setattr("holotype.discovery.workflow.run_round", lambda round: pytest.fail("trained again"))
+    monkeypatch.setattr("holotype.discovery.pipeline.run_round", lambda round: pytest.fail("trained again"))
     images = Discovery.load(run).images
     free = images[images.label == ""]
     said = [("confirm", path, id, id) for path, id in zip(free.path, free.category_id, strict=True)]
@@ -152,7 +152,7 @@ def test_where_only_images_that_cannot_be_read_are_left_no_round_is_announced_or
     file = edits_file(run, *said)
     nothing_left = r"labelled or rejected, .* holotype write .* --folders DIR takes"
     with pytest.raises(InputError, match=nothing_left):
-        foresee(run, table, small(), file)
+        preview_round(run, table, small(), file)
     with pytest.raises(InputError, match=nothing_left):
         discover_table(table, small(), run, progress=False, edits=file)
     assert "Another round is trained" not in caplog.text
@@ -205,14 +205,14 @@ def test_a_heap_that_was_a_class_for_a_round_costs_no_edit(run, squares_folder, 
     throughout = replace(table, label=np.where(table.label == "", "heap", table.label), known=known)
     nothing_left = r"Every usable image .* is labelled, so nothing is left to place"
     with pytest.raises(InputError, match=nothing_left):
-        foresee(run, throughout, config, file)
+        preview_round(run, throughout, config, file)
     with pytest.raises(InputError, match=nothing_left):
         discover_table(throughout, config, run, progress=False, edits=file)
     assert [path.name for path in (run / "rounds").iterdir()] == ["1"]
     in_heap = (table.label == "") & np.isin(table.path, free[:40])
     some = replace(table, label=np.where(in_heap, "heap", table.label), known=known)
     assert discover_table(some, config, run, progress=False).facts.confirmed_labels == 0
-    (line,) = [line for line in foresee(run, table, config).lines if "take part" in line]
+    (line,) = [line for line in preview_round(run, table, config).lines if "take part" in line]
     assert "round 3: 1 rejected, 1 confirmed. They give 1 label and keep 1 image out" in line
     found = discover_table(table, config, run, progress=False)
     assert (found.facts.round, found.facts.confirmed_labels) == (3, 1)

@@ -13,7 +13,7 @@ import pytest
 
 from holotype.data.load import load_table
 from holotype.discovery.estimator import Discoverer
-from holotype.discovery.workflow import discover_table
+from holotype.discovery.pipeline import discover_table
 from holotype.export.assign import assign_images
 from holotype.results.discovery import Discovery, safe_cell
 from holotype.results.edits import Edit, edits_csv
@@ -240,7 +240,7 @@ def test_a_kill_loses_no_edit(step, go, tmp_path, monkeypatch) -> None:
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"holotype.discovery.workflow.{step}", kill)
+        patch.setattr(f"holotype.discovery.pipeline.{step}", kill)
         with pytest.raises(Killed):
             go(*edits)
     assert go().facts.round == 2

@@ -2,12 +2,12 @@
 
 import pytest
 
-from holotype.discovery.timing import Clock
+from holotype.discovery.rounds import StepTimer
 from holotype.errors import Interrupted, Stopped
 
 
 def test_steps_are_added_up_and_a_stop_names_its_step():
-    clock = Clock()
+    clock = StepTimer()
     for _ in range(2):
         with clock.step("counting"):
             pass

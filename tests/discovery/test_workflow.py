@@ -15,7 +15,7 @@ from PIL import Image
 from holotype.clustering.estimate_k import pick_k
 from holotype.clustering.k_curve import CountEstimate
 from holotype.data.load import load_table
-from holotype.discovery.workflow import discover, discover_table
+from holotype.discovery.pipeline import discover, discover_table
 from holotype.errors import InputError, Stopped
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery
 from holotype.results.edits import Edit, edits_csv
@@ -30,7 +30,7 @@ from tests.runs.test_run import FOLDER
 @pytest.fixture
 def nothing_trained(monkeypatch) -> None:
     """Another round is a failure."""
-    monkeypatch.setattr("holotype.discovery.workflow.run_round", lambda round: pytest.fail("trained again"))
+    monkeypatch.setattr("holotype.discovery.pipeline.run_round", lambda round: pytest.fail("trained again"))
 
 
 def test_the_run_folder_holds_everything(first_run: Path, squares_folder: Path) -> None:
@@ -120,7 +120,7 @@ def test_the_same_command_goes_on_where_it_was_stopped(
             with pytest.raises(Stopped, match=step):
                 discover_table(table, small(), run, progress=False)
         assert not (run / "discovery.json").exists()
-    monkeypatch.setattr("holotype.discovery.workflow.run_round", lambda round: pytest.fail("trained again"))
+    monkeypatch.setattr("holotype.discovery.pipeline.run_round", lambda round: pytest.fail("trained again"))
     found = discover_table(table, small(), run, progress=False)
     pd.testing.assert_frame_equal(found.images, Discovery.load(first_run).images)
 

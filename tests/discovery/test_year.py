@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from holotype.data.load import load_table
-from holotype.discovery.workflow import discover_table
+from holotype.discovery.pipeline import discover_table
 from holotype.results.discovery import Discovery
 from tests.conftest import write_csv
 from tests.discovery.made_year import (
@@ -107,7 +107,7 @@ def spring(year: Year) -> None:
     # 2: arrivals, and one that cannot be read
     pictures.arrive(4)
     pictures.file(pictures.place["teal-025"]).write_bytes(b"cut off")
-    year.month(kill="holotype.discovery.workflow.begin_round")
+    year.month(kill="holotype.discovery.pipeline.start_round")
     # 3: repairs, of a confirmed one too
     pictures.repair("blue-020", "teal-025", "purple-001", "red-012")
     year.month()
@@ -123,7 +123,7 @@ def summer(year: Year) -> None:
     moves: list[Row] = [("move", name, "", "red") for name in ("yellow-000", "red-020")]
     rejected: list[Row] = [("reject", name, "", "") for name in ("purple-000", "green-000")]
     home["pink"] = "pinks"
-    year.month(*split, *moves, *rejected, kill="holotype.discovery.workflow.run_round")
+    year.month(*split, *moves, *rejected, kill="holotype.discovery.pipeline.run_round")
     # 5: renames and a swap, of corrected ones too, and labels in a folder with the name that the report gave
     pictures.rename("yellow-000", "unlabelled/a/sun.png")
     pictures.rename("purple-000", "unlabelled/IMG_0001.png")
@@ -131,10 +131,10 @@ def summer(year: Year) -> None:
     for number in range(10, 16):
         pictures.rename(f"yellow-{number:03d}", f"yellow/{number}.png")
     held.place |= {f"yellow-{number:03d}": home["yellow"] for number in range(10, 16)}
-    year.month(kill="holotype.discovery.going_on.follow")
+    year.month(kill="holotype.discovery.plan.rewrite_paths")
     # 6: more categories than there are kinds, and another seed
     year.settings |= {"k": 10, "seed": 1}
-    year.month(kill="holotype.discovery.workflow.share_round", apart=True)
+    year.month(kill="holotype.discovery.pipeline.link_round", apart=True)
 
 
 def autumn(year: Year) -> None:
@@ -153,13 +153,13 @@ def autumn(year: Year) -> None:
     archive = pictures.root.parent / "archive"
     archive.mkdir()
     pictures.move(archive / "pictures")
-    year.month(kill="holotype.discovery.finding.check_embedded")
+    year.month(kill="holotype.discovery.round_runner.check_embedded")
     # 9: some come back, under other names too; others arrive, and one has the path of one that is gone
     pictures.come_back("blue-022", "unlabelled/heaven.png")
     pictures.come_back("green-000", "unlabelled/green-000.png")
     pictures.arrive(5)
     pictures.paint("red-100", "unlabelled/yellow-001.png")
-    year.month(kill="holotype.discovery.workflow.build_report")
+    year.month(kill="holotype.discovery.pipeline.build_report")
 
 
 def winter(year: Year) -> Discovery:
@@ -176,7 +176,7 @@ def winter(year: Year) -> Discovery:
     year.month(("confirm", "purple-000", "", purple), ("reject", "teal-003", "", ""))
     # 12: a last arrival
     pictures.arrive(1)
-    return year.month(kill="holotype.discovery.workflow.write_changes")
+    return year.month(kill="holotype.discovery.pipeline.write_changes")
 
 
 def kind_of(found: Discovery, pictures: Pictures, id: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from holotype.discovery import workflow
+from holotype.discovery import pipeline
 from holotype.results.discovery import Discovery
 from tests.conftest import write_csv
 from tests.discovery.test_bursting import trap_folder
@@ -31,14 +31,14 @@ def commands() -> list[list[str]]:
 def here(tmp_path, monkeypatch, tiny_backbone_file) -> Path:
     """A working folder in which every discovery is small."""
     monkeypatch.chdir(tmp_path)
-    original = workflow.discover_table
+    original = pipeline.discover_table
 
     def small(table, config, folder, **how):
         network = str(tiny_backbone_file) if config.backbone == "auto" else config.backbone
         config = dataclasses.replace(config, k=4, method="kmeans", device="cpu", backbone=network)
         return original(table, config, folder, **{**how, "progress": False})
 
-    monkeypatch.setattr(workflow, "discover_table", small)
+    monkeypatch.setattr(pipeline, "discover_table", small)
     return tmp_path
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from holotype.discovery import workflow
+from holotype.discovery import pipeline
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, edits_csv
 
@@ -22,7 +22,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "collection.md").read_tex
 def photos(tmp_path, monkeypatch, squares_folder, tiny_backbone_file) -> Path:
     """The working folder with photos/; every discovery in it is small."""
     monkeypatch.chdir(tmp_path)
-    original = workflow.discover_table
+    original = pipeline.discover_table
 
     def small(table, config, folder, **how):
         k = 4 if config.k == "auto" else 5
@@ -30,7 +30,7 @@ def photos(tmp_path, monkeypatch, squares_folder, tiny_backbone_file) -> Path:
         config = dataclasses.replace(config, k=k, method="kmeans", device="cpu", backbone=network)
         return original(table, config, folder, **{**how, "progress": False})
 
-    monkeypatch.setattr(workflow, "discover_table", small)
+    monkeypatch.setattr(pipeline, "discover_table", small)
     return Path(shutil.copytree(squares_folder, tmp_path / "photos"))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from holotype.discovery import workflow
+from holotype.discovery import pipeline
 from tests.conftest import KNOWN, write_csv
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "folder.md"
@@ -31,13 +31,13 @@ def photos(tmp_path, monkeypatch, squares_folder, tiny_backbone_file) -> Path:
     named = [(str(image.relative_to(tmp_path / "photos")), image.name.partition("-")[0]) for image in images]
     labels = [row for row in named if row[1] in KNOWN][::3]
     write_csv(tmp_path / "labels.csv", "path,label", labels)
-    original = workflow.discover_table
+    original = pipeline.discover_table
 
     def small(table, config, folder, **how):
         config = dataclasses.replace(config, steps=4, device="cpu", backbone=str(tiny_backbone_file))
         return original(table, config, folder, **{**how, "progress": False})
 
-    monkeypatch.setattr(workflow, "discover_table", small)
+    monkeypatch.setattr(pipeline, "discover_table", small)
     return tmp_path
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from holotype.cli.sample import make_parser
-from holotype.discovery import workflow
+from holotype.discovery import pipeline
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sampling.md").read_text(encoding="utf-8")
 BLOCK = re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
@@ -23,13 +23,13 @@ def test_the_four_commands(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(squares_folder, tmp_path / "photos")
-    original = workflow.discover_table
+    original = pipeline.discover_table
 
     def small(table, config, folder, **how):
         config = dataclasses.replace(config, k=4, method="kmeans", backbone=str(tiny_backbone_file))
         return original(table, config, folder, **how)
 
-    monkeypatch.setattr(workflow, "discover_table", small)
+    monkeypatch.setattr(pipeline, "discover_table", small)
     for words in (shlex.split(line)[1:] for line in BLOCK.strip().splitlines()):
         words = ["40" if word == "200000" else word for word in words]
         more = [] if words[0] == "sample" else ["--device", "cpu"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holotype.discovery import workflow
+from holotype.discovery import pipeline
 from holotype.results.discovery import Discovery
 from tests.data.bucket import Bucket, bucket, only_here, s3_port
 from tests.data.packed import images_of, write_parquet, write_tar
@@ -29,7 +29,7 @@ COMMANDS = [
 def here(tmp_path, monkeypatch, squares_folder, tiny_backbone_file) -> Path:
     """The working folder with train.parquet, dataset/ and shards/; every discovery in it is small."""
     monkeypatch.chdir(tmp_path)
-    original = workflow.discover_table
+    original = pipeline.discover_table
 
     def small(table, config, folder, **how):
         config = dataclasses.replace(
@@ -37,7 +37,7 @@ def here(tmp_path, monkeypatch, squares_folder, tiny_backbone_file) -> Path:
         )
         return original(table, config, folder, **{**how, "progress": False})
 
-    monkeypatch.setattr(workflow, "discover_table", small)
+    monkeypatch.setattr(pipeline, "discover_table", small)
     rows = images_of(squares_folder)
     write_parquet(tmp_path / "train.parquet", rows)
     write_parquet(tmp_path / "dataset" / "data" / "train-00000.parquet", rows[:32])

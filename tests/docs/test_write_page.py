@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holotype.data.load import load_table
-from holotype.discovery import workflow
+from holotype.discovery import pipeline
 from holotype.export.camtrap import DEPLOYMENT_COLUMNS as DEPLOYMENTS
 from holotype.export.camtrap import MEDIA, OBSERVATIONS
 from holotype.results.discovery import Discovery
@@ -30,13 +30,13 @@ def photos(tmp_path, monkeypatch, squares_folder, tiny_backbone_file, holotype) 
     """The working folder with photos/ and its run; every discovery in it is small."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(squares_folder, tmp_path / "photos")
-    original = workflow.discover_table
+    original = pipeline.discover_table
 
     def small(table, config, folder, **how):
         config = dataclasses.replace(config, k=4, steps=4, device="cpu", backbone=str(tiny_backbone_file))
         return original(table, config, folder, **{**how, "progress": False})
 
-    monkeypatch.setattr(workflow, "discover_table", small)
+    monkeypatch.setattr(pipeline, "discover_table", small)
     outcome = holotype("discover", "photos/")
     assert outcome.code == 0, outcome.err
     return tmp_path

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from holotype.config.schema import BackboneConfig
-from holotype.discovery.best_backbone import PUBLIC
+from holotype.discovery.backbone_choice import PUBLIC_BACKBONE
 from holotype.models import zoo
 from holotype.models.backbone import load_backbone
 from holotype.models.licences import FREE_LICENCES, has_conditions, licence_terms, licence_text
@@ -47,7 +47,7 @@ def test_free_licences_are_named_and_no_more() -> None:
 
 
 def test_no_default_has_strings_attached() -> None:
-    assert {licence_of(name) for name in PUBLIC} <= FREE_LICENCES
+    assert {licence_of(name) for name in PUBLIC_BACKBONE} <= FREE_LICENCES
     assert load_backbone(BackboneConfig()).licence in FREE_LICENCES
 
 

@@ -13,7 +13,7 @@ from typing import Any
 Snapshot = dict[str, str]
 """Path below the folder to the digest of the content; of a link, where it leads."""
 RUN_ID = re.compile(r"\b[0-9a-f]{12}-\d+\b")
-"""What a round is called (discovery/finding.py); that of a training is made from its identity."""
+"""What a round is called (discovery/round_runner.py); that of a training is made from its identity."""
 CLOCK = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.:+Z-]*")
 ROOM = re.compile(r"room for [\d.]+ \w?B")
 """How much memory or disk happened to be free."""

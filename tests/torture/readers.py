@@ -47,11 +47,11 @@ def _found(run: Path) -> None:
 
 
 def _rounds(world: World, run: Path) -> None:
-    from holotype.discovery.changes import write_changes
-    from holotype.discovery.rounds import play, waiting
+    from holotype.discovery.round_diff import write_changes
+    from holotype.discovery.rounds import pending_edits, replay_edits
 
-    play(run)
-    waiting(run)
+    replay_edits(run)
+    pending_edits(run)
     write_changes(run, 1)
     _go_on(world, run)
 
@@ -60,14 +60,14 @@ def _go_on(world: World, run: Path) -> None:
     """As `discover --dry-run` and `discover` look at a folder before they do anything."""
     from holotype.config.schema import DiscoverConfig
     from holotype.data.load import load_table
-    from holotype.discovery.claim import claim, find_folder
-    from holotype.discovery.foresight import foresee
+    from holotype.discovery.dry_run import preview_round
+    from holotype.discovery.ownership import claim_folder, find_folder
 
     table = load_table(world.listed)
     config = DiscoverConfig(k=4, steps=6, backbone=str(world.backbone), device="cpu")
     find_folder(run, table)
-    foresee(run, table, config)
-    claim(run, table, config)
+    preview_round(run, table, config)
+    claim_folder(run, table, config)
 
 
 def _model(run: Path) -> None:

@@ -58,7 +58,7 @@ def read_entries() -> list[Entry]:
 def known_words(command: str) -> Mapping[str, tuple[str, ...]]:
     """Words for the flags and places of argparse that are not its choices: names that are looked up elsewhere."""
     from holotype.data.datasets.registry import BENCHMARKS
-    from holotype.discovery.best_backbone import PUBLIC
+    from holotype.discovery.backbone_choice import PUBLIC_BACKBONE
     from holotype.methods import METHODS
 
     methods, datasets = tuple(METHODS), tuple(BENCHMARKS)
@@ -73,7 +73,7 @@ def known_words(command: str) -> Mapping[str, tuple[str, ...]]:
         "--dataset": datasets,
         "--datasets": datasets,
         "--device": ("auto", "cpu", "cuda", "mps"),
-        "--backbone": ("auto", "embedded", *PUBLIC),
+        "--backbone": ("auto", "embedded", *PUBLIC_BACKBONE),
         "--k": ("auto",),
     }
 

@@ -60,8 +60,8 @@ def command(argv: Sequence[str]) -> int:
         EmbeddingParts(given.embeddings)  # what is wrong with the folder is said before anything else
     if given.dry_run:
         return first_look(table, config, given)
-    from holotype.discovery.claim import find_folder
-    from holotype.discovery.workflow import default_folder, discover_table
+    from holotype.discovery.ownership import find_folder
+    from holotype.discovery.pipeline import default_folder, discover_table
 
     folder = Path(given.out) if given.out else find_folder(default_folder(given.images), table)
     edits = Path(given.edits) if given.edits else None
@@ -77,35 +77,34 @@ def command(argv: Sequence[str]) -> int:
 def first_look(table: Table, config: DiscoverConfig, asked: Namespace) -> int:
     """Print what a discovery would begin or go on with; raise the InputError that it would. Nothing is written."""
     progress = not asked.no_progress
-    from holotype.discovery.look import look
-    from holotype.discovery.look_shots import look_at_shots
+    from holotype.discovery.dry_run import exif_summary, inspect_collection
 
-    seen = look(table, config, progress)
-    shots = look_at_shots(seen.table, config, seen.shots)
+    seen = inspect_collection(table, config, progress)
+    shots = exif_summary(seen.table, config, seen.shots)
     if speaks():
         say(
             "\n".join((*seen.lines, *shots, *seen.unread)), flush=True
         )  # what follows takes seconds to import
-    from holotype.discovery.best_backbone import foresee_backbone
-    from holotype.discovery.claim import check_still_labelled, find_folder
-    from holotype.discovery.forecast import forecast
-    from holotype.discovery.foresight import foresee
-    from holotype.discovery.several import choose_trainings
-    from holotype.discovery.workflow import check_table, default_folder
+    from holotype.discovery.backbone_choice import preview_backbone
+    from holotype.discovery.dry_run import preview_round
+    from holotype.discovery.ensemble_training import choose_trainings
+    from holotype.discovery.ownership import check_labels_remain, find_folder
+    from holotype.discovery.pipeline import check_table, default_folder
+    from holotype.discovery.time_estimate import estimate_time
     from holotype.utils.device import pick_device
 
     folder = Path(asked.out) if asked.out else find_folder(default_folder(asked.images), table)
     edits = Path(asked.edits) if asked.edits else None
-    check_still_labelled(folder, table)
+    check_labels_remain(folder, table)
     for given in (table, seen.table.take(seen.table.usable)):
         check_table(given, config, folder, edits)
-    since = foresee(folder, table, config, edits, progress)
+    since = preview_round(folder, table, config, edits, progress)
     if speaks() and since.lines:
         say("\n".join(since.lines))
     if since.trains:
-        network = foresee_backbone(config.network, pick_device(config.device))
+        network = preview_backbone(config.network, pick_device(config.device))
         trainings = choose_trainings(folder, config, len(table))
-        words = forecast(table, config, network, trainings, since.to_embed).words
+        words = estimate_time(table, config, network, trainings, since.to_embed).words
         if speaks():
             say(words)
     return 0

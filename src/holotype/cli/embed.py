@@ -16,7 +16,7 @@ from holotype.utils.locks import lock_folder
 if TYPE_CHECKING:
     from holotype.data.paths import Paths
     from holotype.data.table import Table
-    from holotype.discovery.best_backbone import Chosen
+    from holotype.discovery.backbone_choice import BackboneChoice
     from holotype.embeddings.extract import EmbedCounts, Embeddings
 
 
@@ -167,10 +167,10 @@ def collection_name(images: str) -> str:
     return source_name(images if is_address(images) or is_pattern(images) else Path(images).resolve())
 
 
-def choose(given: Any) -> Chosen:
+def choose(given: Any) -> BackboneChoice:
     """The backbone that the flags ask for."""
     from holotype.config.schema import BackboneConfig
-    from holotype.discovery.best_backbone import choose_backbone
+    from holotype.discovery.backbone_choice import choose_backbone
     from holotype.utils.device import pick_device
 
     named = {name: getattr(given, name) for name in ("arch", "image_size", "pool", "mean", "std")}

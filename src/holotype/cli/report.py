@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    from holotype.discovery.moved import settle
-    from holotype.discovery.rounds import edits_at_home, how_many, play
+    from holotype.discovery.relocate import commit_relocation
+    from holotype.discovery.rounds import count_edits, replay_edits, resolved_edits
     from holotype.export.zip import check_zip, write_zip
     from holotype.report import build_report
     from holotype.report.projection import add_projection
@@ -36,15 +36,15 @@ def command(argv: Sequence[str]) -> int:
     with lock_folder(folder):
         refuse_links(folder)
         clean_partial_tree(folder)
-        settle(folder)
+        commit_relocation(folder)
         add_projection(folder, device=given.device, progress=progress)
         new = None
         if given.edits:
-            edits = edits_at_home(folder, read_edits(given.edits))
+            edits = resolved_edits(folder, read_edits(given.edits))
             new = append_edits(folder, edits)
-            kept = f"{how_many(len(edits), len(new))}; all are kept in {folder / EDIT_LOG}"
+            kept = f"{count_edits(len(edits), len(new))}; all are kept in {folder / EDIT_LOG}"
             say(f"{given.edits}: {kept if edits else 'there is no edit in it'}.")
-        outcome = apply_log(folder, play(folder).before.names)
+        outcome = apply_log(folder, replay_edits(folder).before.names)
         say(told(outcome, new, found.facts.edits.applied))
         for problem in outcome.problems:
             say(f"- {problem}")
@@ -124,18 +124,18 @@ def zipped_words(done: ZipResult, where: str) -> str:
 
 def next_round(folder: Path, outcome: AppliedEdits) -> list[str]:
     """What the edits say to another round, where there can be one and it would be told something new."""
-    from holotype.discovery.rounds import play, waiting
-    from holotype.discovery.taking_part import is_all_said
+    from holotype.discovery.edit_summary import is_all_reported
+    from holotype.discovery.rounds import pending_edits, replay_edits
 
     if not outcome.discovery.facts.round:
         if not outcome.confirmed:
             return []
         return ["Nothing learns from confirmed labels here: only a run of holotype discover has rounds."]
-    labels, out = waiting(folder)
+    labels, out = pending_edits(folder)
     words = [several(n, one) for n, one in ((labels, "label"), (out, "rejected image")) if n]
     if not words:
         return []
-    if is_all_said(outcome.discovery, play(folder).given):
+    if is_all_reported(outcome.discovery, replay_edits(folder).given):
         return [
             "Every image is labelled or rejected now, so another round has nothing to place until further images "
             f"come; holotype write {folder} --folders DIR takes the result out."

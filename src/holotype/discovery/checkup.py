@@ -111,7 +111,7 @@ def cache(paths: bool) -> Facts:
 
 def hub_online() -> bool:
     """Asked for SECONDS_FOR_HUB at most: looking up the name of a host knows no limit of its own."""
-    from holotype.discovery.best_backbone import hub_answers
+    from holotype.discovery.backbone_choice import hub_answers
 
     return within(SECONDS_FOR_HUB, lambda: hub_answers(SECONDS_FOR_HUB)) is True
 
@@ -119,17 +119,17 @@ def hub_online() -> bool:
 def choices(online: bool) -> Facts:
     """What the settings called auto come to on this machine."""
     from holotype.config.schema import BackboneConfig
-    from holotype.discovery.best_backbone import best_public
-    from holotype.discovery.plan import STEPS, STEPS_ELSEWHERE, make_plan
+    from holotype.discovery.backbone_choice import best_public_backbone
+    from holotype.discovery.training_plan import DEFAULT_STEPS, GPU_STEPS, plan_length
 
     device = pick_device("auto")
-    network, cached = best_public(BackboneConfig("auto"), device, online)
+    network, cached = best_public_backbone(BackboneConfig("auto"), device, online)
     if network is None:
         backbone = "embedded"
     else:
         backbone = f"{network.name}, {'in the local cache' if cached else 'to be fetched from the hub'}"
-    steps = STEPS.get(device, STEPS_ELSEWHERE)
-    views = {f"{n:,} images": make_plan(n, steps, device).cache_views for n in SIZES}
+    steps = DEFAULT_STEPS.get(device, GPU_STEPS)
+    views = {f"{n:,} images": plan_length(n, steps, device).cache_views for n in SIZES}
     told = next(iter(views.values())) if len(set(views.values())) == 1 else views
     precision = default_precision(device)
     return {"device": device, "precision": precision, "backbone": backbone, "cache views of discover": told}

@@ -25,7 +25,7 @@ from holotype.discovery.collection import Collection
 from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE, AppliedEdits
 from holotype.results.discovery import Discovery
 
-TYPICAL = 9
+TYPICAL_IMAGES = 9
 """Images of a part of a merged category that become labels, at most."""
 
 
@@ -50,12 +50,12 @@ class Constraints:
     def after(self, found: Discovery, applied: AppliedEdits, seen: Collection | None = None) -> Constraints:
         """With what the edits of one more round say. found: as the round left it; applied: with its edits; seen: its
         images, by whose content copies are known."""
-        edited = _Edited(found, applied)
+        edited = _EditedLabels(found, applied)
         told = {**edited.moved(), **edited.confirmed}
         rejected = (self.rejected | edited.rejected()) - told.keys()
         kept = {path: edited.end(label) for path, label in self.labels.items()}
         by_hand = {path: label for path, label in kept.items() if path not in self.follow} | told
-        copies = _Copies(seen or Collection(), by_hand, rejected)
+        copies = _DuplicateImages(seen or Collection(), by_hand, rejected)
         kept = {
             path: label
             for path, label in kept.items()
@@ -68,7 +68,7 @@ class Constraints:
         return Constraints(
             labels=labels,
             rejected=frozenset(rejected),
-            names={**self.names, **renamed(found, applied.discovery)},
+            names={**self.names, **rename_classes(found, applied.discovery)},
             follow=follow & labels.keys(),
         )
 
@@ -107,13 +107,13 @@ class Constraints:
         return np.array([path in self.rejected for path in paths], dtype=bool)
 
 
-def renamed(found: Discovery, corrected: Discovery) -> dict[str, str]:
+def rename_classes(found: Discovery, corrected: Discovery) -> dict[str, str]:
     """Id to name of the categories that people called otherwise than the round did."""
     before = {category.id: category.name for category in found.categories}
     return {c.id: c.name for c in corrected.categories if c.name != before.get(c.id, c.id)}
 
 
-class _Copies:
+class _DuplicateImages:
     """What people have said of images of the same content."""
 
     def __init__(self, seen: Collection, by_hand: Mapping[str, str], rejected: Set[str]) -> None:
@@ -130,7 +130,7 @@ class _Copies:
         return bool(said) and label not in said
 
 
-class _Edited:
+class _EditedLabels:
     """A round before and after its edits, row by row."""
 
     def __init__(self, found: Discovery, applied: AppliedEdits) -> None:
@@ -167,14 +167,14 @@ class _Edited:
         rows = zip(self.path, self.now, self.note, self.noted, strict=True)
         return {path for path, now, note, before in rows if note == REJECTED_NOTE != before and not now}
 
-    def typical(self, copies: _Copies) -> dict[str, str]:
+    def typical(self, copies: _DuplicateImages) -> dict[str, str]:
         """Labels of the parts of merged categories."""
         labels: dict[str, str] = {}
         for part, whole in sorted(self._joined()):
             rows = [row for row, was, now in self._stayed() if (was, now) == (part, whole) and self.free[row]]
             rows = [row for row in rows if not copies.are_said_otherwise(self.path[row], whole)]
             rows.sort(key=lambda row: (-self.typicality[row], self.path[row]))
-            labels |= {self.path[row]: whole for row in rows[:TYPICAL]}
+            labels |= {self.path[row]: whole for row in rows[:TYPICAL_IMAGES]}
         return labels
 
     def _stayed(self) -> Iterator[tuple[int, str, str]]:

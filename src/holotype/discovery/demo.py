@@ -25,8 +25,8 @@ from holotype.data.gcd_split import gcd_split
 from holotype.data.load import load_table
 from holotype.data.samplers import keyed_generator
 from holotype.data.table import Table
-from holotype.discovery.collection import look_at, read_collection
-from holotype.discovery.workflow import discover_table
+from holotype.discovery.collection import index_images, read_collection
+from holotype.discovery.pipeline import discover_table
 from holotype.embeddings.store import embed_by_content
 from holotype.methods import Images, Task, find_method
 from holotype.models.backbone import load_backbone
@@ -100,7 +100,7 @@ def placed_index(found: Discovery) -> tuple[np.ndarray, np.ndarray]:
 def score_kmeans(judged: Table, config: DiscoverConfig, found: Discovery, run: Path) -> dict[str, Any]:
     """k-means on the frozen features that the discovery began with, with as many categories as it was trained for."""
     backbone = load_backbone(config.network)
-    digest = [seen.digest for seen in look_at(judged, read_collection(run)).images.values()]
+    digest = [seen.digest for seen in index_images(judged, read_collection(run)).images.values()]
     embedded = embed_by_content(judged, digest, backbone, Device.on(config.device), run / "embeddings")
     features, label = torch.from_numpy(embedded.features), torch.from_numpy(judged.target)
     n_labelled = int(judged.labelled.sum())

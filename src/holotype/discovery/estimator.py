@@ -1,4 +1,4 @@
-"""`Discoverer`: category discovery with the face of scikit-learn.
+"""`Discoverer`: category discovery with scikit-learn's interface.
 
     found = Discoverer(k="auto").fit(paths, y)      # y: a label per image, None or "" where there is none
     found.labels_                                   # "Sneaker", "new-01", ...
@@ -27,7 +27,6 @@ from sklearn.exceptions import NotFittedError
 from holotype.config.schema import DiscoverConfig
 from holotype.data.arrays import ArrayImage, save_images, to_image_list
 from holotype.data.table import Table
-from holotype.discovery.labels import as_labels
 from holotype.errors import InputError
 from holotype.results.discovery import Category, Discovery
 from holotype.utils.atomic import TemporaryFolder, write_bytes
@@ -36,6 +35,37 @@ from holotype.utils.serialization import FileSchema
 if TYPE_CHECKING:
     from holotype.export.assign import CorrectedModel
     from holotype.runs.model_io import TrainedModel
+
+
+def to_label_column(y: Iterable[Any] | None, n: int) -> list[str]:
+    """Labels as text, "" for none. y: None, or n of anything.
+
+    None, "", NaN, NaT and pandas' NA mean none, and so does -1 where all others are whole numbers.
+    """
+    if y is None:
+        return [""] * n
+    values = [None if _is_missing(value) else value for value in y]
+    if len(values) != n:
+        raise InputError(f"There are {n} images but {len(values)} labels; give one per image, or None.")
+    whole = all(value is None or _is_integer(value) for value in values)
+    return [_to_label(value, whole) for value in values]
+
+
+def _is_missing(value: Any) -> bool:
+    return bool(pd.api.types.is_scalar(value) and pd.isna(value))
+
+
+def _is_integer(value: Any) -> bool:
+    """Whole numbers with gaps come as floats from pandas."""
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return number and float(value).is_integer()
+
+
+def _to_label(value: Any, whole: bool) -> str:
+    if value is None or (whole and value == -1):
+        return ""
+    return str(int(value)) if _is_integer(value) else str(value).strip()
+
 
 FILE = "estimator.json"
 """Beside a saved model: the parameters of the estimator."""
@@ -124,10 +154,10 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         """Find the categories of the images X. y: label of each; None, "" and missing values of any kind mean none,
         and so does -1 among whole numbers."""
         config = self._config()
-        from holotype.discovery.workflow import discover_table
+        from holotype.discovery.pipeline import discover_table
 
         pictures = to_image_list(X)
-        label = as_labels(y, len(pictures))
+        label = to_label_column(y, len(pictures))
         folder = self._folder()
         paths = save_images(pictures, folder / PICTURES)
         table = Table(

@@ -1,4 +1,4 @@
-"""Rounds of a discovery: what each found, what it was given, and the edits that lead to the next one.
+"""Rounds of a discovery: inputs, results and edits of each.
 
 RUN/rounds/1/       the first round: a run folder like any other, before any edit, with labels.json, rejected.json,
                     collection.parquet and begun.json, which say what it was begun with; in corrected/ what it found as
@@ -12,33 +12,133 @@ begun.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Mapping, Sequence, Set
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
+from holotype.config.schema import DiscoverConfig
 from holotype.data.paths import relative
-from holotype.discovery.asked import Asked, read_asked
-from holotype.discovery.collection import FILE as SEEN
+from holotype.data.table import Table
+from holotype.discovery.backbone_choice import BackboneChoice
+from holotype.discovery.collection import COLLECTION_FILE as SEEN
 from holotype.discovery.collection import Collection, read_collection
 from holotype.discovery.constraints import Constraints
-from holotype.discovery.given import read_given, write_given
-from holotype.discovery.moved import at_home, read_earlier
-from holotype.discovery.taking_part import Account, not_told_yet
-from holotype.errors import InputError
-from holotype.results.apply_edits import AppliedEdits, apply_edits
+from holotype.discovery.corrected_k import sampled_count
+from holotype.discovery.edit_summary import EditSummary, unreported
+from holotype.discovery.relocate import read_path_map, read_previous_paths, resolve_edit_paths, write_path_map
+from holotype.discovery.round_config import RoundConfig, read_round_config
+from holotype.embeddings.store import EmbeddingParts
+from holotype.errors import InputError, Stopped, signal_of
+from holotype.models.weights_io import weights_digest
+from holotype.results.apply_edits import REJECTED_NOTE, AppliedEdits, apply_edits
 from holotype.results.describe import renamed_categories
 from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, append_edits, new_edits, read_edits, read_log
-from holotype.runs.run_folder import SCORES_FILE
-from holotype.utils.atomic import OWN_SUFFIX
+from holotype.results.features import FEATURES, checked_features
+from holotype.runs.model_io import MODEL_CONFIG_FILE as MODEL
+from holotype.runs.model_io import MODEL_WEIGHTS_FILE
+from holotype.runs.run_folder import SCORES_FILE, RunFolder
+from holotype.utils.atomic import OWN_SUFFIX, atomic_write
+from holotype.utils.heartbeat import update_heartbeat
 
-LABELS = "labels.json"
+
+class StepTimer:
+    """Seconds by step. Ctrl-C or another signal within a step becomes a stop that can be gone on from."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """folder: of the discovery, whose heartbeat names the step."""
+        self.folder = folder
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        started = time.monotonic()
+        if self.folder is not None:
+            update_heartbeat(self.folder, phase=name)
+        try:
+            yield
+        except KeyboardInterrupt as stop:
+            raise Stopped(name, signal_of(stop)) from stop
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - started, 1)
+
+
+@dataclass
+class Round:
+    """One way from a table to categories."""
+
+    table: Table
+    config: DiscoverConfig
+    chosen: BackboneChoice
+    folder: Path
+    """Of the discovery: embeddings and the estimate of the number of categories serve all rounds."""
+    own: Path
+    """Of the round."""
+    number: int
+    seeds: tuple[int, ...] = (0,)
+    """Of its trainings."""
+    before: Discovery | None = None
+    """What was known before, with edits."""
+    withdrawn: frozenset[str] = frozenset()
+    """Classes of then whose labels were taken away, as of a heap that was named, and that nobody has named by edits."""
+    earlier_runs: tuple[str, ...] = ()
+    given: Constraints = field(default_factory=Constraints)
+    """What edits say; the labels are in the table already."""
+    came: np.ndarray | None = None
+    """(N,) the labels that images came with, where those of the table are others."""
+    taken: frozenset[str] = frozenset()
+    """Ids and names of the categories of the rounds before."""
+    words: frozenset[str] = frozenset()
+    """Labels that images came with, whatever they mean and edits have made of them: folders of these names."""
+    digests: tuple[str, ...] = ()
+    """(N,) of the contents of the images (data/hashing.py)."""
+    columns: dict[str, np.ndarray] = field(default_factory=dict)
+    """(N,) what else is known of the images, for their table: from the heads of the files, for one."""
+    embedded: EmbeddingParts | None = None
+    """Features that are there already, of these images and perhaps of many more."""
+    progress: bool = False
+    clock: StepTimer = field(default_factory=StepTimer)
+    long_tail: bool = False
+    """Whether categories of very different sizes are expected."""
+    sizes: str = ""
+    """Why, in a sentence."""
+
+    @cached_property
+    def out(self) -> np.ndarray:
+        """(N,) bool: images that people have rejected."""
+        return self.given.out(self.table)
+
+    @property
+    def corrected(self) -> bool:
+        """Have people corrected what was known before, so that its categories are as many as they left?"""
+        return self.before is not None and self.given.binds
+
+    @property
+    def active(self) -> Table:
+        """The table in which only those images are usable that the round is made of."""
+        problem = np.where(self.out & self.table.usable, REJECTED_NOTE, self.table.problem)
+        return self.table.with_problems(problem)
+
+    @property
+    def drawn(self) -> Table:
+        """`active` less the labels from edits: people picked those where something was wrong, and what is estimated
+        from labels supposes that they were drawn."""
+        return self.active if self.came is None else sampled_count(self.active, self.came)
+
+
+LABELS_FILE = "labels.json"
 """Of a round: the labels that edits had given before it was trained, by path from the root."""
-REJECTED = "rejected.json"
+REJECTED_FILE = "rejected.json"
 """Of a round: the images that edits keep out of it, by path from the root."""
-CORRECTED = "corrected"
+CORRECTED_FOLDER = "corrected"
 """Folder in that of a round: what it found with the edits that there were when the next one began."""
 
 log = logging.getLogger(__name__)
@@ -51,7 +151,7 @@ def round_folder(folder: Path, number: int) -> Path:
     return folder / "rounds" / str(number)
 
 
-def begun_rounds(folder: Path) -> list[int]:
+def started_rounds(folder: Path) -> list[int]:
     """Numbers of all rounds, finished or not, in their order."""
     there = (folder / "rounds").iterdir() if (folder / "rounds").is_dir() else ()
     return sorted(int(path.name) for path in there if path.is_dir() and path.name.isdecimal())
@@ -59,12 +159,12 @@ def begun_rounds(folder: Path) -> list[int]:
 
 def finished_rounds(folder: Path) -> list[int]:
     """Numbers of the rounds that have come to their end."""
-    return [n for n in begun_rounds(folder) if (round_folder(folder, n) / SCORES_FILE).is_file()]
+    return [n for n in started_rounds(folder) if (round_folder(folder, n) / SCORES_FILE).is_file()]
 
 
 def corrected_rounds(folder: Path) -> list[Path]:
     """Folders with what rounds found as it was corrected when the next one began."""
-    kept = [round_folder(folder, number) / CORRECTED for number in finished_rounds(folder)]
+    kept = [round_folder(folder, number) / CORRECTED_FOLDER for number in finished_rounds(folder)]
     return [path for path in kept if (path / DISCOVERY).is_file()]
 
 
@@ -74,56 +174,56 @@ def last_round(folder: Path) -> int:
 
 
 @dataclass(frozen=True)
-class Begun:
+class RoundFiles:
     """All that a round is begun with."""
 
     given: Constraints
     seen: Collection
-    asked: Asked
+    asked: RoundConfig
 
     def save(self, to: Path) -> None:
         """begun.json comes last: what has none was stopped on its way."""
-        for name, content in ((LABELS, self.given.labels), (REJECTED, sorted(self.given.rejected))):
-            write_given(to / name, content)
+        for name, content in ((LABELS_FILE, self.given.labels), (REJECTED_FILE, sorted(self.given.rejected))):
+            write_path_map(to / name, content)
         self.seen.save(to)
         self.asked.save(to)
 
     def is_that_of(self, own: Path) -> bool:
         """Does the round in the folder `own` train on the very same? The name of a category changes nothing."""
         try:
-            given, seen, asked = _given_in(own), read_collection(own), read_asked(own)
+            given, seen, asked = _inputs_in(own), read_collection(own), read_round_config(own)
         except InputError:  # stopped before all of it was written
             return False
         same = (given.labels, given.rejected) == (self.given.labels, self.given.rejected)
         if not same or asked is None or seen is None:
             return False
-        return self.asked == asked and _trained(seen) == _trained(self.seen)
+        return self.asked == asked and _is_trained(seen) == _is_trained(self.seen)
 
 
-def _trained(seen: Collection) -> list[tuple[str, str, str]]:
+def _is_trained(seen: Collection) -> list[tuple[str, str, str]]:
     """What training sees of the images, in their order."""
     return [(path, one.digest or one.stamp, one.label) for path, one in seen.here.items()]
 
 
-def next_number(folder: Path, begun: Begun) -> int:
+def next_number(folder: Path, begun: RoundFiles) -> int:
     """Of a round that would be begun with this: that of the last one where it was stopped, or else a new one."""
-    number = max(begun_rounds(folder), default=0)
+    number = max(started_rounds(folder), default=0)
     own, stopped = round_folder(folder, number), number > last_round(folder)
-    if stopped and (begun.is_that_of(own) or _was_being_begun(own)):
+    if stopped and (begun.is_that_of(own) or _is_incomplete(own)):
         return number
     return number + 1
 
 
-def _was_being_begun(own: Path) -> bool:
+def _is_incomplete(own: Path) -> bool:
     """Was a round stopped before all was written that it was begun with? Nothing was trained, and it is begun anew."""
     return {path.name for path in own.iterdir() if not OWN_SUFFIX.fullmatch(path.name)} <= {
-        LABELS,
-        REJECTED,
+        LABELS_FILE,
+        REJECTED_FILE,
         SEEN,
     }
 
 
-def begin_round(folder: Path, begun: Begun) -> int:
+def start_round(folder: Path, begun: RoundFiles) -> int:
     """Begin a round with this, or go on with the one that was; its number."""
     number = next_number(folder, begun)
     own = round_folder(folder, number)
@@ -132,24 +232,27 @@ def begin_round(folder: Path, begun: Begun) -> int:
     return number
 
 
-def given_to(folder: Path, number: int) -> Constraints:
+def inputs_of(folder: Path, number: int) -> Constraints:
     """Labels and rejected images that a round was begun with."""
-    return _given_in(round_folder(folder, number))
+    return _inputs_in(round_folder(folder, number))
 
 
-def _given_in(own: Path) -> Constraints:
-    labels, rejected = read_given(own / LABELS, dict[str, str]), read_given(own / REJECTED, list[str])
+def _inputs_in(own: Path) -> Constraints:
+    labels, rejected = (
+        read_path_map(own / LABELS_FILE, dict[str, str]),
+        read_path_map(own / REJECTED_FILE, list[str]),
+    )
     return Constraints(labels=labels, rejected=frozenset(rejected))
 
 
 # -- what is known before a round ---------------------------------------------------------------------------
 
 
-def take_edits(folder: Path, file: Path) -> None:
+def add_edits(folder: Path, file: Path) -> None:
     """Add a file of edits to the log; edits of another run are refused."""
     edits = edits_in(folder, file)
     new = append_edits(folder, edits)
-    log.info(f"{file}: {how_many(len(edits), len(new))}.")
+    log.info(f"{file}: {count_edits(len(edits), len(new))}.")
 
 
 def edits_in(folder: Path, file: Path) -> list[Edit]:
@@ -159,16 +262,16 @@ def edits_in(folder: Path, file: Path) -> list[Edit]:
         raise InputError(
             f"{folder} holds no discovery that {file} could correct; run holotype discover without --edits first."
         )
-    return edits_at_home(folder, edits)
+    return resolved_edits(folder, edits)
 
 
-def edits_at_home(folder: Path, edits: Sequence[Edit]) -> list[Edit]:
+def resolved_edits(folder: Path, edits: Sequence[Edit]) -> list[Edit]:
     """Edits with the paths that their images have today."""
     rounds = [Discovery.load(round_folder(folder, number)) for number in finished_rounds(folder)]
-    return at_home(edits, rounds or [Discovery.load(folder)], read_earlier(folder))
+    return resolve_edit_paths(edits, rounds or [Discovery.load(folder)], read_previous_paths(folder))
 
 
-def how_many(edits: int, new: int) -> str:
+def count_edits(edits: int, new: int) -> str:
     """Of a file of edits: how many it holds, and whether they are in the log already."""
     words = f"{edits:,} {'edit' if edits == 1 else 'edits'}"
     if edits and not new:
@@ -180,14 +283,14 @@ def how_many(edits: int, new: int) -> str:
 
 
 @dataclass
-class Played:
+class EditHistory:
     """What all finished rounds and the edits of each come to."""
 
     given: Constraints = field(default_factory=Constraints)
     """For the next round."""
     before: Constraints = field(default_factory=Constraints)
     """The same without the edits of the last round."""
-    account: Account = field(default_factory=Account)
+    account: EditSummary = field(default_factory=EditSummary)
     applied: AppliedEdits | None = None
     """The last round with its edits; None where no round has come to its end."""
     runs: tuple[str, ...] = ()
@@ -201,13 +304,13 @@ class Played:
         """Before round `number` of the images `here`: which edits take part, which do not and why, and where they
         contradict each other. folder: of the discovery; what it has told before is counted."""
         left = self.account.left
-        account = replace(self.account, left=not_told_yet(folder, left))
+        account = replace(self.account, left=unreported(folder, left))
         remarks = (
             [problem for problem in self.applied.problems if problem not in left] if self.applied else []
         )
         return [*account.told(number, self.given, here), *remarks]
 
-    def told_by(self, seen: Collection | None, labels: Mapping[str, str]) -> Played:
+    def told_by(self, seen: Collection | None, labels: Mapping[str, str]) -> EditHistory:
         """With what the images of a round came with. labels: of today."""
         other = {path for path, one in seen.images.items() if one.relabelled} if seen else set()
         return self.without(self.overruled(other, labels))
@@ -217,19 +320,19 @@ class Played:
         It is not where it was taken away since, or is again what it was then: a list was forgotten once."""
         return {path for path in other if labels.get(path) not in ("", self.label_then.get(path, ""))}
 
-    def moved(self, moves: Mapping[str, str]) -> Played:
+    def moved(self, moves: Mapping[str, str]) -> EditHistory:
         """With the paths that images have now. moves: path then to path now, from the root, where these differ."""
         label = {moves.get(path, path): label for path, label in self.label_then.items()}
         given, account = self.given.moved(moves), self.account.moved(moves)
         return replace(self, given=given, account=account, label_then=label)
 
-    def without(self, later: Set[str]) -> Played:
+    def without(self, later: Set[str]) -> EditHistory:
         """Less what edits have said of the images `later`."""
         labels = {path: label for path, label in self.given.labels.items() if path not in later}
         told = replace(self.given, labels=labels, rejected=self.given.rejected - later)
         return replace(self, given=told, account=self.account.without(later))
 
-    def next(self, found: Discovery, edits: Sequence[Edit], seen: Collection | None) -> Played:
+    def next(self, found: Discovery, edits: Sequence[Edit], seen: Collection | None) -> EditHistory:
         """With one more round. edits: those made in its report; seen: its images."""
         found = renamed_categories(found, self.given.names)
         applied = apply_edits(found, edits)
@@ -240,7 +343,7 @@ class Played:
             if edit.digest in held
         ]
         categories = (*found.categories, *applied.discovery.categories)
-        return Played(
+        return EditHistory(
             given=self.given.after(found, applied, seen),
             before=self.given,
             account=replace(
@@ -256,12 +359,14 @@ class Played:
         )
 
 
-def play(folder: Path, more: Sequence[Edit] = (), labels: Mapping[str, str] | None = None) -> Played:
+def replay_edits(
+    folder: Path, more: Sequence[Edit] = (), labels: Mapping[str, str] | None = None
+) -> EditHistory:
     """Read every finished round with the edits of its own; what is said later counts. more: than the log holds. labels:
     the classes that images come with today, by path from the root; where nobody says, as they were seen last."""
     if labels is None:
         labels = (read_collection(folder) or Collection()).labels({})
-    held, numbers, played = read_log(folder), finished_rounds(folder), Played()
+    held, numbers, played = read_log(folder), finished_rounds(folder), EditHistory()
     edits = [*held, *new_edits(held, more)]
     for number in numbers:
         found = Discovery.load(round_folder(folder, number))
@@ -274,20 +379,66 @@ def play(folder: Path, more: Sequence[Edit] = (), labels: Mapping[str, str] | No
     return played
 
 
-def keep_corrected(folder: Path, played: Played) -> None:
+def save_corrected(folder: Path, played: EditHistory) -> None:
     """Before another round is begun: what the last one found, as people have corrected it."""
     if played.applied is not None:
-        played.applied.discovery.save(round_folder(folder, last_round(folder)) / CORRECTED)
+        played.applied.discovery.save(round_folder(folder, last_round(folder)) / CORRECTED_FOLDER)
 
 
-def waiting(folder: Path) -> tuple[int, int]:
+def pending_edits(folder: Path) -> tuple[int, int]:
     """How many labels, and how many images that stay out or come back, the next round would be given and the last
     one was not."""
     number = last_round(folder)
     if not number:
         return 0, 0
-    now, last = play(folder).given, given_to(folder, number)
+    now, last = replay_edits(folder).given, inputs_of(folder, number)
     labels = now.labels.items() ^ last.labels.items()
     return len({path for path, _ in labels} - (now.rejected ^ last.rejected)), len(
         now.rejected ^ last.rejected
     )
+
+
+SHARED_FILES = (MODEL_WEIGHTS_FILE, MODEL, FEATURES, "provenance.json", SCORES_FILE)
+"""What the run folder has of its last round."""
+
+
+def link_round(folder: Path, number: int) -> None:
+    """Let the run folder have the model and the features of a round: as hard links, or else as copies.
+
+    They are looked at before, since nothing else of a discovery reads all of them: damage is not to spread. Features
+    can be done without, so that damaged ones are told and stay where they are.
+    """
+    check_complete(round_folder(folder, number))
+    for name in SHARED_FILES:
+        source, target = round_folder(folder, number) / name, folder / name
+        if not source.is_file() or (target.is_file() and os.path.samefile(source, target)):
+            continue
+        if name != FEATURES or checked_features(source) is not None:
+            _link(source, target)
+
+
+def check_complete(own: Path) -> None:
+    """Raise InputError where scores or model of a round were changed since they were written."""
+    told = {name: RunFolder(own).read_json(name) for name in (SCORES_FILE, MODEL) if (own / name).is_file()}
+    model, weights = told.get(MODEL), own / MODEL_WEIGHTS_FILE
+    wanted = model.get("weights") if isinstance(model, dict) else None
+    if wanted and weights.is_file() and weights_digest(weights) != wanted:
+        raise InputError(
+            f"{weights} is not the one that {MODEL} was written with; restore both from a copy, or choose another "
+            "--out."
+        )
+
+
+def _link(source: Path, target: Path) -> None:
+    beside = target.with_name(f".{target.name}.link")
+    try:
+        beside.unlink(missing_ok=True)
+        os.link(source, beside)
+    except OSError:  # another disk, or one without hard links
+
+        def copy(part: Path) -> None:
+            shutil.copyfile(source, part)
+
+        atomic_write(target, copy)
+    else:
+        os.replace(beside, target)

@@ -1,4 +1,4 @@
-"""Which class a label means: ids stay, also where people call a class otherwise, in the report or in their own labels.
+"""Label aliases: which class a label means after renames.
 
 A label is the id of its class, unless it is the name that somebody has given to a category (then it means that one), or
 all images of a class came with another label at once: then the class was renamed, or has the name again that it had.
@@ -17,12 +17,12 @@ from holotype.data.table import Table
 from holotype.discovery.collection import Collection
 from holotype.results.discovery import UNNAMED_PATTERN, Discovery
 
-FEWEST = 2
+MIN_SHARED = 2
 """Images that must have changed their label together to count as a class that was renamed."""
 
 
 @dataclass(frozen=True)
-class Words:
+class LabelAliases:
     """Of labels."""
 
     means: dict[str, str] = field(default_factory=dict)
@@ -40,13 +40,13 @@ class Words:
         return replace(table, label=np.array(label, dtype=object), known=tuple(known))
 
 
-def understand(
+def resolve_aliases(
     now: Collection,
     before: Collection,
     then: Mapping[str, str],
     means: Mapping[str, str],
     found: Discovery | None,
-) -> Words:
+) -> LabelAliases:
     """What the labels of `now` mean. before: the look of the last round, whose labels are ids; then: path now to path
     then; means: of the last round; found: its outcome as corrected."""
     labels = dict.fromkeys(seen.label for seen in now.images.values() if seen.label)
@@ -60,20 +60,22 @@ def understand(
     unheard = {label for label in labels if label not in known and label not in ids}
     names = _renamed(now, before, then, unheard, {known.get(label, label) for label in labels})
     meant = {**means, **known, **{name: id for id, name in names.items()}}
-    spoken = _spoken(now, meant)
-    return Words(_in_order(meant, spoken), names | _renamed_back(means, spoken))
+    spoken = _canonical(now, meant)
+    return LabelAliases(_in_order(meant, spoken), names | _renamed_back_to(means, spoken))
 
 
-def _spoken(now: Collection, means: Mapping[str, str]) -> dict[str, str]:
+def _canonical(now: Collection, means: Mapping[str, str]) -> dict[str, str]:
     """Id of a class to the one label of all its images, where these are several."""
     said: dict[str, list[str]] = {}
     for seen in now.images.values():
         if seen.label:
             said.setdefault(means.get(seen.label, seen.label), []).append(seen.label)
-    return {id: labels[0] for id, labels in said.items() if len(labels) >= FEWEST and len(set(labels)) == 1}
+    return {
+        id: labels[0] for id, labels in said.items() if len(labels) >= MIN_SHARED and len(set(labels)) == 1
+    }
 
 
-def _renamed_back(means: Mapping[str, str], spoken: Mapping[str, str]) -> dict[str, str]:
+def _renamed_back_to(means: Mapping[str, str], spoken: Mapping[str, str]) -> dict[str, str]:
     """Id of a class to a label that it had before and has again. A number is no name, and takes none away."""
     names = {}
     for id, label in spoken.items():
@@ -101,7 +103,7 @@ def _renamed(
     names: dict[str, str] = {}
     for id, labels in became.items():
         one = labels[0]
-        together = len(labels) >= FEWEST and set(labels) == {one}
+        together = len(labels) >= MIN_SHARED and set(labels) == {one}
         if together and one in unheard and id not in spoken and one not in names.values():
             names[id] = one
     return names

@@ -1,4 +1,4 @@
-"""What was asked of a round: `begun.json` in its folder. Settings belong to a round: another one may have others."""
+"""Settings of a round, stored in its folder."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 
 from holotype.config.schema import NO, DiscoverConfig
 from holotype.data.table import Table
-from holotype.discovery.plan import resolved
+from holotype.discovery.training_plan import resolve_settings
 from holotype.utils.device import pick_device
 from holotype.utils.serialization import FileSchema, to_dict
 
-FILE = "begun.json"
-BEGUN = FileSchema(2, "restore it from a copy, or run holotype discover with another --out")
+ROUND_FILE = "begun.json"
+ROUND_SCHEMA = FileSchema(2, "restore it from a copy, or run holotype discover with another --out")
 
 
 @dataclass(frozen=True)
-class Asked:
+class RoundConfig:
     """Settings of a round."""
 
     settings: dict[str, Any]
@@ -34,15 +34,15 @@ class Asked:
     """Digest of the bursts that people have told (`told_groups`), "" = none."""
 
     @classmethod
-    def of(cls, config: DiscoverConfig, title: str, groups: str = "") -> Asked:
-        taken = resolved(config)
+    def of(cls, config: DiscoverConfig, title: str, groups: str = "") -> RoundConfig:
+        taken = resolve_settings(config)
         settings = {name: getattr(config, name) for name in taken}
         return cls(settings, taken, pick_device(config.device), title, "" if config.bursts == NO else groups)
 
-    def others(self, before: Asked) -> list[str]:
+    def others(self, before: RoundConfig) -> list[str]:
         """What was asked for otherwise than before: --k 12 (was 10). Where only the device has changed: nothing."""
         settings = [
-            f"{_flag(name, value)} (was {_shown(before.settings.get(name))})"
+            f"{_flag_name(name, value)} (was {_shown_value(before.settings.get(name))})"
             for name, value in self.settings.items()
             if value != before.settings.get(name) and self.taken[name] != before.taken.get(name)
         ]
@@ -51,10 +51,10 @@ class Asked:
         return [*settings, *(["other groups"] if self.groups != before.groups else [])]
 
     def save(self, folder: Path) -> None:
-        BEGUN.write(folder / FILE, to_dict(self))
+        ROUND_SCHEMA.write(folder / ROUND_FILE, to_dict(self))
 
 
-def told_groups(table: Table, digests: Sequence[str]) -> str:
+def stated_groups(table: Table, digests: Sequence[str]) -> str:
     """A digest of which images people have put into groups, "" where there are none; whatever the groups and the files
     are called. digests: (N,) of the contents of the images."""
     if table.group is None:
@@ -66,15 +66,15 @@ def told_groups(table: Table, digests: Sequence[str]) -> str:
     return hashlib.sha256(repr(told).encode()).hexdigest()[:16] if told else ""
 
 
-def read_asked(folder: Path) -> Asked | None:
+def read_round_config(folder: Path) -> RoundConfig | None:
     """Of the round in `folder`; None where it was stopped before that was written."""
-    file = folder / FILE
-    return BEGUN.make(file, Asked) if file.is_file() else None
+    file = folder / ROUND_FILE
+    return ROUND_SCHEMA.make(file, RoundConfig) if file.is_file() else None
 
 
-def _flag(name: str, value: Any) -> str:
-    return f"--{name.replace('_', '-')} {_shown(value)}"
+def _flag_name(name: str, value: Any) -> str:
+    return f"--{name.replace('_', '-')} {_shown_value(value)}"
 
 
-def _shown(value: Any) -> str:
+def _shown_value(value: Any) -> str:
     return "as usual" if value is None else f"{value}"

@@ -1,4 +1,4 @@
-"""What takes part in a round and what cannot, in sentences: edits, labels of images, known classes."""
+"""Summary of edits and labels that take part in a round, and of those that cannot."""
 
 from __future__ import annotations
 
@@ -11,21 +11,27 @@ from holotype.data.duplicates import is_readable
 from holotype.data.load import check_trainable, with_readable_classes
 from holotype.data.paths import relative
 from holotype.data.table import Table
+from holotype.discovery.collection import shown_names
 from holotype.discovery.constraints import Constraints
-from holotype.discovery.difference import shown
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
 from holotype.results.edits import ACTIONS, Edit
 from holotype.utils.atomic import write_text
 
-REFUSED = "refused.txt"
+REFUSED_FILE = "refused.txt"
 """In the run folder: a sentence for each edit that cannot take part, as they were told before the last round."""
-DONE = {"rename": "renamed", "merge": "merged", "move": "moved", "reject": "rejected", "confirm": "confirmed"}
+DONE_WORDS = {
+    "rename": "renamed",
+    "merge": "merged",
+    "move": "moved",
+    "reject": "rejected",
+    "confirm": "confirmed",
+}
 """What each action is called once it is done."""
 
 
 @dataclass
-class Account:
+class EditSummary:
     """Of the edits of all rounds."""
 
     applied: list[tuple[str, Edit]] = field(default_factory=list)
@@ -35,12 +41,12 @@ class Account:
     overruled: int = 0
     """Edits of images that later came with another label."""
 
-    def without(self, later: Set[str]) -> Account:
+    def without(self, later: Set[str]) -> EditSummary:
         """Less the edits of the images `later`, which came with another label since."""
         kept = [(image, edit) for image, edit in self.applied if image not in later]
-        return Account(kept, self.left, self.overruled + len(self.applied) - len(kept))
+        return EditSummary(kept, self.left, self.overruled + len(self.applied) - len(kept))
 
-    def moved(self, moves: Mapping[str, str]) -> Account:
+    def moved(self, moves: Mapping[str, str]) -> EditSummary:
         """With the paths that images have now. moves: path then to path now, where these differ."""
         applied = [(moves.get(image, image), edit) for image, edit in self.applied]
         return replace(self, applied=applied)
@@ -61,20 +67,20 @@ class Account:
             return []
         standing = self.standing(given)
         count = Counter(edit.action for image, edit in standing if not image or image in here)
-        words = ", ".join(f"{count[action]:,} {DONE[action]}" for action in ACTIONS if count[action])
+        words = ", ".join(f"{count[action]:,} {DONE_WORDS[action]}" for action in ACTIONS if count[action])
         overruled = self.overruled + len(self.applied) - len(standing)
         by = "edits or labels" if self.overruled else "ones"
-        more = f"; {overruled:,} more {_was(overruled)} overruled by later {by}" if overruled else ""
+        more = f"; {overruled:,} more {_was_or_were(overruled)} overruled by later {by}" if overruled else ""
         labels, out = len(given.labels.keys() & here), len(given.rejected & here)
         return [
             f"Edits that take part in round {number}: {words or 'none'}{more}. They give {labels:,} "
             f"{'label' if labels == 1 else 'labels'} and keep {out:,} {'image' if out == 1 else 'images'} out.",
-            *_of_gone([image for image, _ in standing if image and image not in here]),
+            *_missing_images([image for image, _ in standing if image and image not in here]),
             *self.left,
         ]
 
 
-def _of_gone(images: list[str]) -> list[str]:
+def _missing_images(images: list[str]) -> list[str]:
     """A sentence on the edits of images that are gone; images: that of each edit."""
     if not images:
         return []
@@ -86,26 +92,26 @@ def _of_gone(images: list[str]) -> list[str]:
     )
     edits = "1 edit" if len(images) == 1 else f"{len(images):,} edits"
     kept = "is kept" if len(images) == 1 else "are kept"
-    return [f"{edits} of {which} gone {kept}, and will count again if {back} back: {shown(names)}."]
+    return [f"{edits} of {which} gone {kept}, and will count again if {back} back: {shown_names(names)}."]
 
 
-def _was(n: int) -> str:
+def _was_or_were(n: int) -> str:
     return "was" if n == 1 else "were"
 
 
 def read_refused(folder: Path) -> list[str]:
     """The sentences that were told before; none where nothing was refused yet."""
-    file = folder / REFUSED
+    file = folder / REFUSED_FILE
     return file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
 
 
-def keep_refused(folder: Path, left: Sequence[str]) -> None:
+def store_refused(folder: Path, left: Sequence[str]) -> None:
     """After they were told: the sentences of all edits that cannot take part."""
     if list(left) != read_refused(folder):
-        write_text(folder / REFUSED, "".join(f"{line}\n" for line in left))
+        write_text(folder / REFUSED_FILE, "".join(f"{line}\n" for line in left))
 
 
-def not_told_yet(folder: Path, left: Sequence[str]) -> list[str]:
+def unreported(folder: Path, left: Sequence[str]) -> list[str]:
     """Of the sentences on edits that cannot take part: those that are new, and how many others there are."""
     before = set(read_refused(folder))
     fresh = [line for line in left if line not in before]
@@ -113,12 +119,12 @@ def not_told_yet(folder: Path, left: Sequence[str]) -> list[str]:
     if again:
         lines = "1 line" if again == 1 else f"{again:,} lines"
         fresh.append(
-            f"Told before, and still so: {lines} on edits that cannot take part, in {folder / REFUSED}."
+            f"Told before, and still so: {lines} on edits that cannot take part, in {folder / REFUSED_FILE}."
         )
     return fresh
 
 
-def unread_labels(table: Table, given: Constraints) -> list[str]:
+def unreadable_labels(table: Table, given: Constraints) -> list[str]:
     """A sentence for each image that edits have labelled and that cannot be read."""
     paths = relative([str(path) for path in table.path], table.root)
     return [
@@ -129,7 +135,7 @@ def unread_labels(table: Table, given: Constraints) -> list[str]:
     ]
 
 
-def seen_classes(table: Table, names: Mapping[str, str]) -> tuple[Table, list[str]]:
+def visible_classes(table: Table, names: Mapping[str, str]) -> tuple[Table, list[str]]:
     """The table without the known classes of which no labelled image can be read, and a sentence for each of them.
 
     A class without an image to learn from would receive images all the same, by chance.
@@ -146,7 +152,7 @@ def seen_classes(table: Table, names: Mapping[str, str]) -> tuple[Table, list[st
     return kept, told
 
 
-def check_left(table: Table, given: Constraints, folder: Path) -> None:
+def check_images_left(table: Table, given: Constraints, folder: Path) -> None:
     """Raise InputError where edits have left no image that another round could place. table: with their labels; what
     it does not know to be unreadable is looked at."""
     if not given.binds:
@@ -160,14 +166,14 @@ def check_left(table: Table, given: Constraints, folder: Path) -> None:
         )
 
 
-def check_placeable(table: Table, given: Constraints, folder: Path) -> None:
+def check_assignable(table: Table, given: Constraints, folder: Path) -> None:
     """Raise InputError where another round would find no classes to learn, or nothing to place. table: with the labels
     of edits."""
-    check_left(table, given, folder)
+    check_images_left(table, given, folder)
     check_trainable(table.take(~given.out(table)))
 
 
-def is_all_said(found: Discovery, given: Constraints) -> bool:
+def is_all_reported(found: Discovery, given: Constraints) -> bool:
     """Is every image of the collection labelled or rejected, so that another round has nothing to place? One frame
     speaks for its burst."""
     images = found.images

@@ -1,5 +1,4 @@
-"""How long a discovery will take on this device: a few images are read and sent through the network, and the plan is
-multiplied out. Good to a factor of two: steps of methods differ, and so do images."""
+"""Time estimate of a discovery on this device."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ import torch
 from holotype.config.schema import DiscoverConfig
 from holotype.data.image_store import CROP_FRACTION, decode_in_order
 from holotype.data.table import Table
-from holotype.discovery.plan import VIEWS_OF_A_STEP, make_plan, methods_of, resolved
+from holotype.discovery.training_plan import VIEWS_OF_A_STEP, methods_of, plan_length, resolve_settings
 from holotype.models.backbone import Backbone
 from holotype.models.heads import Projector
 from holotype.models.speed import fastest_pass
@@ -24,18 +23,18 @@ from holotype.runs.resolve import default_experiment
 from holotype.training.encoder import Encoder
 from holotype.utils.device import Device
 
-READ = 16
+IMAGES_READ = 16
 """Images that are read to see how long it takes."""
-SENT = {"cpu": 8}
+TIMED_BATCH = {"cpu": 8}
 """Images that are sent through the trunk for the same reason; on a CPU more of them take as much longer."""
 SENT_ELSEWHERE = 128
-BRIEF = "under a minute"
+SHORT_PHRASE = "under a minute"
 WHOLE_NETWORK = 3
 """Times a pass of the network that a view takes where gradients run through all of it."""
 
 
 @dataclass(frozen=True)
-class Pace:
+class Throughput:
     """Seconds for one image or view."""
 
     reading: float
@@ -45,7 +44,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class TimeEstimate:
     """Seconds."""
 
     embedding: float
@@ -58,25 +57,27 @@ class Forecast:
     @property
     def words(self) -> str:
         place = "this CPU" if self.device == "cpu" else "this GPU"
-        whole = in_words(self.embedding + self.training)
+        whole = duration_phrase(self.embedding + self.training)
         several = f"{self.trainings} trainings" if self.trainings > 1 else "training"
-        parts = f"embedding {in_words(self.embedding)}, {several} {in_words(self.training)}"
-        told = whole if whole == BRIEF else f"{whole} ({parts})"
+        parts = f"embedding {duration_phrase(self.embedding)}, {several} {duration_phrase(self.training)}"
+        told = whole if whole == SHORT_PHRASE else f"{whole} ({parts})"
         votes = votes_in_words(self.trainings)
         return f"Time on {place}, roughly: {told}, with the network {self.network}. {votes}"
 
 
-def forecast(
+def estimate_time(
     table: Table, config: DiscoverConfig, backbone: Backbone, trainings: int, to_embed: int | None = None
-) -> Forecast:
+) -> TimeEstimate:
     """Of a discovery from its beginning, or of a round. backbone: the one that will be taken, or one of the same shape.
     to_embed: images of which there are no features yet, where these are not all."""
     compute = Device.on(config.device)
     device = compute.device.type
-    plan = make_plan(min(len(table), resolved(config)["sample"]), resolved(config)["steps"], device)
-    pace = measure(table, backbone, compute, plan.batch_size * VIEWS_OF_A_STEP)
-    work = Work.of(len(table), config, pace, device)
-    return Forecast(
+    plan = plan_length(
+        min(len(table), resolve_settings(config)["sample"]), resolve_settings(config)["steps"], device
+    )
+    pace = measure_throughput(table, backbone, compute, plan.batch_size * VIEWS_OF_A_STEP)
+    work = TrainingWork.of(len(table), config, pace, device)
+    return TimeEstimate(
         embedding_seconds(len(table) if to_embed is None else to_embed, pace, device),
         work.shared + trainings * work.steps,
         device,
@@ -85,13 +86,13 @@ def forecast(
     )
 
 
-def embedding_seconds(n: int, pace: Pace, device: str) -> float:
+def embedding_seconds(n: int, pace: Throughput, device: str) -> float:
     """On a CPU reading and computing share the processors; on a GPU one goes on behind the other."""
     return n * (pace.reading + pace.trunk if device == "cpu" else max(pace.reading, pace.trunk))
 
 
 @dataclass(frozen=True)
-class Work:
+class TrainingWork:
     """Seconds of training."""
 
     shared: float
@@ -100,16 +101,18 @@ class Work:
     """Of one training; 0 for a method that does not train."""
 
     @classmethod
-    def of(cls, n: int, config: DiscoverConfig, pace: Pace, device: str) -> Work:
+    def of(cls, n: int, config: DiscoverConfig, pace: Throughput, device: str) -> TrainingWork:
         """Where methods take turns, one training is the mean of theirs."""
         each = [cls.of_method(method, n, config, pace, device) for method in methods_of(config)]
         return cls(max(one.shared for one in each), sum(one.steps for one in each) / len(each))
 
     @classmethod
-    def of_method(cls, method: str, n: int, config: DiscoverConfig, pace: Pace, device: str) -> Work:
-        wanted = resolved(config)
+    def of_method(
+        cls, method: str, n: int, config: DiscoverConfig, pace: Throughput, device: str
+    ) -> TrainingWork:
+        wanted = resolve_settings(config)
         n = min(n, wanted["sample"])
-        plan = make_plan(n, wanted["steps"], device)
+        plan = plan_length(n, wanted["steps"], device)
         experiment = default_experiment(method, "images")
         experiment.train.epochs = plan.epochs
         stages = stages_of(experiment)
@@ -119,7 +122,7 @@ class Work:
             experiment, None if plan.cache_views == "off" else CacheViews.parse(plan.cache_views)
         )
         filling = n * views.entries * pace.trunk if views else 0.0
-        of_view = [_of_view(stage.needs == "images", views is not None, pace) for stage in stages]
+        of_view = [_seconds_per_view(stage.needs == "images", views is not None, pace) for stage in stages]
         of_image = sum(
             seconds * (stage.views.weak + stage.views.strong)
             for seconds, stage in zip(of_view, stages, strict=True)
@@ -127,19 +130,19 @@ class Work:
         return cls(n * pace.reading + filling, wanted["steps"] * plan.batch_size * of_image)
 
 
-def _of_view(whole: bool, cached: bool, pace: Pace) -> float:
+def _seconds_per_view(whole: bool, cached: bool, pace: Throughput) -> float:
     if whole:
         return WHOLE_NETWORK * pace.trunk
     return pace.tail if cached else pace.trunk + pace.tail
 
 
-def measure(table: Table, backbone: Backbone, compute: Device, views: int) -> Pace:
+def measure_throughput(table: Table, backbone: Backbone, compute: Device, views: int) -> Throughput:
     """Read some images from all over the table, and send some through the network. No weight is changed.
 
     views: of a training step, which the tail sees at once. A first pass of each part warms up the device and does not
     count, nor do passes that others who use the machine have slowed down.
     """
-    rows = np.unique(np.linspace(0, len(table) - 1, READ).astype(int))
+    rows = np.unique(np.linspace(0, len(table) - 1, IMAGES_READ).astype(int))
     started = time.monotonic()
     for _ in decode_in_order(
         [str(path) for path in table.path[rows]], int(backbone.image_size / CROP_FRACTION), None, False
@@ -147,13 +150,13 @@ def measure(table: Table, backbone: Backbone, compute: Device, views: int) -> Pa
         pass
     reading = (time.monotonic() - started) / len(rows)
     encoder, device, size = Encoder(backbone, compute), compute.device, backbone.image_size
-    n = SENT.get(device.type, SENT_ELSEWHERE)
+    n = TIMED_BATCH.get(device.type, SENT_ELSEWHERE)
     images = torch.zeros(n, 3, size, size, dtype=torch.uint8, device=device)
     trunk = fastest_pass(lambda: encoder.inputs(images), device) / n
     tokens = encoder.inputs(images[:1]).repeat_interleave(views, dim=0)
     with torch.random.fork_rng(devices=[]):
         head = Projector(backbone.dim).to(device, compute.dtype)
-    return Pace(reading, trunk, fastest_pass(lambda: learn(encoder, head, tokens), device) / views)
+    return Throughput(reading, trunk, fastest_pass(lambda: learn(encoder, head, tokens), device) / views)
 
 
 def learn(encoder: Encoder, head: Projector, tokens: torch.Tensor) -> Sequence[torch.Tensor | None]:
@@ -167,10 +170,10 @@ def learn(encoder: Encoder, head: Projector, tokens: torch.Tensor) -> Sequence[t
     return torch.autograd.grad(total, learning, allow_unused=True)
 
 
-def in_words(seconds: float) -> str:
+def duration_phrase(seconds: float) -> str:
     """About how long that is: 20 -> `under a minute`, 5000 -> `1.4 hours`."""
     if seconds < 50:
-        return BRIEF
+        return SHORT_PHRASE
     if seconds < 90:
         return "a minute"
     if seconds < 90 * 60:

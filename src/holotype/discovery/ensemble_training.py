@@ -1,7 +1,7 @@
-"""Several trainings of a round that differ in their seed, side by side: they share the images and the token cache, and
-take turns step by step. Where there are several methods, the first seed is that of the first, the second that of the
-second, and so on in turn. The images are placed where they agree (results/ensemble.py), and where a second opinion
-agrees with them (results/ensemble.py).
+"""Train the members of an ensemble side by side: other seeds, methods in rotation.
+
+A method that cannot leaves its turns to the others, and the reason is told. Where none can, the reason of the first one
+ends the discovery, as it does where one method was asked for.
 
 With `--seeds auto` the table TRAININGS says how many there are, by the kind of device and the number of images, never
 by the clock: the same command gives the same result, whatever else the machine does. The number is written down when a
@@ -24,11 +24,14 @@ import numpy as np
 
 from holotype.config.schema import DiscoverConfig
 from holotype.data.table import Table
-from holotype.discovery.asked import read_asked
-from holotype.discovery.plan import methods_of, resolved
-from holotype.discovery.rounds import begun_rounds, round_folder
+from holotype.discovery.choose_k import supports_long_tail
+from holotype.discovery.round_config import read_round_config
+from holotype.discovery.rounds import round_folder, started_rounds
+from holotype.discovery.training_plan import methods_of, resolve_settings
 from holotype.errors import InputError, Stopped
 from holotype.methods import Prediction
+from holotype.models.backbone import Backbone
+from holotype.runs.build import RunData, check_fits
 from holotype.runs.cache_policy import stages_of
 from holotype.runs.experiment import Experiment
 from holotype.runs.predict import EnsembleRuns
@@ -40,8 +43,34 @@ from holotype.training.interleave import train_in_turns
 from holotype.utils.atomic import write_text
 from holotype.utils.device import pick_device
 
-FILE, FOLDER = "trainings.json", "trainings"
-METRICS = "metrics.jsonl"
+
+def applicable_methods(
+    methods: Sequence[str], data: RunData, backbone: Backbone, *, long_tail: bool = False
+) -> tuple[tuple[str, ...], list[str]]:
+    """The methods that can train on the data, and a sentence on each of the others.
+
+    long_tail: whether categories of very different sizes are expected.
+    """
+    reasons = {method: _unfit_reason(method, data, backbone, long_tail) for method in methods}
+    able = tuple(method for method, reason in reasons.items() if reason is None)
+    if not able:
+        raise next(reason for reason in reasons.values() if reason is not None)
+    return able, [f"{method} does not take part. {reason}" for method, reason in reasons.items() if reason]
+
+
+def _unfit_reason(method: str, data: RunData, backbone: Backbone, long_tail: bool) -> InputError | None:
+    """Why it cannot train on the data; None if it can."""
+    if long_tail and not supports_long_tail(method):
+        return InputError("It expects categories of equal size, and those here differ.")
+    try:
+        check_fits(default_experiment(method, "images"), data, backbone)
+    except InputError as error:
+        return error
+    return None
+
+
+SEEDS_FILE, TRAININGS_FOLDER = "trainings.json", "trainings"
+METRICS_FILE = "metrics.jsonl"
 TRAININGS = {"cpu": {100: 9, 128: 5}, "cuda": {100: 3, 160_000: 1}}
 """Number of trainings by kind of device, from so many images to train on; 1 for fewer, and on other devices.
 
@@ -75,10 +104,10 @@ def choose_trainings(folder: Path, config: DiscoverConfig, images: int) -> int:
         return int(config.seeds)
     if not any(stages_of(default_experiment(method, "images")) for method in methods_of(config)):
         return 1
-    settings, device = resolved(config), pick_device(config.device)
-    for number in reversed(begun_rounds(folder)):
+    settings, device = resolve_settings(config), pick_device(config.device)
+    for number in reversed(started_rounds(folder)):
         own = round_folder(folder, number)
-        seeds, asked = kept_seeds(own), read_asked(own)
+        seeds, asked = stored_seeds(own), read_round_config(own)
         if seeds is None or asked is None:  # stopped while it was begun
             continue
         if asked.device == device and all(asked.taken[name] == settings[name] for name in SAME):
@@ -87,9 +116,9 @@ def choose_trainings(folder: Path, config: DiscoverConfig, images: int) -> int:
     return default_trainings(device, min(images, settings["sample"]))
 
 
-def kept_seeds(own: Path) -> tuple[int, ...] | None:
+def stored_seeds(own: Path) -> tuple[int, ...] | None:
     """The seeds that the round in the folder `own` was begun with; None where it was not begun."""
-    file = own / FILE
+    file = own / SEEDS_FILE
     if not file.is_file():
         return None
     try:
@@ -101,12 +130,12 @@ def kept_seeds(own: Path) -> tuple[int, ...] | None:
         ) from error
 
 
-def keep_seeds(own: Path, seeds: Sequence[int]) -> None:
-    write_text(own / FILE, json.dumps({"seeds": list(seeds)}) + "\n")
+def store_seeds(own: Path, seeds: Sequence[int]) -> None:
+    write_text(own / SEEDS_FILE, json.dumps({"seeds": list(seeds)}) + "\n")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EnsembleOutcome:
     """What the trainings of a round come to."""
 
     run: Run
@@ -116,26 +145,26 @@ class Outcome:
     """None where there was one."""
 
 
-def train(
+def train_ensemble(
     experiments: Sequence[Experiment],
     seeds: Sequence[int],
     shelf: ResourceCache,
     table: Table,
     k: int,
     embedded: np.ndarray,
-) -> Outcome:
+) -> EnsembleOutcome:
     """Train with each of the seeds. experiments: of the round, one a method; their folder is its own. table: the
     images. embedded: (N, D) their features of the frozen backbone."""
     if len(seeds) == 1:
         run = begin_run(dataclasses.replace(experiments[0], seed=seeds[0]), shelf)
         assert isinstance(run, Run)  # a finished round is not run again
-        return Outcome(run, run.loop.fit(), None)
+        return EnsembleOutcome(run, run.loop.fit(), None)
     own = experiments[0].folder
     runs, said = train_side_by_side(experiments, seeds, shelf)
     methods = tuple(experiment.method_name for experiment in experiments)
     trainings = EnsembleRuns.of(seeds, said, table, k, methods, embedded)
     carrier = runs[trainings.together.carrier]
-    return Outcome(give_home(carrier, own), trainings.prediction(said), trainings)
+    return EnsembleOutcome(adopt_run(carrier, own), trainings.prediction(said), trainings)
 
 
 def train_side_by_side(
@@ -143,7 +172,7 @@ def train_side_by_side(
 ) -> tuple[list[Run], list[Prediction]]:
     """The trainings with each of the seeds, and what they say of the images."""
     each = [
-        dataclasses.replace(experiment, seed=seed, out=str(experiment.folder / FOLDER / str(seed)))
+        dataclasses.replace(experiment, seed=seed, out=str(experiment.folder / TRAININGS_FOLDER / str(seed)))
         for experiment, seed in zip(itertools.cycle(experiments), seeds, strict=False)
     ]
     shelf.planned = each
@@ -158,19 +187,19 @@ def train_side_by_side(
     return runs, [ends[f"seed {seed}"].prediction() for seed in seeds]
 
 
-def give_home(run: Run, own: Path) -> Run:
+def adopt_run(run: Run, own: Path) -> Run:
     """The run in the folder of its round, with what it has written on its way."""
     folder = RunFolder(own)
     experiment = dataclasses.replace(run.experiment, out=str(own))
     folder.write_json(IDENTITY_FILE, run.identity.as_dict())
     folder.write_config(experiment.as_dict())
     folder.write_json("provenance.json", run.facts)
-    for name in (CACHE_KEY, METRICS):
+    for name in (CACHE_KEY, METRICS_FILE):
         if (run.folder.path / name).is_file():
             shutil.copyfile(run.folder.path / name, own / name)
     return dataclasses.replace(run, experiment=experiment, folder=folder)
 
 
-def clear(own: Path) -> None:
+def clear_trainings(own: Path) -> None:
     """A finished round needs its trainings no more."""
-    shutil.rmtree(own / FOLDER, ignore_errors=True)
+    shutil.rmtree(own / TRAININGS_FOLDER, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Images that were moved or renamed: what a discovery has written down follows them.
+"""Relocate: rewrite stored image paths after files were moved or renamed.
 
 Rounds and the log of edits speak of absolute paths; what a round was given speaks of paths as seen from the root of the
 images. `follow` lets all of them speak of the paths of today. It first writes everything anew into the folder `moving`,
@@ -14,29 +14,47 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holotype.data.detections import box_columns
 from holotype.data.paths import absolute, relative
 from holotype.data.storage import is_address
 from holotype.discovery.collection import read_collection
-from holotype.discovery.given import read_given, write_given
 from holotype.report.redact import short_names
 from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
 from holotype.results.discovery import Category, Discovery
 from holotype.results.edits import EDIT_LOG, Edit, edits_csv, read_log
 from holotype.utils.atomic import atomic_folder, write_text
+from holotype.utils.serialization import FileSchema, SchemaError, from_value
 
-if TYPE_CHECKING:  # pandas takes half a second to import
+if TYPE_CHECKING:
     import pandas as pd
 
-MOVING = "moving"
+PATH_MAP_SCHEMA = FileSchema(2, "restore it from a copy, or run holotype discover with another --out")
+T = TypeVar("T")
+
+
+def write_path_map(path: Path, content: Mapping[str, Any] | Sequence[str]) -> None:
+    """content: by path, or paths alone."""
+    PATH_MAP_SCHEMA.write(path, {"by_path": content})
+
+
+def read_path_map(path: Path, kind: type[T]) -> T:
+    """The content of a file that there is, of the type `kind`, such as dict[str, str]; else InputError."""
+    content = PATH_MAP_SCHEMA.read(path).get("by_path")
+    try:
+        return from_value(kind, content)
+    except SchemaError as problem:
+        raise PATH_MAP_SCHEMA.broken(path, problem) from problem
+
+
+RELOCATION_FILE = "moving"
 """Folder in that of the run: files that are about to take their places."""
-EARLIER = "earlier.json"
+PREVIOUS_PATHS_FILE = "earlier.json"
 """Paths that images had to those that they have now, as seen from the root: files of edits may still name them."""
-Earlier = dict[str, list[str]]
+PreviousPaths = dict[str, list[str]]
 """The content of that file."""
-LISTS: dict[str, type[dict[str, str]] | type[list[str]]] = {
+PATH_LISTS: dict[str, type[dict[str, str]] | type[list[str]]] = {
     "labels.json": dict[str, str],
     "rejected.json": list[str],
 }
@@ -44,7 +62,7 @@ LISTS: dict[str, type[dict[str, str]] | type[list[str]]] = {
 
 
 @dataclass(frozen=True)
-class Moves:
+class Relocation:
     """Where the images of a discovery lie now."""
 
     root: str
@@ -63,27 +81,27 @@ class Moves:
         return self.files.get(now) or absolute(now, self.root)
 
 
-def follow(folder: Path, rounds: Sequence[Path], root: str, where: Moves) -> None:
+def rewrite_paths(folder: Path, rounds: Sequence[Path], root: str, where: Relocation) -> None:
     """Let a discovery speak of the images where they lie now. rounds: folders of rounds; root: that of then.
 
     An edit of an image that no round knows stays as it is: it was refused, and shall mean no other image now."""
-    with atomic_folder(folder / MOVING) as part:
+    with atomic_folder(folder / RELOCATION_FILE) as part:
         known: set[str] = set()
         for own in (folder, *rounds):
             known |= _write_moved(own, part / own.relative_to(folder), where)
         if (folder / EDIT_LOG).is_file():
             edits = [
-                _elsewhere(edit, where.file(edit.image, root)) if edit.image in known else edit
+                _new_place(edit, where.file(edit.image, root)) if edit.image in known else edit
                 for edit in read_log(folder)
             ]
             write_text(part / EDIT_LOG, edits_csv(edits))
-        write_given(part / EARLIER, _with_moves(read_earlier(folder), where.moves))
-    settle(folder)
+        write_path_map(part / PREVIOUS_PATHS_FILE, _with_moves(read_previous_paths(folder), where.moves))
+    commit_relocation(folder)
 
 
-def settle(folder: Path) -> None:
+def commit_relocation(folder: Path) -> None:
     """Put the files of `moving` in their places, as far as that was not done; nothing where there are none."""
-    moving = folder / MOVING
+    moving = folder / RELOCATION_FILE
     if not moving.is_dir():
         return
     for file in sorted(path for path in moving.rglob("*") if path.is_file()):
@@ -93,26 +111,26 @@ def settle(folder: Path) -> None:
     shutil.rmtree(moving)
 
 
-def _write_moved(own: Path, place: Path, where: Moves) -> set[str]:
+def _write_moved(own: Path, place: Path, where: Relocation) -> set[str]:
     """All files in the folder `own` that speak of images, as they will be, into the folder `place`; returns the paths
     that these images had."""
     known: set[str] = set()
     if (own / DISCOVERY).is_file():
         found = Discovery.load(own)
         known = {str(path) for path in found.images["path"]}
-        moved(found, where).save(place)
+        relocated_paths(found, where).save(place)
     if (seen := read_collection(own)) is not None:
         seen.moved(where.moves, where.root).save(place)
-    for name, kind in LISTS.items():
+    for name, kind in PATH_LISTS.items():
         if (own / name).is_file():
-            content = read_given(own / name, kind)
+            content = read_path_map(own / name, kind)
             now = [where.moves.get(path, path) for path in content]
             mapped = dict(zip(now, content.values(), strict=True)) if isinstance(content, dict) else now
-            write_given(place / name, mapped)
+            write_path_map(place / name, mapped)
     return known
 
 
-def moved(found: Discovery, where: Moves) -> Discovery:
+def relocated_paths(found: Discovery, where: Relocation) -> Discovery:
     """The discovery with the paths of today."""
     facts = found.facts
     before = [str(path) for path in found.images["path"]]
@@ -136,7 +154,7 @@ def moved(found: Discovery, where: Moves) -> Discovery:
     )
 
 
-def _with_pictures_and_bursts(images: pd.DataFrame, where: Moves) -> pd.DataFrame:
+def _with_pictures_and_bursts(images: pd.DataFrame, where: Relocation) -> pd.DataFrame:
     """The table of images, whose paths are those of today, with what else in it is one: the pictures of boxes, and
     bursts, which are called after a frame unless people have named them."""
     if "group" in images:
@@ -153,7 +171,7 @@ def _with_paths(category: Category, now: Mapping[str, str]) -> Category:
     return dataclasses.replace(category, exemplars=exemplars, borderline=borderline)
 
 
-def _with_moves(earlier: Earlier, moves: Mapping[str, str]) -> Earlier:
+def _with_moves(earlier: PreviousPaths, moves: Mapping[str, str]) -> PreviousPaths:
     """The latest last: a path may have been that of several images, one after the other."""
     found = {old: [moves.get(now, now) for now in paths] for old, paths in earlier.items()}
     for old, now in moves.items():
@@ -161,33 +179,39 @@ def _with_moves(earlier: Earlier, moves: Mapping[str, str]) -> Earlier:
     return found
 
 
-def _elsewhere(edit: Edit, image: str) -> Edit:
+def _new_place(edit: Edit, image: str) -> Edit:
     return dataclasses.replace(edit, image=image)
 
 
 # -- files of edits that speak of the time before ---------------------------------------------------------
 
 
-def read_earlier(folder: Path) -> Earlier:
+def read_previous_paths(folder: Path) -> PreviousPaths:
     """The content of `earlier.json`; empty where no image was renamed."""
-    return read_given(folder / EARLIER, Earlier) if (folder / EARLIER).is_file() else {}
+    return (
+        read_path_map(folder / PREVIOUS_PATHS_FILE, PreviousPaths)
+        if (folder / PREVIOUS_PATHS_FILE).is_file()
+        else {}
+    )
 
 
-def at_home(edits: Sequence[Edit], rounds: Sequence[Discovery], earlier: Earlier) -> list[Edit]:
+def resolve_edit_paths(
+    edits: Sequence[Edit], rounds: Sequence[Discovery], earlier: PreviousPaths
+) -> list[Edit]:
     """Edits that were made in a report of the time before images were moved or renamed, with the paths of today.
 
     So may those of a report that was mailed, which calls images by short names. An edit speaks of the images of its
     own round; those of a round that nobody knows, of the last one.
     """
-    homes = {found.run_id: _Home(found, earlier) for found in rounds}
+    homes = {found.run_id: _PathResolver(found, earlier) for found in rounds}
     last = homes[rounds[-1].run_id]
-    return [_elsewhere(edit, homes.get(edit.run_id, last).find(edit.image)) for edit in edits]
+    return [_new_place(edit, homes.get(edit.run_id, last).find(edit.image)) for edit in edits]
 
 
-class _Home:
+class _PathResolver:
     """The images of a round, under the paths that they have and those that they had."""
 
-    def __init__(self, found: Discovery, earlier: Earlier) -> None:
+    def __init__(self, found: Discovery, earlier: PreviousPaths) -> None:
         paths, root = [str(path) for path in found.images["path"]], found.facts.root
         self.paths, self.earlier, self.roots = set(paths), earlier, (root, *found.facts.earlier_roots)
         self.by_place = dict(zip(relative(paths, root), paths, strict=True))

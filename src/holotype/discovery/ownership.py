@@ -1,4 +1,4 @@
-"""What holds for a run folder as a whole: that it is one of a discovery, and the backbone. `identity.json` says it.
+"""Ownership of a run folder: that it belongs to this discovery, and its backbone.
 
 Images, labels and settings belong to a round; rounds with other ones go on in the same folder.
 """
@@ -16,11 +16,11 @@ from holotype.data.hashing import file_stamps
 from holotype.data.paths import relative
 from holotype.data.storage import is_address
 from holotype.data.table import Table
-from holotype.discovery.best_backbone import Chosen, choose_backbone
+from holotype.discovery.backbone_choice import BackboneChoice, choose_backbone
 from holotype.discovery.collection import read_collection
-from holotype.discovery.in_turn import fitting
-from holotype.discovery.moved import MOVING
-from holotype.discovery.plan import methods_of
+from holotype.discovery.ensemble_training import applicable_methods
+from holotype.discovery.relocate import RELOCATION_FILE
+from holotype.discovery.training_plan import methods_of
 from holotype.embeddings.extract import backbone_facts
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
@@ -30,10 +30,10 @@ from holotype.runs.run_folder import IDENTITY_FILE, RunFolder
 from holotype.utils.device import pick_device
 from holotype.utils.serialization import SchemaError, from_dict, read_json, to_dict
 
-FORMAT = 3
+CLAIM_FORMAT = 3
 """Of the run folder as a whole."""
 
-SAME = 0.5
+SAME_KEYS = 0.5
 """Share of the images of a discovery, by path and size, that make a folder of another name the one that it was of."""
 
 log = logging.getLogger(__name__)
@@ -44,8 +44,8 @@ def find_folder(own: Path, table: Table) -> Path:
     which is no longer where it was; once it has gone on with this one, it is that of this one."""
     if own.exists():
         return own
-    size = dict(zip(_places(table), _sizes(file_stamps(list(table.path))), strict=True))
-    best, share = own, SAME
+    size = dict(zip(_source_places(table), _source_sizes(file_stamps(list(table.path))), strict=True))
+    best, share = own, SAME_KEYS
     for folder in sorted(own.parent.glob("*-discover")):
         try:
             seen = read_collection(folder)
@@ -53,12 +53,12 @@ def find_folder(own: Path, table: Table) -> Path:
             continue
         if seen is None or not seen.root or is_address(seen.root):
             continue
-        if Path(seen.root).exists() and not (seen.root == table.root and _has_followed(folder)):
+        if Path(seen.root).exists() and not (seen.root == table.root and _is_continued(folder)):
             continue
         here = list(seen.here)
         same = sum(
             size.get(path) == n
-            for path, n in zip(here, _sizes([seen.images[p].stamp for p in here]), strict=True)
+            for path, n in zip(here, _source_sizes([seen.images[p].stamp for p in here]), strict=True)
         )
         if same > share * len(here):
             best, share = folder, same / len(here)
@@ -67,7 +67,7 @@ def find_folder(own: Path, table: Table) -> Path:
     return best
 
 
-def check_still_labelled(folder: Path, table: Table) -> None:
+def check_labels_remain(folder: Path, table: Table) -> None:
     """Raise InputError where the images of the discovery in a folder had labels and come without any: mostly a list was
     forgotten."""
     if table.labelled.any() or (seen := read_collection(folder)) is None:
@@ -79,45 +79,45 @@ def check_still_labelled(folder: Path, table: Table) -> None:
         )
 
 
-def _has_followed(folder: Path) -> bool:
+def _is_continued(folder: Path) -> bool:
     """Is the discovery in a folder one that has gone on with images which were moved?"""
     try:
         rounds = map(read_json, (folder / "rounds").glob(f"*/{DISCOVERY}"))
-        return (folder / MOVING).is_dir() or any(found["facts"]["earlier_roots"] for found in rounds)
+        return (folder / RELOCATION_FILE).is_dir() or any(found["facts"]["earlier_roots"] for found in rounds)
     except (OSError, ValueError, KeyError, TypeError):  # nobody has asked for that one
         return False
 
 
-def _places(table: Table) -> list[str]:
+def _source_places(table: Table) -> list[str]:
     return relative([str(path) for path in table.path], table.root)
 
 
-def _sizes(stamp: list[str]) -> list[str]:
+def _source_sizes(stamp: list[str]) -> list[str]:
     """Bytes of files. A copy has another time."""
     return [one.partition("-")[0] for one in stamp]
 
 
-def claim(
+def claim_folder(
     folder: Path, table: Table, config: DiscoverConfig, embedded: EmbeddingParts | None = None
-) -> tuple[DiscoverConfig, Chosen | None]:
+) -> tuple[DiscoverConfig, BackboneChoice | None]:
     """Make sure that the folder is new or of a discovery with this backbone. embedded: features that it must have made.
 
     Returns the settings with the backbone by its name (where `auto` was asked for, the one that was taken when the
     discovery began), and the backbone where it had to be chosen now.
     """
-    if (begun := begun_network(folder, config.network)) is not None:
+    if (begun := stored_backbone(folder, config.network)) is not None:
         return config.with_network(begun), None
     chosen = choose_backbone(config.network, pick_device(config.device))
     check_method(table, config, chosen)
     if embedded is not None:
         embedded.check_network(backbone_facts(chosen.backbone))
     log.info(chosen.words)
-    content = {"format": FORMAT, "backbone": to_dict(chosen.config), "choice_of_backbone": chosen.words}
+    content = {"format": CLAIM_FORMAT, "backbone": to_dict(chosen.config), "choice_of_backbone": chosen.words}
     RunFolder(folder).write_json(IDENTITY_FILE, content)
     return config.with_network(chosen.config), chosen
 
 
-def reload_backbone(folder: Path, config: DiscoverConfig) -> Chosen:
+def reload_backbone(folder: Path, config: DiscoverConfig) -> BackboneChoice:
     """Load the backbone of a discovery that goes on, with the sentence of when it was chosen."""
     chosen = choose_backbone(config.network, pick_device(config.device))
     words = str(RunFolder(folder).read_json(IDENTITY_FILE).get("choice_of_backbone", ""))
@@ -125,25 +125,25 @@ def reload_backbone(folder: Path, config: DiscoverConfig) -> Chosen:
     return replace(chosen, words=words)
 
 
-def begun_network(folder: Path, wanted: BackboneConfig) -> BackboneConfig | None:
+def stored_backbone(folder: Path, wanted: BackboneConfig) -> BackboneConfig | None:
     """The backbone that the discovery in a folder was begun with, None where there is none; InputError where another
     one is wanted, or where the folder holds something else."""
     begun = RunFolder(folder).read_json(IDENTITY_FILE) if (folder / IDENTITY_FILE).is_file() else {}
-    if begun and (not isinstance(begun, dict) or begun.get("format") != FORMAT):
+    if begun and (not isinstance(begun, dict) or begun.get("format") != CLAIM_FORMAT):
         raise InputError(
-            f"{folder} holds a run of another kind or version (no discovery of format {FORMAT}); "
+            f"{folder} holds a run of another kind or version (no discovery of format {CLAIM_FORMAT}); "
             "choose another folder with --out, or delete this one to start anew."
         )
-    return check_network(folder, wanted, read_network(folder, begun)) if begun else None
+    return check_backbone(folder, wanted, read_backbone(folder, begun)) if begun else None
 
 
-def check_method(table: Table, config: DiscoverConfig, chosen: Chosen) -> None:
+def check_method(table: Table, config: DiscoverConfig, chosen: BackboneChoice) -> None:
     """Refuse what cannot be trained before anything is written; a k that is estimated is looked at then."""
     k = max(len(table.known) + 1 if config.k == "auto" else config.k, len(table.known))
-    fitting(methods_of(config), RunData(table, k), chosen.backbone)
+    applicable_methods(methods_of(config), RunData(table, k), chosen.backbone)
 
 
-def check_network(folder: Path, wanted: BackboneConfig, begun: BackboneConfig) -> BackboneConfig:
+def check_backbone(folder: Path, wanted: BackboneConfig, begun: BackboneConfig) -> BackboneConfig:
     """The backbone of the discovery; raises InputError where another one was asked for. What is not said stays."""
     mine, theirs = (json.loads(json.dumps(to_dict(one))) for one in (wanted, begun))
     for key, value in mine.items():
@@ -156,7 +156,7 @@ def check_network(folder: Path, wanted: BackboneConfig, begun: BackboneConfig) -
     return begun
 
 
-def read_network(folder: Path, identity: dict[str, Any]) -> BackboneConfig:
+def read_backbone(folder: Path, identity: dict[str, Any]) -> BackboneConfig:
     """The backbone that a discovery began with."""
     try:
         return from_dict(BackboneConfig, identity.get("backbone"))

@@ -1,4 +1,4 @@
-"""What became of the categories of the round before: `changes.csv` in the folder of a round, and a few sentences.
+"""Difference between two rounds: what became of each category.
 
 A category is kept where its id is there again (runs/predict.py says when). Where it is not, or where another category
 has taken more than a quarter of its images, those that have its images are named.
@@ -10,19 +10,19 @@ from collections import Counter
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from holotype.discovery.rounds import CORRECTED, finished_rounds, round_folder
+from holotype.discovery.rounds import CORRECTED_FOLDER, finished_rounds, round_folder
 from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
 from holotype.results.discovery import Category, Discovery, write_csv
 from holotype.utils.atomic import atomic_write
 
-CHANGES = "changes.csv"
-PART = 0.25
+CHANGES_FILE = "changes.csv"
+PART_SHARE = 0.25
 """Share of a category's images that makes another one a part of it."""
-MOST_LINES = 12
+MAX_CHANGE_LINES = 12
 
 
 @dataclass(frozen=True)
-class Change:
+class CategoryChange:
     """A category of the round before and one of this round, or one of them alone."""
 
     category_id: str
@@ -45,25 +45,27 @@ class Change:
 def write_changes(folder: Path, number: int) -> list[str]:
     """Compare a round with the one before it and write the table; returns sentences, none where that was done."""
     earlier = [n for n in finished_rounds(folder) if n < number]
-    file = round_folder(folder, number) / CHANGES
+    file = round_folder(folder, number) / CHANGES_FILE
     if (
         not earlier
         or file.is_file()
-        or not (round_folder(folder, earlier[-1]) / CORRECTED / DISCOVERY).is_file()
+        or not (round_folder(folder, earlier[-1]) / CORRECTED_FOLDER / DISCOVERY).is_file()
     ):
         return []
     own = round_folder(folder, earlier[-1])
-    found, before = Discovery.load(own), Discovery.load(own / CORRECTED)
-    made = changes(found, before, Discovery.load(round_folder(folder, number)))
+    found, before = Discovery.load(own), Discovery.load(own / CORRECTED_FOLDER)
+    made = category_changes(found, before, Discovery.load(round_folder(folder, number)))
     import pandas as pd
 
-    frame = pd.DataFrame([asdict(change) for change in made], columns=[one.name for one in fields(Change)])
+    frame = pd.DataFrame(
+        [asdict(change) for change in made], columns=[one.name for one in fields(CategoryChange)]
+    )
     texts = ("category_id", "category", "now_id", "now")
     atomic_write(file, lambda beside: write_csv(frame, texts, beside))
-    return in_words(made, earlier[-1], file)
+    return changes_text(made, earlier[-1], file)
 
 
-def changes(found: Discovery, before: Discovery, after: Discovery) -> list[Change]:
+def category_changes(found: Discovery, before: Discovery, after: Discovery) -> list[CategoryChange]:
     """found: the round before as it ended; before: with its edits; after: this round."""
     now = {category.id: category for category in after.categories}
     place = dict(zip(after.images["path"], after.images["category_id"], strict=True))
@@ -71,17 +73,17 @@ def changes(found: Discovery, before: Discovery, after: Discovery) -> list[Chang
     made = []
     for category in before.categories:
         mine = before.images["path"][before.images["category_id"] == category.id]
-        made += _of_one(category, Counter(place[path] for path in mine if place.get(path)), now)
-    made += [_by_hand(category, before, now) for category in found.categories if category.id not in stood]
+        made += _change_of(category, Counter(place[path] for path in mine if place.get(path)), now)
+    made += [_is_manual(category, before, now) for category in found.categories if category.id not in stood]
     new = [category for category in after.categories if category.id not in stood]
-    made += [Change("", "", 0, "new", "training", c.id, c.name, c.n) for c in new]
+    made += [CategoryChange("", "", 0, "new", "training", c.id, c.name, c.n) for c in new]
     return made
 
 
-def _of_one(category: Category, where: Counter[str], now: dict[str, Category]) -> list[Change]:
+def _change_of(category: Category, where: Counter[str], now: dict[str, Category]) -> list[CategoryChange]:
     """Rows of a category whose images lie `where` now: id to number of images. Those that are gone lie nowhere, and the
     few that are left do not speak for the category."""
-    parts = [id for id, n in where.most_common() if n > PART * category.n and id != category.id]
+    parts = [id for id, n in where.most_common() if n > PART_SHARE * category.n and id != category.id]
     if category.id in now:
         became, parts = "split" if parts else "kept", [category.id, *parts]
     elif len(parts) > 1:
@@ -91,29 +93,29 @@ def _of_one(category: Category, where: Counter[str], now: dict[str, Category]) -
     else:
         became, parts = "gone", []
     told = (category.id, category.name, category.n, became, "training")
-    rows = [Change(*told, id, now[id].name, now[id].n, where[id]) for id in parts]
-    return rows or [Change(*told)]
+    rows = [CategoryChange(*told, id, now[id].name, now[id].n, where[id]) for id in parts]
+    return rows or [CategoryChange(*told)]
 
 
-def _by_hand(category: Category, before: Discovery, now: dict[str, Category]) -> Change:
+def _is_manual(category: Category, before: Discovery, now: dict[str, Category]) -> CategoryChange:
     """The row of a category that edits have made an end of."""
     edits, end = before.facts.edits, category.id
     while end in edits.merged:
         end = edits.merged[end]
     became = "merged" if end != category.id else "rejected" if end in edits.rejected else "gone"
     told = (category.id, category.name, category.n, became, "edits")
-    return Change(*told, end, now[end].name, now[end].n) if end in now else Change(*told)
+    return CategoryChange(*told, end, now[end].name, now[end].n) if end in now else CategoryChange(*told)
 
 
-def in_words(made: list[Change], number: int, file: Path) -> list[str]:
+def changes_text(made: list[CategoryChange], number: int, file: Path) -> list[str]:
     """A sentence on what was kept, and one for each category that was not."""
     kept = [change.now for change in made if change.became == "kept"]
     lines = [
-        f"Of the categories of round {number}, {len(kept)} {'is' if len(kept) == 1 else 'are'} kept{_listed(kept)}."
+        f"Of the categories of round {number}, {len(kept)} {'is' if len(kept) == 1 else 'are'} kept{_list_names(kept)}."
     ]
     for id in dict.fromkeys(change.category_id for change in made if change.category_id):
         rows = [change for change in made if change.category_id == id]
-        into = " and ".join(_with(row.now, row.shared) for row in rows if row.now_id)
+        into = " and ".join(_joined_names(row.now, row.shared) for row in rows if row.now_id)
         ends = {
             "split": f"was split into {into}",
             "merged": f"was merged into {rows[0].now or 'another'}",
@@ -122,16 +124,16 @@ def in_words(made: list[Change], number: int, file: Path) -> list[str]:
         }
         if rows[0].became in ends:
             lines.append(f"{rows[0].category} {ends[rows[0].became]}.")
-    new = [_with(change.now, change.now_images) for change in made if change.became == "new"]
+    new = [_joined_names(change.now, change.now_images) for change in made if change.became == "new"]
     lines += [f"New: {', '.join(new)}."] if new else []
-    more = len(lines) - MOST_LINES
-    return [*lines[:MOST_LINES], *([f"{more} more lines are in {file}."] if more > 0 else [])]
+    more = len(lines) - MAX_CHANGE_LINES
+    return [*lines[:MAX_CHANGE_LINES], *([f"{more} more lines are in {file}."] if more > 0 else [])]
 
 
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:MOST_LINES])
-    return f" ({shown}{' and others' * (len(names) > MOST_LINES)})" if names else ""
+def _list_names(names: list[str]) -> str:
+    shown = ", ".join(names[:MAX_CHANGE_LINES])
+    return f" ({shown}{' and others' * (len(names) > MAX_CHANGE_LINES)})" if names else ""
 
 
-def _with(name: str, images: int) -> str:
+def _joined_names(name: str, images: int) -> str:
     return f"{name} ({images:,} {'image' if images == 1 else 'images'})"

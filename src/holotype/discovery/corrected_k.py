@@ -1,4 +1,4 @@
-"""How many categories there are once people have corrected a round.
+"""The number of categories after a person's corrections.
 
 The count supposes that labels were drawn at random (clustering/class_size.py). Labels from edits are picked: where images
 were wrong, and a few in each new category. Counted with them, a collection seems to have many small classes. So they
@@ -19,7 +19,7 @@ from holotype.data.table import Table
 from holotype.results.discovery import Discovery
 
 
-def as_drawn(table: Table, came: np.ndarray) -> Table:
+def sampled_count(table: Table, came: np.ndarray) -> Table:
     """The table less the labels from edits. came: (N,) the labels that images came with.
 
     An image that came with a label keeps the one it has now, if it is of a class that others came with too. Frames of a
@@ -35,23 +35,23 @@ def as_drawn(table: Table, came: np.ndarray) -> Table:
     return replace(table, label=label, known=known)
 
 
-def n_left(before: Discovery, table: Table) -> int:
+def categories_left(before: Discovery, table: Table) -> int:
     """Categories after the edits of a round: the classes that are known now, and the new categories that are left.
 
     A class that has labels for the first time is no further category where most of its images lay in one.
     """
     left = {category.id for category in before.categories if category.n} - set(table.known)
-    for lay in _lay(before, table).values():
+    for lay in _previous_category(before, table).values():
         left -= {id for id in set(lay) if id and 2 * lay.count(id) > len(lay)}
     return len(table.known) + len(left)
 
 
-def n_arrived(before: Discovery, table: Table) -> int:
+def categories_added(before: Discovery, table: Table) -> int:
     """Classes among these that have come together with most of their images: the count of today knows of them too."""
-    return sum(2 * lay.count(None) > len(lay) for lay in _lay(before, table).values())
+    return sum(2 * lay.count(None) > len(lay) for lay in _previous_category(before, table).values())
 
 
-def _lay(before: Discovery, table: Table) -> dict[str, list[str | None]]:
+def _previous_category(before: Discovery, table: Table) -> dict[str, list[str | None]]:
     """Of each class that has labels for the first time: where its labelled images lay, None = they were not there."""
     places = before.images["category_id"].fillna("")
     place = dict(zip(_paths(before), map(str, places), strict=True))
@@ -60,17 +60,17 @@ def _lay(before: Discovery, table: Table) -> dict[str, list[str | None]]:
     return {name: [place.get(path) for path in paths[table.label == name]] for name in new}
 
 
-def with_corrections(count: CountEstimate, before: Discovery, table: Table) -> tuple[int, str]:
+def corrected_k(count: CountEstimate, before: Discovery, table: Table) -> tuple[int, str]:
     """The number to train with, and why. before: the round before, as corrected.
 
     Of the same images the count changes by chance alone, so that it has a say only where images have come or gone, and
     where there is one of the round before to compare it with. Classes that have come with their images are among what
     it has grown by.
     """
-    left, grown, change = n_left(before, table), 0, ""
-    if before.count and _has_others(before, table):
+    left, grown, change = categories_left(before, table), 0, ""
+    if before.count and _has_other_images(before, table):
         grown = pick_k(count) - pick_k(CountEstimate.from_dict(before.count))
-        grown -= min(max(grown, 0), n_arrived(before, table))
+        grown -= min(max(grown, 0), categories_added(before, table))
     if grown:
         more = "higher" if grown > 0 else "lower"
         change = f", and with the images that have come or gone the count is {abs(grown)} {more}"
@@ -78,16 +78,16 @@ def with_corrections(count: CountEstimate, before: Discovery, table: Table) -> t
     return k, f"Corrections have left {left} categories{change}. Training with {k}."
 
 
-def foreseen(before: Discovery, table: Table) -> str:
+def expected_k(before: Discovery, table: Table) -> str:
     """What is known of that number before anything is counted. before, table: as in with_corrections."""
-    left = max(n_left(before, table), len(table.known))
+    left = max(categories_left(before, table), len(table.known))
     told = f"Corrections have left {left} categories"
-    if before.count and _has_others(before, table):
+    if before.count and _has_other_images(before, table):
         return f"{told}; the images that have come or gone may change that number (--k sets it)."
     return f"{told}, and as many would be trained with (--k sets it)."
 
 
-def _has_others(before: Discovery, table: Table) -> bool:
+def _has_other_images(before: Discovery, table: Table) -> bool:
     """Have images come or gone?"""
     return set(_paths(before)) != set(relative([str(path) for path in table.path], table.root))
 

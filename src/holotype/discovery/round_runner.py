@@ -1,34 +1,47 @@
-"""A round of a discovery: count the categories, train, place every image. What it leaves is a run like any other."""
+"""Run one round: count the categories, train, assign every image."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
 import uuid
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence, Set
 
 import numpy as np
 
 from holotype.clustering.k_curve import CountEstimate
-from holotype.config.schema import BackboneConfig
+from holotype.config.schema import AUTO, NO, BackboneConfig
 from holotype.data import detections
-from holotype.data.bursts import count_units
+from holotype.data.bursts import SECONDS, SpreadLabels, count_units, find_bursts, spread_labels, with_groups
+from holotype.data.exif import ExifData
 from holotype.data.load import check_trainable
 from holotype.data.table import Table
-from holotype.discovery.bursting import check_enough, draws_itself, take_bursts
-from holotype.discovery.counting import choose_k
-from holotype.discovery.in_turn import fitting
-from holotype.discovery.plan import draw_sample, make_plan, methods_of, pick_preset, resolved, spread_epochs
-from holotype.discovery.round import Round
-from holotype.discovery.several import Outcome, clear, train
-from holotype.discovery.shots import Shots, take_shots
-from holotype.discovery.sizes import choose_sizes
-from holotype.discovery.taking_part import check_left, seen_classes, unread_labels
+from holotype.discovery.choose_k import choose_k, choose_long_tail
+from holotype.discovery.collection import shown_names
+from holotype.discovery.edit_summary import check_images_left, unreadable_labels, visible_classes
+from holotype.discovery.ensemble_training import (
+    EnsembleOutcome,
+    applicable_methods,
+    clear_trainings,
+    train_ensemble,
+)
+from holotype.discovery.exif_cache import ExifTable, load_exif_table
+from holotype.discovery.rounds import Round
+from holotype.discovery.training_plan import (
+    draw_sample,
+    methods_of,
+    pick_preset,
+    plan_length,
+    resolve_settings,
+    spread_epochs,
+)
 from holotype.embeddings.extract import Embeddings
 from holotype.embeddings.store import embed_by_content, import_embeddings
 from holotype.errors import InputError
 from holotype.results.apply_edits import FOLLOWS_NOTE
 from holotype.results.describe import LABELLED as OF_BURST
+from holotype.results.describe import burst_text
 from holotype.results.discovery import RunFacts
 from holotype.results.ensemble import methods_phrase
 from holotype.runs.build import RunData
@@ -40,7 +53,86 @@ from holotype.runs.resources import ResourceCache
 from holotype.runs.run import finish_run
 from holotype.utils.device import Device, pick_device
 
-FEWEST = 8
+
+def find_round_bursts(
+    table: Table,
+    setting: str,
+    shots: Sequence[ExifData],
+    features: np.ndarray,
+    out: np.ndarray,
+    words: Set[str] = frozenset(),
+) -> tuple[SpreadLabels, list[str]]:
+    """The table with its bursts and the labels that frames take from each other, and what to say of it.
+
+    setting: of DiscoverConfig. shots: (N,) what the heads of the files say. features: (N, D) of the frozen backbone.
+    out: (N,) bool, images that people have rejected. words: as in find_bursts.
+    """
+    group, how = burst_groups(table, setting, shots, features, ", alike", words)
+    table = with_groups(table, group)
+    spread = spread_labels(table, out)
+    if table.group is None:
+        return spread, []
+    return spread, _burst_lines(spread, how)
+
+
+def burst_groups(
+    table: Table,
+    setting: str,
+    shots: Sequence[ExifData],
+    features: np.ndarray,
+    found: str,
+    words: Set[str] = frozenset(),
+) -> tuple[Sequence[str] | np.ndarray, str]:
+    """(N,) the burst of each image, "" where it is alone, and how they are known. found: ends that, where they are not
+    told but found. words: as in find_bursts."""
+    if setting == NO:
+        return [""] * len(table), ""
+    if table.group is not None and any(table.group):
+        return table.group, "as the column group says"
+    seconds = SECONDS if setting == AUTO else float(setting)
+    how = f"one camera, at most {seconds:g} seconds apart{found}"
+    return find_bursts(table, shots, features, seconds, words), how
+
+
+def count_bursts(used: np.ndarray) -> str:
+    """How many frames there are of how many bursts, and the largest. used: (n,) groups, of which some are bursts."""
+    largest = Counter(name for name in used if name).most_common(1)[0][1]
+    return f"{burst_text(used)} of up to {largest:,}"
+
+
+def check_enough(table: Table, k: int) -> None:
+    """Raise InputError where there are fewer images than categories, each burst counted once."""
+    if table.group is not None and count_units(table) < k:
+        raise InputError(
+            f"--k {k} is more than the {count_units(table)} images of {table.name}, each burst counted once; lower it, "
+            "or count every image with --bursts no."
+        )
+
+
+def draws_own_rows(method: str) -> bool:
+    """Does a method draw the images of its steps itself? Then every frame counts there."""
+    from holotype.methods import Method, find_method  # torch takes seconds, and a first look does without
+
+    return find_method(method).rows is not Method.rows
+
+
+def _burst_lines(spread: SpreadLabels, how: str) -> list[str]:
+    group = spread.table.group
+    assert group is not None
+    told = count_bursts(group[spread.table.usable])
+    lines = [f"{told} ({how}); a burst counts once. --bursts no counts each image."]
+    if n := len(spread.rows):
+        which = "1 frame takes" if n == 1 else f"{n:,} frames take"
+        lines.append(f"{which} the label of another frame of the same burst.")
+    if spread.torn:
+        lines.append(
+            "Frames of one burst carry different labels, so its other frames take none: "
+            f"{shown_names(spread.torn)}."
+        )
+    return lines
+
+
+MIN_UNLABELLED = 8
 """Usable images below which there is nothing to train on."""
 
 log = logging.getLogger(__name__)
@@ -53,48 +145,52 @@ def run_round(round: Round) -> None:
         if round.embedded is not None:
             import_embeddings(round.embedded, *images, where, round.progress)
         embedded = embed_by_content(*images, Device.on(round.config.device), where, progress=round.progress)
-    shots = take_shots(round.folder, round.table, round.digests, round.progress)
-    take_classes(round, embedded)
-    take_occasions(round, shots, embedded)
-    check_left(round.table, round.given, round.folder)
+    shots = load_exif_table(round.folder, round.table, round.digests, round.progress)
+    apply_class_labels(round, embedded)
+    load_exif(round, shots, embedded)
+    check_images_left(round.table, round.given, round.folder)
     check_embedded(round.table, embedded.features, round.out)
     k, count = choose_k(round, embedded.features)
     check_enough(round.active, k)
-    round.long_tail, round.sizes = choose_sizes(round.config, round.drawn, embedded.features)
+    round.long_tail, round.sizes = choose_long_tail(round.config, round.drawn, embedded.features)
     if round.sizes:
         log.info(round.sizes)
-    find_categories(round, embedded, k, count)
+    discover_categories(round, embedded, k, count)
 
 
-def take_occasions(round: Round, shots: Shots, embedded: Embeddings) -> None:
+def load_exif(round: Round, shots: ExifTable, embedded: Embeddings) -> None:
     """Let the round know when, where and with which camera its images were taken, and which are frames of one burst."""
     round.columns |= shots.columns() | detections.box_columns([str(path) for path in round.table.path])
     if round.table.weight is not None:
         round.columns["weight"] = round.table.weights
     features, out = embedded.features, round.out
-    spread, lines = take_bursts(round.table, round.config.bursts, shots.each, features, out, round.words)
+    spread, lines = find_round_bursts(
+        round.table, round.config.bursts, shots.each, features, out, round.words
+    )
     round.table = spread.table
-    note_also(embedded, spread.rows, OF_BURST)
+    note_alternative(embedded, spread.rows, OF_BURST)
     for line in (shots.words(), *lines):
         if line:
             log.info(line)
     for method in methods_of(round.config):
-        if lines and draws_itself(method):
+        if lines and draws_own_rows(method):
             log.info(f"{method} draws its images itself, so in its steps every frame counts.")
 
 
-def take_classes(round: Round, embedded: Embeddings) -> None:
+def apply_class_labels(round: Round, embedded: Embeddings) -> None:
     """Let the table know what cannot be read; a class that has no labelled image then is none, and that is told."""
     table = round.table.with_problems(embedded.problem)
-    round.table, lost = seen_classes(table, round.given.names)
-    for line in (*unread_labels(table, round.given), *lost):
+    round.table, lost = visible_classes(table, round.given.names)
+    for line in (*unreadable_labels(table, round.given), *lost):
         log.warning(line)
     for row in np.flatnonzero(table.label != round.table.label):
         embedded.note[row] = f"its label {table.label[row]!r} takes no part"
-    note_also(embedded, np.flatnonzero(round.given.follows(round.table) & round.table.labelled), FOLLOWS_NOTE)
+    note_alternative(
+        embedded, np.flatnonzero(round.given.follows(round.table) & round.table.labelled), FOLLOWS_NOTE
+    )
 
 
-def note_also(embedded: Embeddings, rows: Iterable[int], words: str) -> None:
+def note_alternative(embedded: Embeddings, rows: Iterable[int], words: str) -> None:
     for row in rows:
         embedded.note[row] = "; ".join(part for part in (embedded.note[row], words) if part)
 
@@ -105,10 +201,10 @@ def check_embedded(table: Table, features: np.ndarray, out: np.ndarray) -> None:
     usable = table.usable & ~out
     if unread:
         log.warning(f"{unread:,} of {len(table):,} images cannot be read; assignments.csv says why.")
-    if usable.sum() < FEWEST:
+    if usable.sum() < MIN_UNLABELLED:
         raise InputError(
             f"Only {int(usable.sum())} of the {len(table)} images of {table.name} can be used "
-            f"({table.problem[~table.usable][0] if unread else 'there are no more'}); discover needs at least {FEWEST}."
+            f"({table.problem[~table.usable][0] if unread else 'there are no more'}); discover needs at least {MIN_UNLABELLED}."
         )
     check_trainable(table.take(usable))
     rows = features[usable]
@@ -122,9 +218,9 @@ def check_embedded(table: Table, features: np.ndarray, out: np.ndarray) -> None:
 # -- training -------------------------------------------------------------------------------------------
 
 
-def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEstimate | None) -> None:
+def discover_categories(round: Round, embedded: Embeddings, k: int, count: CountEstimate | None) -> None:
     """Train on the table, or on a sample of it, in the round's folder, and place every image."""
-    table, limit = round.table, resolved(round.config)["sample"]
+    table, limit = round.table, resolve_settings(round.config)["sample"]
     rows = draw_sample(round.active, limit, round.config.seed)
     if len(rows) < int(round.active.usable.sum()):
         log.info(
@@ -161,13 +257,13 @@ def find_categories(round: Round, embedded: Embeddings, k: int, count: CountEsti
         seconds, several = trained.run.loop.seconds(), trained.trainings
         parallel = len(several.seeds) if several else 1
         finish_run(trained.run, trained.prediction, seconds, parallel=parallel, rest=rest, told=told)
-        clear(round.own)
+        clear_trainings(round.own)
 
 
-def train_round(round: Round, sample: Table, k: int, embedded: np.ndarray) -> Outcome:
+def train_round(round: Round, sample: Table, k: int, embedded: np.ndarray) -> EnsembleOutcome:
     """Train on the images of the sample, with one seed or several. embedded: their features of the frozen backbone."""
     data, backbone, asked = RunData(sample, k), round.chosen.backbone, methods_of(round.config)
-    methods, remarks = fitting(asked, data, backbone, long_tail=round.long_tail)
+    methods, remarks = applicable_methods(asked, data, backbone, long_tail=round.long_tail)
     seeds = round.seeds
     if len(seeds) > 1 or asked[0] not in methods:  # else who does not take part would have had no turn
         for remark in remarks:
@@ -180,12 +276,14 @@ def train_round(round: Round, sample: Table, k: int, embedded: np.ndarray) -> Ou
             "where they agree (--seeds changes how many)."
         )
     experiments = [make_experiment(round, sample, k, method) for method in methods]
-    return train(experiments, seeds, ResourceCache(data=data, backbone=backbone), sample, k, embedded)
+    return train_ensemble(
+        experiments, seeds, ResourceCache(data=data, backbone=backbone), sample, k, embedded
+    )
 
 
 def make_experiment(round: Round, sample: Table, k: int, method: str) -> Experiment:
     """The training of a discovery with that method, in the words of `holotype train`."""
-    config, steps = round.config, resolved(round.config)["steps"]
+    config, steps = round.config, resolve_settings(round.config)["steps"]
     device = pick_device(config.device)
     experiment = plan_training(method, count_units(sample), k, steps, device, config.network)
     if experiment.preset != "default":
@@ -201,7 +299,7 @@ def plan_training(
     method: str, n: int, k: int, steps: int, device: str, network: BackboneConfig
 ) -> Experiment:
     """How a discovery trains with a method on n images, each burst counted once."""
-    plan = make_plan(n, steps, device)
+    plan = plan_length(n, steps, device)
     # no recipe: a folder called aircraft is no benchmark
     experiment = default_experiment(method, "images", pick_preset(method, device))
     experiment.k, experiment.device = k, device

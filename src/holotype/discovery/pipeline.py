@@ -1,4 +1,4 @@
-"""From a folder of images to categories: embed, count, train, place, describe, report.
+"""Discover categories in a folder of images: embed, count, train, assign, describe, report.
 
 Every step leaves its result in the run folder, so that a stopped run goes on where it was:
 
@@ -25,21 +25,34 @@ from holotype.data.detections import CONFIDENCE
 from holotype.data.load import check_trainable, load_table
 from holotype.data.readers.registry import folder_name
 from holotype.data.table import Table
-from holotype.discovery.best_backbone import Chosen
-from holotype.discovery.changes import write_changes
-from holotype.discovery.claim import check_method, check_still_labelled, claim, find_folder, reload_backbone
-from holotype.discovery.finding import FEWEST, run_round
-from holotype.discovery.going_on import Now, catch_up
-from holotype.discovery.look import tell, tell_again
-from holotype.discovery.plan import methods_of
-from holotype.discovery.round import Round
-from holotype.discovery.rounds import begin_round, edits_in, keep_corrected, last_round, play, round_folder
+from holotype.discovery.backbone_choice import BackboneChoice
+from holotype.discovery.choose_k import check_long_tail
+from holotype.discovery.dry_run import log_report, log_report_again
+from holotype.discovery.edit_summary import check_assignable, check_images_left, read_refused, store_refused
+from holotype.discovery.ensemble_training import choose_trainings, clear_trainings, store_seeds
+from holotype.discovery.ownership import (
+    check_labels_remain,
+    check_method,
+    claim_folder,
+    find_folder,
+    reload_backbone,
+)
+from holotype.discovery.plan import RoundState, plan_round
+from holotype.discovery.round_diff import write_changes
+from holotype.discovery.round_runner import MIN_UNLABELLED, run_round
+from holotype.discovery.rounds import (
+    Round,
+    StepTimer,
+    edits_in,
+    last_round,
+    link_round,
+    replay_edits,
+    round_folder,
+    save_corrected,
+    start_round,
+)
 from holotype.discovery.scoring import score_round
-from holotype.discovery.several import choose_trainings, clear, keep_seeds
-from holotype.discovery.shared import share_round
-from holotype.discovery.sizes import check_long_tail
-from holotype.discovery.taking_part import check_left, check_placeable, keep_refused, read_refused
-from holotype.discovery.timing import Clock
+from holotype.discovery.training_plan import methods_of
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
 from holotype.methods import find_method
@@ -119,39 +132,41 @@ def discover_table(
     that the last round was not given (other images or labels, other settings, more edits), a new round is trained.
     """
     folder, embedded = Path(folder), EmbeddingParts(embeddings) if embeddings else None
-    check_still_labelled(folder, table)
+    check_labels_remain(folder, table)
     check_table(table, config, folder, edits)
     with lock_folder(folder), running_heartbeat(folder):
         refuse_links(folder)
         clean_partial_tree(folder)
-        config, chosen = claim(folder, table, config, embedded)
-        now = catch_up(folder, table, config, edits, progress)
+        config, chosen = claim_folder(folder, table, config, embedded)
+        now = plan_round(folder, table, config, edits, progress)
         if now.trains:  # before anybody is told that it will be
-            check_placeable(now.labelled, now.played.given, folder)
+            check_assignable(now.labelled, now.played.given, folder)
         for line in now.lines:
             log.info(line)
         if now.trains:
             chosen = chosen or reload_backbone(folder, config)
-            round = begin(folder, now, config, chosen, progress)
-            tell_of(round, now, table)
+            round = begin_round(folder, now, config, chosen, progress)
+            log_round(round, now, table)
             run_round(dataclasses.replace(round, embedded=embedded))
         elif now.last:
             # a command that was killed at the end of its round has left what only an unfinished one needs
             clean_up(RunFolder(round_folder(folder, now.last)))
-            clear(round_folder(folder, now.last))
+            clear_trainings(round_folder(folder, now.last))
             score_round(round_folder(folder, now.last), now.table)
-        return write_result(folder, progress)
+        return write_round_result(folder, progress)
 
 
-def begin(folder: Path, now: Now, config: DiscoverConfig, chosen: Chosen, progress: bool) -> Round:
+def begin_round(
+    folder: Path, now: RoundState, config: DiscoverConfig, chosen: BackboneChoice, progress: bool
+) -> Round:
     """A round with what is known from those before it, begun or gone on with; what cannot be trained is refused."""
     played, table = now.played, now.labelled
     check_method(table, config, chosen)
-    keep_corrected(folder, played)
-    number = begin_round(folder, now.begun)
+    save_corrected(folder, played)
+    number = start_round(folder, now.begun)
     RunFolder(folder).write_config(to_dict(config))
     seeds = tuple(range(config.seed, config.seed + choose_trainings(folder, config, len(now.table))))
-    keep_seeds(round_folder(folder, number), seeds)
+    store_seeds(round_folder(folder, number), seeds)
     return Round(
         table,
         config,
@@ -169,37 +184,37 @@ def begin(folder: Path, now: Now, config: DiscoverConfig, chosen: Chosen, progre
         words=frozenset((*now.table.known, *now.seen.means)),
         digests=now.digests,
         progress=progress,
-        clock=Clock(folder),
+        clock=StepTimer(folder),
     )
 
 
-def tell_of(round: Round, now: Now, table: Table) -> None:
+def log_round(round: Round, now: RoundState, table: Table) -> None:
     """The first look, and which edits take part. table: as it was read."""
     if now.last:
-        tell_again(round, table, len(now.difference.new) + len(now.difference.repaired))
+        log_report_again(round, table, len(now.difference.new) + len(now.difference.repaired))
     else:
-        tell(round, now.table)
+        log_report(round, now.table)
     for line in now.played.told(round.number, now.here, round.folder):
         log.info(line)
-    keep_refused(round.folder, now.played.account.left)
+    store_refused(round.folder, now.played.account.left)
 
 
-def write_result(folder: Path, progress: bool) -> Discovery:
+def write_round_result(folder: Path, progress: bool) -> Discovery:
     """Apply the log of edits to the last round, and write model, discovery, assignments and report."""
     number = last_round(folder)
-    with Clock(folder).step("the map"):
+    with StepTimer(folder).step("the map"):
         add_projection(round_folder(folder, number), progress=progress)
-    applied, before = play(folder).applied, read_refused(folder)
+    applied, before = replay_edits(folder).applied, read_refused(folder)
     assert applied is not None  # a round has come to its end
     for problem in applied.problems:
         if problem not in before:
             log.warning(problem)
-    share_round(folder, number)
+    link_round(folder, number)
     applied.discovery.save(folder)
     write_queue(folder, applied.discovery)
     for line in write_changes(folder, number):
         log.info(line)
-    with Clock(folder).step("the report"):
+    with StepTimer(folder).step("the report"):
         build_report(applied.discovery, folder, progress=progress)
     return applied.discovery
 
@@ -217,19 +232,19 @@ def check_table(table: Table, config: DiscoverConfig, folder: Path, edits: Path 
         find_method(method)
     if config.long_tail == "yes":
         check_long_tail(methods)
-    if len(table) < FEWEST:
+    if len(table) < MIN_UNLABELLED:
         raise InputError(
             f"There are only {len(table)} images in {table.name or 'the collection'}; discover needs at least "
-            f"{FEWEST}, and hundreds to be of use."
+            f"{MIN_UNLABELLED}, and hundreds to be of use."
         )
     try:
         check_trainable(table)
     except InputError:
         if not last_round(folder):
             raise
-        given = play(folder, edits_in(folder, edits) if edits else ()).given
+        given = replay_edits(folder, edits_in(folder, edits) if edits else ()).given
         if (table.usable & ~table.labelled).any():  # else it is not edits that have labelled everything
-            check_left(given.apply(table), given, folder)
+            check_images_left(given.apply(table), given, folder)
         check_trainable(given.apply(table))
     if config.k != "auto":
         check_k(config.k, table, table.name)
