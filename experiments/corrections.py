@@ -60,9 +60,9 @@ from harness import (
     with_truth,
     write_record,
 )
+from holotype.cli.demo import DEMO_STEPS
 from holotype.clustering.metrics import class_index, clustering_accuracy
 from holotype.config.schema import DiscoverConfig
-from holotype.discovery.demo import STEPS
 from holotype.discovery.pipeline import discover_table
 from holotype.discovery.rounds import last_round, round_folder
 from holotype.errors import InputError
@@ -463,7 +463,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("collection", nargs="*", help="full, cub4, cifar4, sample1, ...")
     add_roots(parser)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4], help="of training")
-    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--steps", type=int, default=DEMO_STEPS)
     parser.add_argument(
         "--k", choices=("auto", "told"), default="auto", help="told: as many as there are classes"
     )

@@ -39,12 +39,12 @@ from typing import Any, Literal, ParamSpec
 import numpy as np
 import torch
 
+from holotype.cli.demo import DEMO_STEPS, write_demo_images
 from holotype.clustering.metrics import class_index, clustering_accuracy
 from holotype.config.schema import DiscoverConfig
 from holotype.data.datasets.registry import load_benchmark
 from holotype.data.gcd_split import gcd_split
 from holotype.data.table import Table
-from holotype.discovery.demo import STEPS, write_sample
 from holotype.discovery.pipeline import discover_table
 from holotype.embeddings.extract import embed_table
 from holotype.errors import InputError
@@ -173,7 +173,7 @@ def find_case(word: str, work: Path) -> Case:
     if named is None:
         raise InputError(f"{word!r} is no collection; name it full0, full1, ... or part0, part1, ...")
     benchmark = load_benchmark("fashion-sample")
-    whole = write_sample(gcd_split(benchmark), work / "sample")
+    whole = write_demo_images(gcd_split(benchmark), work / "sample")
     truth, seed = np.asarray(benchmark.train.label, dtype=object), int(named[2])
     return Case(word, whole, truth, "auto", seed) if named[1] == "full" else draw_part(whole, truth, seed)
 
@@ -202,7 +202,7 @@ def discovered(case: Case, work: Path, device: str = "cpu") -> Found:
     """Train, or read what was trained before."""
     folder = work / "runs" / case.name
     one = {"seed": case.seed, "seeds": 1, "long_tail": "no"}
-    config = DiscoverConfig(k=case.k, steps=STEPS, backbone="embedded", device=device, **one)
+    config = DiscoverConfig(k=case.k, steps=DEMO_STEPS, backbone="embedded", device=device, **one)
     discover_table(case.table, config, folder, progress=False)
     trained = load_model(folder, "cpu")
     features = read_features(folder, len(case.table))
@@ -281,7 +281,7 @@ def find_collection(word: str, roots: dict[str, Path], work: Path) -> Collection
         )
     if named is None or named[1] == "sample":
         benchmark = load_benchmark("fashion-sample")
-        whole = write_sample(gcd_split(benchmark), work / "sample")
+        whole = write_demo_images(gcd_split(benchmark), work / "sample")
         truth = np.asarray(benchmark.train.label, dtype=object)
         if named is None:
             return Collection(word, with_truth(whole, truth), len(set(truth)))

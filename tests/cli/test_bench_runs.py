@@ -166,7 +166,7 @@ def test_other_processes_than_the_first_write_nothing(holotype, tiny, tmp_path, 
     assert holotype("bench", "--study", study, "--no-progress", "--results", "theirs").code == 0
     for module in ("planned", "run"):
         monkeypatch.setattr(f"holotype.runs.{module}.rank", lambda: 1)
-    monkeypatch.setattr("holotype.cli.bench.speaks", lambda: False)
+    monkeypatch.setattr("holotype.cli.bench.is_rank0_output", lambda: False)
     outcome = holotype("bench", "--study", study, "--no-progress", "--reuse", "theirs")
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
     assert not Path("results").exists()

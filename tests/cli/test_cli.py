@@ -13,7 +13,7 @@ import pytest
 
 from holotype import __version__
 from holotype.cli import COMMANDS
-from holotype.cli.words import messages
+from holotype.cli.common import logged_to_stderr
 from holotype.data.datasets.registry import BENCHMARKS
 from holotype.methods import METHODS
 from holotype.training.loop import Loop
@@ -107,7 +107,7 @@ def test_what_the_library_says_is_shown_on_stderr(holotype, squares_folder, tiny
 
 def test_of_several_processes_one_speaks(monkeypatch, capsys) -> None:
     logger = logging.getLogger("holotype.somewhere")
-    with messages():
+    with logged_to_stderr():
         logger.info("64 images, 1.6 GB, in host memory.")
         logger.debug("not worth a line")
         monkeypatch.setenv("RANK", "1")

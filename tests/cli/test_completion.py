@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 import pytest
 
 from holotype.cli import COMMANDS, FLAGS
-from holotype.cli.completion import literals, read_entries
-from holotype.cli.shells import Entry
+from holotype.cli.completion import CompletionEntry, literal_values, read_entries
 from holotype.data.datasets.registry import BENCHMARKS
 from holotype.methods import METHODS
 
@@ -16,11 +15,11 @@ from .test_shells import completed
 
 
 @pytest.fixture(scope="module")
-def entries() -> dict[str, Entry]:
+def entries() -> dict[str, CompletionEntry]:
     return {entry.name: entry for entry in read_entries()}
 
 
-def test_every_command_is_there_with_the_flags_of_all(entries: dict[str, Entry]) -> None:
+def test_every_command_is_there_with_the_flags_of_all(entries: dict[str, CompletionEntry]) -> None:
     assert list(entries) == list(COMMANDS)
     for entry in entries.values():
         names = [flag.name for flag in entry.flags]
@@ -28,7 +27,7 @@ def test_every_command_is_there_with_the_flags_of_all(entries: dict[str, Entry])
         assert len(names) == len(set(names))
 
 
-def test_names_are_offered_where_they_can_stand(entries: dict[str, Entry]) -> None:
+def test_names_are_offered_where_they_can_stand(entries: dict[str, CompletionEntry]) -> None:
     methods, datasets = tuple(METHODS), tuple(BENCHMARKS)
     assert entries["train"].places == [methods, datasets]
     assert entries["methods"].places == [methods]
@@ -38,7 +37,7 @@ def test_names_are_offered_where_they_can_stand(entries: dict[str, Entry]) -> No
     assert entries["completion"].places == [("bash", "zsh", "fish")]
 
 
-def test_values_are_offered_where_they_are_few(entries: dict[str, Entry]) -> None:
+def test_values_are_offered_where_they_are_few(entries: dict[str, CompletionEntry]) -> None:
     train = {flag.name: flag for flag in entries["train"].flags}
     assert set(train["--preset"].choices) >= {"default", "as_run", "light"}
     assert train["--store"].choices == ("auto", "device", "host", "disk")
@@ -55,9 +54,9 @@ def test_values_are_offered_where_they_are_few(entries: dict[str, Entry]) -> Non
 
 
 def test_types_that_name_words() -> None:
-    assert list(literals(Annotated[Literal["a", "b"], "rule"] | None)) == ["a", "b"]
-    assert list(literals(int | bool)) == ["true", "false"]
-    assert list(literals(str)) == []
+    assert list(literal_values(Annotated[Literal["a", "b"], "rule"] | None)) == ["a", "b"]
+    assert list(literal_values(int | bool)) == ["true", "false"]
+    assert list(literal_values(str)) == []
 
 
 def test_from_the_command_to_the_shell(holotype) -> None:

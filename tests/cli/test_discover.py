@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holotype.cli.discover import MOST_LINES, category_lines, make_parser, summary
+from holotype.cli.discover import MAX_LINES, category_lines, discovery_summary, make_parser
 from holotype.discovery import pipeline
 from holotype.errors import Stopped
 from holotype.results.discovery import Category, Discovery, RunFacts
@@ -173,7 +173,7 @@ def test_the_summary_says_what_was_found_and_where(tmp_path: Path) -> None:
     found = small()
     found.count = {"low": 2, "high": 4, "best": 3}
     found.images.loc[0, "problem"] = "broken"
-    text = summary(found, tmp_path)
+    text = discovery_summary(found, tmp_path)
     for part in (
         "12 images, 1 known class, 2 new categories; 1 image could not be read",
         "Number of categories: 2 to 4, most likely 3; trained with 4",
@@ -191,17 +191,17 @@ def test_the_summary_says_what_was_found_and_where(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [None, {"low": 2, "high": 4, "best": 3}])
 def test_the_summary_says_how_many_categories_are_in_use(tmp_path: Path, count: dict | None) -> None:
     found = dataclasses.replace(small(), count=count)
-    assert "in use" not in summary(found, tmp_path)
+    assert "in use" not in discovery_summary(found, tmp_path)
     found.facts = dataclasses.replace(found.facts, k=4, in_use=3)
-    (line,) = [line for line in summary(found, tmp_path).splitlines() if "in use" in line]
+    (line,) = [line for line in discovery_summary(found, tmp_path).splitlines() if "in use" in line]
     assert "trained with 4, 3 in use" in line.lower()
 
 
 def test_without_a_new_category_the_summary_says_what_to_try(tmp_path: Path) -> None:
     found = made_discovery("r-1", {"a": list(range(12))})
     found.facts = RunFacts(round=1, k=1)
-    assert f"holotype cut {tmp_path} shows what would split off" in summary(found, tmp_path)
-    assert "holotype cut" not in summary(small(), tmp_path)
+    assert f"holotype cut {tmp_path} shows what would split off" in discovery_summary(found, tmp_path)
+    assert "holotype cut" not in discovery_summary(small(), tmp_path)
 
 
 def named(kind: str, n: int) -> list[Category]:
@@ -211,9 +211,9 @@ def named(kind: str, n: int) -> list[Category]:
 
 def test_of_many_categories_the_largest_of_both_kinds_are_listed() -> None:
     lines = category_lines([*named("known", 100), *named("novel", 60)])
-    assert len(lines) == MOST_LINES + 1
+    assert len(lines) == MAX_LINES + 1
     assert lines[0].split() == ["known-99", "100"]
-    assert lines[MOST_LINES // 2].split() == ["novel-59", "60"]
+    assert lines[MAX_LINES // 2].split() == ["novel-59", "60"]
     assert lines[-2].split() == ["novel-40", "41"]
     assert lines[-1] == "  and 80 known classes and 40 new categories more, all smaller, in the report"
 
@@ -221,10 +221,10 @@ def test_of_many_categories_the_largest_of_both_kinds_are_listed() -> None:
 @pytest.mark.parametrize(("known", "novel"), [(5, 100), (100, 5), (0, 41), (41, 0)])
 def test_a_kind_of_few_leaves_its_lines_to_the_other(known: int, novel: int) -> None:
     lines = category_lines([*named("known", known), *named("novel", novel)])
-    assert len(lines) == MOST_LINES + 1
+    assert len(lines) == MAX_LINES + 1
     for kind, n in (("known", known), ("novel", novel)):
-        assert sum(line.strip().startswith(kind) for line in lines) == min(n, MOST_LINES - min(known, novel))
-    assert f"and {known + novel - MOST_LINES} " in lines[-1]
+        assert sum(line.strip().startswith(kind) for line in lines) == min(n, MAX_LINES - min(known, novel))
+    assert f"and {known + novel - MAX_LINES} " in lines[-1]
     assert lines[-1].count(" and ") == 1
 
 

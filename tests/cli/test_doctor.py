@@ -25,7 +25,7 @@ def asked(monkeypatch) -> list[bool]:
         seen.append(paths)
         return FACTS
 
-    monkeypatch.setattr("holotype.discovery.checkup.examine", examine)
+    monkeypatch.setattr("holotype.cli.doctor.run_checks", examine)
     return seen
 
 

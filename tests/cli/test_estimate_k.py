@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holotype.cli.embed import Collection, collection_name
-from holotype.cli.estimate_k import curve_lines, make_parser, summary
+from holotype.cli.embed import ImageSource, source_label
+from holotype.cli.estimate_k import curve_lines, estimate_summary, make_parser
 from holotype.clustering.k_curve import CountEstimate, CountPoint
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-many.md"
@@ -32,10 +32,10 @@ def test_folders_of_like_names_are_two_collections(tmp_path: Path, monkeypatch) 
     for name in ("2024.05", "2024.06"):
         (tmp_path / name).mkdir()
     (tmp_path / "squares.csv").write_text("path")
-    found = [collection_name(name) for name in ("2024.05", "2024.06/", "squares.csv", "cub")]
+    found = [source_label(name) for name in ("2024.05", "2024.06/", "squares.csv", "cub")]
     assert found == ["2024.05", "2024.06", "squares", "cub"]
     monkeypatch.chdir(tmp_path / "2024.05")
-    assert collection_name(".") == "2024.05"
+    assert source_label(".") == "2024.05"
 
 
 def test_range_curve_and_file(holotype, squares_folder: Path, words, tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ def test_the_curve_as_text() -> None:
 
 def test_a_benchmark_says_how_many_it_has() -> None:
     estimate = CountEstimate(8, 8, 8, (CountPoint(8, 0.5, 0.1, 1.0),), "8 categories.")
-    assert "cub has 200 classes" in summary(estimate, Collection(None, "cub", 200))  # type: ignore[arg-type]
-    assert "classes" not in summary(estimate, Collection(None, "mine"))  # type: ignore[arg-type]
+    assert "cub has 200 classes" in estimate_summary(estimate, ImageSource(None, "cub", 200))  # type: ignore[arg-type]
+    assert "classes" not in estimate_summary(estimate, ImageSource(None, "mine"))  # type: ignore[arg-type]
 
 
 # -- docs/how-many.md -----------------------------------------------------------------------------------

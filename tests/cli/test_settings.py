@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from holotype.cli.bench import make_parser as bench_parser
-from holotype.cli.settings import help_text, read_request, read_words
+from holotype.cli.train import parse_words, read_request, settings_help
 from holotype.methods import METHODS
 from holotype.methods.registry import allow_code
 from holotype.runs.experiment import Experiment
@@ -18,7 +18,7 @@ from tests.made_study import asked_for
 
 
 def read(*words: object) -> Experiment:
-    return read_request(read_words([str(word) for word in words])).resolve()
+    return read_request(parse_words([str(word) for word in words])).resolve()
 
 
 # -- help ---------------------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ def read(*words: object) -> Experiment:
 def test_help_lists_every_setting_in_two_columns(monkeypatch, method: str, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     experiment = default_experiment(method, "cub")
-    text = help_text(experiment)
+    text = settings_help(experiment)
     keys = [key for key, _, _ in setting_values(experiment)]
     assert {"method_name", "dataset", "train.epochs", "backbone.name"} < set(keys)
     assert all(text.count(f"  --{key} VALUE") == 1 for key in keys)

@@ -8,20 +8,20 @@ import subprocess
 
 import pytest
 
-from holotype.cli.shells import SCRIPTS, Entry, Flag, bash, fish, zsh
+from holotype.cli.completion import SCRIPTS, CompletionEntry, CompletionFlag, bash, fish, zsh
 
 ENTRIES = [
-    Entry(
+    CompletionEntry(
         "train",
         "train one method",
         [
-            Flag("--device", "where: it's up to you", True, ("auto", "cpu", "cuda")),
-            Flag("--root", "folder", True),
-            Flag("--quiet", "say nothing", False),
+            CompletionFlag("--device", "where: it's up to you", True, ("auto", "cpu", "cuda")),
+            CompletionFlag("--root", "folder", True),
+            CompletionFlag("--quiet", "say nothing", False),
         ],
         [("rpc", "simgcd"), ("cub", "scars")],
     ),
-    Entry("write-all", "write", [Flag("--quiet", "say nothing", False)], [()]),
+    CompletionEntry("write-all", "write", [CompletionFlag("--quiet", "say nothing", False)], [()]),
 ]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holotype.cli.write import sorted_words
+from holotype.cli.write import folders_text
 from holotype.export.folders import SortResult
 from holotype.results.discovery import Discovery
 from placing.made_results import edit, made_run, paths
@@ -138,4 +138,4 @@ def test_images_inside_a_container(holotype, tiny_flags, tmp_path) -> None:
 
 
 def test_one_image_is_told_as_one() -> None:
-    assert sorted_words(SortResult(images=1, folders=1), "sorted").startswith("1 image in 1 folder: sorted")
+    assert folders_text(SortResult(images=1, folders=1), "sorted").startswith("1 image in 1 folder: sorted")

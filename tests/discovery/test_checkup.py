@@ -9,15 +9,24 @@ from pathlib import Path
 import pytest
 import torch
 
-from holotype.discovery import backbone_choice, checkup
-from holotype.discovery.checkup import cache, choices, embed_sample, examine, self_test, within, without_names
+from holotype.cli import doctor
+from holotype.cli.doctor import (
+    auto_choices,
+    cache_facts,
+    embed_sample,
+    redact_names,
+    run_checks,
+    run_within,
+    self_test,
+)
+from holotype.discovery import backbone_choice
 
 
 @pytest.fixture
 def offline(monkeypatch) -> None:
-    monkeypatch.setattr(checkup, "hub_online", lambda: False)
+    monkeypatch.setattr(doctor, "hub_online", lambda: False)
     monkeypatch.setattr(backbone_choice, "is_cached", lambda name: False)
-    monkeypatch.setattr(checkup, "SECONDS_FOR_TEST", 120.0)  # the machine of a test may be busy
+    monkeypatch.setattr(doctor, "SECONDS_FOR_TEST", 120.0)  # the machine of a test may be busy
 
 
 @pytest.fixture
@@ -32,9 +41,9 @@ def alice(monkeypatch, tmp_path: Path) -> Path:
 
 def test_everything_is_told_and_nobody_named(offline, alice: Path, monkeypatch) -> None:
     monkeypatch.setattr(
-        checkup, "embed_sample", lambda: (_ for _ in ()).throw(OSError(f"{alice}/x of alice is gone"))
+        doctor, "embed_sample", lambda: (_ for _ in ()).throw(OSError(f"{alice}/x of alice is gone"))
     )
-    facts = examine()
+    facts = run_checks()
     text = json.dumps(facts)
     assert str(alice) not in text
     assert "alice" not in text
@@ -42,7 +51,7 @@ def test_everything_is_told_and_nobody_named(offline, alice: Path, monkeypatch) 
     assert facts["versions"]["torch"] == torch.__version__
     assert facts["cache"]["folder"] == "set by XDG_CACHE_HOME"
     assert facts["machine"]["cores"] >= 1
-    told = json.dumps(examine(paths=True))
+    told = json.dumps(run_checks(paths=True))
     assert str(alice / "cache-of-mine") in told
 
 
@@ -56,41 +65,41 @@ def test_classes_come_apart_in_the_sample(offline) -> None:
 
 def test_features_that_say_nothing_are_a_failure(offline, monkeypatch) -> None:
     for found in ((0.5, 0.6), (float("nan"), float("nan"))):
-        monkeypatch.setattr(checkup, "embed_sample", lambda found=found: found)
+        monkeypatch.setattr(doctor, "embed_sample", lambda found=found: found)
         assert not self_test()["passed"]
 
 
 def test_a_test_that_takes_too_long_is_given_up(monkeypatch) -> None:
-    monkeypatch.setattr(checkup, "SECONDS_FOR_TEST", 0.05)
+    monkeypatch.setattr(doctor, "SECONDS_FOR_TEST", 0.05)
     over = threading.Event()
-    monkeypatch.setattr(checkup, "embed_sample", lambda: (0.9, float(over.wait(60))))
+    monkeypatch.setattr(doctor, "embed_sample", lambda: (0.9, float(over.wait(60))))
     assert "not done within" in self_test()["words"]
     over.set()
     with pytest.raises(ZeroDivisionError):
-        within(60, lambda: 1 / 0)
+        run_within(60, lambda: 1 / 0)
 
 
 def test_a_hub_that_does_not_answer_is_a_fact(monkeypatch) -> None:
-    monkeypatch.setattr(checkup, "SECONDS_FOR_HUB", 0.05)
+    monkeypatch.setattr(doctor, "SECONDS_FOR_HUB", 0.05)
     over = threading.Event()
     monkeypatch.setattr(backbone_choice, "hub_answers", lambda seconds: over.wait(60) or True)
-    assert checkup.hub_online() is False
+    assert doctor.hub_online() is False
     over.set()
     monkeypatch.setattr(backbone_choice, "hub_answers", lambda seconds: seconds == 0.05)
-    monkeypatch.setattr(checkup, "within", lambda seconds, work: work())
-    assert checkup.hub_online() is True
+    monkeypatch.setattr(doctor, "run_within", lambda seconds, work: work())
+    assert doctor.hub_online() is True
 
 
 def test_what_auto_chooses(offline, monkeypatch) -> None:
-    monkeypatch.setattr(checkup, "pick_device", lambda name: "cpu")
-    assert choices(False) == {
+    monkeypatch.setattr(doctor, "pick_device", lambda name: "cpu")
+    assert auto_choices(False) == {
         "device": "cpu",
         "precision": "fp32",
         "backbone": "embedded",
         "cache views of discover": "4+2",
     }
-    monkeypatch.setattr(checkup, "pick_device", lambda name: "cuda")
-    found = choices(True)
+    monkeypatch.setattr(doctor, "pick_device", lambda name: "cuda")
+    found = auto_choices(True)
     assert found["precision"] == "bf16"
     assert found["backbone"] == f"{backbone_choice.PUBLIC_BACKBONE[0]}, to be fetched from the hub"
     assert found["cache views of discover"]["1,000 images"] == "16+8"
@@ -98,14 +107,14 @@ def test_what_auto_chooses(offline, monkeypatch) -> None:
 
 
 def test_the_cache_folder_need_not_exist(alice: Path) -> None:
-    facts = cache(paths=True)
+    facts = cache_facts(paths=True)
     assert facts["folder"] == str(alice / "cache-of-mine" / "holotype")
     assert facts["kept"] == "0 bytes"
     assert not (alice / "cache-of-mine").exists()
 
 
 def test_names_within_words_stay(alice: Path) -> None:
-    assert without_names(["alice and malice", 3, {"a": f"{alice}/b {alice}2"}]) == [
+    assert redact_names(["alice and malice", 3, {"a": f"{alice}/b {alice}2"}]) == [
         "USER and malice",
         3,
         {"a": f"~/b {alice}2"},

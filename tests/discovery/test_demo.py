@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 
 from holotype.cli import main
+from holotype.cli.demo import DemoResult, run_demo, score_table_text, write_demo_images
 from holotype.config.schema import DiscoverConfig
 from holotype.data.datasets.registry import load_benchmark
 from holotype.data.decode import read_image
 from holotype.data.gcd_split import gcd_split
-from holotype.discovery.demo import Demo, run_demo, table, write_sample
 from holotype.report.page_data import read_scores
 from small_run import small_discovery
 
@@ -25,7 +25,7 @@ def test_the_demo_places_every_image_and_scores_both_methods(tmp_path, tiny_back
         assert 0.1 < record["all"] <= 1
         implied = record["share_old"] * record["old"] + (1 - record["share_old"]) * record["new"]
         assert abs(record["all"] - implied) < 1e-9
-    lines = table(shown.scores).splitlines()
+    lines = score_table_text(shown.scores).splitlines()
     assert "kmeans" in lines[1]
     assert "rpc" in lines[2]
     assert shown.report.is_file()
@@ -48,19 +48,19 @@ def test_of_two_demos_at_once_one_writes_the_images(tmp_path, monkeypatch):
     def overtaken(path):
         if not others:
             others.append(path)
-            write_sample(split, tmp_path)
+            write_demo_images(split, tmp_path)
         return read_image(path)
 
-    monkeypatch.setattr("holotype.discovery.demo.read_image", overtaken)
-    assert len(write_sample(split, tmp_path)) == 6
+    monkeypatch.setattr("holotype.cli.demo.read_image", overtaken)
+    assert len(write_demo_images(split, tmp_path)) == 6
     assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "labels.csv"]
 
 
 def test_the_last_line_is_where_to_look(tmp_path, monkeypatch, capsys):
     scores = {"n": 2, "all": 0.5, "old": 0.5, "new": 0.5, "share_old": 0.5}
     found = small_discovery(("Bag",), ["Bag", "new-01"])
-    shown = Demo(found, {"kmeans": scores, "rpc": scores}, tmp_path / "run" / "report.html")
-    monkeypatch.setattr("holotype.discovery.demo.run_demo", lambda out, config, progress: shown)
+    shown = DemoResult(found, {"kmeans": scores, "rpc": scores}, tmp_path / "run" / "report.html")
+    monkeypatch.setattr("holotype.cli.demo.run_demo", lambda out, config, progress: shown)
     assert main(["demo", "--out", str(tmp_path)]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last == f"Look at it in a browser: {tmp_path / 'run' / 'report.html'}"

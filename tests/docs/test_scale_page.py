@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holotype.cli.engines import SMALL
+from holotype.cli.executor import SMALL_SHARD
 from holotype.embeddings.executor import MAX_CONSECUTIVE_FAILURES
 from holotype.embeddings.ray import MAX_RESTARTS, SECONDS_TO_ANSWER, SECONDS_TO_START
 from holotype.embeddings.shards import IMAGES_PER_PLAN_SHARD
@@ -44,7 +44,7 @@ def test_every_way_has_three_commands() -> None:
 
 def test_its_numbers_are_those_of_the_code() -> None:
     assert f"slices of at most {IMAGES_PER_PLAN_SHARD:,} images" in PAGE
-    assert f"On a CPU a slice is {SMALL} images" in PAGE
+    assert f"On a CPU a slice is {SMALL_SHARD} images" in PAGE
     assert MAX_RESTARTS == 3
     assert "a slice kills three workers" in PAGE
     assert MAX_CONSECUTIVE_FAILURES == 8

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holotype.cli.status import lasting
+from holotype.cli.status import elapsed_text
 from holotype.errors import InputError, Stopped
 from holotype.runs.status import read_status, status_of
 from holotype.utils.heartbeat import HEARTBEAT_SCHEMA, running_heartbeat, update_heartbeat
@@ -166,7 +166,7 @@ def test_the_command_tells_a_person(tmp_path, holotype):
 
 
 def test_durations_in_words():
-    assert [lasting(s) for s in (0, 1, 59.6, 119, 120, 7199, 7200, 1e6)] == [
+    assert [elapsed_text(s) for s in (0, 1, 59.6, 119, 120, 7199, 7200, 1e6)] == [
         *(
             "0 seconds",
             "1 second",
@@ -178,4 +178,4 @@ def test_durations_in_words():
             "12 days",
         ),
     ]
-    assert lasting(float("inf")) == "an unknown time"
+    assert elapsed_text(float("inf")) == "an unknown time"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from holotype.cli.words import harmless, say_json
+from holotype.cli.common import echo_json, escape_control
 from holotype.data.arrays import save_images
 from holotype.errors import InputError
 from holotype.export.zip import write_zip
@@ -34,7 +34,7 @@ ESCAPES = ("\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\x08\x08", "\r", "\u202e",
 
 @pytest.mark.parametrize("sign", ESCAPES)
 def test_names_give_a_terminal_no_orders(sign: str) -> None:
-    said = harmless(f"a {sign} b\n\tKäfer ✓")
+    said = escape_control(f"a {sign} b\n\tKäfer ✓")
     assert said.isprintable() or said.replace("\n", "").replace("\t", "").isprintable()
     assert said.startswith("a \\")
     assert said.endswith(" b\n\tKäfer ✓")
@@ -53,7 +53,7 @@ def test_a_folder_called_like_an_order_is_told_harmlessly(tmp_path: Path, holoty
 
 def test_json_on_a_terminal_is_ascii_and_comes_back(capsys) -> None:
     name = "\x1b[2J\x7f\x9b2J\u202eKäfer\ud800"
-    say_json({"name": name})
+    echo_json({"name": name})
     said = capsys.readouterr().out
     assert said.isascii()
     assert not {"\x1b", "\x7f"} & set(said)

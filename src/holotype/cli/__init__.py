@@ -76,14 +76,16 @@ def main(words: Sequence[str] | None = None) -> int:
     plain_characters()
     with best_effort_streams() as out, console_options(quiet=quiet, no_color=no_color):
         if quiet and "--verbose" in asked:
-            return _say("--quiet and --verbose contradict each other; leave out one.", BAD_INPUT)
+            return _print_error("--quiet and --verbose contradict each other; leave out one.", BAD_INPUT)
         code = _run(words, asked)
         out.flush()
         # a reader that is gone, such as `head`, has seen enough
         if code == DONE and out.problem and not isinstance(out.problem, BrokenPipeError):
             reason = out.problem.strerror or out.problem
             sentence = f"Not all that there was to say could be written to stdout ({reason})"
-            return _say(f"{sentence}; free some space there, and run the same command again.", BAD_INPUT)
+            return _print_error(
+                f"{sentence}; free some space there, and run the same command again.", BAD_INPUT
+            )
         return code
 
 
@@ -93,17 +95,17 @@ def _run(words: list[str], asked: set[str]) -> int:
         with interrupting():
             return _dispatch(words, asked)
     except InputError as error:
-        return _say(str(error), BAD_INPUT, error if "--verbose" in asked else None)
+        return _print_error(str(error), BAD_INPUT, error if "--verbose" in asked else None)
     except Stopped as stopped:
         sentence = f"Stopped at {stopped}; the state is saved, and the same command continues from it."
-        return _say(sentence, STOPPED + signal_of(stopped))
+        return _print_error(sentence, STOPPED + signal_of(stopped))
     except KeyboardInterrupt as stop:
-        return _say(AT_ONCE, STOPPED + signal_of(stop))
+        return _print_error(AT_ONCE, STOPPED + signal_of(stop))
     except OSError as error:
         if error.filename is None:  # not about a file that somebody named
             return _stopped_or_raise()
         sentence = f"{error.filename} cannot be used: {error.strerror}."
-        return _say(sentence, BAD_INPUT, error if "--verbose" in asked else None)
+        return _print_error(sentence, BAD_INPUT, error if "--verbose" in asked else None)
     except SystemExit as leaving:  # --help and --print_config leave this way
         return leaving.code if isinstance(leaving.code, int) else DONE
     except Exception:
@@ -113,7 +115,7 @@ def _run(words: list[str], asked: set[str]) -> int:
 def _stopped_or_raise() -> int:
     """Within `except`: a signal may have come while a library was at work, which then has failed in its own words."""
     if stop := last_signal():
-        return _say(AT_ONCE, STOPPED + signal_of(stop))
+        return _print_error(AT_ONCE, STOPPED + signal_of(stop))
     raise
 
 
@@ -133,7 +135,7 @@ def _dispatch(words: list[str], asked: set[str]) -> int:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {close[0]}?" if close else "holotype --help lists those there are."
         raise InputError(f"There is no command {name!r}; {hint}")
-    from holotype.cli.words import allows_code, messages
+    from holotype.cli.common import code_allowed, logged_to_stderr
     from holotype.methods.registry import allow_code
 
     try:
@@ -143,7 +145,7 @@ def _dispatch(words: list[str], asked: set[str]) -> int:
     module = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}")
     levels = {"--quiet": logging.WARNING, "--verbose": logging.DEBUG}
     level = next((levels[flag] for flag in levels if flag in asked), logging.INFO)
-    with messages(level), allow_code(allows_code(words)):
+    with logged_to_stderr(level), allow_code(code_allowed(words)):
         code: int = module.command(words[1:])
     return code
 
@@ -168,14 +170,14 @@ def help_text() -> str:
     )
 
 
-def _say(sentence: str, code: int, cause: BaseException | None = None) -> int:
+def _print_error(sentence: str, code: int, cause: BaseException | None = None) -> int:
     """One line on stderr; before it, where the error comes from, if `cause` is given."""
-    from holotype.cli.words import say, speaks
+    from holotype.cli.common import echo, is_rank0_output
 
-    if speaks():
+    if is_rank0_output():
         if cause is not None:
             import traceback
 
-            say("".join(traceback.format_exception(cause)), end="", error=True)
-        say(" ".join(sentence.split()), error=True)
+            echo("".join(traceback.format_exception(cause)), end="", error=True)
+        echo(" ".join(sentence.split()), error=True)
     return code

@@ -8,25 +8,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.cli.engines import (
-    RAY,
-    add_engine_flags,
-    asks_for_slices,
-    check_engine_flags,
-    run_folder,
-    slice_size,
-)
-from holotype.cli.words import (
+from holotype.cli.common import (
     SOURCES,
     Parser,
     add_box_flags,
     add_code_flag,
     add_overwrite_flag,
     add_running_flags,
-    boxes_of,
-    say,
-    several,
-    speaks,
+    box_options,
+    echo,
+    is_rank0_output,
+    plural,
+)
+from holotype.cli.executor import (
+    RAY_EXECUTOR,
+    add_executor_flags,
+    check_executor_flags,
+    run_sharded,
+    shard_size,
+    wants_shards,
 )
 from holotype.utils.locks import lock_folder
 
@@ -39,8 +39,8 @@ SHOWN = 20
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    check_engine_flags(given)
-    if asks_for_slices(given) or (given.out and _is_folder(Path(given.out))):
+    check_executor_flags(given)
+    if wants_shards(given) or (given.out and _is_folder(Path(given.out))):
         return _assign_slices(given)
     from holotype.export.assign import assign_images
 
@@ -53,12 +53,12 @@ def command(argv: Sequence[str]) -> int:
         device=given.device,
         progress=not given.no_progress,
         skip_missing=given.skip_missing,
-        **boxes_of(given.boxes, given.box_confidence),
+        **box_options(given.boxes, given.box_confidence),
     )
-    if speaks():
-        say(summary(assigned))
+    if is_rank0_output():
+        echo(summary(assigned))
         if given.copy_to:
-            say(f"Folders of links, one per category: {given.copy_to}")
+            echo(f"Folders of links, one per category: {given.copy_to}")
     return 0
 
 
@@ -84,8 +84,8 @@ def _assign_slices(given: Any) -> int:
         contextlib.nullcontext() if given.only else lock_folder(folder)
     ):  # with --only others may work there as well
         code = _fill(folder, given, assigned)
-    if speaks():
-        say(summary(assigned))
+    if is_rank0_output():
+        echo(summary(assigned))
     return code
 
 
@@ -95,13 +95,13 @@ def _fill(folder: Path, given: Any, assigned: AssignResult) -> int:
     from holotype.export.assign import image_stream
     from holotype.export.assign_shards import assign_job, assign_request
 
-    how = {**boxes_of(given.boxes, given.box_confidence), "skip_missing": given.skip_missing}
-    here = "cpu" if given.engine == RAY else None
+    how = {**box_options(given.boxes, given.box_confidence), "skip_missing": given.skip_missing}
+    here = "cpu" if given.engine == RAY_EXECUTOR else None
     job = assign_job(Path(given.run), folder, given.device, here=here)
-    wanted = assign_request(job, given.images, lambda: image_stream(given.images, **how), slice_size(given))
+    wanted = assign_request(job, given.images, lambda: image_stream(given.images, **how), shard_size(given))
     planned = prepare_shards(folder, wanted, shard_of_process(given.only) if given.only else None)
     job = replace(job, boxed=planned.boxed, allows_code=given.allow_code)
-    return run_folder(planned, job, given, "Placing images", assigned.add)
+    return run_sharded(planned, job, given, "Placing images", assigned.add)
 
 
 def make_parser() -> Parser:
@@ -132,7 +132,7 @@ def make_parser() -> Parser:
         action="store_true",
         help="with --boxes and tables: leave out missing pictures and impossible boxes",
     )
-    add_engine_flags(parser)
+    add_executor_flags(parser)
     add_code_flag(parser)
     add_running_flags(parser)
     return parser
@@ -142,7 +142,7 @@ def summary(assigned: AssignResult) -> str:
     """What a person wants to see afterwards."""
     kinds = assigned.kinds
     lines = [
-        f"{several(assigned.n, 'image')}: {kinds['known']:,} in known classes, {kinds['novel']:,} in new categories."
+        f"{plural(assigned.n, 'image')}: {kinds['known']:,} in known classes, {kinds['novel']:,} in new categories."
     ]
     common = assigned.categories.most_common(SHOWN)
     lines += [f"  {n:>7,}  {name or 'no category (rejected)'}" for name, n in common]

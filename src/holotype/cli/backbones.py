@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holotype.cli.words import Parser, device_name, say
+from holotype.cli.common import Parser, device_name, echo
 from holotype.errors import InputError
 from holotype.models.licences import has_conditions
 from holotype.models.zoo import RECOMMENDED, USES, RecommendedBackbone
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FETCH = "fetch"
-HEAD = ("backbone", "M weights", "pixels", "s / 1,000 images", "licence")
-BELOW = (
+BACKBONES_HEAD = ("backbone", "M weights", "pixels", "s / 1,000 images", "licence")
+BACKBONES_FOOT = (
     "The lists follow what the networks were trained on; none was measured on images like yours. A star marks a "
     "licence with conditions: read it first. Any vision transformer of timm, hf-hub:organisation/repository and "
     ".safetensors files also work (docs/backbones.md)."
 )
 
 
-class Told(NamedTuple):
+class SpeedRow(NamedTuple):
     """What is known of a network's speed."""
 
     parameters: float
@@ -36,15 +36,15 @@ class Told(NamedTuple):
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     if given.use == FETCH:
-        return fetch(given.name, given.to, given.measure)
+        return download_command(given.name, given.to, given.measure)
     if given.name is not None or given.to is not None:
         raise InputError(f"A name and --to belong to fetch; write holotype backbones {FETCH} NAME --to DIR.")
     if given.use is not None and given.use not in USES:
         raise InputError(f"There is no list for {given.use!r}; the lists are {', '.join(USES)}.")
     uses = [given.use] if given.use else list(USES)
     wanted = {one for use in uses for one in RECOMMENDED[use]}
-    speeds, source = measured(wanted, given.device) if given.measure else recorded()
-    say("\n".join(listing(uses, speeds, source)))
+    speeds, source = measured_speed(wanted, given.device) if given.measure else recorded_speeds()
+    echo("\n".join(backbones_text(uses, speeds, source)))
     return 0
 
 
@@ -71,7 +71,7 @@ def make_parser() -> Parser:
     return parser
 
 
-def fetch(name: str | None, folder: str | None, measure: bool) -> int:
+def download_command(name: str | None, folder: str | None, measure: bool) -> int:
     """Write one .safetensors file that --backbone takes anywhere."""
     if name is None:
         raise InputError(f"{FETCH} needs a name; write holotype backbones {FETCH} NAME --to DIR.")
@@ -83,13 +83,13 @@ def fetch(name: str | None, folder: str | None, measure: bool) -> int:
 
     done = download_backbone(name, Path(folder or "."))
     tags = done.tags
-    say(licence_text(tags["source"], tags["license"]))
-    say(f"{done.file}: {format_bytes(done.nbytes)}, {tags['timm']}, {tags['image_size']} pixels.")
-    say(f"Take it along; no network is needed there: holotype discover photos/ --backbone {done.file.name}")
+    echo(licence_text(tags["source"], tags["license"]))
+    echo(f"{done.file}: {format_bytes(done.nbytes)}, {tags['timm']}, {tags['image_size']} pixels.")
+    echo(f"Take it along; no network is needed there: holotype discover photos/ --backbone {done.file.name}")
     return 0
 
 
-def recorded() -> tuple[dict[tuple[str, int], Told], str]:
+def recorded_speeds() -> tuple[dict[tuple[str, int], SpeedRow], str]:
     """Speeds as they were measured for the documents, and where."""
     import holotype.models
 
@@ -99,14 +99,16 @@ def recorded() -> tuple[dict[tuple[str, int], Told], str]:
     found = {}
     for key, told in content["networks"].items():
         arch, size = key.split()
-        found[arch, int(size)] = Told(told["parameters"], told["milliseconds"])
+        found[arch, int(size)] = SpeedRow(told["parameters"], told["milliseconds"])
     return (
         found,
         f"Seconds are from a record made on {content['hardware']}, not here; --measure measures on this machine.",
     )
 
 
-def measured(wanted: set[RecommendedBackbone], device: str) -> tuple[dict[tuple[str, int], Told], str]:
+def measured_speed(
+    wanted: set[RecommendedBackbone], device: str
+) -> tuple[dict[tuple[str, int], SpeedRow], str]:
     """Speeds on this machine, now."""
     import torch
 
@@ -118,7 +120,7 @@ def measured(wanted: set[RecommendedBackbone], device: str) -> tuple[dict[tuple[
     found = {}
     for arch, size in sorted({(one.arch, one.image_size) for one in wanted}):
         speed = measure_speed(arch, size, compute.device, compute.trunk_dtype)
-        found[arch, size] = Told(speed.parameters, speed.milliseconds)
+        found[arch, size] = SpeedRow(speed.parameters, speed.milliseconds)
     threads = f", {torch.get_num_threads()} threads" if compute.device.type == "cpu" else ""
     return (
         found,
@@ -126,22 +128,24 @@ def measured(wanted: set[RecommendedBackbone], device: str) -> tuple[dict[tuple[
     )
 
 
-def listing(uses: Sequence[str], speeds: dict[tuple[str, int], Told], source: str) -> Iterator[str]:
+def backbones_text(
+    uses: Sequence[str], speeds: dict[tuple[str, int], SpeedRow], source: str
+) -> Iterator[str]:
     """A table for each use."""
-    rows = {use: [cells(one, speeds) for one in RECOMMENDED[use]] for use in uses}
-    every = [HEAD, *(row for several in rows.values() for row in several)]
-    widths = [max(len(row[column]) for row in every) for column in range(len(HEAD))]
+    rows = {use: [speed_cells(one, speeds) for one in RECOMMENDED[use]] for use in uses}
+    every = [BACKBONES_HEAD, *(row for several in rows.values() for row in several)]
+    widths = [max(len(row[column]) for row in every) for column in range(len(BACKBONES_HEAD))]
     for use in uses:
         yield f"{use}: {USES[use]}"
-        yield f"  {aligned(HEAD, widths)}"
+        yield f"  {align_columns(BACKBONES_HEAD, widths)}"
         for one, row in zip(RECOMMENDED[use], rows[use], strict=True):
-            yield f"  {aligned(row, widths)}"
+            yield f"  {align_columns(row, widths)}"
             yield f"      {one.words}"
         yield ""
-    yield from textwrap.wrap(f"{source} {BELOW}", min(shutil.get_terminal_size().columns, 100))
+    yield from textwrap.wrap(f"{source} {BACKBONES_FOOT}", min(shutil.get_terminal_size().columns, 100))
 
 
-def cells(one: RecommendedBackbone, speeds: dict[tuple[str, int], Told]) -> tuple[str, ...]:
+def speed_cells(one: RecommendedBackbone, speeds: dict[tuple[str, int], SpeedRow]) -> tuple[str, ...]:
     told = speeds.get((one.arch, one.image_size))
     size, seconds = (f"{told.parameters / 1e6:.0f}", f"{told.milliseconds:.1f}") if told else ("", "")
     return (
@@ -153,7 +157,7 @@ def cells(one: RecommendedBackbone, speeds: dict[tuple[str, int], Told]) -> tupl
     )
 
 
-def aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+def align_columns(row: Sequence[str], widths: Sequence[int]) -> str:
     first, *numbers, last = row
     middle = [cell.rjust(width) for cell, width in zip(numbers, widths[1:-1], strict=True)]
     return "  ".join([first.ljust(widths[0]), *middle, last])

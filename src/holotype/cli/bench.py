@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_code_flag, of_kind, say, speaks
+from holotype.cli.common import Parser, add_code_flag, echo, is_rank0_output, typed_argument
 from holotype.config.types import Count
 from holotype.errors import InputError
 from holotype.runs.study import Study, read_study
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    check_given(given)
+    check_flags(given)
     studies = read_studies(given)
     from holotype.runs.record import Records
     from holotype.runs.sweep import all_records, plan_sweep, write_tables
 
     if not studies:
         table = all_records(Records(given.results or "results"))
-        say(write_tables(Path(given.results or "results"), "table", table), end="")
+        echo(write_tables(Path(given.results or "results"), "table", table), end="")
         return 0
     if given.table_only:
         for study in studies:
-            say(recorded(study, given), end="")
+            echo(recorded_text(study, given), end="")
         return 0
-    made, failure = run(given, studies)
+    made, failure = run_bench(given, studies)
     for study, planned, found in made:
         sweep = plan_sweep(planned, found)
-        if speaks() and sweep.rows:
-            folder, name = places(study, given)[0], study.name if given.study else "table"
-            say(write_tables(folder, name, sweep), end="", flush=True)
+        if is_rank0_output() and sweep.rows:
+            folder, name = result_places(study, given)[0], study.name if given.study else "table"
+            echo(write_tables(folder, name, sweep), end="", flush=True)
     if failure:
         raise failure
     return 0
@@ -55,7 +55,7 @@ def read_studies(given: argparse.Namespace) -> list[Study]:
     return list(studies.values())
 
 
-def places(study: Study, given: argparse.Namespace) -> tuple[Path, Path]:
+def result_places(study: Study, given: argparse.Namespace) -> tuple[Path, Path]:
     """The folders of records and of runs."""
     from holotype.runs.sweep import default_out, default_results
 
@@ -64,7 +64,7 @@ def places(study: Study, given: argparse.Namespace) -> tuple[Path, Path]:
     return Path(given.results or default_results(study, label)), Path(out or default_out(study, label))
 
 
-def check_given(given: argparse.Namespace) -> None:
+def check_flags(given: argparse.Namespace) -> None:
     """Flags that do not go together, or lack another."""
     for name in ("methods", "datasets"):
         if given.study and getattr(given, name):
@@ -81,7 +81,7 @@ def check_given(given: argparse.Namespace) -> None:
         raise InputError(f"--reuse {given.reuse} is not a folder; name the one in which results lie.")
 
 
-def ask_of(given: argparse.Namespace, study: Study) -> SweepRequest:
+def sweep_request(given: argparse.Namespace, study: Study) -> SweepRequest:
     """Which part of a study is run, and how."""
     from holotype.runs.sweep import SweepRequest
 
@@ -99,10 +99,10 @@ def experiments_of(study: Study, given: argparse.Namespace) -> list[Experiment]:
     """All that is to be run of a study."""
     from holotype.runs.sweep import experiments
 
-    return experiments(study, ask_of(given, study), label=bool(given.study))
+    return experiments(study, sweep_request(given, study), label=bool(given.study))
 
 
-def run(given: argparse.Namespace, studies: Sequence[Study]):  # type: ignore[no-untyped-def]
+def run_bench(given: argparse.Namespace, studies: Sequence[Study]):  # type: ignore[no-untyped-def]
     """Plan all studies, make the runs, and return each study with its plan and its records; and which runs failed."""
     from holotype.runs.parallel import RunsFailed, plan_runs, run_scheduled
     from holotype.runs.record import Records
@@ -112,37 +112,39 @@ def run(given: argparse.Namespace, studies: Sequence[Study]):  # type: ignore[no
     made = {study.name: experiments_of(study, given) for study in studies}
     for study in studies:
         if study.question:
-            _say(f"{study.name}: {study.question}")
-            for row in selected_rows(study, ask_of(given, study)):
-                _say(f"  {row.name}{': ' if row.asks else ''}{row.asks}")
-    if without := exact_though_asked(made, given):
-        _say(f"{', '.join(without)} cannot use cached views, since all stages take images: exact mode.")
+            _log_run(f"{study.name}: {study.question}")
+            for row in selected_rows(study, sweep_request(given, study)):
+                _log_run(f"  {row.name}{': ' if row.asks else ''}{row.asks}")
+    if without := exact_despite_cache(made, given):
+        _log_run(f"{', '.join(without)} cannot use cached views, since all stages take images: exact mode.")
     shelf, plans = ResourceCache(), {}
     stores: dict[Path, Records] = {}
     elsewhere = Records(given.reuse) if given.reuse else None
     for study in studies:
-        folder, out = places(study, given)
+        folder, out = result_places(study, given)
         records = stores.setdefault(folder.resolve(), Records(folder))
         plans[study.name] = plan_runs(made[study.name], records, out, shelf, elsewhere)
-    if is_slow(made, given):
-        _say("Exact mode is slow on a CPU; --cache-views 4+2 trains many times faster, as an approximation.")
+    if warns_slow(made, given):
+        _log_run(
+            "Exact mode is slow on a CPU; --cache-views 4+2 trains many times faster, as an approximation."
+        )
     every = [run for planned in plans.values() for run in planned]
     failure = None
     try:
-        found = run_scheduled(every, _say, shelf, parallel=given.parallel)
+        found = run_scheduled(every, _log_run, shelf, parallel=given.parallel)
     except RunsFailed as error:
         found, failure = error.found, error
     return [(study, plans[study.name], found) for study in studies], failure
 
 
-def exact_though_asked(made: Mapping[str, Sequence[Experiment]], given: argparse.Namespace) -> list[str]:
+def exact_despite_cache(made: Mapping[str, Sequence[Experiment]], given: argparse.Namespace) -> list[str]:
     """Methods that run without the token cache that was asked for by number."""
     exact = [e for runs in made.values() for e in runs if e.cache_views == "off"]
     asked = given.cache_views not in (None, "auto", "off")
     return list(dict.fromkeys(e.method_name for e in exact)) if asked else []
 
 
-def is_slow(made: Mapping[str, Sequence[Experiment]], given: argparse.Namespace) -> bool:
+def warns_slow(made: Mapping[str, Sequence[Experiment]], given: argparse.Namespace) -> bool:
     """Whether something trains in exact mode on a CPU that could use cached views, and nobody has said `off`."""
     from holotype.runs.cache_policy import views_of
     from holotype.utils.device import pick_device
@@ -153,14 +155,14 @@ def is_slow(made: Mapping[str, Sequence[Experiment]], given: argparse.Namespace)
     )
 
 
-def recorded(study: Study, given: argparse.Namespace) -> str:
+def recorded_text(study: Study, given: argparse.Namespace) -> str:
     """The table of a study from the records that are there."""
     from holotype.data.load import collection_name
     from holotype.runs.record import Records
     from holotype.runs.sweep import Sweep, changes_by_row, select_records, selected_rows, write_tables
     from holotype.runs.tables import make_row
 
-    folder, ask = places(study, given)[0], ask_of(given, study)
+    folder, ask = result_places(study, given)[0], sweep_request(given, study)
     every, rows, records = list(Records(folder).by_key.values()), [], []
     chosen = selected_rows(study, ask)
     changes = changes_by_row(ask.changes, chosen, study if given.study else None)
@@ -207,10 +209,10 @@ def _seeds(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(seeds))
 
 
-def _say(text: str) -> None:
+def _log_run(text: str) -> None:
     """On stderr, so that stdout holds the table alone."""
-    if speaks():
-        say(text, error=True)
+    if is_rank0_output():
+        echo(text, error=True)
 
 
 # -- flags --------------------------------------------------------------------------------------------
@@ -226,7 +228,7 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--parallel",
         metavar="R",
-        type=of_kind("--parallel", Count),
+        type=typed_argument("--parallel", Count),
         default=1,
         help="train R runs at once, at least 1, where they share data set, backbone, device, precision and store "
         "(default: 1)",

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from holotype.cli.words import Parser, say, several
+from holotype.cli.common import Parser, echo, plural
 from holotype.errors import InputError
 from holotype.utils.cache_dir import CacheEntry, list_cache, remove_cache_entry
 from holotype.utils.memory import MemoryConfig, cache_folder, format_bytes
 
-SHOWN = 40
+ENTRIES_SHOWN = 40
 """Files that are listed; the sums count all."""
 
 
@@ -21,13 +21,13 @@ def command(argv: Sequence[str]) -> int:
         raise InputError("--yes answers the question of --clear; write holotype cache --clear --yes.")
     folder = cache_folder(MemoryConfig(cache_dir=given.cache_dir))
     found = list_cache(folder)
-    say(listing(folder, found))
+    echo(cache_text(folder, found))
     going = [kept for kept in found if kept.can_go]
     if given.clear and going:
-        if not given.yes and not agreed(going):
-            say("Nothing was deleted.")
+        if not given.yes and not confirm_clear(going):
+            echo("Nothing was deleted.")
             return 0
-        say(clear(going))
+        echo(clear_cache(going))
     return 0
 
 
@@ -47,29 +47,29 @@ def make_parser() -> Parser:
     return parser
 
 
-def listing(folder: Path, found: Sequence[CacheEntry]) -> str:
+def cache_text(folder: Path, found: Sequence[CacheEntry]) -> str:
     """A line for each file, and sums."""
     if not found:
         return f"Nothing is kept in {folder}."
-    rows = [(format_bytes(kept.nbytes), ago(kept.age), kept.path, described(kept)) for kept in found]
+    rows = [(format_bytes(kept.nbytes), age_text(kept.age), kept.path, entry_text(kept)) for kept in found]
     lines = [
         f"  {size:>10}  {age:>9}  {path.relative_to(folder)}  {words}" for size, age, path, words in rows
     ]
-    if len(lines) > SHOWN:
-        lines[SHOWN:] = [f"  and {several(len(lines) - SHOWN, 'smaller one')}"]
+    if len(lines) > ENTRIES_SHOWN:
+        lines[ENTRIES_SHOWN:] = [f"  and {plural(len(lines) - ENTRIES_SHOWN, 'smaller one')}"]
     total, going = (sum(kept.nbytes for kept in of) for of in (found, [k for k in found if k.can_go]))
     goes = "all" if going == total else format_bytes(going)
     lines.append(f"{format_bytes(total)} in all; holotype cache --clear deletes {goes} of it.")
     return "\n".join([f"{folder}, with the time since the last use:", *lines])
 
 
-def described(kept: CacheEntry) -> str:
+def entry_text(kept: CacheEntry) -> str:
     if not kept.purpose:
         return "not made by Holotype; left alone"
     return f"{kept.purpose}; in use" if kept.held else kept.purpose
 
 
-def ago(seconds: float) -> str:
+def age_text(seconds: float) -> str:
     """40 s, 12 min, 5 h, 3 days."""
     for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * length:
@@ -77,7 +77,7 @@ def ago(seconds: float) -> str:
     return f"{int(seconds)} s"
 
 
-def agreed(going: Sequence[CacheEntry]) -> bool:
+def confirm_clear(going: Sequence[CacheEntry]) -> bool:
     """Ask the person at the terminal."""
     size = format_bytes(sum(kept.nbytes for kept in going))
     if not sys.stdin.isatty():
@@ -85,17 +85,17 @@ def agreed(going: Sequence[CacheEntry]) -> bool:
             f"holotype cache --clear would delete {size}, and nobody is there to be asked; add --yes."
         )
     try:
-        answer = input(f"Delete {several(len(going), 'file')}, {size}? [y/N] ")
+        answer = input(f"Delete {plural(len(going), 'file')}, {size}? [y/N] ")
     except EOFError:
         return False
     return answer.strip().lower() in ("y", "yes")
 
 
-def clear(going: Sequence[CacheEntry]) -> str:
+def clear_cache(going: Sequence[CacheEntry]) -> str:
     """Delete them; says what came of it."""
     gone = [kept for kept in going if remove_cache_entry(kept)]
-    text = f"Deleted {several(len(gone), 'file')}, {format_bytes(sum(kept.nbytes for kept in gone))}."
+    text = f"Deleted {plural(len(gone), 'file')}, {format_bytes(sum(kept.nbytes for kept in gone))}."
     left = len(going) - len(gone)
     if left:
-        text += f" {several(left, 'file')} could not be deleted, or a process has begun to use it meanwhile."
+        text += f" {plural(left, 'file')} could not be deleted, or a process has begun to use it meanwhile."
     return text

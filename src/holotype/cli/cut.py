@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_code_flag, add_overwrite_flag, add_running_flags, say, several
+from holotype.cli.common import Parser, add_code_flag, add_overwrite_flag, add_running_flags, echo, plural
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
     from holotype.results.discovery import Discovery
     from holotype.results.hierarchy import Tree
 
-EDITS = "cut.csv"
+CUT_EDITS = "cut.csv"
 """Not edits.csv, which is the log of what people have corrected in the folder."""
 
 
@@ -36,9 +36,9 @@ def command(argv: Sequence[str]) -> int:
         with lock_folder(folder):
             refuse_links(folder)
             tree = tree_of(folder, found, given.device, not given.no_progress)
-        say(f"{several(tree.k, 'category', 'categories')}; they {reachable_counts(tree)} (--k).")
+        echo(f"{plural(tree.k, 'category', 'categories')}; they {reachable_counts(tree)} (--k).")
         for k, words in preview_cut(tree, names):
-            say(f"  {k:>4}  {words}")
+            echo(f"  {k:>4}  {words}")
         return 0
     k = parse_whole("k", given.k, "not a number of categories")
     with lock_folder(folder):
@@ -47,18 +47,22 @@ def command(argv: Sequence[str]) -> int:
         out = Path(given.out) if given.out else folder / "cuts" / str(k)
         check_apart(out, folder, overwrite=given.overwrite or not given.out)
         done = cut_tree(found, tree, k, datetime.now(UTC).isoformat(timespec="milliseconds"))
-        have = several(tree.k, "category", "categories")
-        say(f"{have} cut at {k}:" if done.edits else f"The run has {have} already; the cut is a copy of it.")
+        have = plural(tree.k, "category", "categories")
+        echo(f"{have} cut at {k}:" if done.edits else f"The run has {have} already; the cut is a copy of it.")
         for line in done.lines:
-            say(f"- {line}")
-        write_text(out / EDITS, edits_csv(done.edits))  # first: by it a cut is known
+            echo(f"- {line}")
+        write_text(out / CUT_EDITS, edits_csv(done.edits))  # first: by it a cut is known
         done.discovery.save(out)
         features = read_features(folder, len(found.images))
-        say(f"Report: {build_report(done.discovery, out, features=features, progress=not given.no_progress)}")
-        say(f"Every image with its category: {out / 'assignments.csv'}")
+        echo(
+            f"Report: {build_report(done.discovery, out, features=features, progress=not given.no_progress)}"
+        )
+        echo(f"Every image with its category: {out / 'assignments.csv'}")
     if done.edits:
         moved = " What leaves a category then counts as moved by hand." if k > tree.k else ""
-        say(f"The run is as it was. To keep the cut: holotype report {folder} --edits {out / EDITS}.{moved}")
+        echo(
+            f"The run is as it was. To keep the cut: holotype report {folder} --edits {out / CUT_EDITS}.{moved}"
+        )
     return 0
 
 
@@ -96,7 +100,7 @@ def check_apart(out: Path, folder: Path, *, overwrite: bool) -> None:
             f"{out} holds a cut that was corrected ({EDIT_LOG}), which stays; choose another folder with --out."
         )
     if out.is_dir() and any(not file.name.startswith(".") for file in out.iterdir()):
-        if not (out / EDITS).exists():
+        if not (out / CUT_EDITS).exists():
             raise InputError(f"{out} holds other files; choose another folder with --out.")
         if not overwrite:
             raise InputError(

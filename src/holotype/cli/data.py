@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holotype.cli.words import Parser, say
+from holotype.cli.common import Parser, echo
 from holotype.data.datasets.registry import BENCHMARKS, check_benchmark, read_dataset_info
 
 
@@ -12,9 +12,9 @@ def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     if given.command == "check":
         report = check_benchmark(given.name, given.root)
-        say(report)
+        echo(report)
         return 0 if report.ok else 2
-    say(listing())
+    echo(datasets_text())
     return 0
 
 
@@ -34,7 +34,7 @@ def _sentence(line: str) -> str:
     return f"{line[0].upper()}{line[1:]}."
 
 
-def listing() -> str:
+def datasets_text() -> str:
     lines = []
     for name in BENCHMARKS:
         facts = read_dataset_info(name)

@@ -8,17 +8,17 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from holotype.cli.words import (
+from holotype.cli.common import (
     SOURCES,
     Parser,
     add_box_flags,
     add_code_flag,
     add_labels_flag,
     add_running_flags,
-    boxes_of,
-    say,
-    several,
-    speaks,
+    box_options,
+    echo,
+    is_rank0_output,
+    plural,
 )
 from holotype.errors import InputError
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from holotype.data.table import Table
     from holotype.results.discovery import Category, Discovery
 
-MOST_LINES = 40
+MAX_LINES = 40
 """Categories that are listed on the terminal; the report shows all."""
 
 
@@ -52,14 +52,14 @@ def command(argv: Sequence[str]) -> int:
         labels,
         unlabelled=given.unlabelled,
         skip_missing=given.skip_missing,
-        **boxes_of(given.boxes, given.box_confidence),
+        **box_options(given.boxes, given.box_confidence),
     )
     if given.embeddings:
         from holotype.embeddings.store import EmbeddingParts
 
         EmbeddingParts(given.embeddings)  # what is wrong with the folder is said before anything else
     if given.dry_run:
-        return first_look(table, config, given)
+        return print_dry_run(table, config, given)
     from holotype.discovery.ownership import find_folder
     from holotype.discovery.pipeline import default_folder, discover_table
 
@@ -69,20 +69,20 @@ def command(argv: Sequence[str]) -> int:
     found = discover_table(
         table, config, folder, progress=not given.no_progress, edits=edits, embeddings=embeddings
     )
-    if speaks():
-        say(summary(found, folder))
+    if is_rank0_output():
+        echo(discovery_summary(found, folder))
     return 0
 
 
-def first_look(table: Table, config: DiscoverConfig, asked: Namespace) -> int:
+def print_dry_run(table: Table, config: DiscoverConfig, asked: Namespace) -> int:
     """Print what a discovery would begin or go on with; raise the InputError that it would. Nothing is written."""
     progress = not asked.no_progress
     from holotype.discovery.dry_run import exif_summary, inspect_collection
 
     seen = inspect_collection(table, config, progress)
     shots = exif_summary(seen.table, config, seen.shots)
-    if speaks():
-        say(
+    if is_rank0_output():
+        echo(
             "\n".join((*seen.lines, *shots, *seen.unread)), flush=True
         )  # what follows takes seconds to import
     from holotype.discovery.backbone_choice import preview_backbone
@@ -99,14 +99,14 @@ def first_look(table: Table, config: DiscoverConfig, asked: Namespace) -> int:
     for given in (table, seen.table.take(seen.table.usable)):
         check_table(given, config, folder, edits)
     since = preview_round(folder, table, config, edits, progress)
-    if speaks() and since.lines:
-        say("\n".join(since.lines))
+    if is_rank0_output() and since.lines:
+        echo("\n".join(since.lines))
     if since.trains:
         network = preview_backbone(config.network, pick_device(config.device))
         trainings = choose_trainings(folder, config, len(table))
         words = estimate_time(table, config, network, trainings, since.to_embed).words
-        if speaks():
-            say(words)
+        if is_rank0_output():
+            echo(words)
     return 0
 
 
@@ -163,12 +163,12 @@ def add_settings(parser: Parser, settings: type, skip: set[str]) -> None:
         if one.name in skip:
             continue
         shown = "" if one.default is None else f"; default {one.default}"
-        kind = describe_type(without_none(kinds[one.name]), rules=True)
+        kind = describe_type(drop_none(kinds[one.name]), rules=True)
         text = f"{help} [{kind}{shown}]"
         parser.add_argument(flag, default=one.default, metavar=one.name.upper(), help=text)
 
 
-def without_none(hint: Any) -> Any:
+def drop_none(hint: Any) -> Any:
     """The type of a flag: none is what it has where it is not given."""
     parts = [part for part in get_args(hint) if part is not type(None)]
     return parts[0] if type(None) in get_args(hint) and len(parts) == 1 else hint
@@ -183,12 +183,12 @@ def category_lines(
     lines for each kind, or more where the other kind needs fewer; and how many are left out. times: bursts of each.
     whole: images of the collection that a sample was drawn from."""
     shown, rest = list(categories), {"known": 0, "novel": 0}
-    if len(categories) > MOST_LINES:
+    if len(categories) > MAX_LINES:
         kinds = {kind: [c for c in categories if c.kind == kind] for kind in rest}
         shown = []
         for kind, of in kinds.items():
             others = len(categories) - len(of)
-            room = max(MOST_LINES // 2, MOST_LINES - others)
+            room = max(MAX_LINES // 2, MAX_LINES - others)
             shown += sorted(of, key=lambda c: -c.n)[:room]
             rest[kind] = max(0, len(of) - room)
     width = max((len(c.name) for c in shown), default=0)
@@ -201,15 +201,15 @@ def category_lines(
         for c in shown
     ]
     more = [
-        several(rest["known"], "known class", "known classes") if rest["known"] else "",
-        several(rest["novel"], "new category", "new categories") if rest["novel"] else "",
+        plural(rest["known"], "known class", "known classes") if rest["known"] else "",
+        plural(rest["novel"], "new category", "new categories") if rest["novel"] else "",
     ]
     if any(more):
         lines.append(f"  and {' and '.join(filter(None, more))} more, all smaller, in the report")
     return lines
 
 
-def summary(found: Discovery, folder: Path) -> str:
+def discovery_summary(found: Discovery, folder: Path) -> str:
     """What a person wants to see at the end. Of bursts, an image that is alone counts as one."""
     from holotype.cli.train import score_lines
     from holotype.results.describe import burst_events, burst_text
@@ -221,12 +221,12 @@ def summary(found: Discovery, folder: Path) -> str:
     unread = int((images.problem != "").sum())
     novel = [c for c in found.categories if c.kind == "novel"]
     known, new = (
-        several(len(found.known), "known class", "known classes"),
-        several(len(novel), "new category", "new categories"),
+        plural(len(found.known), "known class", "known classes"),
+        plural(len(novel), "new category", "new categories"),
     )
     frames, times = burst_text(images["group"]) if "group" in images else "", burst_events(images)
-    lines = ["", f"{several(len(images), 'image')}{f' ({frames})' if frames else ''}, {known}, {new}"]
-    lines[-1] += f"; {several(unread, 'image')} could not be read" if unread else ""
+    lines = ["", f"{plural(len(images), 'image')}{f' ({frames})' if frames else ''}, {known}, {new}"]
+    lines[-1] += f"; {plural(unread, 'image')} could not be read" if unread else ""
     if whole:
         lines.append(f"The images are a sample, and stand for about {sum(whole.values()):,} of a collection.")
     if count := found.count:
@@ -245,12 +245,14 @@ def summary(found: Discovery, folder: Path) -> str:
     if told := returning(found):
         lines += ["", *told]
     if (record := RunFolder(folder).finished()) and record.scores.all is not None:
-        about = f"Against the truth of {several(record.scores.n, 'image')}, which training never saw, in per cent:"
+        about = (
+            f"Against the truth of {plural(record.scores.n, 'image')}, which training never saw, in per cent:"
+        )
         lines += ["", about, *score_lines(record)]
     seconds = ", ".join(f"{step} {value:.0f} s" for step, value in facts.seconds.items())
     lines += [
         "",
-        f"{several(int(images.doubtful.sum()), 'image is', 'images are')} doubtful. Round {facts.round}; {seconds}.",
+        f"{plural(int(images.doubtful.sum()), 'image is', 'images are')} doubtful. Round {facts.round}; {seconds}.",
     ]
     if caveat := facts.backbone.get("caveat"):
         lines.append(f"Backbone {facts.backbone['name']}: {caveat}")

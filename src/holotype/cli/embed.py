@@ -7,8 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.cli.engines import RAY, add_engine_flags, check_engine_flags, run_folder, slice_size
-from holotype.cli.words import SOURCES, Parser, add_labels_flag, add_running_flags, of_kind, say, speaks
+from holotype.cli.common import (
+    SOURCES,
+    Parser,
+    add_labels_flag,
+    add_running_flags,
+    echo,
+    is_rank0_output,
+    typed_argument,
+)
+from holotype.cli.executor import (
+    RAY_EXECUTOR,
+    add_executor_flags,
+    check_executor_flags,
+    run_sharded,
+    shard_size,
+)
 from holotype.config.types import MAX_SIDE, Side
 from holotype.utils.atomic import clean_partial_tree
 from holotype.utils.locks import lock_folder
@@ -21,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Collection:
+class ImageSource:
     """Images that a command was given."""
 
     table: Table
@@ -33,8 +47,8 @@ class Collection:
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    check_engine_flags(given)
-    folder = Path(given.out) if given.out else Path("runs") / f"{collection_name(given.images)}-embeddings"
+    check_executor_flags(given)
+    folder = Path(given.out) if given.out else Path("runs") / f"{source_label(given.images)}-embeddings"
     if given.only:  # others may work here at the same time
         return _embed_slices(given, folder)
     with lock_folder(folder):
@@ -48,10 +62,10 @@ def _embed_slices(given: Any, folder: Path) -> int:
     from holotype.embeddings.extract import EmbedCounts, EmbedShard, embed_facts, embed_summary
     from holotype.embeddings.shards import ShardRequest, prepare_shards
 
-    source, paths = stream_of(given)
-    chosen = choose(given)
+    source, paths = source_stream(given)
+    chosen = choose_network(given)
     backbone = chosen.backbone
-    wanted = ShardRequest(embed_facts(backbone), embed_summary(), source, paths, slice_size(given))
+    wanted = ShardRequest(embed_facts(backbone), embed_summary(), source, paths, shard_size(given))
     planned = prepare_shards(folder, wanted, shard_of_process(given.only) if given.only else None)
     job = EmbedShard(
         str(folder.resolve()),
@@ -62,12 +76,12 @@ def _embed_slices(given: Any, folder: Path) -> int:
         backbone.dim,
         given.device,
     )
-    if given.engine != RAY:
+    if given.engine != RAY_EXECUTOR:
         job.use(backbone)
     tally = EmbedCounts()
-    code = run_folder(planned, job, given, "Embedding images", tally.add)
-    if speaks():
-        say(summary(tally, folder))
+    code = run_sharded(planned, job, given, "Embedding images", tally.add)
+    if is_rank0_output():
+        echo(embed_summary_text(tally, folder))
     return code
 
 
@@ -79,7 +93,7 @@ def make_parser() -> Parser:
     )
     add_image_flags(parser)
     parser.add_argument("--out", metavar="DIR", help="folder for the shards (default: runs/NAME-embeddings)")
-    add_engine_flags(parser)
+    add_executor_flags(parser)
     return parser
 
 
@@ -105,7 +119,7 @@ def add_image_flags(parser: Parser) -> None:
     parser.add_argument(
         "--image-size",
         "--backbone.image-size",
-        type=of_kind("--image-size", Side),
+        type=typed_argument("--image-size", Side),
         metavar="PIXELS",
         help=f"side of the backbone's input, at least 1 and at most {MAX_SIDE:,}",
     )
@@ -127,7 +141,7 @@ def add_image_flags(parser: Parser) -> None:
     add_running_flags(parser)
 
 
-def read_collection(given: Any) -> Collection:
+def read_source(given: Any) -> ImageSource:
     """A benchmark under the GCD protocol, or a collection of one's own."""
     from holotype.data.datasets.registry import BENCHMARKS, check_dataset, load_benchmark
     from holotype.data.gcd_split import gcd_split
@@ -136,12 +150,12 @@ def read_collection(given: Any) -> Collection:
     check_dataset(given.images)
     if given.images in BENCHMARKS:
         benchmark = load_benchmark(given.images, Path(given.root) if given.root else None)
-        return Collection(gcd_split(benchmark), given.images, len(benchmark.known) + len(benchmark.novel))
+        return ImageSource(gcd_split(benchmark), given.images, len(benchmark.known) + len(benchmark.novel))
     table = load_table(given.images, Path(given.labels) if given.labels else None)
-    return Collection(table, collection_name(given.images))
+    return ImageSource(table, source_label(given.images))
 
 
-def stream_of(given: Any) -> tuple[str, Callable[[], Paths]]:
+def source_stream(given: Any) -> tuple[str, Callable[[], Paths]]:
     """What the images are called in a manifest, and what begins a stream of their paths."""
     from holotype.data.datasets.registry import BENCHMARKS
     from holotype.data.load import paths_of, stream_paths
@@ -149,13 +163,13 @@ def stream_of(given: Any) -> tuple[str, Callable[[], Paths]]:
     from holotype.embeddings.shards import absolute_source
 
     if given.images in BENCHMARKS:
-        return given.images, lambda: paths_of(read_collection(given).table)
+        return given.images, lambda: paths_of(read_source(given).table)
     plain = not is_address(given.images) and not is_pattern(given.images)
     labels = Path(given.labels) if given.labels else None
     return absolute_source(given.images, plain), lambda: stream_paths(given.images, labels=labels)
 
 
-def collection_name(images: str) -> str:
+def source_label(images: str) -> str:
     """What a collection is called after, before anything of it is read; InputError where there is none."""
     from holotype.data.datasets.registry import BENCHMARKS, check_dataset
     from holotype.data.readers.registry import source_name
@@ -167,7 +181,7 @@ def collection_name(images: str) -> str:
     return source_name(images if is_address(images) or is_pattern(images) else Path(images).resolve())
 
 
-def choose(given: Any) -> BackboneChoice:
+def choose_network(given: Any) -> BackboneChoice:
     """The backbone that the flags ask for."""
     from holotype.config.schema import BackboneConfig
     from holotype.discovery.backbone_choice import choose_backbone
@@ -175,26 +189,26 @@ def choose(given: Any) -> BackboneChoice:
 
     named = {name: getattr(given, name) for name in ("arch", "image_size", "pool", "mean", "std")}
     elsewhere = (
-        getattr(given, "engine", None) == RAY and given.device != "auto"
+        getattr(given, "engine", None) == RAY_EXECUTOR and given.device != "auto"
     )  # what is here says nothing then
     device = given.device if elsewhere else pick_device(given.device)
     chosen = choose_backbone(BackboneConfig(given.backbone, **named), device)
-    if speaks() and given.backbone == "auto":
-        say(chosen.words)
+    if is_rank0_output() and given.backbone == "auto":
+        echo(chosen.words)
     return chosen
 
 
-def embed(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:
+def embed_source(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:
     """The features of a table as the flags ask, all in memory, and the digest of the backbone."""
     from holotype.embeddings.extract import embed_table
     from holotype.utils.device import Device
 
-    backbone = choose(given).backbone
+    backbone = choose_network(given).backbone
     embedded = embed_table(table, backbone, Device.on(given.device), folder, progress=not given.no_progress)
     return embedded, backbone.digest
 
 
-def summary(tally: EmbedCounts, folder: Path) -> str:
+def embed_summary_text(tally: EmbedCounts, folder: Path) -> str:
     lines = [f"{tally.n:,} images, {tally.dim} numbers each: {folder}"]
     if tally.broken:
         lines.append(f"{tally.broken:,} could not be read and have zeros, for example: {tally.example}")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.cli.embed import Collection, add_image_flags, embed, read_collection
-from holotype.cli.words import Parser, of_kind, say, speaks
+from holotype.cli.common import Parser, echo, is_rank0_output, typed_argument
+from holotype.cli.embed import ImageSource, add_image_flags, embed_source, read_source
 from holotype.config.types import Count, Seed
 from holotype.utils.atomic import clean_partial_tree, refuse_links
 from holotype.utils.locks import lock_folder
@@ -24,18 +24,18 @@ WIDTH = 30
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    collection = read_collection(given)
+    collection = read_source(given)
     folder = Path(given.out) if given.out else Path("runs") / f"{collection.name}-estimate-k"
     with lock_folder(folder):
         refuse_links(folder)
         clean_partial_tree(folder)
-        embedded, digest = embed(collection.table, given, folder / "embeddings")
+        embedded, digest = embed_source(collection.table, given, folder / "embeddings")
         table = collection.table.with_problems(embedded.problem)
         estimate = _estimate(table, embedded, given)
         path = _write(folder, estimate, table, digest, given)
-    if speaks():
-        say(summary(estimate, collection))
-        say(f"The curve as numbers: {path}")
+    if is_rank0_output():
+        echo(estimate_summary(estimate, collection))
+        echo(f"The curve as numbers: {path}")
     return 0
 
 
@@ -48,14 +48,14 @@ def make_parser() -> Parser:
     add_image_flags(parser)
     parser.add_argument(
         "--k-max",
-        type=of_kind("--k-max", Count),
+        type=typed_argument("--k-max", Count),
         metavar="N",
         help="largest number to consider, at least 1 (default: two images in each, and at most the larger of 1,000 and "
         "twice the known classes)",
     )
     parser.add_argument(
         "--seed",
-        type=of_kind("--seed", Seed),
+        type=typed_argument("--seed", Seed),
         default=0,
         metavar="N",
         help="seed of k-means, at least 0 and below 2**63 (default: 0)",
@@ -93,7 +93,7 @@ def _write(folder: Path, estimate: CountEstimate, table: Table, digest: str, giv
     return path
 
 
-def summary(estimate: CountEstimate, collection: Collection) -> str:
+def estimate_summary(estimate: CountEstimate, collection: ImageSource) -> str:
     """The range in words and the curve as bars."""
     lines = [estimate.words]
     if collection.classes is not None:

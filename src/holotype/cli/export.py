@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from holotype.cli.words import Parser, add_code_flag, add_overwrite_flag, say, speaks
+from holotype.cli.common import Parser, add_code_flag, add_overwrite_flag, echo, is_rank0_output
 
 
 def command(argv: Sequence[str]) -> int:
@@ -13,8 +13,8 @@ def command(argv: Sequence[str]) -> int:
     from holotype.export.onnx import export_onnx
 
     parity = export_onnx(Path(given.run), Path(given.file), overwrite=given.overwrite)
-    if speaks():
-        say(
+    if is_rank0_output():
+        echo(
             f"{given.file}: images (batch, 3, S, S) in; features and logits out. The metadata name the categories.\n"
             f"Largest difference from the trained model on random images: features {parity.features:.1e} (largest "
             f"value {parity.size:.1f}), probability of the category {parity.probability:.1e}."

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_code_flag, add_overwrite_flag, add_running_flags, say, several
+from holotype.cli.common import Parser, add_code_flag, add_overwrite_flag, add_running_flags, echo, plural
 
 if TYPE_CHECKING:
     from holotype.export.zip import ZipResult
@@ -43,21 +43,21 @@ def command(argv: Sequence[str]) -> int:
             edits = resolved_edits(folder, read_edits(given.edits))
             new = append_edits(folder, edits)
             kept = f"{count_edits(len(edits), len(new))}; all are kept in {folder / EDIT_LOG}"
-            say(f"{given.edits}: {kept if edits else 'there is no edit in it'}.")
+            echo(f"{given.edits}: {kept if edits else 'there is no edit in it'}.")
         outcome = apply_log(folder, replay_edits(folder).before.names)
-        say(told(outcome, new, found.facts.edits.applied))
+        echo(applied_text(outcome, new, found.facts.edits.applied))
         for problem in outcome.problems:
-            say(f"- {problem}")
-        for line in next_round(folder, outcome):
-            say(line)
+            echo(f"- {problem}")
+        for line in next_round_hint(folder, outcome):
+            echo(line)
         if (folder / QUEUE).is_file():  # answers take questions off it
             write_queue(folder, outcome.discovery)
-        say(
+        echo(
             f"Report: {build_report(outcome.discovery, folder, progress=progress, with_paths=given.with_paths)}"
         )
         if given.zip:
             zipped = write_zip(folder, Path(given.zip), overwrite=given.overwrite)
-            say(zipped_words(zipped, given.zip))
+            echo(zip_text(zipped, given.zip))
     return 0
 
 
@@ -85,7 +85,7 @@ def make_parser() -> Parser:
     return parser
 
 
-def told(outcome: AppliedEdits, new: Sequence[Edit] | None, before: Sequence[str]) -> str:
+def applied_text(outcome: AppliedEdits, new: Sequence[Edit] | None, before: Sequence[str]) -> str:
     """What was done, in a line.
 
     new: edits that were not in the log before; None where no file was given. before: digests of those that the run
@@ -96,22 +96,22 @@ def told(outcome: AppliedEdits, new: Sequence[Edit] | None, before: Sequence[str
         if not held:
             return "No edits to apply."
         if more := len(held - {*before}):
-            return f"{several(more, 'edit')} of the log applied."
-        return f"No new edits to apply; {several(len(held), 'edit')} of the log had been applied before."
+            return f"{plural(more, 'edit')} of the log applied."
+        return f"No new edits to apply; {plural(len(held), 'edit')} of the log had been applied before."
     count = sum(edit.digest in held for edit in new)
     late = sum(edit.run_id in outcome.discovery.facts.earlier_runs for edit in new)
-    done = f"{several(count, 'edit')} applied." if count else "No new edits to apply."
+    done = f"{plural(count, 'edit')} applied." if count else "No new edits to apply."
     return (
-        f"{done} {several(late, 'edit')} of earlier rounds: see below what they still say." if late else done
+        f"{done} {plural(late, 'edit')} of earlier rounds: see below what they still say." if late else done
     )
 
 
-def zipped_words(done: ZipResult, where: str) -> str:
+def zip_text(done: ZipResult, where: str) -> str:
     from holotype.export.zip import MAIL_FOLDER
     from holotype.utils.memory import format_bytes
 
     words = (
-        f"To mail: {where}, {format_bytes(done.size)}: the report with {several(done.images, 'small picture')}, "
+        f"To mail: {where}, {format_bytes(done.size)}: the report with {plural(done.images, 'small picture')}, "
         f"{' and '.join((', '.join(done.tables[:-1]), done.tables[-1]))}; no originals, no paths of this computer."
     )
     large = (
@@ -122,7 +122,7 @@ def zipped_words(done: ZipResult, where: str) -> str:
     return words + large
 
 
-def next_round(folder: Path, outcome: AppliedEdits) -> list[str]:
+def next_round_hint(folder: Path, outcome: AppliedEdits) -> list[str]:
     """What the edits say to another round, where there can be one and it would be told something new."""
     from holotype.discovery.edit_summary import is_all_reported
     from holotype.discovery.rounds import pending_edits, replay_edits
@@ -132,7 +132,7 @@ def next_round(folder: Path, outcome: AppliedEdits) -> list[str]:
             return []
         return ["Nothing learns from confirmed labels here: only a run of holotype discover has rounds."]
     labels, out = pending_edits(folder)
-    words = [several(n, one) for n, one in ((labels, "label"), (out, "rejected image")) if n]
+    words = [plural(n, one) for n, one in ((labels, "label"), (out, "rejected image")) if n]
     if not words:
         return []
     if is_all_reported(outcome.discovery, replay_edits(folder).given):

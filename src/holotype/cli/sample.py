@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.cli.words import Parser, add_overwrite_flag, of_kind, say, several, speaks
+from holotype.cli.common import Parser, add_overwrite_flag, echo, is_rank0_output, plural, typed_argument
 from holotype.config.types import Count, Seed
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
     from holotype.embeddings.coreset import CoresetSample, NoLabels
 
-DEFAULT = 200_000
-OUT = "sample.parquet"
+DEFAULT_SIZE = 200_000
+DEFAULT_OUT = "sample.parquet"
 
 
 def command(argv: Sequence[str]) -> int:
@@ -33,8 +33,8 @@ def command(argv: Sequence[str]) -> int:
     facts = {"n": given.n, "cells": sample.n_cells, "seed": given.seed, "images": sample.n_images}
     path = [parts.absolute(one) for one in sample.path]
     write_sample_file(out, path, sample.label, sample.weight, sample.cell, facts)
-    if speaks():
-        say(summary(sample, given.n, out))
+    if is_rank0_output():
+        echo(sample_summary(sample, given.n, out))
     return 0
 
 
@@ -48,14 +48,14 @@ def make_parser() -> Parser:
     parser.add_argument("embeddings", metavar="EMBEDDINGS", help="folder that holotype embed has written")
     parser.add_argument(
         "--n",
-        type=of_kind("--n", Count),
-        default=DEFAULT,
+        type=typed_argument("--n", Count),
+        default=DEFAULT_SIZE,
         metavar="IMAGES",
         help="images of the sample, labelled ones included (default: 200000)",
     )
     parser.add_argument(
         "--cells",
-        type=of_kind("--cells", Count),
+        type=typed_argument("--cells", Count),
         metavar="CELLS",
         help="cells that the collection is cut into (default: a tenth of --n, at most 2000)",
     )
@@ -67,10 +67,12 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--no-labels", action="store_true", help="no image is labelled; sub-folders mean nothing"
     )
-    parser.add_argument("--out", metavar="FILE", default=OUT, help=f"the sample (default: {OUT})")
+    parser.add_argument(
+        "--out", metavar="FILE", default=DEFAULT_OUT, help=f"the sample (default: {DEFAULT_OUT})"
+    )
     parser.add_argument(
         "--seed",
-        type=of_kind("--seed", Seed),
+        type=typed_argument("--seed", Seed),
         default=0,
         metavar="SEED",
         help="another seed draws another sample",
@@ -90,17 +92,17 @@ def read_labels(given: Any, root: str) -> NoLabels:
     return NoLabels() if given.no_labels else FolderLabels(root)
 
 
-def summary(sample: CoresetSample, n: int, out: Path) -> str:
-    taken, all_ = len(sample.path), several(sample.n_images, "image")
+def sample_summary(sample: CoresetSample, n: int, out: Path) -> str:
+    taken, all_ = len(sample.path), plural(sample.n_images, "image")
     if sample.n_images <= n:
         lines = [f"There are only {all_}, no more than the {n:,} asked for: {out} holds all of them."]
     else:
-        lines = [f"{taken:,} of {all_} from {several(sample.n_cells, 'cell')}: {out}"]
+        lines = [f"{taken:,} of {all_} from {plural(sample.n_cells, 'cell')}: {out}"]
     if sample.n_labelled:
-        lines.append(f"{several(sample.n_labelled, 'image is', 'images are')} labelled, which were all kept.")
+        lines.append(f"{plural(sample.n_labelled, 'image is', 'images are')} labelled, which were all kept.")
     if taken > sample.n_labelled:
         free = [weight for weight, label in zip(sample.weight, sample.label, strict=True) if not label]
         lines.append(f"One without a label stands for {min(free):,.1f} to {max(free):,.1f} images.")
     if sample.n_unread:
-        lines.append(f"Left out, since they could not be read: {several(sample.n_unread, 'image')}.")
+        lines.append(f"Left out, since they could not be read: {plural(sample.n_unread, 'image')}.")
     return "\n".join(lines)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, say, say_json, several
+from holotype.cli.common import Parser, echo, echo_json, plural
 
 if TYPE_CHECKING:
     from holotype.runs.status import Status
 
-CALLED = {
+STATE_NAMES = {
     "running": "running",
     "stopped": "stopped; the same command continues",
     "failed": "failed",
@@ -27,12 +27,12 @@ def command(argv: Sequence[str]) -> int:
 
     found = read_status(Path(given.run))
     if given.json:
-        say_json([status.as_dict() for status in found])
+        echo_json([status.as_dict() for status in found])
         return 0
     if len(found) > 1:
-        say(overview(found))
+        echo(status_overview(found))
     for status in found:
-        say("\n".join(lines(status)))
+        echo("\n".join(status_lines(status)))
     return 0
 
 
@@ -57,17 +57,17 @@ def make_parser() -> Parser:
     return parser
 
 
-def overview(found: Sequence[Status]) -> str:
-    counts = {state: sum(one.state == state for one in found) for state in CALLED}
+def status_overview(found: Sequence[Status]) -> str:
+    counts = {state: sum(one.state == state for one in found) for state in STATE_NAMES}
     told = ", ".join(f"{n:,} {state}" for state, n in counts.items() if n)
-    return f"{several(len(found), 'run')}: {told}"
+    return f"{plural(len(found), 'run')}: {told}"
 
 
-def lines(status: Status) -> list[str]:
+def status_lines(status: Status) -> list[str]:
     """What a person wants to know, the state first."""
     from holotype.utils.heartbeat import seconds_since
 
-    first = f"{status.folder}: {CALLED[status.state]}"
+    first = f"{status.folder}: {STATE_NAMES[status.state]}"
     if status.words:
         first += f" ({status.words})"
     told = [first]
@@ -75,19 +75,19 @@ def lines(status: Status) -> list[str]:
         told.append(f"  round {status.round} is finished")
     if status.scores:
         told.append("  " + ", ".join(f"{name.title()} {100 * v:.1f}" for name, v in status.scores.items()))
-    if where := place(status):
+    if where := status_place(status):
         told.append(f"  {where}")
     if status.alive and status.seconds_left is not None:
-        told.append(f"  training takes about {lasting(status.seconds_left)} more")
+        told.append(f"  training takes about {elapsed_text(status.seconds_left)} more")
     if status.last_save:
-        told.append(f"  last save {lasting(seconds_since(status.last_save))} ago")
+        told.append(f"  last save {elapsed_text(seconds_since(status.last_save))} ago")
     if status.pid is not None:
-        sign = f", heard of {lasting(seconds_since(status.last_sign))} ago" if status.last_sign else ""
+        sign = f", heard of {elapsed_text(seconds_since(status.last_sign))} ago" if status.last_sign else ""
         told.append(f"  process {status.pid} on {status.host}{sign}: {status.command}")
     return told
 
 
-def place(status: Status) -> str:
+def status_place(status: Status) -> str:
     """training: stage train, epoch 12 of 200, step 400 of 6,000, loss 2.310."""
     parts = [f"stage {status.stage}"] if status.stage else []
     if status.epoch is not None and status.epochs is not None:
@@ -100,11 +100,11 @@ def place(status: Status) -> str:
     return f"{status.phase}: {', '.join(parts)}" if parts else status.phase
 
 
-def lasting(seconds: float) -> str:
+def elapsed_text(seconds: float) -> str:
     """A duration in its largest fitting unit."""
     if not seconds < 1e9:
         return "an unknown time"
     for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
         if seconds >= 2 * size:
-            return several(round(seconds / size), unit)
-    return several(max(0, round(seconds)), "second")
+            return plural(round(seconds / size), unit)
+    return plural(max(0, round(seconds)), "second")

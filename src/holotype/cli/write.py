@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.words import Parser, add_overwrite_flag, say, several, speaks
+from holotype.cli.common import Parser, add_overwrite_flag, echo, is_rank0_output, plural
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 SHOWN = 5
 """Names that are listed on the terminal."""
-ONLY = {"all": ("labels",), "copy": ("folders", "camtrap_dp"), "deployments": ("camtrap_dp",)}
+ONLY_WITH = {"all": ("labels",), "copy": ("folders", "camtrap_dp"), "deployments": ("camtrap_dp",)}
 """Flags that mean something for some forms alone."""
 
 
 def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
-    form = next((name for name in FORMS if getattr(given, name) is not None), None)
+    form = next((name for name in FORMATS if getattr(given, name) is not None), None)
     if form is None:
         raise InputError(
-            f"holotype write needs one of {', '.join(map(_flag, FORMS))}; its --help says what they are."
+            f"holotype write needs one of {', '.join(map(_flag, FORMATS))}; its --help says what they are."
         )
-    for flag, forms in ONLY.items():
+    for flag, forms in ONLY_WITH.items():
         if getattr(given, flag) and form not in forms:
             fitting = " or ".join(_flag(name) for name in forms)
             raise InputError(f"{_flag(flag)} says nothing about {_flag(form)}; it goes with {fitting}.")
-    words = FORMS[form](given)
-    if speaks():
-        say(words)
+    words = FORMATS[form](given)
+    if is_rank0_output():
+        echo(words)
     return 0
 
 
@@ -87,14 +87,14 @@ def _folders(given: Namespace) -> str:
         overwrite=given.overwrite,
         progress=not given.no_progress,
     )
-    return sorted_words(done, given.folders)
+    return folders_text(done, given.folders)
 
 
 def _labels(given: Namespace) -> str:
     from holotype.export.results_table import write_labels
 
     done = write_labels(Path(given.run), Path(given.labels), every=given.all, overwrite=given.overwrite)
-    return labelled_words(done, given.labels, every=given.all)
+    return labels_text(done, given.labels, every=given.all)
 
 
 def _coco(given: Namespace) -> str:
@@ -103,7 +103,7 @@ def _coco(given: Namespace) -> str:
     done = write_coco(
         Path(given.run), Path(given.coco), overwrite=given.overwrite, progress=not given.no_progress
     )
-    return coco_words(done, given.coco)
+    return coco_text(done, given.coco)
 
 
 def _camtrap_dp(given: Namespace) -> str:
@@ -117,10 +117,10 @@ def _camtrap_dp(given: Namespace) -> str:
         overwrite=given.overwrite,
         progress=not given.no_progress,
     )
-    return packed_words(done, given.camtrap_dp)
+    return camtrap_text(done, given.camtrap_dp)
 
 
-FORMS: dict[str, Callable[[Namespace], str]] = {
+FORMATS: dict[str, Callable[[Namespace], str]] = {
     "folders": _folders,
     "labels": _labels,
     "coco": _coco,
@@ -131,46 +131,46 @@ FORMS: dict[str, Callable[[Namespace], str]] = {
 # -- what a person wants to see afterwards ------------------------------------------------------------------
 
 
-def sorted_words(done: SortResult, where: str) -> str:
-    lines = [f"{several(done.images, 'image')} in {several(done.folders, 'folder')}: {where}"]
-    made = [several(n, kind, _plural(kind)) for kind, n in done.made.most_common()]
+def folders_text(done: SortResult, where: str) -> str:
+    lines = [f"{plural(done.images, 'image')} in {plural(done.folders, 'folder')}: {where}"]
+    made = [plural(n, kind, _plural(kind)) for kind, n in done.made.most_common()]
     lines += [f"{', '.join(made)}."] if made else []
     if done.gone:
-        lines.append(f"{several(done.gone, 'image')} left out: the files are gone.")
+        lines.append(f"{plural(done.gone, 'image')} left out: the files are gone.")
     return "\n".join(lines)
 
 
-def labelled_words(done: LabelsResult, where: str, every: bool) -> str:
+def labels_text(done: LabelsResult, where: str, every: bool) -> str:
     """every: all images are in it, and nothing is left for a discovery of the same ones."""
-    words = f"{several(done.n, 'label')} of {several(len(done.by_class), 'class', 'classes')}: {where}"
+    words = f"{plural(done.n, 'label')} of {plural(len(done.by_class), 'class', 'classes')}: {where}"
     return words if every else f"{words}\nNext: holotype discover IMAGES --labels {where}"
 
 
-def coco_words(done: CocoResult, where: str) -> str:
+def coco_text(done: CocoResult, where: str) -> str:
     lines = [
-        f"{several(done.images, 'image')}, {several(done.annotations, 'annotation')}, "
-        f"{several(done.categories, 'category', 'categories')}: {where}"
+        f"{plural(done.images, 'image')}, {plural(done.annotations, 'annotation')}, "
+        f"{plural(done.categories, 'category', 'categories')}: {where}"
     ]
     if done.unread:
-        lines.append(f"{several(done.unread, 'image')} left out: unreadable, or the files are gone.")
+        lines.append(f"{plural(done.unread, 'image')} left out: unreadable, or the files are gone.")
     return "\n".join(lines)
 
 
-def packed_words(done: CamtrapPackage, where: str) -> str:
+def camtrap_text(done: CamtrapPackage, where: str) -> str:
     from holotype.export.image_header import CAMERA_CLOCK_NO_ZONE, FILE_CLOCK
 
-    lines = [f"{several(done.images, 'image')} of {several(done.deployments, 'deployment')}: {where}"]
+    lines = [f"{plural(done.images, 'image')} of {plural(done.deployments, 'deployment')}: {where}"]
     if done.copied:
-        lines.append(f"{several(done.copied, 'image')} are in {Path(where) / 'media'}.")
+        lines.append(f"{plural(done.copied, 'image')} are in {Path(where) / 'media'}.")
     if n := done.clocks[FILE_CLOCK]:
-        lines.append(f"{several(n, 'image')} without a camera time: the time of the file is used.")
+        lines.append(f"{plural(n, 'image')} without a camera time: the time of the file is used.")
     if n := done.clocks[CAMERA_CLOCK_NO_ZONE]:
-        lines.append(f"{several(n, 'image')} without a time zone: that of this computer is used.")
+        lines.append(f"{plural(n, 'image')} without a time zone: that of this computer is used.")
     if done.names:
         more = f" and {len(done.names) - SHOWN:,} more" if len(done.names) > SHOWN else ""
         lines.append(f"Used as scientific names: {', '.join(done.names[:SHOWN])}{more}.")
     if done.gone:
-        lines.append(f"{several(done.gone, 'image')} left out: the files are gone.")
+        lines.append(f"{plural(done.gone, 'image')} left out: the files are gone.")
     if done.missing:
         lines.append(
             f"The standard also asks for: {', '.join(done.missing)}. Holotype keeps what you fill in."

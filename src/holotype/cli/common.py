@@ -1,5 +1,4 @@
-"""What is read and said: the parser of the commands with few flags, which of several processes speaks, and
-how the library's messages reach the terminal."""
+"""What all commands share: output, the argument parser, common flags."""
 
 from __future__ import annotations
 
@@ -25,51 +24,53 @@ SOURCES = (
 """What a command takes, for its help."""
 
 
-def speaks() -> bool:
+def is_rank0_output() -> bool:
     """Of the processes that share a run, which all read and find the same, the first one speaks."""
     return os.environ.get("RANK", "0") == "0"
 
 
-ORDERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+CONTROL_CHARACTERS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 """Signs that a terminal obeys, or that turn a line around; and what no terminal can be sent."""
 
 
-def harmless(text: str) -> str:
+def escape_control(text: str) -> str:
     """A text with such signs written out: names of files and classes may hold anything."""
-    return ORDERS.sub(lambda sign: repr(sign[0])[1:-1], text)
+    return CONTROL_CHARACTERS.sub(lambda sign: repr(sign[0])[1:-1], text)
 
 
-def say(text: object, *, end: str = "\n", error: bool = False, flush: bool = False) -> None:
+def echo(text: object, *, end: str = "\n", error: bool = False, flush: bool = False) -> None:
     """Print what a command has to say; error: on stderr."""
-    print(harmless(str(text)), end=end, file=sys.stderr if error else sys.stdout, flush=flush)
+    print(escape_control(str(text)), end=end, file=sys.stderr if error else sys.stdout, flush=flush)
 
 
-def say_json(value: object) -> None:
+def echo_json(value: object) -> None:
     """Print it as JSON in ASCII: signs that a terminal obeys are written out as JSON does it."""
-    say(json.dumps(value, indent=1).replace("\x7f", "\\u007f"))
+    echo(json.dumps(value, indent=1).replace("\x7f", "\\u007f"))
 
 
 class _OnStderr(logging.Handler):
     """Prints the bare message; looks stderr up each time, because a progress bar may have replaced it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if speaks():
-            say(self.format(record), error=True)
+        if is_rank0_output():
+            echo(self.format(record), error=True)
 
 
-def several(n: int, one: str, more: str = "") -> str:
+def plural(n: int, one: str, more: str = "") -> str:
     """1 edit, 2 edits, 3 categories."""
     return f"{n:,} {one if n == 1 else more or one + 's'}"
 
 
-def either(names: Iterable[str]) -> str:
+def join_or(names: Iterable[str]) -> str:
     """a, b or c."""
     *parts, last = names
     return f"{', '.join(parts)} or {last}" if parts else last
 
 
 @contextlib.contextmanager
-def messages(level: int = logging.INFO) -> Iterator[None]:
+def logged_to_stderr(level: int = logging.INFO) -> Iterator[None]:
     """Show what the library has to say, from `level` on, for as long as a command runs; DEBUG adds time and place."""
     logger, handler = logging.getLogger("holotype"), _OnStderr(level)
     if level == logging.DEBUG:
@@ -84,15 +85,15 @@ def messages(level: int = logging.INFO) -> Iterator[None]:
         logger.setLevel(before)
 
 
-def with_dashes(word: str) -> str:
+def dashed_flag(word: str) -> str:
     """A flag in the spelling of the commands with few flags: --no_progress is --no-progress."""
     flag, equals, value = word.partition("=")
     return flag.replace("_", "-") + equals + value if word.startswith("--") else word
 
 
-EVERYWHERE = "--quiet, --verbose and --no-color go with every command: holotype --help."
+COMMON_FLAGS = "--quiet, --verbose and --no-color go with every command: holotype --help."
 """Under the help of each."""
-COMPLAINTS = {
+ARGPARSE_MESSAGES = {
     r"the following arguments are required: (?P<names>.+)": "{prog} needs {names}; {prog} --help says what that is.",
     r"argument (?P<flag>.+?): expected .*argument": "{flag} needs a value; {prog} --help says which.",
     r"argument (?P<flag>.+?): not allowed with argument (?P<other>.+)": "{other} and {flag} do not go together; give "
@@ -108,11 +109,11 @@ class Parser(argparse.ArgumentParser):
     """argparse without abbreviations, whose complaints become one sentence."""
 
     def __init__(self, **settings: object) -> None:
-        super().__init__(**{"epilog": EVERYWHERE, **settings, "allow_abbrev": False})  # type: ignore[arg-type]
+        super().__init__(**{"epilog": COMMON_FLAGS, **settings, "allow_abbrev": False})  # type: ignore[arg-type]
 
     def parse_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         words: Sequence[str] = sys.argv[1:] if args is None else args
-        given, rest = self.parse_known_args([with_dashes(word) for word in words], namespace)
+        given, rest = self.parse_known_args([dashed_flag(word) for word in words], namespace)
         if rest:
             flags = [flag for action in self._actions for flag in action.option_strings]
             close = difflib.get_close_matches(rest[0].partition("=")[0], flags, n=1)
@@ -121,7 +122,7 @@ class Parser(argparse.ArgumentParser):
         return given
 
     def error(self, message: str) -> NoReturn:
-        for pattern, sentence in COMPLAINTS.items():
+        for pattern, sentence in ARGPARSE_MESSAGES.items():
             if found := re.fullmatch(pattern, message):
                 parts = found.groupdict()
                 parts["names"] = (parts.get("names") or "").replace(
@@ -154,7 +155,7 @@ def add_box_flags(parser: Parser) -> None:
     )
 
 
-def boxes_of(boxes: str | None, confidence: str | None) -> dict[str, Any]:
+def box_options(boxes: str | None, confidence: str | None) -> dict[str, Any]:
     """Those flags as load_table takes them; InputError for what cannot be."""
     if confidence is None:
         return {"boxes": Path(boxes) if boxes else None}
@@ -175,7 +176,7 @@ def device_name(text: str) -> str:
     return text
 
 
-def of_kind(flag: str, hint: Any) -> Callable[[str], Any]:
+def typed_argument(flag: str, hint: Any) -> Callable[[str], Any]:
     """Reads the value of a flag as a type with its rules (config/types.py); what it cannot be is one sentence."""
 
     def read(text: str) -> Any:
@@ -192,9 +193,9 @@ def of_kind(flag: str, hint: Any) -> Callable[[str], Any]:
 ALLOW_CODE = "--allow-code"
 
 
-def allows_code(words: Sequence[str]) -> bool:
+def code_allowed(words: Sequence[str]) -> bool:
     """Do the words of a command say so? Whether the command has that flag, its parser knows."""
-    return any(with_dashes(word) == ALLOW_CODE for word in words)
+    return any(dashed_flag(word) == ALLOW_CODE for word in words)
 
 
 def add_overwrite_flag(parser: Parser, what: str) -> None:
