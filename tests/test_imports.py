@@ -10,17 +10,19 @@ import holotype
 PACKAGE = Path(holotype.__file__).parent
 LADDER = (
     "errors",
-    "machine",
+    "config",
+    "utils",
     "data",
     "losses",
     "models",
-    "cluster",
+    "clustering",
     "methods",
     "training",
-    "categories",
+    "embeddings",
+    "results",
     "runs",
     "report",
-    "placing",
+    "export",
     "discovery",
     "cli",
 )
