@@ -14,9 +14,9 @@ from holotype.runs.parallel import ScheduledRun, plan_runs, run_batches
 from holotype.runs.record import Records
 from holotype.runs.resources import ResourceCache
 from holotype.utils.serialization import read_json
-from tests.runs.test_bench import records_in
 from tests.runs.test_study import experiments
 from tests.runs.test_study import written as written  # the fixture: a study file with a given text
+from tests.runs.test_sweep_bench import records_in
 
 from .test_bad_input import assert_sentence
 

@@ -9,8 +9,8 @@ from holotype.report.build import read_data
 from holotype.results.discovery import Discovery
 from holotype.results.features import read_features, write_features
 from small_run import train_small
-from tests.categories.test_tree import collection
 from tests.discovery.made_round import edits_file
+from tests.results.test_hierarchy import collection
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from export.made_results import edit, made_run, paths
 from holotype.cli.write import folders_text
 from holotype.export.folders import SortResult
 from holotype.results.discovery import Discovery
-from placing.made_results import edit, made_run, paths
 
 FORMS = {"--folders": "sorted", "--labels": "labels.csv", "--coco": "coco.json", "--camtrap-dp": "dp"}
 

@@ -1,77 +1,273 @@
-"""How long and on what a discovery is trained."""
+"""A discovery goes on with a collection that changes: images, labels, folders, settings; or it says why not."""
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
+from PIL import Image
 
-from holotype.data.table import Table
-from holotype.discovery.training_plan import draw_sample, pick_preset, pick_views, plan_length, spread_epochs
-from holotype.methods import METHODS, Stage
-from holotype.runs.cache_policy import stages_of
-from holotype.runs.resolve import default_experiment
-
-
-def make_table(n_a: int, n_b: int, n_unlabelled: int) -> Table:
-    label = np.array(["a"] * n_a + ["b"] * n_b + [""] * n_unlabelled, dtype=object)
-    return Table(np.array([f"{i}.png" for i in range(len(label))], dtype=object), label, ("a", "b"))
-
-
-@pytest.mark.parametrize("n", [8, 50, 1_000, 5_000, 200_000])
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_training_counts_steps(n: int, device: str) -> None:
-    plan = plan_length(n, 1_000, device)
-    per_epoch = n // plan.batch_size
-    assert per_epoch >= 1
-    assert 1_000 <= plan.epochs * per_epoch < 1_000 + per_epoch
-    assert plan.batch_size <= (64 if device == "cpu" else 128)
+import holotype.embeddings.extract as module
+from holotype.data.load import load_table
+from holotype.discovery.dry_run import preview_round
+from holotype.discovery.pipeline import default_folder, discover_table
+from holotype.errors import InputError
+from holotype.results.discovery import Discovery
+from tests.conftest import COLOURS
+from tests.discovery.made_round import edits_file
 
 
-def test_a_cache_is_used_where_it_saves_work() -> None:
-    assert pick_views(10**6, 100, "cpu") == "4+2"  # a CPU never runs the trunk in every step
-    drawn = 6_000 * 128 * 3
-    assert pick_views(5_000, drawn, "cuda") == "16+8"
-    assert pick_views(100_000, drawn, "cuda") == "4+2"
-    assert pick_views(200_000, drawn, "cuda") == "off"
+@pytest.fixture
+def photos(squares_folder, tmp_path) -> Path:
+    return Path(shutil.copytree(squares_folder, tmp_path / "photos.v1"))
 
 
-def test_small_tables_are_trained_on_as_they_are() -> None:
-    table = make_table(5, 5, 20).with_problems(["broken", *[""] * 29])
-    assert draw_sample(table, 100, 0).tolist() == list(range(1, 30))
+def test_folders_of_like_names_have_runs_of_their_own() -> None:
+    names = {default_folder(Path(name)) for name in ("photos.v1", "photos.v2", "photos", "photos.csv")}
+    assert len(names) == 4
+    assert default_folder(Path("photos.v1")) == Path("runs") / "photos.v1-discover"
 
 
-def test_a_sample_keeps_the_shares_and_every_class() -> None:
-    table = make_table(2_000, 12, 8_000)
-    rows = draw_sample(table, 1_000, 0)
-    target = table.target[rows]
-    assert (target == 0).sum() == 200
-    assert (target == 1).sum() == 10  # a twelfth would be one or two
-    assert abs((target == -1).sum() - 800) <= 1
-    assert len(set(rows)) == len(rows)
-    assert (np.diff(rows) > 0).all()
-    assert (draw_sample(table, 1_000, 0) == rows).all()
-    assert (draw_sample(table, 1_000, 1) != rows).any()
+def test_a_discovery_goes_on_where_its_images_were_moved(photos, small, tmp_path, monkeypatch) -> None:
+    run, table = tmp_path / "run", load_table(photos)
+    novel = next(
+        c for c in discover_table(table, small(), run, progress=False).categories if c.kind == "novel"
+    )
+    image = str(photos / "unlabelled" / "blue-03.png")
+    file = edits_file(run, ("confirm", image, "", novel.id), ("rename", "", novel.id, "sky"))
+    assert discover_table(table, small(), run, progress=False, edits=file).facts.round == 2
+    elsewhere = tmp_path / "archive" / "photos"
+    elsewhere.parent.mkdir()
+    photos.rename(elsewhere)
+    with monkeypatch.context() as patch:
+        patch.setattr("holotype.discovery.pipeline.run_round", lambda round: pytest.fail("trained again"))
+        found = discover_table(load_table(elsewhere), small(), run, progress=False, edits=file)
+    assert found.category(novel.id).name == "sky"
+    assert all(Path(path).is_file() for path in found.images.path)
+    now = str(elsewhere / "unlabelled" / "blue-03.png")
+    assert list(found.images.set_index("path").loc[now, ["category", "label"]]) == ["sky", novel.id]
+    kept = Discovery.load(run / "rounds" / "1" / "corrected")
+    assert all(Path(path).is_file() for path in kept.images.path)
+    assert list(kept.facts.edits.confirmed) == [now]
+    assert all(Path(path).is_file() for category in found.categories for path in category.exemplars)
+    # a file that was exported before the images were moved still counts
+    blue = [str(photos / "unlabelled" / f"blue-{i:02d}.png") for i in range(8, 14)]
+    file = edits_file(run, *[("confirm", path, "", "blue") for path in blue])
+    monkeypatch.setattr("holotype.embeddings.extract.embed_rows", lambda *_: pytest.fail("embedded again"))
+    again = discover_table(load_table(elsewhere), small(), run, progress=False, edits=file)
+    assert again.facts.confirmed_labels == 7
+    assert "blue" in again.known
 
 
-@pytest.mark.parametrize("epochs", [6, 37, 250])
-@pytest.mark.parametrize("method", METHODS)
-def test_all_stages_together_take_the_epochs_that_were_planned(method: str, epochs: int) -> None:
-    for device in ("cpu", "cuda"):
-        stages = stages_of(default_experiment(method, "images", pick_preset(method, device)))
-        found = spread_epochs(epochs, stages)
-        total = sum(stage.length(found) for stage in stages)
-        assert total <= epochs
-        assert not stages or sum(stage.length(found + 1) for stage in stages) > epochs
+def test_images_that_were_replaced_lead_to_another_round(photos, small, tmp_path, caplog) -> None:
+    """Once: the round after that keeps what it has."""
+    run, image = tmp_path / "run", photos / "unlabelled" / "blue-00.png"
+    before = discover_table(load_table(photos), small(), run, progress=False)
+    Image.new("RGB", (40, 40), (200, 40, 40)).save(image)
+    caplog.set_level("INFO", "holotype")
+    found = discover_table(load_table(photos), small(), run, progress=False)
+    assert "Since round 1: 1 image repaired." in caplog.text
+    assert "read again: unlabelled/blue-00.png." in caplog.text
+    assert (found.facts.round, found.facts.earlier_runs) == (2, (before.run_id,))
+    again = discover_table(load_table(photos), small(), run, progress=False)
+    assert again.run_id == found.run_id
 
 
-def test_stages_of_a_fixed_length_are_as_short_as_they_can_be() -> None:
-    assert spread_epochs(5, [Stage(epochs=9), Stage(share=2.0)]) == 1
-    assert spread_epochs(12, [Stage(epochs=4), Stage(share=2.0)]) == 4
+# -- a collection that changes --------------------------------------------------------------------------------
 
 
-def test_a_cpu_takes_what_costs_less() -> None:
-    found = {method: pick_preset(method, "cpu") for method in METHODS}
-    assert {method for method in found if found[method] == "light"} == {"gcd", "promptcal", "dccl"}
-    assert found["sptnet"] == "short"
-    assert found["rpc"] == "default"
-    assert {pick_preset(method, "cuda") for method in METHODS} == {"default"}
+@pytest.fixture
+def go(photos, small, tmp_path, caplog) -> Callable[..., Discovery]:
+    """The same command again and again; k-means takes an instant."""
+    caplog.set_level("INFO", "holotype")
+
+    def command(folder: Path = photos, edits: Path | None = None, **settings) -> Discovery:
+        caplog.clear()
+        asked = small(**{"method": "kmeans", "k": 4, **settings})
+        return discover_table(load_table(folder), asked, tmp_path / "run", progress=False, edits=edits)
+
+    return command
+
+
+def paint(path: Path, colour: tuple[int, int, int], number: int) -> None:
+    noise = np.random.default_rng(number).integers(-30, 30, (40, 40, 3))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.clip(np.array(colour) + noise, 0, 255).astype(np.uint8)).save(path)
+
+
+def id_of(found: Discovery, path: Path) -> str:
+    return str(found.images.set_index("path").category_id[str(path)])
+
+
+def test_images_come_go_are_repaired_renamed_and_labelled(
+    go, small, photos, tmp_path, caplog, monkeypatch
+) -> None:
+    first, heap = go(), photos / "unlabelled"
+    for number in range(4):
+        paint(heap / f"blue-9{number}.png", COLOURS["blue"], 90 + number)
+    (heap / "red-15.png").unlink()
+    paint(heap / "red-14.png", COLOURS["red"], 99)
+    (heap / "blue-00.png").rename(heap / "sky.png")
+    (heap / "green-15.png").rename(photos / "green" / "green-15.png")
+    (photos / "red" / "red-00.png").rename(photos / "green" / "red-00.png")
+    read: list[str] = []
+    embed = module.decode_in_order
+    monkeypatch.setattr(
+        module,
+        "decode_in_order",
+        lambda paths, *rest, **named: read.extend(paths) or embed(paths, *rest, **named),
+    )
+    run, said = tmp_path / "run", "4 images new, 1 gone, 1 repaired, 3 renamed, 1 label new, 1 label changed."
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    asked = small(method="kmeans")
+    assert preview_round(run, load_table(photos), asked).lines[0] == f"Since round 1 in {run}: {said}"
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+    second = go()
+    assert f"Since round 1: {said}" in caplog.text
+    assert preview_round(run, load_table(photos), asked).lines == [
+        f"Since round 2 in {run}: no other images or labels.",
+        "No other round would be trained: the result of round 2 stands.",
+    ]
+    assert preview_round(tmp_path / "other", load_table(photos), asked).lines == []
+    assert {Path(path).name for path in read} == {*(f"blue-9{i}.png" for i in range(4)), "red-14.png"}
+    assert (second.facts.round, len(second.images)) == (2, 67)
+    assert id_of(second, photos / "green" / "red-00.png") == "green"
+    assert id_of(second, heap / "sky.png") == id_of(first, heap / "blue-00.png")
+    assert {c.id for c in second.categories} == {c.id for c in first.categories}
+    for _ in range(2):
+        assert go().run_id == second.run_id
+        assert "Nothing has changed since round 2: its result stands." in caplog.text
+
+
+def test_a_touched_file_is_the_same_image(go, photos, caplog, monkeypatch) -> None:
+    """As after a copy, or a restored backup: other times, the same content."""
+    first = go()
+    for path in photos.rglob("*.png"):
+        os.utime(path)
+    assert go().run_id == first.run_id
+    assert "Nothing has changed" in caplog.text
+    monkeypatch.setattr("holotype.data.hashing.file_digest", lambda path: pytest.fail("read again"))
+    go()
+
+
+def test_edits_follow_images_and_wait_for_those_that_are_gone(go, photos, tmp_path, caplog) -> None:
+    run, heap = tmp_path / "run", photos / "unlabelled"
+    found = go()
+    one, two, three = (str(heap / f"yellow-0{i}.png") for i in range(3))
+    file = edits_file(run, ("move", one, "", "red"), ("confirm", two, "", "suns"), ("reject", three, "", ""))
+    assert go(edits=file).facts.round == 2
+    (heap / "yellow-00.png").rename(heap / "first.png")
+    (heap / "yellow-01.png").rename(tmp_path / "away.png")
+    (heap / "yellow-02.png").rename(tmp_path / "too.png")
+    found = go()
+    assert id_of(found, heap / "first.png") == "red"
+    assert "1 edit of" not in caplog.text
+    assert "2 edits of 2 images that are gone are kept, and will count again if they come back" in caplog.text
+    assert "take part in round 3: 1 moved. They give 1 label and keep 0 images out." in caplog.text
+    paint(heap / "yellow-01.png", COLOURS["blue"], 7)  # another picture of that name
+    found = go()
+    assert "Since round 3: 1 image new." in caplog.text
+    assert id_of(found, heap / "yellow-01.png") != "suns"
+    (tmp_path / "away.png").rename(heap / "back.png")
+    (tmp_path / "too.png").rename(heap / "yellow-02.png")
+    found = go()
+    assert "Since round 4: 2 images back." in caplog.text
+    assert id_of(found, heap / "back.png") == "suns"
+    assert id_of(found, heap / "yellow-02.png") == ""
+    # the file is handed in once more: it speaks of paths that mean something else by now
+    again = go(edits=file)
+    assert again.run_id == found.run_id
+    assert "3 edits, applied already" in caplog.text
+
+
+def test_a_later_label_is_heard(go, photos, tmp_path, caplog) -> None:
+    run, heap = tmp_path / "run", photos / "unlabelled"
+    go()
+    path = heap / "yellow-00.png"
+    assert id_of(go(edits=edits_file(run, ("move", str(path), "", "red"))), path) == "red"
+    path.rename(photos / "green" / "yellow-00.png")
+    found = go()
+    assert id_of(found, photos / "green" / "yellow-00.png") == "green"
+    assert (
+        "Labels that are newer than edits of the same images count instead: green/yellow-00.png."
+        in caplog.text
+    )
+    assert go().run_id == found.run_id
+
+
+def test_a_class_that_is_called_otherwise_stays_the_same(go, photos, tmp_path, caplog) -> None:
+    """Its folder has another name, and what was said of it still counts; so does the name that the report gave."""
+    run, heap = tmp_path / "run", photos / "unlabelled"
+    novel = next(c.id for c in go().categories if c.kind == "novel")
+    path = heap / "yellow-00.png"
+    go(edits=edits_file(run, ("move", str(path), "", "red"), ("rename", "", novel, "suns")))
+    (photos / "red").rename(photos / "crimson")
+    found = go()
+    assert "The class red is labelled crimson now" in caplog.text
+    assert "Since round 2: 8 images renamed." in caplog.text
+    assert (found.facts.round, found.category("red").name, id_of(found, path)) == (2, "crimson", "red")
+    found = go(edits=edits_file(run, ("rename", "", "red", "scarlet")))
+    assert (found.facts.round, found.category("red").name) == (2, "scarlet")  # this was said later
+    (photos / "suns").mkdir()
+    path.rename(photos / "suns" / path.name)
+    found = go()
+    assert id_of(found, photos / "suns" / path.name) == novel
+    assert found.category(novel).name == "suns"
+    assert len({c.name for c in found.categories}) == len(found.categories)
+    assert go().run_id == found.run_id
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"k": 5}, "--k 5 (was 4)"),
+        ({"seed": 1}, "--seed 1 (was 0)"),
+        ({"steps": 5, "method": "simgcd"}, "--steps 5 (was 12), --method simgcd (was kmeans)"),
+        ({"long_tail": True, "method": "simgcd"}, "--method simgcd (was kmeans), --long-tail yes (was auto)"),
+    ],
+)
+def test_other_settings_are_another_round(settings, said, go, photos, tmp_path, caplog, monkeypatch) -> None:
+    first = go()
+    novel = next(c.id for c in first.categories if c.kind == "novel")
+    file = edits_file(tmp_path / "run", ("rename", "", novel, "suns"))
+    monkeypatch.setattr("holotype.embeddings.extract.embed_rows", lambda *_: pytest.fail("embedded again"))
+    second = go(edits=file, **settings)
+    assert f"Settings that differ from round 1: {said}." in caplog.text
+    assert (second.facts.round, second.facts.earlier_runs) == (2, (first.run_id,))
+    assert go(**settings).run_id == second.run_id
+
+
+def test_what_cannot_go_on_is_said_before_anything_is_trained(go, tmp_path, monkeypatch) -> None:
+    go()
+    monkeypatch.setattr("holotype.discovery.pipeline.run_round", lambda round: pytest.fail("trained"))
+    for settings, said in (
+        ({"k": 1}, "smaller than the 2 known classes"),
+        ({"long_tail": True}, "--long-tail is not for kmeans"),
+        ({"method": "magic"}, "There is no method"),
+        ({"backbone": "embedded"}, "was begun with backbone"),
+    ):
+        with pytest.raises(InputError, match=said):
+            go(**settings)
+    assert go().facts.round == 1
+
+
+def test_a_moved_folder_in_which_images_were_renamed_too(go, photos, tmp_path, caplog) -> None:
+    first = go()
+    elsewhere = tmp_path / "archive"
+    shutil.copytree(photos, elsewhere)  # other times, and the old folder is still there
+    (elsewhere / "unlabelled" / "blue-00.png").rename(elsewhere / "unlabelled" / "sky.png")
+    found = go(elsewhere)
+    assert f"The images are in {elsewhere} now." in caplog.text
+    assert "Since round 1: 1 image renamed." in caplog.text
+    assert (found.run_id, found.facts.root) == (first.run_id, str(elsewhere))
+    assert {str(Path(path).parent.parent) for path in found.images.path} == {str(elsewhere)}
+
+
+def test_a_round_that_does_not_know_its_images_is_told(run, squares_folder, small) -> None:
+    (run / "rounds" / "1" / "collection.parquet").unlink()
+    with pytest.raises(InputError, match="does not say which images"):
+        discover_table(load_table(squares_folder / "squares.csv"), small(), run, progress=False)

@@ -15,7 +15,7 @@ import pytest
 from holotype.discovery import pipeline
 from holotype.results.discovery import Discovery
 from tests.conftest import write_csv
-from tests.discovery.test_bursting import trap_folder
+from tests.discovery.test_round_runner import trap_folder
 from tests.discovery.trap import trap_pictures
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "bursts-and-boxes.md").read_text(encoding="utf-8")

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from categories.golden import CASES, NAMES, WORDS, case_edits, golden_discovery, outcome, random_edit
 from holotype.errors import InputError
 from holotype.report.page_data import page_data, select_shown
 from holotype.results.apply_edits import apply_edits
@@ -21,6 +20,7 @@ from holotype.results.edits import EDIT_COLUMNS, LOG_FORMAT, Edit, edits_csv, re
 from holotype.results.purity import check_text
 from report.javascript import run_javascript
 from report.made import make_discovery
+from results.golden import CASES, NAMES, WORDS, case_edits, golden_discovery, outcome, random_edit
 
 TIME = "2026-01-02T03:04:05.678Z"
 ODD = [

@@ -14,8 +14,8 @@ import torch
 from holotype.discovery.choose_k import COUNT_FILE, choose_k, count_categories
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.rounds import Round
-from tests.discovery.test_corrected_number import PLACES, found
-from tests.discovery.test_corrected_number import estimate as estimate_of
+from tests.discovery.test_corrected_k import PLACES, found
+from tests.discovery.test_corrected_k import estimate as estimate_of
 
 
 def change(round: Round, **settings: object) -> Round:

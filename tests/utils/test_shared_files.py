@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from holotype.utils.locks import try_lock, try_shared_lock, wait_for_lock
-from tests.machine.test_locks import first_line
-from tests.machine.test_locks import unwarned as unwarned  # the fixture: as if nothing had been said yet
+from tests.utils.test_locks import first_line
+from tests.utils.test_locks import unwarned as unwarned  # the fixture: as if nothing had been said yet
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="there are no such locks")
 

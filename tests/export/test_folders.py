@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from export.made_results import edit, made_run, paths
 from holotype.data.load import load_table
 from holotype.data.readers.folder import REJECTED_FOLDER, SORTED_FOLDER, UNREADABLE_FOLDER, read_folder
 from holotype.errors import InputError
@@ -32,7 +33,6 @@ from holotype.export.folders import (
 from holotype.results.discovery import Discovery
 from holotype.utils import atomic
 from holotype.utils.atomic import clean_partial
-from placing.made_results import edit, made_run, paths
 
 ODD = ["a/b", "a\\b", "a_b", "A/B", "..", ".", ".hidden", "", "  ", "CON", "nul.txt", 'he said "hi"', "=cmd()",
        "<script>alert(1)</script>", "Käfer ✓", "end. ", "x" * 500, "ü" * 500, "line\nbreak", "-rf"]  # fmt: skip

@@ -12,7 +12,7 @@ from torch import Tensor
 from holotype.clustering import kmeans as module
 from holotype.clustering.kmeans import KMeansResult, d2_seeds, kmeans, semi_supervised_kmeans
 from holotype.errors import InputError
-from tests.data.test_strong import MPS, PretendedMps
+from tests.data.test_augment import MPS, PretendedMps
 
 GOLDEN = dict(np.load(Path(__file__).parent.parent / "parity/ss_kmeans.npz", allow_pickle=False))
 PEERS = dict(np.load(Path(__file__).parent.parent / "parity/peer_kmeans.npz", allow_pickle=False))

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from categories.golden import CASES, GOLDEN, NAMES, case_edits, golden_discovery, outcome, random_edit
 from holotype.results.apply_edits import apply_edits
 from holotype.results.discovery import Category, Discovery, RunFacts
 from holotype.results.edits import Edit
+from results.golden import CASES, GOLDEN, NAMES, case_edits, golden_discovery, outcome, random_edit
 from tests.discovery.made_round import made_discovery
 
 IMAGES = [row["path"] for row in GOLDEN["discoveries"]["shoes"]["images"]]

@@ -27,8 +27,8 @@ from holotype.runs.predict import (
 from holotype.runs.resolve import default_experiment
 from holotype.runs.resources import ResourceCache
 from holotype.runs.run import begin_run
-from tests.runs.test_outcome import many
-from tests.runs.test_said import Linear
+from tests.runs.test_predict import many
+from tests.runs.test_predict_said import Linear
 
 
 def method() -> Linear:

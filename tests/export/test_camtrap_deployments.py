@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from export.made_results import made_run
 from holotype.errors import InputError
 from holotype.export.camtrap import (
     BY_FOLDER,
@@ -20,7 +21,6 @@ from holotype.export.camtrap import (
 )
 from holotype.export.image_header import CAMERA_CLOCK, FILE_CLOCK
 from holotype.export.results_table import read_results_table
-from placing.made_results import made_run
 
 MAY, JUNE, JULY = (datetime(2020, month, 1, tzinfo=UTC) for month in (5, 6, 7))
 

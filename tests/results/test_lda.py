@@ -16,7 +16,7 @@ from holotype.results.lda import (
     own_class_share,
     softmax,
 )
-from tests.categories.test_calibration import K, world
+from tests.results.test_calibration import K, world
 
 
 def test_shares_are_a_softmax_that_knows_of_nothing() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from export.made_results import edit, made_run, paths
 from holotype.data.detections import read_detections
 from holotype.errors import InputError
 from holotype.export.coco import write_coco
 from holotype.results.discovery import Discovery
-from placing.made_results import edit, made_run, paths
 
 
 def assert_valid(content: dict) -> None:

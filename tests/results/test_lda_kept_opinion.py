@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from holotype.results.lda import CrossFitLDA, LinearHead, center_rows, softmax
-from tests.categories.test_calibration import K, world
+from tests.results.test_calibration import K, world
 
 
 def formed() -> tuple[CrossFitLDA, np.ndarray]:

@@ -11,7 +11,7 @@ import torch
 from holotype.clustering import knn
 from holotype.clustering.knn import nearest_neighbours, neighbour_graph
 from holotype.methods._infomap import communities, drop_small_communities
-from tests.data.test_strong import MPS, PretendedMps
+from tests.data.test_augment import MPS, PretendedMps
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity/dccl.npz")
 GRAPHS = ["blobs12x20", "blobs30x20", "small_and_outliers", "touching_a", "labelled_edges"]

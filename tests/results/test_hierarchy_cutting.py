@@ -7,7 +7,7 @@ import pytest
 from holotype.errors import InputError
 from holotype.results.apply_edits import apply_edits
 from holotype.results.hierarchy import PARTED_NOTE, Tree, build_tree, cut_tree, preview_cut, reachable_counts
-from tests.categories.test_tree import collection
+from tests.results.test_hierarchy import collection
 
 
 def test_fewer_categories_join_and_keep_their_names() -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from export.made_results import made_run
 from holotype.errors import InputError
 from holotype.export.camtrap import (
     build_datapackage,
@@ -16,7 +17,6 @@ from holotype.export.camtrap import (
 )
 from holotype.export.results_table import read_results_table
 from holotype.results.discovery import Category
-from placing.made_results import made_run
 
 TIMES = (datetime(2020, 5, 30, tzinfo=UTC), datetime(2021, 4, 18, tzinfo=UTC))
 SPECIES = ["Vulpes vulpes", "Canis lupus", "Canis latrans", "Sus scrofa", "Ursus arctos", "Lynx lynx", "Gulo gulo",

@@ -25,7 +25,7 @@ from holotype.runs.resources import ResourceCache
 from holotype.runs.run import Run, begin_run, finish_run
 from holotype.training.encoder import Encoder
 from small_run import frozen_features
-from tests.placing.test_export import TorchSession
+from tests.export.test_onnx import TorchSession
 from tests.training.stubs import ClustersAtTheEnd, TokensThenImages
 
 HALF = np.arange(0, 64, 2)

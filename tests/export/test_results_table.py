@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from export.made_results import edit, made_run, paths
 from holotype.data.boxes import Box, with_box
 from holotype.data.load import load_table
 from holotype.errors import InputError
@@ -15,7 +16,6 @@ from holotype.export.results_table import class_names, label_rows, read_results_
 from holotype.results.apply_edits import FOLLOWS_NOTE
 from holotype.results.describe import LABELLED as OF_BURST
 from holotype.results.discovery import Category, Discovery
-from placing.made_results import edit, made_run, paths
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from placing.test_heads import photo
 
+from export.made_results import edit, made_run, paths
 from holotype.errors import InputError
 from holotype.export.camtrap import DEPLOYMENT_COLUMNS as DEPLOYMENTS
 from holotype.export.camtrap import MEDIA, OBSERVATIONS, media_address, write_camtrap
 from holotype.results.discovery import Discovery
-from placing.made_results import edit, made_run, paths
-from placing.test_heads import photo
 from tests.conftest import write_csv
 
 FILE_PATH = re.compile(r"(?=^[^./~])(^((?!\.{2}).)*$).*$")

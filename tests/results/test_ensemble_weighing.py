@@ -9,7 +9,7 @@ import pytest
 
 from holotype.results.ensemble import Consensus, Training, VoteShares, pool_with_lda, vote_consensus
 from holotype.results.lda import FLOOR, CrossFitLDA, softmax
-from tests.categories.test_calibration import KNOWN, K, world
+from tests.results.test_calibration import KNOWN, K, world
 
 
 def voted(seed: int, wrong: float = 0.4) -> tuple[Consensus, np.ndarray, np.ndarray, np.ndarray]:
