@@ -39,7 +39,8 @@ record of those that did not is experiments/results/folders.jsonl#confirmed (--o
 Rules, written before their runs, for rpc and uno, nine in turn minus nine of RPC, with its 95 % interval over
 collections. With 500 steps, on cub12 to cub17 and cifar12 to cifar17: unless it is above 0, a CPU goes back to RPC
 alone. With --steps 6000, on cub12 to cub14 and cifar12 to cifar14 (twelve would take too long): if it is above 0, the
-two take turns on a GPU too (discovery/training_plan.py); that was not run to its end. Of these six there are 18 seeds of each
+two take turns on a GPU too (discovery/training_plan.py); that was not run to its end. Of these six there are 18
+seeds of each
 method with 500 steps (27 were planned). The claim of stability.py, for nine in turn: over divisions of them into
 groups, drawn at random, the standard deviation of All (the root of the mean variance) is at most half of that of one
 training of RPC, and the mean no lower (votes.py --divisions).

@@ -4,7 +4,8 @@
 
 The discovery is trained once. Each round, the annotator answers a few questions from the hidden truth; the answers are
 labels, each of which counts as much as LABEL images, and a linear discriminant on the features before and after
-training places every image anew. Questions come from the queue (results/review_queue.py, with probabilities as a discovery
+training places every image anew. Questions come from the queue (results/review_queue.py, with probabilities as a
+discovery
 computes them) or in an order drawn with the seed. The first answer about a new category gives it its name; an answer
 that no category is called makes one.
 

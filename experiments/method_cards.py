@@ -1,6 +1,7 @@
 """The card of a method as Markdown, for docs/methods/NAME.md, and the table of all methods, for docs/methods.md.
 
-What it computes, its settings, presets and differences are read from the method (runs/method_info.py), what was measured from
+What it computes, its settings, presets and differences are read from the method (runs/method_info.py), what was
+measured from
 experiments/results, what is printed from runs/published.json. None of that is written by hand. Why p differs from the
 published one is: it stands below the block, under the heading that `results_part` links to.
 """

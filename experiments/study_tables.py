@@ -110,7 +110,8 @@ def ends_of(study: Study, dataset: str, records: Sequence[Record]) -> dict[str, 
     for name in (FLOOR, FOOTNOTE_MARK):
         if name not in study.rows:
             raise InputError(
-                f"A table of kind=progress needs the rows {FLOOR} and {FOOTNOTE_MARK}; {study.name} has {', '.join(study.rows)}."
+                f"A table of kind=progress needs the rows {FLOOR} and {FOOTNOTE_MARK}; {study.name} has "
+                f"{', '.join(study.rows)}."
             )
         row = study.rows[name]
         names = [collection_name(Path(one)) for one in row.datasets]

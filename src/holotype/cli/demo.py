@@ -142,7 +142,8 @@ def command(argv: Sequence[str]) -> int:
         k, record = shown.discovery.facts.k, shown.scores["rpc"]
         echo(discovery_summary(shown.discovery, out / "run"))
         echo(
-            f"\nAgainst the truth that training never saw, both with {k} categories:\n\n{score_table_text(shown.scores)}\n\n"
+            f"\nAgainst the truth that training never saw, both with {k} "
+            f"categories:\n\n{score_table_text(shown.scores)}\n\n"
             f"per cent of the {record['n']} unlabelled images, one global assignment of categories to classes.\n"
             "Old: images of the 5 known classes. New: images of the 5 that had to be discovered.\n"
             "kmeans: on the features that the discovery began with.\n\n"

@@ -151,7 +151,8 @@ def self_test() -> CheckFacts:
             "words": f"not done within {SECONDS_FOR_TEST:.0f} s; the machine may be busy",
         }
     within_class, between = found
-    words = f"{2 * IMAGES_PER_CLASS} images in {seconds}; cosine {within_class:.2f} within classes, {between:.2f} between"
+    likeness = f"cosine {within_class:.2f} within classes, {between:.2f} between"
+    words = f"{2 * IMAGES_PER_CLASS} images in {seconds}; {likeness}"
     return {"passed": within_class > between, "words": words}
 
 

@@ -241,7 +241,8 @@ class Scratch:
 def too_little_disk(wanted: int, limit: int, folder: Path, *, at_least: bool = False) -> InputError:
     return InputError(
         f"The images take {'at least ' if at_least else ''}{format_bytes(wanted)}, which neither memory nor the "
-        f"{format_bytes(limit)} for files in {folder} can hold; give more with --memory.disk_gb or --memory.host_gb, or "
+        f"{format_bytes(limit)} for files in {folder} can hold; give more with --memory.disk_gb or "
+        "--memory.host_gb, or "
         "a folder on a larger disk with --memory.cache_dir."
     )
 

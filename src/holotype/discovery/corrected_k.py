@@ -1,6 +1,7 @@
 """The number of categories after a person's corrections.
 
-The count supposes that labels were drawn at random (clustering/class_size.py). Labels from edits are picked: where images
+The count supposes that labels were drawn at random (clustering/class_size.py). Labels from edits are picked: where
+images
 were wrong, and a few in each new category. Counted with them, a collection seems to have many small classes. So they
 take no part in the count; and where people have merged, parted and rejected, what they have left is the number, with
 what the count has changed by since.

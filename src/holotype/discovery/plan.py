@@ -233,7 +233,8 @@ class ImageChanges:
         spoken = [path for path in repaired if path in self.edits.labels or path in self.edits.rejected]
         if spoken:
             lines.append(
-                f"What edits say of {shown_names(spoken)} still counts; correct it in the report if it shows something else "
+                f"What edits say of {shown_names(spoken)} still counts; correct it in the report if it shows "
+                "something else "
                 "now."
             )
         return lines

@@ -204,7 +204,8 @@ def check_embedded(table: Table, features: np.ndarray, out: np.ndarray) -> None:
     if usable.sum() < MIN_UNLABELLED:
         raise InputError(
             f"Only {int(usable.sum())} of the {len(table)} images of {table.name} can be used "
-            f"({table.problem[~table.usable][0] if unread else 'there are no more'}); discover needs at least {MIN_UNLABELLED}."
+            f"({table.problem[~table.usable][0] if unread else 'there are no more'}); discover needs at least "
+            f"{MIN_UNLABELLED}."
         )
     check_trainable(table.take(usable))
     rows = features[usable]

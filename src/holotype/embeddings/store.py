@@ -253,7 +253,8 @@ class EmbeddingParts:
             yield part
         if total != self.n:
             raise InputError(
-                f"{self.folder} holds {total:,} of the {self.n:,} images that its {MANIFEST_FILE} speaks of; run the same "
+                f"{self.folder} holds {total:,} of the {self.n:,} images that its {MANIFEST_FILE} speaks of; "
+                "run the same "
                 "holotype embed to its end."
             )
 

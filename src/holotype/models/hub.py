@@ -85,7 +85,8 @@ def check_buildable(described: HubModel, name: str) -> None:
         raise
     except Exception as error:
         raise InputError(
-            f"timm cannot build the network of {name} ({described.arch} with {described.settings}: {short_error(error)})."
+            f"timm cannot build the network of {name} ({described.arch} with {described.settings}: "
+            f"{short_error(error)})."
         ) from error
 
 

@@ -176,7 +176,8 @@ def _damage_error(arch: str, repository: str, error: Exception) -> str:
     files = " and ".join(str(file) for file in _download(repository))
     what = f"delete {files}" if files else f"delete {repository} from the hub's cache (hf cache)"
     return (
-        f"The weights of {arch} were not fetched whole from the Hugging Face hub ({short_error(error)}): {what}, and run "
+        f"The weights of {arch} were not fetched whole from the Hugging Face hub ({short_error(error)}): "
+        f"{what}, and run "
         "the same command again."
     )
 

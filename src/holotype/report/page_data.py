@@ -367,7 +367,8 @@ def nearest_images(rows: np.ndarray, features: np.ndarray | None, total: int) ->
     each = min(NEIGHBOURS_PER_IMAGE, MEMORY_BYTES // max(1, n))
     if each < MIN_NEIGHBOURS:
         return _without(
-            f"This report shows {n:,} images, and has no room for lists of similar ones above {MEMORY_BYTES // MIN_NEIGHBOURS:,}."
+            f"This report shows {n:,} images, and has no room for lists of similar ones above "
+            f"{MEMORY_BYTES // MIN_NEIGHBOURS:,}."
         )
     nearest = np.full((n, each), -1, dtype=np.int64)
     own = np.asarray(features[rows], np.float32)

@@ -109,6 +109,7 @@ def calibration_text(labelled: int, told: bool) -> str:
             "no label."
         )
     return (
-        f"There are too few labelled images to calibrate the probability ({labelled:,}; at least {FEW_ROWS} are needed, two "
+        f"There are too few labelled images to calibrate the probability ({labelled:,}; at least {FEW_ROWS} "
+        "are needed, two "
         "each of two classes): it says which images are less sure than others, not how many of them are right."
     )

@@ -269,7 +269,8 @@ class Discovery:
                 "them from a copy, or make the run again in another folder."
             ) from error
         raise InputError(
-            f"{path} was written by another version (format {version}, not {DISCOVERY_FORMAT}); make the run again in another "
+            f"{path} was written by another version (format {version}, not {DISCOVERY_FORMAT}); make the run "
+            "again in another "
             "folder."
         )
 

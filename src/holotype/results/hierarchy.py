@@ -354,11 +354,13 @@ def steps_to(tree: Tree, k: int) -> tuple[Sequence[Merge], Sequence[Split]]:
     """What happens on the way to k categories; raises InputError where the tree does not reach so far."""
     if k < tree.lowest:
         raise InputError(
-            f"The {tree.k} categories of this run {reachable_counts(tree)}; there cannot be fewer, because known classes stay."
+            f"The {tree.k} categories of this run {reachable_counts(tree)}; there cannot be fewer, because "
+            "known classes stay."
         )
     if k > tree.highest:
         raise InputError(
-            f"The {tree.k} categories of this run {reachable_counts(tree)}; for {k} of them run holotype discover again with "
+            f"The {tree.k} categories of this run {reachable_counts(tree)}; for {k} of them run holotype "
+            "discover again with "
             f"--k {k}."
         )
     return tree.merges[: max(0, tree.k - k)], tree.splits[: max(0, k - tree.k)]

@@ -78,7 +78,8 @@ class Identity:
         names = [field.name for field in dataclasses.fields(cls)]
         if isinstance(content, Mapping) and content.get("format", IDENTITY_FORMAT) != IDENTITY_FORMAT:
             raise InputError(
-                f"{where} was written by another version (format {content['format']}, not {IDENTITY_FORMAT}); use that version, "
+                f"{where} was written by another version (format {content['format']}, not {IDENTITY_FORMAT}); "
+                "use that version, "
                 "or choose another --out to start anew."
             )
         # type() and not isinstance: `true` is no seed

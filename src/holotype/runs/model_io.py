@@ -88,7 +88,8 @@ class ModelConfig:
             raise InputError(f"There is no folder {folder}{suggest_path(folder)}; give the folder of a run.")
         if not path.is_file() or not (folder / MODEL_WEIGHTS_FILE).is_file():
             raise InputError(
-                f"{folder} holds no trained model (no {MODEL_CONFIG_FILE} with {MODEL_WEIGHTS_FILE}); give the folder of a finished "
+                f"{folder} holds no trained model (no {MODEL_CONFIG_FILE} with {MODEL_WEIGHTS_FILE}); give the "
+                "folder of a finished "
                 "holotype discover or holotype train."
             )
         try:
@@ -102,7 +103,8 @@ class ModelConfig:
                 f"{path} cannot be read ({reason}); restore it from a copy, or make the run again in another folder."
             ) from error
         raise InputError(
-            f"{path} was written by another version (format {version}, not {MODEL_FORMAT}); make the run again in another "
+            f"{path} was written by another version (format {version}, not {MODEL_FORMAT}); make the run again "
+            "in another "
             "folder."
         )
 

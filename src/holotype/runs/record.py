@@ -122,7 +122,8 @@ class Record:
             raise InputError(f"{where} is no record of a run; delete it or run it again.")
         if content["format"] != RECORD_FORMAT:
             raise InputError(
-                f"{where} is a record of another version (format {content['format']}, not {RECORD_FORMAT}); run it again."
+                f"{where} is a record of another version (format {content['format']}, not {RECORD_FORMAT}); "
+                "run it again."
             )
         known = [field.name for field in dataclasses.fields(_RecordFile)]
         try:

@@ -64,7 +64,8 @@ def read_status(folder: Path) -> list[Status]:
     """Of the run or discovery in `folder`, or of all those in a folder of runs, by name."""
     if not folder.is_dir():
         raise InputError(
-            f"There is no folder {folder}{suggest_path(folder)}; give the folder of a run, of a discovery or of a sweep."
+            f"There is no folder {folder}{suggest_path(folder)}; give the folder of a run, of a discovery or "
+            "of a sweep."
         )
     if is_run(folder):
         return [status_of(folder)]

@@ -174,8 +174,10 @@ def plan_cache(
         )
         return CachePlan(views, level, short)
     raise InputError(
-        f"A token cache of {of_all.images:,} images with {wanted} views takes {format_bytes(of_all.nbytes(wanted))}, but "
-        f"there are only {format_bytes(budget.host)} of memory and {format_bytes(budget.disk)} of disk for it: ask for fewer views "
+        f"A token cache of {of_all.images:,} images with {wanted} views takes "
+        f"{format_bytes(of_all.nbytes(wanted))}, but "
+        f"there are only {format_bytes(budget.host)} of memory and {format_bytes(budget.disk)} of disk for it: "
+        "ask for fewer views "
         "with --cache-views, allow more with --memory.disk_gb, or use --cache-views off."
     )
 

@@ -91,7 +91,8 @@ def load_tensors(folder: Path, facts: dict[str, Any]) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = load(content)
     except Exception as error:  # safetensors raises its own error class for damaged files
         raise InputError(
-            f"{path} is missing or damaged ({error}); restore it from a copy, or delete {folder / INFO_FILE} to train from "
+            f"{path} is missing or damaged ({error}); restore it from a copy, or delete {folder / INFO_FILE} "
+            "to train from "
             "the start."
         ) from error
     return tensors
